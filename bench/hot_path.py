@@ -17,22 +17,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from tidemark_broker.groups.settings import GroupSettings
-from tidemark_broker.runtime.departures import Departures
-from tidemark_broker.runtime.group_coordinator import GroupCoordinators
-from tidemark_broker.runtime.kafka.connection import KafkaConnection
-from tidemark_broker.runtime.kafka.quotas import ClientQuotas
-from tidemark_broker.runtime.kafka.services import KafkaServices
-from tidemark_broker.runtime.kafka_listener import KafkaListener
-from tidemark_broker.runtime.leader_connection import LeaderConnection
-from tidemark_broker.runtime.partitions import Partitions
-from tidemark_broker.runtime.replica_fetches import ReplicaFetches
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings
-from tidemark_broker.storage.record_batch import NewRecord, build_batch
-from tidemark_broker.wire.frames import PRODUCE, request_header
-from tidemark_broker.wire.primitives import INT32, compact_string, unsigned_varint
+from tidemark_broker.coordinator.core.group_config import GroupSettings
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.network.connection import KafkaConnection
+from tidemark_broker.kafka.network.socket_server import KafkaListener
+from tidemark_broker.kafka_wire.messages.frames import PRODUCE, request_header
+from tidemark_broker.kafka_wire.messages.primitives import INT32, compact_string, unsigned_varint
+from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.metadata.leader_changes import Departures
+from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.replication.follower_fetch import ReplicaFetches
+from tidemark_broker.replication.leader_endpoint import LeaderConnection
+from tidemark_broker.replication.replica_manager import Partitions
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
 from tidemark_protocol.ids import (
     BrokerEpoch,

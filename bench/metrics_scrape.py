@@ -22,14 +22,14 @@ from pathlib import Path
 import uvloop
 from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, GroupConsumer
 from tidemark_broker.http.server import serve
-from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, GroupConsumer
-from tidemark_broker.runtime.kafka.quotas import ClientQuotas
-from tidemark_broker.runtime.metrics import MetricsProfile
-from tidemark_broker.runtime.partitions import Partitions
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.settings import LogSettings
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.log_config import LogSettings
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.metrics.broker_metrics import MetricsProfile
+from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.replication.replica_manager import Partitions
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
 from tidemark_protocol.ids import (
     BrokerEpoch,

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
-from tidemark_broker.storage.record_batch import NewRecord, build_batch, split_batches
+from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch, split_batches
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import LeaderEpoch, Offset, TopicId
 
 TOPIC_ID = TopicId("6ba7b810-9dad-11d1-80b4-00c04fd430c8")

@@ -241,8 +241,8 @@ def compile_as_in_images() -> None:
     """Bytecode of all that brokers and operator import: images have it, and without it each process
     compiles every module that it loads, which is half of its start."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    processes = "tidemark_cli.main, tidemark_operator.local.main, tidemark_broker.main"
-    late = "tidemark_broker.http.api"  # loaded once a broker serves
+    processes = "tidemark_cli.main, tidemark_operator.manager.local.main, tidemark_broker.main"
+    late = "tidemark_broker.http.openapi"  # loaded once a broker serves
     subprocess.run([sys.executable, "-c", f"import {processes}, {late}"], check=True)
 
 

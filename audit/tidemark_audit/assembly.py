@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tidemark_audit.analysis.partition import PartitionFacts
 from tidemark_audit.engines.engine import Observed
-from tidemark_audit.facts.partition import PartitionFacts
 from tidemark_audit.results import (
     AuditResult,
     Burn,
@@ -16,8 +16,8 @@ from tidemark_audit.results import (
     Verdict,
 )
 from tidemark_audit.rules import judge
+from tidemark_audit.rules.evaluation import AuditFacts, Judgement, plural
 from tidemark_audit.rules.grouping import grouped
-from tidemark_audit.rules.judgement import AuditFacts, Judgement, plural
 from tidemark_audit.slo import Objectives, Slo
 
 HOUR_MS = 3_600_000

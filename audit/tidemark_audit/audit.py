@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidemark_audit.analysis.what_if import WhatIf
 from tidemark_audit.assembly import assemble
 from tidemark_audit.checkpoint import with_checkpoint
 from tidemark_audit.engines.engine import Engine, Observed, Progress, Request
 from tidemark_audit.engines.planning import kernel_settings
-from tidemark_audit.facts.what_if import WhatIf
 from tidemark_audit.results import AuditResult, SourceInfo, WhatIfAnswer
 from tidemark_audit.slo import Slo
 from tidemark_audit.sources.detect import sources_at

@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidemark_audit.aggregation.summaries import KernelSettings
 from tidemark_audit.engines.engine import Engine, Progress, Request
-from tidemark_audit.kernel.summaries import KernelSettings
-from tidemark_audit.sources.kept_summaries import SummarySlice, unreadable
+from tidemark_audit.sources.checkpointed_summaries import SummarySlice, unreadable
 from tidemark_audit.sources.source import Source, SourceError, Window
 
 _PREFIX = "summaries-"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from tidemark_audit.kernel import histogram
+from tidemark_audit.aggregation import histogram
 from tidemark_audit.results import AuditResult, IntervalKind, LossKind, TopicPartition
 
 NAMES = (

@@ -1,4 +1,4 @@
-"""`tidemark-broker`: settings, logging, event loop. Wiring only; see runtime/broker.py."""
+"""`tidemark-broker`: settings, logging, event loop. Wiring only; see server/broker_server.py."""
 
 import asyncio
 import contextlib
@@ -18,13 +18,13 @@ from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_broker.http.app import HttpApp, create_app
 from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.http.consumers.group_consumer import GroupConsumer
 from tidemark_broker.http.server import serve
-from tidemark_broker.runtime.broker import EXIT_CRASHED, Broker
-from tidemark_broker.runtime.consumers.group_consumer import GroupConsumer
-from tidemark_broker.runtime.controller_client import HttpTransport
-from tidemark_broker.runtime.environment import BrokerEnvironment
-from tidemark_broker.runtime.settings import BrokerSettings, parse_settings
-from tidemark_broker.storage.disk import OsDisk
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.metadata.controller_channel import HttpTransport
+from tidemark_broker.server.broker_server import EXIT_CRASHED, Broker
+from tidemark_broker.server.config import BrokerSettings, parse_settings
+from tidemark_broker.server.environment import BrokerEnvironment
 
 GC_OBJECTS = 10_000
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # mallopt(3)

@@ -17,11 +17,12 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-from tidemark_cli.failures import EXIT_DEFECT, EXIT_USAGE, CommandFailed
+from tidemark_client.errors import EXIT_DEFECT, EXIT_USAGE, CommandFailed
+from tidemark_client.local_brokers import LOCAL_CONTROLLER_URL
+
 from tidemark_cli.moments import is_relative
 from tidemark_cli.output import Output
 
-LOCAL_CONTROLLER_URL = "http://127.0.0.1:17070"
 COMMANDS = (
     "dev", "apply", "topics", "groups", "status", "produce", "consume", "load", "verify", "demo",
     "bench", "move", "drain", "elect", "audit",

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tidemark_cli.client import TidemarkClient
-from tidemark_cli.idempotence import IdempotentProducer
-from tidemark_cli.outcomes import Acknowledged, Outcome, OutgoingRecord, Refused
+from tidemark_client.client import TidemarkClient
+from tidemark_client.idempotent_producer import IdempotentProducer
+from tidemark_client.outcomes import Acknowledged, Outcome, OutgoingRecord, Refused
 
 BATCH_BYTES = 512 * 1024  # half of what topics take by default, before it is packed
 BATCH_RECORDS = 5_000

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidemark_cli.failures import EXIT_USAGE, CommandFailed
+from tidemark_client.errors import EXIT_USAGE, CommandFailed
+from tidemark_client.outcomes import OffsetRange
+
 from tidemark_cli.groups import Place
 from tidemark_cli.moments import MOMENT_HELP, moment_ms
-from tidemark_cli.outcomes import OffsetRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from urllib.parse import quote
 
 import msgspec
+from tidemark_client.client import TidemarkClient
+from tidemark_client.http_session import HttpAnswer, HttpSession, TimeLimits
+from tidemark_client.leader_lookup import NobodyAnswers
+from tidemark_client.metadata import UnreadableAnswer
+from tidemark_client.outcomes import BrokerRefused, ConsumedRecord
+from tidemark_client.responses import read_problem, read_record_list, read_topic_ids
 
-from tidemark_cli.answers import read_problem, read_record_list, read_topic_ids
-from tidemark_cli.client import TidemarkClient
-from tidemark_cli.http_session import HttpAnswer, HttpSession, TimeLimits
-from tidemark_cli.leader_lookup import NobodyAnswers
-from tidemark_cli.metadata import UnreadableAnswer
-from tidemark_cli.outcomes import BrokerRefused, ConsumedRecord
 from tidemark_cli.partition_reader import (
     PAUSE_SECONDS,
     SAY_AFTER_SECONDS,

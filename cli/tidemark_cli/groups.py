@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidemark_cli.metadata import UnreadableAnswer
+from tidemark_client.metadata import UnreadableAnswer
 
 Place = tuple[str, int]
 

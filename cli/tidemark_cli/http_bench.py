@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import msgspec
-
-from tidemark_cli.answers import read_problem
-from tidemark_cli.client import BINARY_V2
-from tidemark_cli.verify import percentile
+from tidemark_chaos.verification import percentile
+from tidemark_client.client import BINARY_V2
+from tidemark_client.responses import read_problem
 
 ANSWER_SECONDS = 30.0
 

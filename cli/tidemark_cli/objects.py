@@ -9,11 +9,10 @@ from typing import Any
 
 import aiohttp
 import msgspec
-
-from tidemark_cli.arguments import LOCAL_CONTROLLER_URL
-from tidemark_cli.failures import EXIT_USAGE, CommandFailed, not_found
-from tidemark_cli.kubernetes_objects import PLURALS, KubernetesObjects, Manifest
-from tidemark_cli.targets import Target, find_api
+from tidemark_client.errors import EXIT_USAGE, CommandFailed, not_found
+from tidemark_client.kubernetes_objects import PLURALS, KubernetesObjects, Manifest
+from tidemark_client.local_brokers import LOCAL_CONTROLLER_URL
+from tidemark_client.targets import Target, find_api
 
 LOCAL_NAMESPACE = "default"
 TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)

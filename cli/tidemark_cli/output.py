@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from tidemark_client.errors import CommandFailed
 
-from tidemark_cli.failures import CommandFailed
 from tidemark_cli.terminal_text import visible, visible_json
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tidemark_cli.client import TidemarkClient
-from tidemark_cli.cluster_status import read_broker_addresses
+from tidemark_client.client import TidemarkClient
+from tidemark_client.cluster_status import read_broker_addresses
+from tidemark_client.leader_lookup import NobodyAnswers, UnknownTopic
+from tidemark_client.outcomes import BrokerRefused, ConsumedRecord, OffsetRange, RecordPage
+
 from tidemark_cli.kafka_requests import KafkaFailed, offset_at
-from tidemark_cli.leader_lookup import NobodyAnswers, UnknownTopic
-from tidemark_cli.outcomes import BrokerRefused, ConsumedRecord, OffsetRange, RecordPage
 
 PAUSE_SECONDS = 0.05
 # How long a topic is asked for that brokers say there is not: some may lag behind.

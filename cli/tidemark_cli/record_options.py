@@ -4,9 +4,10 @@ import argparse
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from tidemark_client.errors import EXIT_USAGE, CommandFailed
+from tidemark_client.outcomes import OutgoingRecord, RecordHeader, Refused
+
 from tidemark_cli.batching import size_of
-from tidemark_cli.failures import EXIT_USAGE, CommandFailed
-from tidemark_cli.outcomes import OutgoingRecord, RecordHeader, Refused
 from tidemark_cli.record_input import MOST_RECORD_BYTES, TooLarge
 from tidemark_cli.record_text import BadFormat, unescaped
 

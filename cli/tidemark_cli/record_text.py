@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from tidemark_client.outcomes import ConsumedRecord, RecordHeader
 
-from tidemark_cli.outcomes import ConsumedRecord, RecordHeader
 from tidemark_cli.terminal_text import escaped, visible_json
 
 NULL = "(null)"

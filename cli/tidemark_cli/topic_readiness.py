@@ -3,13 +3,13 @@
 import argparse
 import asyncio
 
+from tidemark_client.cluster_status import ReadyCondition, ready_condition
+from tidemark_client.errors import CommandFailed
+from tidemark_client.metadata import NO_LEADER
 from tidemark_protocol.condition_reasons import LASTING_REASONS
 
 from tidemark_cli.commands.status import cluster_status
-from tidemark_cli.failures import CommandFailed
-from tidemark_cli.metadata import NO_LEADER
 from tidemark_cli.objects import read_object
-from tidemark_cli.open_conditions import ReadyCondition, ready_condition
 from tidemark_cli.output import Output
 
 READY_SECONDS = 60.0  # without any progress

@@ -24,36 +24,34 @@ import uvloop
 from aiohttp import web
 from tidemark_protocol.loop_lag import LoopLag
 
-from tidemark_operator.audits.beside import WithAudits
-from tidemark_operator.audits.metrics import AuditCollector
-from tidemark_operator.audits.reconciler import AuditReconciler
-from tidemark_operator.closed_namespaces import find_closed, wait_until_open
-from tidemark_operator.controller.api import serve
+from tidemark_operator.api.kinds import TOPIC
+from tidemark_operator.api.schemas import load_schema
+from tidemark_operator.broker_runtime.node_racks import NodeRacks
+from tidemark_operator.broker_runtime.pods import PodRuntime
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
+from tidemark_operator.controller.core.settings import ControllerSettings
+from tidemark_operator.controller.http_api import serve
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import Change, ControllerService
-from tidemark_operator.controller.settings import ControllerSettings
-from tidemark_operator.garbage import look_once_at_what_stays
-from tidemark_operator.handlers import ClusterWatch, ObjectEvent
-from tidemark_operator.health import create_health_app
-from tidemark_operator.json_log import set_up
-from tidemark_operator.leading import BrokerTrouble, LeadingOperator, is_pod_terminated
-from tidemark_operator.lease import ControllerLease, Leader, LeaseSettings
-from tidemark_operator.lease_thread import LeaseThread
-from tidemark_operator.loop_lag import LoopLagCollector
-from tidemark_operator.manifests.pods import PodSettings
-from tidemark_operator.manifests.schemas import load_schema
+from tidemark_operator.manager.forbidden_namespaces import find_closed, wait_until_open
+from tidemark_operator.manager.garbage import look_once_at_what_stays
+from tidemark_operator.manager.health import create_health_app
+from tidemark_operator.manager.json_log import set_up
+from tidemark_operator.manager.leadership import BrokerTrouble, LeadingOperator, is_pod_terminated
+from tidemark_operator.manager.lease_thread import LeaseThread
+from tidemark_operator.manager.loop_lag import LoopLagCollector
+from tidemark_operator.manager.watch import ClusterWatch, ObjectEvent
+from tidemark_operator.reconcile.audit.metrics import AuditCollector
+from tidemark_operator.reconcile.audit.reconciler import AuditReconciler
 from tidemark_operator.reconcile.indexed_store import IndexedStore
-from tidemark_operator.reconcile.reconciler import Reconciler
+from tidemark_operator.reconcile.reconciler import Reconciler, WithAudits
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
-from tidemark_operator.runtimes.pods import PodRuntime
-from tidemark_operator.runtimes.racks import NodeRacks
-from tidemark_operator.stores import kubernetes
-from tidemark_operator.stores.kubernetes import KubernetesStore
-from tidemark_operator.stores.object_store import TOPIC
-from tidemark_operator.topic_admin.calls import topic_calls
-from tidemark_operator.topic_admin.service import TopicAdmin
+from tidemark_operator.resources.broker_pod import PodSettings
+from tidemark_operator.store import kubernetes
+from tidemark_operator.store.kubernetes import KubernetesStore
+from tidemark_operator.store.lease import ControllerLease, Leader, LeaseSettings
+from tidemark_operator.topic_admin.service import TopicAdmin, topic_calls
 
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,9 @@ whoever makes it, and another pool's topic of that name has another one.
 import hashlib
 import re
 
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
 MAX_TOPIC_NAME = 249
 MAX_OBJECT_NAME = 200  # slices are named after it
 MAX_SLUG = 100

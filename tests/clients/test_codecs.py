@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from tidemark_broker.storage.record_batch import BatchHeader, read_header
+from tidemark_broker.kafka_wire.records.record_batch import BatchHeader, read_header
 
 from tests.clients.client_programs import CLIENTS, CODECS, ClientPrograms, able
 from tests.clients.kafka_cluster import Sending, librdkafka_settings

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
+from tidemark_chaos.experiment import Story, report_fields
 from tidemark_cli.commands.demo import chosen_kinds
-from tidemark_cli.failures import CommandFailed
-from tidemark_cli.narrator import Narrator
-from tidemark_cli.story import Story, report_fields
+from tidemark_cli.demo_output import Narrator
+from tidemark_client.errors import CommandFailed
 
 from tests.cluster.linked_environment import LinkedEnvironment
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import uvloop
 from aiohttp import web
-from tidemark_operator import json_log
-from tidemark_operator.local.main import LocalCluster, LocalSettings
-from tidemark_operator.stores.sqlite import SqliteStore
+from tidemark_operator.manager import json_log
+from tidemark_operator.manager.local.main import LocalCluster, LocalSettings
+from tidemark_operator.store.sqlite import SqliteStore
 from tidemark_protocol.ids import BrokerId
 
 from tests.cluster.links import CONTROLLER, Links

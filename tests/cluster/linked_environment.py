@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import aiohttp
-from tidemark_cli.environments.environment import TOPIC, Blow, RoundKind
-from tidemark_cli.environments.process_faults import AFTER_ELECTION_SECONDS, ProcessFaults
-from tidemark_cli.environments.processes import ProcessesEnvironment
-from tidemark_cli.metadata import PartitionView
+from tidemark_chaos.environments.processes import ProcessesEnvironment
+from tidemark_chaos.faults.fault import TOPIC, Blow, RoundKind
+from tidemark_chaos.faults.process_signals import AFTER_ELECTION_SECONDS, ProcessFaults
+from tidemark_client.metadata import PartitionView
 
 from tests.cluster.linked_cluster import CONTROL, PORTS
 from tests.cluster.links import CONTROLLER, Place

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidemark_cli.ports import PortRange
+from tidemark_chaos.environments.processes import PortRange
 
 from tests.waiting import HANG_SECONDS, wait_for
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidemark_cli.ports import PortRange
+from tidemark_chaos.environments.processes import PortRange
 
 from tests.promtool import prometheus_binaries
 from tests.waiting import wait_for

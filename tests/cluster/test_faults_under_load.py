@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tidemark_cli.environments.environment import RoundKind
-from tidemark_cli.narrator import Narrator
-from tidemark_cli.story import DemoReport, Story
+from tidemark_chaos.experiment import DemoReport, Story
+from tidemark_chaos.faults.fault import RoundKind
+from tidemark_cli.demo_output import Narrator
 
 from tests.cluster.linked_environment import LinkedEnvironment
 

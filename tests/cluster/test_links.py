@@ -5,7 +5,7 @@ import os
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tidemark_cli.ports import PortRange
+from tidemark_chaos.environments.processes import PortRange
 
 from tests.cluster.links import CONTROLLER, Links
 

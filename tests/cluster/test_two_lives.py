@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_cli.ports import PortRange
+from tidemark_chaos.environments.processes import PortRange
 
 from tests.cluster.local_cluster import LocalCluster, running
 from tests.waiting import wait_for

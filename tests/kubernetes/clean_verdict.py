@@ -7,7 +7,7 @@ Pure, so that what it must not overlook is tested without a cluster
 from collections.abc import Iterator
 
 import msgspec
-from tidemark_cli.verify import ReplicaComparison, VerifyReport
+from tidemark_chaos.verification import ReplicaComparison, VerifyReport
 
 ENOUGH_RECORDS = 100
 

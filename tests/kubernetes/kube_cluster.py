@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tidemark_cli.verify import VerifyReport
+from tidemark_chaos.verification import VerifyReport
 
 from tests.kubernetes.clean_verdict import clean_verdict
 from tests.waiting import wait_for

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from tidemark_audit.analysis.anomalies import OddityKind
 from tidemark_audit.audit import audit
 from tidemark_audit.engines.local import LocalEngine
-from tidemark_audit.facts.oddities import OddityKind
 from tidemark_audit.results import AuditResult, Interval, IntervalKind, LossKind, Severity, Verdict
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Window

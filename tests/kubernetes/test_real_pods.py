@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tidemark_operator.manifests.schemas import apply_defaults, validate
+from tidemark_operator.api.schemas import apply_defaults, validate
 
 from tests.kubernetes.kube_cluster import ON_KUBERNETES, KubeCluster, manifest, now, topic
 

@@ -18,7 +18,7 @@ ASK = """
 import json, socket, sys
 from importlib import import_module
 module, table, version, values = sys.argv[1:5]
-api = getattr(import_module("tidemark_broker.wire." + module), table)
+api = getattr(import_module("tidemark_broker.kafka_wire.messages." + module), table)
 values = json.loads(values)
 with socket.create_connection(("127.0.0.1", 9092), timeout=60) as connection:
     connection.sendall(api.encode_request(1, int(version), "kind", values))

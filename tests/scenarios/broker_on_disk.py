@@ -12,20 +12,23 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidemark_broker.runtime.controller_client import (
+from tidemark_broker.log.clean_shutdown import Mount
+from tidemark_broker.log.disk import Disk, OsDisk
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
+from tidemark_broker.metadata.controller_channel import (
     Address,
     ControllerClient,
     ControllerUnavailable,
 )
-from tidemark_broker.runtime.controller_session import ControllerSession, SessionCallbacks
-from tidemark_broker.runtime.partitions import Partitions
-from tidemark_broker.runtime.registration import registration_request
-from tidemark_broker.runtime.settings import BrokerSettings
-from tidemark_broker.storage.disk import Disk, OsDisk
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
-from tidemark_broker.storage.start_proofs import Mount
-from tidemark_operator.controller.api import broker_calls
+from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.server.config import BrokerSettings
+from tidemark_broker.server.lifecycle_manager import (
+    ControllerSession,
+    SessionCallbacks,
+    registration_request,
+)
+from tidemark_operator.controller.http_api import broker_calls
 from tidemark_protocol.controller_messages import (
     Endpoints,
     RegisterRequest,

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from tidemark_operator.controller.service import ControllerService
-from tidemark_operator.lease import ControllerLease, LeaseSettings, nobody_is_terminated
+from tidemark_operator.store.lease import ControllerLease, LeaseSettings, nobody_is_terminated
 from tidemark_protocol.ids import ControllerEpoch
 
 from tests.unit.controller.control_rig import Rig

@@ -3,9 +3,9 @@
 from pathlib import Path
 from random import Random
 
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings
-from tidemark_broker.storage.start_proofs import Mount
+from tidemark_broker.log.clean_shutdown import Mount
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings
 from tidemark_protocol.controller_messages import BootStamp
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 

@@ -8,9 +8,9 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tidemark_operator.api.kinds import PARTITION_SLICE, Object, ResourceKind
 from tidemark_operator.controller.service import ControllerService
-from tidemark_operator.lease import ControllerLease
-from tidemark_operator.stores.object_store import PARTITION_SLICE, Object, ResourceKind
+from tidemark_operator.store.lease import ControllerLease
 from tidemark_protocol.controller_messages import AlterPartitionResponse, InSyncProposal
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.partition_state import PartitionState

@@ -4,7 +4,7 @@ committed. (Kafka: KIP-98, idempotent producer; the producer's state is in every
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.record_batch import read_header
+from tidemark_broker.kafka_wire.records.record_batch import read_header
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.runtime.in_process_pool import InProcessBroker, InProcessPool, a_produced_batch

@@ -4,9 +4,10 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from tidemark_operator.controller.placement import place
-from tidemark_operator.lease import ControllerLease, LeaseSettings
-from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE, StoreError
+from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE
+from tidemark_operator.controller.core.placement import place
+from tidemark_operator.store.lease import ControllerLease, LeaseSettings
+from tidemark_operator.store.object_store import StoreError
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
 
 from tests.unit.controller.control_rig import POOL, FakeBroker, FakeStore, Rig

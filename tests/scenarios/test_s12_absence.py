@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from tidemark_operator.controller.placement import place
+from tidemark_operator.api.kinds import PARTITION_SLICE
+from tidemark_operator.controller.core.placement import place
 from tidemark_operator.controller.service import SliceMissing
-from tidemark_operator.stores.object_store import PARTITION_SLICE, StoreError
+from tidemark_operator.store.object_store import StoreError
 from tidemark_protocol.controller_messages import MetadataPush, ReplicaReport, TopicPush
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId
 from tidemark_protocol.partition_state import TopicState

@@ -6,14 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_operator.controller.placement import place
-from tidemark_operator.stores.object_store import (
-    PARTITION_SLICE,
-    Conflict,
-    OutcomeUnknown,
-    ResourceKind,
-    StoreError,
-)
+from tidemark_operator.api.kinds import PARTITION_SLICE, ResourceKind
+from tidemark_operator.controller.core.placement import place
+from tidemark_operator.store.object_store import Conflict, OutcomeUnknown, StoreError
 from tidemark_protocol.controller_messages import ReplicaReport, TopicPush
 from tidemark_protocol.ids import (
     BrokerEpoch,

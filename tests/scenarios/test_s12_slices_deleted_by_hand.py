@@ -4,18 +4,13 @@ live read does not find it either. Reconciler and controller over one store."""
 from collections.abc import Mapping
 
 import pytest
-from tidemark_operator.controller.placement import place
+from tidemark_operator.api.kinds import PARTITION_SLICE, TOPIC, Object, ResourceKind
+from tidemark_operator.controller.core.placement import place
 from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.reconcile.reconciler import Reconciler
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey
-from tidemark_operator.stores.object_store import (
-    PARTITION_SLICE,
-    TOPIC,
-    Object,
-    ResourceKind,
-    StoreError,
-)
+from tidemark_operator.store.object_store import StoreError
 from tidemark_protocol.ids import ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import TopicState
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings
-from tidemark_broker.storage.start_proofs import SPENT_STAMP, Mount
-from tidemark_operator.stores.object_store import BROKER
+from tidemark_broker.log.clean_shutdown import SPENT_STAMP, Mount
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings
+from tidemark_operator.api.kinds import BROKER
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import Member

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from tidemark_operator.controller import observations
-from tidemark_operator.controller.elections import Evidence
-from tidemark_operator.controller.last_resorts import ANYBODY, Choice
-from tidemark_operator.controller.leaderless import leaderless_sentence
+from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.controller.core import observations
+from tidemark_operator.controller.core.elections import Evidence
+from tidemark_operator.controller.core.leaderless_reasons import leaderless_sentence
+from tidemark_operator.controller.core.unclean_recovery import ANYBODY
 from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER, BrokerId, ControllerEpoch, LeaderEpoch, Offset

@@ -1,6 +1,6 @@
 """S16: no controller epoch is used twice, and none falls, whatever happens to the Lease."""
 
-from tidemark_operator.stores.object_store import LEASE
+from tidemark_operator.api.kinds import LEASE
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 
 from tests.scenarios.lease_candidates import candidate

@@ -4,9 +4,9 @@ on brokers' disks. Grown again, they are not begun as if they were new: the long
 import copy
 
 import pytest
-from tidemark_operator.controller.placement import place
+from tidemark_operator.api.kinds import PARTITION_SLICE, Object
+from tidemark_operator.controller.core.placement import place
 from tidemark_operator.controller.service import Change, NoLiveReplica
-from tidemark_operator.stores.object_store import PARTITION_SLICE, Object
 from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 

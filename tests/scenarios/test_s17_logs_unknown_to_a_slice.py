@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.kafka.consumer_fetch import ConsumerFetch, FetchLimits
-from tidemark_broker.runtime.kafka.fetch_sessions import Key
-from tidemark_broker.wire.fetch import FetchPartition, PartitionAnswer
-from tidemark_broker.wire.steps import all_steps
+from tidemark_broker.kafka.apis.fetch import ConsumerFetch, FetchLimits
+from tidemark_broker.kafka.apis.fetch_sessions import Key
+from tidemark_broker.kafka_wire.messages.cooperative_steps import all_steps
+from tidemark_broker.kafka_wire.messages.fetch import FetchPartition, PartitionAnswer
 from tidemark_protocol.controller_messages import MetadataPush, TopicPush
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch, Offset, PartitionEpoch, TopicId

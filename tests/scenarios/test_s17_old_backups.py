@@ -4,8 +4,8 @@ import copy
 from dataclasses import replace
 from typing import cast
 
+from tidemark_operator.api.kinds import PARTITION_SLICE, Object
 from tidemark_operator.controller.service import ProbeVerdict
-from tidemark_operator.stores.object_store import PARTITION_SLICE, Object
 from tidemark_protocol.controller_messages import InSyncProposal, ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset

@@ -7,7 +7,7 @@ If its successor hears nothing of them for a full session either, it fences.
 from dataclasses import dataclass
 
 from tidemark_operator.controller.service import ControllerService
-from tidemark_operator.lease import ControllerLease
+from tidemark_operator.store.lease import ControllerLease
 from tidemark_protocol.ids import ControllerEpoch
 
 from tests.scenarios.lease_candidates import candidate

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
+from tidemark_operator.api.kinds import POD
 from tidemark_operator.controller.probe import HttpProbe, ProbeVerdict
-from tidemark_operator.leading import is_pod_terminated
-from tidemark_operator.stores.object_store import POD
+from tidemark_operator.manager.leadership import is_pod_terminated
 from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerId
 

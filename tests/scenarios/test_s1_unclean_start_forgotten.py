@@ -6,8 +6,8 @@ start was unclean; the next process finds the same kernel as the one before it. 
 
 from pathlib import Path
 
-from tidemark_broker.storage.start_proofs import BOOT_STAMP, SPENT_STAMP
-from tidemark_operator.stores.object_store import BROKER
+from tidemark_broker.log.clean_shutdown import BOOT_STAMP, SPENT_STAMP
+from tidemark_operator.api.kinds import BROKER
 from tidemark_protocol.controller_messages import BootStamp
 from tidemark_protocol.ids import BrokerEpoch
 

@@ -6,7 +6,7 @@ move for each partition in a lag window.
 
 from typing import Any
 
-from tidemark_operator.stores.object_store import PARTITION_SLICE
+from tidemark_operator.api.kinds import PARTITION_SLICE
 
 from tests.unit.controller.control_rig import FakeBroker, Rig, settle
 from tests.unit.controller.control_values import shown

@@ -6,8 +6,8 @@ session. Heartbeats are answered all the same, and what waits unread is nobody's
 
 import asyncio
 
-from tidemark_operator.lease import LeaseSettings
-from tidemark_operator.stores.object_store import PARTITION_SLICE
+from tidemark_operator.api.kinds import PARTITION_SLICE
+from tidemark_operator.store.lease import LeaseSettings
 from tidemark_protocol.controller_messages import HeartbeatResponse, ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset

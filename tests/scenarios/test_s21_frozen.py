@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from tidemark_broker.runtime.disk_probe import DiskProbe
-from tidemark_broker.runtime.partitions import Partitions
-from tidemark_broker.runtime.ticks import run_ticks
+from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.server.background.disk_probe import DiskProbe
+from tidemark_broker.server.broker_server import run_ticks
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock
 
 from tests.scenarios.lease_candidates import candidate

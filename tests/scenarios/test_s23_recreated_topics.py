@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage import checkpoints
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.settings import LogSettings
+from tidemark_broker.log import checkpoint_formats
+from tidemark_broker.log.log_config import LogSettings
+from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_protocol.ids import BrokerId, Offset
 
 from tests.unit.storage.faulty_disk import FaultyDisk
@@ -114,5 +114,9 @@ def test_an_old_entry_left_by_a_removed_topic_is_gone_before_the_new_directory_i
     directory.create_log("orders", OTHER_TOPIC_ID, 0)
     operations = [name for operation, name in disk.done if operation in ("write", "rename")]
     directory_made = operations.index("orders-0")
-    for name in (checkpoints.HIGH_WATERMARKS, checkpoints.RECOVERY_POINTS, checkpoints.LOG_STARTS):
+    for name in (
+        checkpoint_formats.HIGH_WATERMARKS,
+        checkpoint_formats.RECOVERY_POINTS,
+        checkpoint_formats.LOG_STARTS,
+    ):
         assert operations.index(name) < directory_made

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from tidemark_broker.storage.record_batch import NewRecord, build_batch
+from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidemark_broker.runtime.committed_cuts import MAX_REPORTED, CommittedCuts
-from tidemark_operator.controller.recoveries import Cause, Recovery
-from tidemark_operator.stores.object_store import PARTITION_SLICE
+from tidemark_broker.replication.partition import MAX_REPORTED, CommittedCuts
+from tidemark_operator.api.kinds import PARTITION_SLICE
+from tidemark_operator.api.unclean_election import Cause, Recovery
 from tidemark_protocol.controller_messages import CommittedCut, ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId

@@ -8,8 +8,8 @@ the new records, and the cut itself. The old records lie there again, and below 
 from collections.abc import Iterator
 
 import pytest
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import Offset
 
 from tests.scenarios.simulated_node import Node

@@ -1,9 +1,9 @@
 """S2: an entry of an ISR is (broker id, broker epoch), and a void one never comes back to life."""
 
 import pytest
+from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE
 from tidemark_operator.controller.service import NotLeading
 from tidemark_operator.controller.slice_store import Deposed, PutOff
-from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
 from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset

@@ -5,9 +5,9 @@ Real logs, cores and frames; the moves are the controller's own decisions (docs/
 
 from pathlib import Path
 
-from tidemark_operator.controller.elections import LeaderCounts, settled
-from tidemark_operator.controller.reassignment import original_of, reassigned
-from tidemark_operator.controller.standing import Standing, Standings
+from tidemark_operator.controller.core.elections import LeaderCounts, settled
+from tidemark_operator.controller.core.eligibility import Standing, Standings
+from tidemark_operator.controller.core.reassignment import original_of, reassigned
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 

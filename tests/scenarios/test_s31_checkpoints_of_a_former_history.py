@@ -10,9 +10,9 @@ import errno
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.checkpoints import HIGH_WATERMARKS, OFFSETS
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
+from tidemark_broker.log.checkpoint_formats import HIGH_WATERMARKS, OFFSETS
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import BrokerId, Offset
 
 from tests.scenarios.simulated_node import Node

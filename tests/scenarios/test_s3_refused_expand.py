@@ -1,10 +1,16 @@
 """S3: a refused expand that lands later. The real leader core talks to the real controller."""
 
-from tidemark_broker.replication.effects import LeaderEffect, ProposeInSync, ReplicaFetch
-from tidemark_broker.replication.leader import PartitionLeader
-from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
+from tidemark_broker.replication.core.effects import (
+    LeaderEffect,
+    LeaderGrant,
+    LeaderSettings,
+    ProposeInSync,
+    ReplicaFetch,
+)
+from tidemark_broker.replication.core.leader import PartitionLeader
+from tidemark_operator.api.kinds import Object, ResourceKind
 from tidemark_operator.controller.service import ControllerService, ProbeVerdict
-from tidemark_operator.stores.object_store import Object, OutcomeUnknown, ResourceKind
+from tidemark_operator.store.object_store import OutcomeUnknown
 from tidemark_protocol.controller_messages import (
     AlterPartitionRequest,
     BrokerState,

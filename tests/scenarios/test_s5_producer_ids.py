@@ -4,9 +4,9 @@ at once, brokers and pools made anew, objects deleted by hand or restored from a
 import copy
 
 import pytest
-from tidemark_operator.controller.producer_id_rounds import round_of
+from tidemark_operator.api.broker import round_of
+from tidemark_operator.api.kinds import BROKER
 from tidemark_operator.controller.service import ControllerService
-from tidemark_operator.stores.object_store import BROKER
 from tidemark_protocol.controller_messages import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,

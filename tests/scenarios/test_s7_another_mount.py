@@ -8,9 +8,13 @@ counts only where kernel, pod, claim and life are all those that the controller 
 from pathlib import Path
 
 import pytest
-from tidemark_broker.replication.effects import ProposeInSync, ReplicaFetch
-from tidemark_broker.replication.leader import PartitionLeader
-from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
+from tidemark_broker.replication.core.effects import (
+    LeaderGrant,
+    LeaderSettings,
+    ProposeInSync,
+    ReplicaFetch,
+)
+from tidemark_broker.replication.core.leader import PartitionLeader
 from tidemark_protocol.controller_messages import BootStamp, BrokerState, Endpoints
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 

@@ -10,11 +10,11 @@ import errno
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.storage_failure import void_proofs
-from tidemark_broker.storage.errors import StorageFailed
-from tidemark_broker.storage.partition_log import LogSettings
-from tidemark_broker.storage.start_proofs import BOOT_STAMP
-from tidemark_operator.stores.object_store import BROKER
+from tidemark_broker.log.clean_shutdown import BOOT_STAMP
+from tidemark_broker.log.errors import StorageFailed
+from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.server.broker_server import void_proofs
+from tidemark_operator.api.kinds import BROKER
 from tidemark_protocol.controller_messages import BootStamp
 from tidemark_protocol.ids import BrokerEpoch
 

@@ -11,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.checkpointing import Checkpointing, PassSettings
-from tidemark_broker.runtime.results import FetchResult
-from tidemark_broker.storage.partition_log import LogSettings
-from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
+from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.replication.results import FetchResult
+from tidemark_broker.server.background.checkpointing import Checkpointing
+from tidemark_broker.server.config import PassSettings
+from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, Offset, PartitionEpoch, TopicId
 from tidemark_protocol.partition_state import Member, TopicState

@@ -6,7 +6,7 @@ these. They are no kinds of every seed's swarm: that would change what each seed
 
 from collections.abc import Callable
 
-from tidemark_operator.controller.reassignment import is_moving
+from tidemark_operator.controller.core.reassignment import is_moving
 
 from tests.simulator.ambushes import keep_down, leading
 from tests.simulator.broker_process import BrokerSlot

@@ -7,7 +7,7 @@ They are for mutants, and for hunting (`replay --weather`).
 from collections.abc import Callable
 from typing import Any
 
-from tidemark_operator.stores.object_store import LEASE
+from tidemark_operator.api.kinds import LEASE
 
 from tests.simulator.broker_process import BrokerSlot
 from tests.simulator.controller_process import ControllerSlot

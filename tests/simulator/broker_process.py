@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import msgspec
-from tidemark_broker.groups.settings import GroupSettings
-from tidemark_broker.runtime.broker import Broker
-from tidemark_broker.runtime.controller_client import Address, ControllerUnavailable
-from tidemark_broker.runtime.environment import BrokerEnvironment
-from tidemark_broker.runtime.partitions import Partitions
-from tidemark_broker.runtime.settings import BrokerSettings
+from tidemark_broker.coordinator.core.group_config import GroupSettings
+from tidemark_broker.metadata.controller_channel import Address, ControllerUnavailable
+from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.server.broker_server import Broker
+from tidemark_broker.server.config import BrokerSettings
+from tidemark_broker.server.environment import BrokerEnvironment
 from tidemark_protocol.ids import BrokerId
 
 from tests.simulator.disk_image import DiskImage

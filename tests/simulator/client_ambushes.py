@@ -8,10 +8,14 @@ import asyncio
 from random import Random
 from typing import Any
 
-from tidemark_operator.controller.broker_record import BrokerRecord
-from tidemark_operator.controller.producer_id_rounds import BLOCK_SIZE, first_producer_id
-from tidemark_operator.controller.slices import broker_object_name, read_broker
-from tidemark_operator.stores.object_store import BROKER, LEASE
+from tidemark_operator.api.broker import (
+    BLOCK_SIZE,
+    BrokerRecord,
+    broker_object_name,
+    first_producer_id,
+    read_broker,
+)
+from tidemark_operator.api.kinds import BROKER, LEASE
 from tidemark_protocol.ids import BrokerId
 
 from tests.simulator.ambushes import when

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
-from tidemark_broker.runtime.partitions import FetchResult, Partitions, ProduceResult
-from tidemark_broker.runtime.results import LEADER_ONLY, Consumer
+from tidemark_broker.replication.replica_manager import FetchResult, Partitions, ProduceResult
+from tidemark_broker.replication.results import LEADER_ONLY, Consumer
 from tidemark_protocol.error_codes import ErrorCode
 
 ANYWHERE = Consumer(rack="")

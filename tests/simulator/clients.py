@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidemark_broker.storage.record_batch import (
+from tidemark_broker.kafka_wire.records.record_batch import (
     CorruptBatch,
     NewRecord,
     Record,
@@ -20,7 +20,7 @@ from tidemark_broker.storage.record_batch import (
     read_header,
     read_records,
 )
-from tidemark_cli.history import Kind, Operation, Outcome
+from tidemark_chaos.history_checker import Kind, Operation, Outcome
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.simulator.client_port import (

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import inf
 
-from tidemark_broker.runtime.hosted_replica import HostedReplica
-from tidemark_broker.storage.producer_states import SEQUENCES, last_sequence_of
-from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, read_header
+from tidemark_broker.kafka_wire.records.record_batch import CRC_START, BatchHeader, read_header
+from tidemark_broker.log.producer_state_entry import SEQUENCES, last_sequence_of
+from tidemark_broker.replication.partition import HostedReplica
 from tidemark_protocol.ids import NO_EPOCH, Offset
 
 from tests.simulator.producer_expiry import ProducerExpiry

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tidemark_cli.history import Operation, Suspension
+from tidemark_chaos.history_checker import Operation, Suspension
 from tidemark_protocol.ids import TopicId
 
 from tests.simulator.committed_log import CommittedLog

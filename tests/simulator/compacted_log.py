@@ -10,9 +10,9 @@ may compact them: acknowledgements and sequences are judged as for any other top
 from collections import Counter
 from collections.abc import Callable, Collection
 
-from tidemark_broker.storage.batch_rewriting import delete_horizon_ms
-from tidemark_broker.storage.errors import CorruptBatch
-from tidemark_broker.storage.record_batch import BatchHeader, Record, read_records
+from tidemark_broker.kafka_wire.records.batch_rewriting import delete_horizon_ms
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch
+from tidemark_broker.kafka_wire.records.record_batch import BatchHeader, Record, read_records
 
 from tests.simulator.committed_log import CommittedLog, is_one_bit
 from tests.simulator.violations import Violation

@@ -7,9 +7,9 @@ of `ambushes.py`.
 
 from typing import Any
 
-from tidemark_operator.controller.broker_record import BrokerLifeState
-from tidemark_operator.controller.last_resorts import Choice
-from tidemark_operator.stores.object_store import LEASE, PARTITION_SLICE
+from tidemark_operator.api.broker import BrokerLifeState
+from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.kinds import LEASE, PARTITION_SLICE
 
 from tests.simulator.ambushes import (
     ALL_IN_SYNC,

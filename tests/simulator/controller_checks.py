@@ -1,9 +1,9 @@
 """What controllers owe beside safety: nobody fenced, evicted or moved in vain (S18 to S21), rising
 controller epochs (S16), what people put back left alone (S12, I20)."""
 
-from tidemark_operator.controller.broker_record import BrokerRecord
-from tidemark_operator.controller.settings import ControllerSettings
-from tidemark_operator.controller.slices import PartitionSlice
+from tidemark_operator.api.broker import BrokerRecord
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.settings import ControllerSettings
 
 from tests.simulator.lease_checks import LeaseJudge
 from tests.simulator.session_checks import check_not_in_vain, check_one_event, kinds_so_far

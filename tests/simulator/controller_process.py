@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import msgspec
-from tidemark_operator.controller.api import broker_calls
 from tidemark_operator.controller.clock import MonotonicClock
+from tidemark_operator.controller.http_api import broker_calls
 from tidemark_operator.controller.probe import ProbeVerdict
 from tidemark_operator.controller.service import (
     ControllerService,
     ControllerSettings,
 )
-from tidemark_operator.lease import ControllerLease, LeaseSettings
-from tidemark_operator.lease_thread import LeaderOnLoop
+from tidemark_operator.manager.lease_thread import LeaderOnLoop
+from tidemark_operator.store.lease import ControllerLease, LeaseSettings
 from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.loop_lag import LoopLag
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark_operator.controller.image import MetadataImage
-from tidemark_operator.controller.pool_state import PoolState
+from tidemark_operator.controller.core.metadata_image import MetadataImage
+from tidemark_operator.controller.core.pool_state import PoolState
 
 
 @dataclass(frozen=True, slots=True)

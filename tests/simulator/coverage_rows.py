@@ -6,7 +6,7 @@ is seen only by whoever knows what it could. A count without a row fails `tests/
 
 from collections.abc import Iterable
 
-from tidemark_cli.history import REPORTED_ONLY, Kind, Outcome
+from tidemark_chaos.history_checker import REPORTED_ONLY, Kind, Outcome
 
 from tests.simulator import additions, storms
 from tests.simulator.disk_image import DATA_OUTCOMES

@@ -7,10 +7,10 @@ whatever became of its process meanwhile.
 from collections.abc import Mapping
 from typing import Any
 
-from tidemark_broker.runtime.hosted_replica import HostedReplica
-from tidemark_broker.runtime.replica_damage import Damage
-from tidemark_broker.runtime.results import FetchResult
-from tidemark_broker.storage.partition_log import PartitionLog
+from tidemark_broker.log.partition_log import PartitionLog
+from tidemark_broker.replication.core.corruption import Damage
+from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.results import FetchResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState

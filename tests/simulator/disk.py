@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
-from tidemark_broker.storage.disk import Buffer, DiskFile, DiskSpace, HeldLock
+from tidemark_broker.log.disk import Buffer, DiskFile, DiskSpace, HeldLock
 
 from tests.simulator.disk_image import DirectoryNode, DiskImage, FileNode, missing
 from tests.simulator.loop import ProcessDied

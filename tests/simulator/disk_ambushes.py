@@ -11,15 +11,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tidemark_broker.runtime.hosted_replica import HostedReplica
-from tidemark_broker.storage.checkpoints import (
+from tidemark_broker.kafka_wire.records.record_batch import HEADER_BYTES, read_header
+from tidemark_broker.log.checkpoint_formats import (
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
     MalformedFile,
     decode_offsets,
 )
-from tidemark_broker.storage.record_batch import HEADER_BYTES, read_header
-from tidemark_broker.storage.synced_part import SYNCED_SUFFIX, decode_synced_part
+from tidemark_broker.log.synced_prefix import SYNCED_SUFFIX, decode_synced_part
+from tidemark_broker.replication.partition import HostedReplica
 from tidemark_protocol.ids import NO_EPOCH, Offset
 
 from tests.simulator.ambushes import ALL_IN_SYNC, LOOK_EVERY_US, when

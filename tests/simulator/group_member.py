@@ -11,17 +11,19 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
-from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC, partition_of_group
-from tidemark_broker.runtime.consumers.peers import PeerLink, PeerUnavailable
-from tidemark_broker.wire.find_coordinator import FIND_COORDINATOR_API
-from tidemark_broker.wire.heartbeat import HEARTBEAT_API
-from tidemark_broker.wire.join_group import JOIN_GROUP_API
-from tidemark_broker.wire.leave_group import LEAVE_GROUP_API
-from tidemark_broker.wire.offset_commit import OFFSET_COMMIT_API
-from tidemark_broker.wire.offset_fetch import OFFSET_FETCH_API
-from tidemark_broker.wire.sync_group import SYNC_GROUP_API
-from tidemark_broker.wire.tables import Api, Values
+from tidemark_broker.coordinator.core.offsets_records import partition_of_group
+from tidemark_broker.http.consumers.peer_connections import PeerLink, PeerUnavailable
+from tidemark_broker.kafka_wire.messages.group_membership import (
+    FIND_COORDINATOR_API,
+    HEARTBEAT_API,
+    JOIN_GROUP_API,
+    LEAVE_GROUP_API,
+    SYNC_GROUP_API,
+)
+from tidemark_broker.kafka_wire.messages.group_offsets import OFFSET_COMMIT_API, OFFSET_FETCH_API
+from tidemark_broker.kafka_wire.messages.schema import Api, Values
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.topic_names import OFFSETS_TOPIC
 
 from tests.simulator.broker_process import KAFKA_PORT
 from tests.simulator.clients import Surroundings

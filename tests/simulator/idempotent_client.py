@@ -12,8 +12,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidemark_broker.storage.record_batch import build_batch
-from tidemark_cli.history import Outcome
+from tidemark_broker.kafka_wire.records.record_batch import build_batch
+from tidemark_chaos.history_checker import Outcome
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.simulator.client_port import (

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from operator import is_
 from typing import Any
 
-from tidemark_broker.replication.leader import PartitionLeader
-from tidemark_broker.runtime.hosted_replica import HostedReplica
-from tidemark_operator.controller.broker_record import BrokerRecord
+from tidemark_broker.replication.core.leader import PartitionLeader
+from tidemark_broker.replication.partition import HostedReplica
+from tidemark_operator.api.broker import BrokerRecord
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidemark_broker.replication.leader import PartitionLeader
-from tidemark_broker.runtime.hosted_replica import HostedReplica
-from tidemark_broker.runtime.partitions import FetchResult
-from tidemark_broker.storage.record_batch import BatchHeader, read_header
-from tidemark_cli.history import Suspension
-from tidemark_operator.controller.slices import PartitionSlice
+from tidemark_broker.kafka_wire.records.record_batch import BatchHeader, read_header
+from tidemark_broker.replication.core.leader import PartitionLeader
+from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.replica_manager import FetchResult
+from tidemark_chaos.history_checker import Suspension
+from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 

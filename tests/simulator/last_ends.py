@@ -7,8 +7,8 @@ no session and no Lease, and sessions that a new controller granted began before
 
 from random import Random
 
-from tidemark_operator.controller.settings import ControllerSettings
-from tidemark_operator.lease import LeaseSettings
+from tidemark_operator.controller.core.settings import ControllerSettings
+from tidemark_operator.store.lease import LeaseSettings
 
 from tests.simulator.broker_process import BrokerSlot
 from tests.simulator.coverage_rows import FROZEN, KILLED, KILLED_WITH_CONTROLLER

@@ -6,8 +6,8 @@ election is stored; a process that died since has lost of it, and gained nothing
 
 from dataclasses import replace
 
-from tidemark_operator.controller.broker_record import BrokerRecord
-from tidemark_operator.controller.slices import PartitionSlice
+from tidemark_operator.api.broker import BrokerRecord
+from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_protocol.ids import BrokerId, LeaderEpoch
 from tidemark_protocol.partition_state import Member
 

@@ -9,9 +9,9 @@ most lived on, cut its log and told.
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from tidemark_broker.runtime.hosted_replica import HostedReplica
-from tidemark_operator.controller.recoveries import Recovery
-from tidemark_operator.controller.slices import PartitionSlice
+from tidemark_broker.replication.partition import HostedReplica
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.api.unclean_election import Recovery
 from tidemark_protocol.ids import LeaderEpoch, Offset, TopicId
 from tidemark_protocol.partition_state import PartitionState
 

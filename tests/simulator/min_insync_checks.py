@@ -1,8 +1,8 @@
 """I9: below min.insync.replicas nothing is acknowledged to acks=all, and no watermark moves. S11:
 what is acknowledged with `flush: Always` is on the disk of whoever acknowledges."""
 
-from tidemark_broker.replication.leader import PartitionLeader
-from tidemark_broker.runtime.hosted_replica import HostedReplica
+from tidemark_broker.replication.core.leader import PartitionLeader
+from tidemark_broker.replication.partition import HostedReplica
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import FLUSH_ALWAYS, PartitionState
 

@@ -6,8 +6,8 @@ what it says is from long ago (`SliceJudge.restored`); volumes, files and Leases
 
 import copy
 
-from tidemark_operator.controller.tombstones import is_tombstone
-from tidemark_operator.stores.object_store import LEASE, PARTITION_SLICE
+from tidemark_operator.api.kinds import LEASE, PARTITION_SLICE
+from tidemark_operator.controller.core.deleted_topics import is_tombstone
 
 from tests.simulator.broker_process import DATA_DIRECTORY, BrokerSlot
 from tests.simulator.disk_image import DiskImage

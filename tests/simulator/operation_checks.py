@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidemark_operator.controller.broker_record import BrokerRecord
-from tidemark_operator.controller.slices import read_broker
-from tidemark_operator.controller.views import TopicView
-from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
+from tidemark_operator.api.broker import BrokerRecord, read_broker
+from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE
+from tidemark_operator.controller.core.views import TopicView
 from tidemark_protocol.ids import BrokerId, PartitionEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tidemark_cli.history import Kind, Operation, Outcome
+from tidemark_chaos.history_checker import Kind, Operation, Outcome
 
 
 def placed(history: Sequence[Operation]) -> Iterator[Operation]:

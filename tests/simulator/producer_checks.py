@@ -2,8 +2,8 @@
 
 from itertools import islice
 
-from tidemark_broker.storage.producer_states import WINDOW_BATCHES, last_sequence_of
-from tidemark_broker.storage.record_batch import BatchHeader
+from tidemark_broker.kafka_wire.records.record_batch import BatchHeader
+from tidemark_broker.log.producer_state_entry import WINDOW_BATCHES, last_sequence_of
 
 from tests.simulator.replica_audit import ReplicaAudit
 from tests.simulator.violations import Violation

@@ -7,8 +7,8 @@ or after the log was opened: never from before the append, so by the fastest clo
 from collections.abc import Callable
 from math import inf
 
-from tidemark_broker.storage.producer_states import last_sequence_of
-from tidemark_broker.storage.record_batch import BatchHeader
+from tidemark_broker.kafka_wire.records.record_batch import BatchHeader
+from tidemark_broker.log.producer_state_entry import last_sequence_of
 
 FASTEST_CLOCK = 1.3  # fault_plan.py, clock_rate
 

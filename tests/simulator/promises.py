@@ -9,8 +9,8 @@ leaders comes often enough for a run.
 
 from dataclasses import dataclass
 
-from tidemark_operator.controller.settings import ControllerSettings
-from tidemark_operator.lease import LeaseSettings
+from tidemark_operator.controller.core.settings import ControllerSettings
+from tidemark_operator.store.lease import LeaseSettings
 from tidemark_protocol.ids import BrokerId
 
 from tests.simulator.coverage_rows import RESTARTED_TO_READ

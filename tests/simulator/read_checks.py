@@ -5,8 +5,8 @@ Asked of a broker's answer at the instant it is given. The judge of I10 knows no
 bit, a kernel or a power loss did to a disk, a batch is looked at before it leaves the broker.
 """
 
-from tidemark_broker.runtime.hosted_replica import HostedReplica
-from tidemark_broker.storage.record_batch import BatchHeader, CorruptBatch, read_header
+from tidemark_broker.kafka_wire.records.record_batch import BatchHeader, CorruptBatch, read_header
+from tidemark_broker.replication.partition import HostedReplica
 from tidemark_protocol.ids import BrokerId
 
 from tests.simulator.replica_audit import ReplicaAudit, is_damaged

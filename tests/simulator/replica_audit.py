@@ -11,10 +11,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from crc32c import crc32c
-from tidemark_broker.runtime.hosted_replica import HostedReplica
-from tidemark_broker.storage.partition_log import PartitionLog
-from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, CorruptBatch, read_header
-from tidemark_broker.storage.segment import Segment
+from tidemark_broker.kafka_wire.records.record_batch import (
+    CRC_START,
+    BatchHeader,
+    CorruptBatch,
+    read_header,
+)
+from tidemark_broker.log.partition_log import PartitionLog
+from tidemark_broker.log.segment import Segment
+from tidemark_broker.replication.partition import HostedReplica
 from tidemark_protocol.ids import NO_EPOCH, Offset, TopicId
 
 from tests.simulator.committed_log import CommittedLog

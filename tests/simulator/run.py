@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidemark_broker.runtime.partitions import FetchResult
-from tidemark_cli.history import Kind, Operation, judge
-from tidemark_operator.controller.settings import ControllerSettings
-from tidemark_operator.lease import LeaseSettings
+from tidemark_broker.replication.replica_manager import FetchResult
+from tidemark_chaos.history_checker import Kind, Operation, judge
+from tidemark_operator.controller.core.settings import ControllerSettings
+from tidemark_operator.store.lease import LeaseSettings
 from tidemark_protocol.ids import BrokerId
 
 from tests.simulator.client_port import Fetch, Produce, serve_clients

@@ -8,8 +8,8 @@ there every broker could have been heard, also where its probes are refused (S19
 from collections import Counter
 from collections.abc import Collection
 
-from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
-from tidemark_operator.controller.settings import ControllerSettings
+from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
+from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import PartitionState
 

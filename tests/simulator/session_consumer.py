@@ -9,10 +9,15 @@ import asyncio
 import random
 from dataclasses import dataclass, field
 
-from tidemark_broker.runtime.consumers.peers import PeerLink, PeerUnavailable
-from tidemark_broker.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionAnswer
-from tidemark_broker.wire.metadata import METADATA_API
-from tidemark_cli.history import Kind, Operation, Outcome
+from tidemark_broker.http.consumers.peer_connections import PeerLink, PeerUnavailable
+from tidemark_broker.kafka_wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionAnswer,
+)
+from tidemark_broker.kafka_wire.messages.metadata import METADATA_API
+from tidemark_chaos.history_checker import Kind, Operation, Outcome
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 

@@ -7,8 +7,8 @@ or a weather had before.
 from dataclasses import dataclass, replace
 from random import Random
 
-from tidemark_broker.runtime.follower_link import REPLICA_FETCH_MAX_BYTES
-from tidemark_operator.controller.settings import ControllerSettings
+from tidemark_broker.replication.follower_link import REPLICA_FETCH_MAX_BYTES
+from tidemark_operator.controller.core.settings import ControllerSettings
 
 from tests.simulator.additions import (
     COMPACTED,

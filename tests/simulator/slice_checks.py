@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
-from tidemark_operator.controller.partition_change import COMMIT_RULE_ISR
-from tidemark_operator.controller.slices import PartitionSlice
+from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.partition_change import COMMIT_RULE_ISR
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 

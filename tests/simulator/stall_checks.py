@@ -8,7 +8,7 @@ nothing but brokers' own stalls befell the world: who did not stall could have b
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
-from tidemark_operator.controller.slices import PartitionSlice
+from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 from tidemark_protocol.topic_configs import REPLICA_LAG_TIME_MAX_MS, integer_of

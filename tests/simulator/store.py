@@ -15,15 +15,12 @@ from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 import msgspec
-from tidemark_operator.stores.object_store import (
-    BROKER_POOL,
-    TOPIC,
+from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, Object, ResourceKind
+from tidemark_operator.store.object_store import (
     AlreadyExists,
     Conflict,
     NotFound,
-    Object,
     OutcomeUnknown,
-    ResourceKind,
     StoreError,
 )
 

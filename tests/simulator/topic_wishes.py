@@ -9,9 +9,10 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidemark_operator.controller.last_resorts import Choice
-from tidemark_operator.controller.placement import TooFewBrokers, place
-from tidemark_operator.controller.reassignment import CannotReassign, is_moving, original_of
+from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.controller.core.placement import TooFewBrokers, place
+from tidemark_operator.controller.core.reassignment import CannotReassign, is_moving, original_of
+from tidemark_operator.controller.core.views import PoolSettings
 from tidemark_operator.controller.service import (
     ControllerService,
     NoLiveReplica,
@@ -20,8 +21,7 @@ from tidemark_operator.controller.service import (
     TopicUnknown,
     TopicView,
 )
-from tidemark_operator.controller.views import PoolSettings
-from tidemark_operator.stores.object_store import StoreError
+from tidemark_operator.store.object_store import StoreError
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 

@@ -10,19 +10,19 @@ from math import inf
 from typing import Any
 
 import msgspec
-from tidemark_broker.runtime.partitions import Partitions
-from tidemark_broker.storage.partition_log import PartitionLog
-from tidemark_broker.storage.record_batch import CorruptBatch, read_header
-from tidemark_broker.storage.segment import Segment
-from tidemark_operator.controller.broker_notes import BrokerNotes
-from tidemark_operator.controller.broker_record import BrokerRecord
-from tidemark_operator.controller.last_resorts import Choice
-from tidemark_operator.controller.pool_state import PoolState
-from tidemark_operator.controller.slices import PartitionSlice, read_broker, read_slice
-from tidemark_operator.controller.tombstones import is_tombstone, read_tombstone
-from tidemark_operator.controller.views import TopicView
-from tidemark_operator.lease import CONTROLLER_EPOCH_ANNOTATION, LeaseSettings
-from tidemark_operator.stores.object_store import BROKER, LEASE, PARTITION_SLICE
+from tidemark_broker.kafka_wire.records.record_batch import CorruptBatch, read_header
+from tidemark_broker.log.partition_log import PartitionLog
+from tidemark_broker.log.segment import Segment
+from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_operator.api.broker import BrokerRecord, read_broker
+from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.kinds import BROKER, LEASE, PARTITION_SLICE
+from tidemark_operator.api.partition_slice import PartitionSlice, read_slice
+from tidemark_operator.controller.core.broker_soft_state import BrokerNotes
+from tidemark_operator.controller.core.deleted_topics import is_tombstone, read_tombstone
+from tidemark_operator.controller.core.pool_state import PoolState
+from tidemark_operator.controller.core.views import TopicView
+from tidemark_operator.store.lease import CONTROLLER_EPOCH_ANNOTATION, LeaseSettings
 from tidemark_protocol.ids import NO_EPOCH, BrokerId, ControllerEpoch, Offset, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 

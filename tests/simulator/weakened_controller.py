@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from tidemark_operator.controller.recoveries import Cause
-from tidemark_operator.controller.sessions import Expiry
-from tidemark_operator.stores.object_store import OutcomeUnknown
+from tidemark_operator.api.unclean_election import Cause
+from tidemark_operator.controller.core.sessions import Expiry
+from tidemark_operator.store.object_store import OutcomeUnknown
 from tidemark_protocol.partition_state import Member
 
 from tests.simulator.edits import at, returns, test, value, wrap
@@ -16,8 +16,8 @@ def _without_compare(original: Any) -> Any:
     """The last writer wins."""
 
     async def replaced(self: Any, current: Any, wanted: Any) -> Any:
-        from tidemark_operator.controller.slices import split_pool
-        from tidemark_operator.stores.object_store import PARTITION_SLICE
+        from tidemark_operator.api.kinds import PARTITION_SLICE
+        from tidemark_operator.api.partition_slice import split_pool
 
         namespace, _ = split_pool(current.pool)
         item = await self._store.get(PARTITION_SLICE, namespace, current.name)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tidemark_broker.replication.effects import RejectFetch
-from tidemark_operator.controller.standing import Standings
+from tidemark_broker.replication.core.effects import RejectFetch
+from tidemark_operator.controller.core.eligibility import Standings
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH
 from tidemark_protocol.partition_state import Member

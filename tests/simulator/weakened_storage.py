@@ -5,9 +5,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tidemark_broker.storage.checkpoints import LOCK
-from tidemark_broker.storage.producer_states import ProducerEntry, ProducerStates
-from tidemark_broker.storage.start_proofs import BOOT_STAMP, SPENT_STAMP
+from tidemark_broker.log.checkpoint_formats import LOCK
+from tidemark_broker.log.clean_shutdown import BOOT_STAMP, SPENT_STAMP
+from tidemark_broker.log.producer_state_entry import ProducerEntry, ProducerStates
 
 from tests.simulator.additions import COMPACTED, COMPACTED_FLIPS, OLD_RECORDS, RESTING
 from tests.simulator.edits import at, drop, returns, test, wrap

@@ -18,10 +18,10 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from tidemark_broker.runtime.checkpointing import PassSettings
-from tidemark_broker.runtime.follower_link import REPLICA_FETCH_MAX_BYTES
-from tidemark_operator.controller.settings import ControllerSettings
-from tidemark_operator.stores.object_store import PARTITION_SLICE
+from tidemark_broker.replication.follower_link import REPLICA_FETCH_MAX_BYTES
+from tidemark_broker.server.config import PassSettings
+from tidemark_operator.api.kinds import PARTITION_SLICE
+from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_protocol.ids import BrokerId, TopicId
 
 from tests.simulator.broker_process import BrokerSlot

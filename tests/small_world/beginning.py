@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
+from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
 from tidemark_protocol.ids import (
     NO_BROKER,
     BrokerEpoch,

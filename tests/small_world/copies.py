@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
-from tidemark_broker.replication.remote_replica import RemoteReplica
+from tidemark_broker.replication.core.remote_replica import RemoteReplica
 
 Core = TypeVar("Core")
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from tidemark_broker.replication.effects import LeaderAnswer
-from tidemark_broker.replication.follower import FollowerFetch
+from tidemark_broker.replication.core.effects import LeaderAnswer
+from tidemark_broker.replication.core.follower import FollowerFetch
 from tidemark_protocol.controller_messages import InSyncProposal
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 

@@ -4,7 +4,7 @@ Written from the statements, not from the code that keeps them. Each answer is "
 that begins with the invariant's number.
 """
 
-from tidemark_operator.controller.standing import Standings
+from tidemark_operator.controller.core.eligibility import Standings
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import Member, PartitionState
 

@@ -1,5 +1,5 @@
 """One machine with its log, and the broker process that may run on it: the production cores joined
-as `runtime/hosted_replica.py` joins them, without bytes, tasks and clocks.
+as `replication/partition.py` joins them, without bytes, tasks and clocks.
 
 It is always 0 o'clock here: what a time rule decides is a move of its own (`lags`), since safety
 may depend on no clock.
@@ -8,19 +8,20 @@ may depend on no clock.
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 
-from tidemark_broker.replication.effects import (
+from tidemark_broker.replication.core.effects import (
     AppendRecords,
     FollowerEffect,
     HighWatermarkAdvanced,
     LeaderAnswer,
     LeaderEffect,
+    LeaderGrant,
+    LeaderSettings,
     RestartLogAt,
     TruncateLog,
 )
-from tidemark_broker.replication.follower import FollowerFetch, PartitionFollower
-from tidemark_broker.replication.leader import PartitionLeader
-from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
-from tidemark_broker.replication.remote_replica import NEVER_MS
+from tidemark_broker.replication.core.follower import FollowerFetch, PartitionFollower
+from tidemark_broker.replication.core.leader import PartitionLeader
+from tidemark_broker.replication.core.remote_replica import NEVER_MS
 from tidemark_protocol.controller_messages import BrokerState
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from tidemark_protocol.partition_state import PartitionState

@@ -7,25 +7,26 @@ A write may be late (its outcome unknown): then nobody is told anything until it
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
-from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
-from tidemark_operator.controller.elections import (
+from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
+from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.unclean_election import Cause
+from tidemark_operator.controller.core.elections import (
     Evidence,
     LeaderCounts,
     preferred_leader_restored,
     settled,
 )
-from tidemark_operator.controller.in_sync_replicas import Verdict, judged
-from tidemark_operator.controller.last_resorts import Choice, Reports, needs_reports
-from tidemark_operator.controller.min_insync import with_min_insync
-from tidemark_operator.controller.recoveries import Cause
-from tidemark_operator.controller.registration import (
+from tidemark_operator.controller.core.eligibility import Standing, Standings
+from tidemark_operator.controller.core.isr import Verdict, judged
+from tidemark_operator.controller.core.partition_change import with_min_insync
+from tidemark_operator.controller.core.registration import (
     Accepted,
     RegistrationRefused,
     decided,
     lost_replicas,
     report_of,
 )
-from tidemark_operator.controller.standing import Standing, Standings
+from tidemark_operator.controller.core.unclean_recovery import Reports, needs_reports
 from tidemark_protocol.controller_messages import (
     BootStamp,
     BrokerState,

@@ -7,7 +7,7 @@ tests of their own in tests/unit/storage.
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from tidemark_broker.storage.leader_epochs import LeaderEpochs
+from tidemark_broker.log.leader_epoch_cache import LeaderEpochs
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
 Record = tuple[int, str]  # leader epoch, value

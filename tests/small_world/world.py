@@ -7,16 +7,16 @@ message that is not delayed arrives at once (delays are moves of their own, whic
 
 from collections.abc import Hashable, Iterable
 
-from tidemark_broker.replication.effects import (
+from tidemark_broker.replication.core.effects import (
     DivergingEpoch,
     LeaderAnswer,
     RejectFetch,
     ReplicaFetch,
 )
-from tidemark_operator.controller.broker_record import BrokerLifeState
-from tidemark_operator.controller.last_resorts import Choice
-from tidemark_operator.controller.recoveries import Cause
-from tidemark_operator.controller.registration import Accepted
+from tidemark_operator.api.broker import BrokerLifeState
+from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.unclean_election import Cause
+from tidemark_operator.controller.core.registration import Accepted
 from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset

@@ -1,4 +1,4 @@
-"""What no linter checks: sizes, names, paths of machines, dependencies with reasons."""
+"""What no linter checks: names, paths of machines, dependencies with reasons."""
 
 import ast
 import re
@@ -7,7 +7,6 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MAX_LINES = 500
 
 
 def tracked(pattern: str) -> list[Path]:
@@ -20,15 +19,6 @@ def tracked(pattern: str) -> list[Path]:
         check=True,
     ).stdout.splitlines()
     return [ROOT / name for name in listed if (ROOT / name).is_file()]
-
-
-def test_python_files_stay_under_500_lines() -> None:
-    long = {
-        str(path.relative_to(ROOT)): lines
-        for path in tracked("*.py")
-        if (lines := len(path.read_text().splitlines())) > MAX_LINES
-    }
-    assert long == {}
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:

@@ -12,17 +12,20 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from tidemark_broker.wire.api_versions import decode_api_versions_request
-from tidemark_broker.wire.consumer_fetch import decode_older_fetch_request
-from tidemark_broker.wire.fetch import decode_fetch_request, decode_fetch_response
-from tidemark_broker.wire.primitives import (
+from tidemark_broker.kafka_wire.messages.api_versions import decode_api_versions_request
+from tidemark_broker.kafka_wire.messages.fetch import (
+    decode_fetch_request,
+    decode_fetch_response,
+    decode_older_fetch_request,
+)
+from tidemark_broker.kafka_wire.messages.primitives import (
     MAX_ELEMENTS,
     MalformedFrame,
     Reader,
     unsigned_varint,
 )
-from tidemark_broker.wire.produce import decode_produce_request
-from tidemark_broker.wire.tables import Api
+from tidemark_broker.kafka_wire.messages.produce import decode_produce_request
+from tidemark_broker.kafka_wire.messages.schema import Api
 
 from tests.wire_fuzz.own_tables import SIDES, own_tables, reread
 

@@ -3,16 +3,16 @@
 import importlib
 import pkgutil
 
-import tidemark_broker.wire as wire
-from tidemark_broker.wire.tables import Api, Struct, TableReader, TableWriter
+import tidemark_broker.kafka_wire.messages as messages
+from tidemark_broker.kafka_wire.messages.schema import Api, Struct, TableReader, TableWriter
 
 SIDES = ("request", "response")
 
 
 def own_tables() -> list[Api]:
     found: dict[int, Api] = {}
-    for module in pkgutil.iter_modules(wire.__path__):
-        values = vars(importlib.import_module(f"{wire.__name__}.{module.name}")).values()
+    for module in pkgutil.iter_modules(messages.__path__):
+        values = vars(importlib.import_module(f"{messages.__name__}.{module.name}")).values()
         found |= {value.api_key: value for value in values if isinstance(value, Api)}
     return [found[api_key] for api_key in sorted(found)]
 

@@ -6,9 +6,9 @@ test_hand_written_codecs.py.
 
 from collections.abc import Iterator
 
-from tidemark_broker.wire.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS_API
-from tidemark_broker.wire.primitives import MalformedFrame
-from tidemark_broker.wire.tables import Api
+from tidemark_broker.kafka_wire.messages.metadata import DESCRIBE_TOPIC_PARTITIONS_API
+from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame
+from tidemark_broker.kafka_wire.messages.schema import Api
 
 from tests.wire_fuzz import own_tables, python_peer
 from tests.wire_fuzz.java_peer import JavaPeer

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from tidemark_broker.groups.consumer_protocol import (
+from tidemark_broker.coordinator.core.consumer_protocol import (
     MalformedAssignment,
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from tidemark_broker.groups.offsets_topic import (
+from tidemark_broker.coordinator.core.offsets_records import (
     CommittedOffset,
     GroupMetadata,
     MalformedGroupRecord,
@@ -26,7 +26,7 @@ from tidemark_broker.groups.offsets_topic import (
     encode_metadata,
     encode_offset,
 )
-from tidemark_broker.wire.primitives import MalformedFrame
+from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame
 
 from tests.wire_fuzz.hostile import bombs, cost, mutated
 

@@ -7,10 +7,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tidemark_broker.wire.consumer_fetch import decode_older_fetch_request
-from tidemark_broker.wire.consumer_fetch_answers import encode_consumer_fetch_response
-from tidemark_broker.wire.current_leaders import CurrentLeader, NodeEndpoint
-from tidemark_broker.wire.fetch import (
+from tidemark_broker.kafka_wire.messages.current_leaders import CurrentLeader, NodeEndpoint
+from tidemark_broker.kafka_wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -18,16 +16,18 @@ from tidemark_broker.wire.fetch import (
     PartitionAnswer,
     TopicAnswer,
     decode_fetch_request,
+    decode_older_fetch_request,
+    encode_consumer_fetch_response,
 )
-from tidemark_broker.wire.primitives import MalformedFrame, Reader
-from tidemark_broker.wire.produce import (
+from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reader
+from tidemark_broker.kafka_wire.messages.produce import (
     ProduceAnswer,
     ProducePartition,
     ProduceRequest,
     decode_produce_request,
     encode_produce_response,
 )
-from tidemark_broker.wire.tables import ZERO_TOPIC_ID
+from tidemark_broker.kafka_wire.messages.schema import ZERO_TOPIC_ID
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 

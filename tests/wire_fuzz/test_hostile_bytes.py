@@ -1,7 +1,11 @@
 """Decoders on bytes that are almost right: refused or read, and never dear."""
 
 import pytest
-from tidemark_broker.wire.primitives import MAX_ELEMENTS, MalformedFrame, unsigned_varint
+from tidemark_broker.kafka_wire.messages.primitives import (
+    MAX_ELEMENTS,
+    MalformedFrame,
+    unsigned_varint,
+)
 
 from tests.wire_fuzz.corpus import attacked
 from tests.wire_fuzz.hostile import (

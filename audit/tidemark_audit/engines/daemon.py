@@ -6,7 +6,7 @@ import pandas. The kernel itself is not imported before they are forked: Arrow s
 
 from pyspark.daemon import manager
 
-from tidemark_audit.engines.arrow_alone import leave_out_pandas
+from tidemark_audit.engines.arrow_without_pandas import leave_out_pandas
 
 if __name__ == "__main__":
     leave_out_pandas()

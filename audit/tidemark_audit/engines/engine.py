@@ -9,18 +9,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tidemark_audit.aggregation import histogram
+from tidemark_audit.aggregation.samples import Longs
+from tidemark_audit.aggregation.summaries import NO_BAND, KernelSettings
+from tidemark_audit.analysis.context import Context, Intervals, context_of
+from tidemark_audit.analysis.partition import PartitionFacts
+from tidemark_audit.analysis.series import Track, fold_scrapes, tracks_of
+from tidemark_audit.analysis.step_function import increments
+from tidemark_audit.analysis.what_if import WhatIf
 from tidemark_audit.engines.planning import BAND_MS
-from tidemark_audit.facts.context import Context, Intervals, context_of
-from tidemark_audit.facts.partition import PartitionFacts
-from tidemark_audit.facts.steps import increments
-from tidemark_audit.facts.tracks import Track, fold_scrapes, tracks_of
-from tidemark_audit.facts.what_if import WhatIf
-from tidemark_audit.families import Exporter
-from tidemark_audit.kernel import histogram
-from tidemark_audit.kernel.samples import Longs
-from tidemark_audit.kernel.summaries import NO_BAND, KernelSettings
+from tidemark_audit.metrics.families import Exporter
 from tidemark_audit.results import LagBand
-from tidemark_audit.rules.judgement import BadSamples, BrokerLife, ClockSkew
+from tidemark_audit.rules.evaluation import BadSamples, BrokerLife, ClockSkew
 from tidemark_audit.sources.source import Slice, Window
 
 MOST_BANDS = 96

@@ -4,6 +4,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from tidemark_audit.aggregation.merge import merge
+from tidemark_audit.aggregation.summaries import EMPTY
+from tidemark_audit.analysis.context import Intervals
+from tidemark_audit.analysis.partition import facts_of
 from tidemark_audit.engines.engine import (
     Observed,
     Progress,
@@ -15,10 +19,6 @@ from tidemark_audit.engines.engine import (
     window_of,
 )
 from tidemark_audit.engines.planning import scrape_intervals, summarize_slice
-from tidemark_audit.facts.context import Intervals
-from tidemark_audit.facts.partition import facts_of
-from tidemark_audit.kernel.merge import merge
-from tidemark_audit.kernel.summaries import EMPTY
 
 PENDING_BYTES = 256 << 20  # of summaries, before they are merged on the way
 

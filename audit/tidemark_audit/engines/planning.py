@@ -1,4 +1,7 @@
-"""What must be known before the first sample is read: slices, and where runs may break."""
+"""What must be known before the first sample is read: slices, and where runs may break.
+
+Kafka's followers export 0 where its leaders export how many replicas a partition has.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,13 +9,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_audit.engines.kafka_followers import without_followers
-from tidemark_audit.facts.context import Intervals
-from tidemark_audit.families import FAMILIES, PREFIX, Exporter, Shape
-from tidemark_audit.kernel.samples import SampleBatch, within
-from tidemark_audit.kernel.summaries import KEY_COLUMNS, NO_BAND, KernelSettings
-from tidemark_audit.kernel.summarize import summarize
-from tidemark_audit.sources.kept_summaries import SummarySlice
+from tidemark_audit.aggregation.samples import (
+    DEFAULT_INTERVAL_MS,
+    LOOKED_AT,
+    STALE,
+    Floats,
+    SampleBatch,
+    rounded,
+    typical_step_ms,
+    within,
+)
+from tidemark_audit.aggregation.summaries import KEY_COLUMNS, NO_BAND, KernelSettings
+from tidemark_audit.aggregation.summarize import summarize
+from tidemark_audit.analysis.context import Intervals
+from tidemark_audit.metrics.families import FAMILIES, PREFIX, Exporter, Shape
+from tidemark_audit.metrics.kafka_names import SAID_BY_KAFKA
+from tidemark_audit.sources.checkpointed_summaries import SummarySlice
 from tidemark_audit.sources.source import (
     EARLIEST_MS,
     LATEST_MS,
@@ -23,9 +35,41 @@ from tidemark_audit.sources.source import (
     unit_of,
 )
 
-DEFAULT_INTERVAL_MS = 15_000
+SAYS_WHO_LEADS = "partition_replicas"
+LEADS = "replica_is_leader"
+
+
+def without_followers(batch: SampleBatch) -> SampleBatch:
+    """What a follower says of a partition's replicas ends there, as if it had stopped speaking. Its
+    0 says that it does not lead: a leader never says it, it is one of them."""
+    of_kafka = np.array([key.detail == SAID_BY_KAFKA for key in batch.series], dtype=np.bool_)
+    if not of_kafka.any():
+        return batch
+    plain = tuple(
+        key._replace(detail="") if is_its else key
+        for key, is_its in zip(batch.series, of_kafka, strict=True)
+    )
+    follows = of_kafka[batch.series_of] & (batch.values == 0)
+    # One more series for each that says who leads.
+    says = [number for number, key in enumerate(plain) if key.family == SAYS_WHO_LEADS]
+    says = [number for number in says if of_kafka[number]]
+    place = np.full(len(plain), -1, dtype=np.int32)
+    place[says] = np.arange(len(plain), len(plain) + len(says))
+    said = np.flatnonzero(place[batch.series_of] >= 0)
+    return SampleBatch(
+        (*plain, *(plain[number]._replace(family=LEADS) for number in says)),
+        np.concatenate((batch.series_of, place[batch.series_of[said]])),
+        np.concatenate((batch.at_ms, batch.at_ms[said])),
+        np.concatenate((np.where(follows, STALE, batch.values), _leads(batch.values[said]))),
+    )
+
+
+def _leads(replicas: Floats) -> Floats:
+    """What is no number says nothing of who leads."""
+    return np.where(np.isfinite(replicas), replicas > 0, replicas)
+
+
 BAND_MS = 60_000
-LOOKED_AT = 200  # series by which an interval is guessed
 _INTERVAL_COLUMNS = ["run_first_ms", "run_last_ms", "run_samples"]
 
 
@@ -46,22 +90,6 @@ def kernel_settings(
         ]
         interval_ms = min(guesses, default=DEFAULT_INTERVAL_MS)
     return KernelSettings(break_gap_ms=round(interval_ms * 1.5), band_ms=BAND_MS)
-
-
-def typical_step_ms(batch: SampleBatch) -> int | None:
-    """The smallest of its series' median steps: broker series among slower ones decide."""
-    steps = []
-    for number in range(min(len(batch.series), LOOKED_AT)):
-        times = np.unique(batch.at_ms[batch.series_of == number])
-        if len(times) >= 3:
-            steps.append(float(np.median(np.diff(times))))
-    return rounded(min(steps)) if steps else None
-
-
-def rounded(interval_ms: float) -> int:
-    """Scrapes jitter by milliseconds around what was configured."""
-    unit = 100 if interval_ms < 10_000 else 1000
-    return max(unit if interval_ms >= unit / 2 else 1, round(interval_ms / unit) * unit)
 
 
 def summarize_slice(

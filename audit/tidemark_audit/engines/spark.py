@@ -22,6 +22,11 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark_audit.aggregation.merge import merge
+from tidemark_audit.aggregation.samples import Longs
+from tidemark_audit.aggregation.summaries import EMPTY, KEY_COLUMNS, KernelSettings
+from tidemark_audit.analysis.context import Context, Intervals
+from tidemark_audit.analysis.partition import PartitionFacts, facts_of, from_bytes, to_bytes
 from tidemark_audit.engines.engine import (
     FamilyCounts,
     Observed,
@@ -39,11 +44,6 @@ from tidemark_audit.engines.planning import (
     scrape_intervals,
     summarize_slice,
 )
-from tidemark_audit.facts.context import Context, Intervals
-from tidemark_audit.facts.partition import PartitionFacts, facts_of, from_bytes, to_bytes
-from tidemark_audit.kernel.merge import merge
-from tidemark_audit.kernel.samples import Longs
-from tidemark_audit.kernel.summaries import EMPTY, KEY_COLUMNS, KernelSettings
 from tidemark_audit.sources.source import SourceError
 
 MOST_PARTITIONS = 64

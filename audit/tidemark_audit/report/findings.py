@@ -5,9 +5,9 @@ Pure.
 
 from collections.abc import Sequence
 
+from tidemark_audit.report.formatting import plural, span
 from tidemark_audit.report.markup import Content, Markup, element, join
 from tidemark_audit.report.parts import samples, section
-from tidemark_audit.report.words import plural, span
 from tidemark_audit.results import AuditResult, Finding
 from tidemark_audit.rules.grouping import effects, leads
 

@@ -6,11 +6,11 @@ say that writes were refused where they were not. Pure.
 
 from collections.abc import Sequence
 
+from tidemark_audit.report.formatting import span
 from tidemark_audit.report.markup import Markup, element
+from tidemark_audit.report.partition_states import State, merged, state_of, steps
 from tidemark_audit.report.plots import HEIGHT, NARROWEST, across, plot
-from tidemark_audit.report.states import State, merged, state_of, steps
 from tidemark_audit.report.timescale import WIDTH, TimeScale
-from tidemark_audit.report.words import span
 from tidemark_audit.results import AuditResult, Interval, IntervalKind
 
 MOST_NAMES = 3

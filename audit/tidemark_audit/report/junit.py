@@ -5,7 +5,7 @@ The format is what Jenkins, GitLab and GitHub actions read (Apache Ant's junit t
 
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from tidemark_audit.report.words import span
+from tidemark_audit.report.formatting import span
 from tidemark_audit.results import AuditResult, Outcome, RuleResult, Verdict
 
 SUITE = "tidemark audit"

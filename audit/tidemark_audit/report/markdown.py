@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from tidemark_audit.report.findings import gaps_of, incidents_of
+from tidemark_audit.report.formatting import count, day, duration, moment, plural, share, span
 from tidemark_audit.report.sections import total_row
-from tidemark_audit.report.words import count, day, duration, moment, plural, share, span
 from tidemark_audit.results import AuditResult, Finding, Outcome, Severity, Verdict
 from tidemark_audit.rules.grouping import effects
 from tidemark_audit.rules.r6_durability import lost_records

@@ -4,10 +4,10 @@ from importlib.resources import files
 
 from tidemark_audit.report import sections
 from tidemark_audit.report.findings import gaps, incidents
+from tidemark_audit.report.formatting import day, duration, moment, plural
 from tidemark_audit.report.markup import Markup, element, join
 from tidemark_audit.report.plots import hatches
 from tidemark_audit.report.timescale import TimeScale
-from tidemark_audit.report.words import day, duration, moment, plural
 from tidemark_audit.results import AuditResult
 
 

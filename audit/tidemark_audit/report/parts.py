@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from tidemark_audit.report.formatting import moment, plural
 from tidemark_audit.report.markup import Content, Markup, element
-from tidemark_audit.report.words import moment, plural
 from tidemark_audit.results import Sample
 
 MOST_SAMPLES = 6

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from tidemark_audit.report.formatting import duration, plural, share, span
 from tidemark_audit.report.markup import Content, Markup, element, join
-from tidemark_audit.report.states import State, badness, state_of, steps
+from tidemark_audit.report.partition_states import State, badness, state_of, steps
 from tidemark_audit.report.timescale import WIDTH, TimeScale
-from tidemark_audit.report.words import duration, plural, share, span
 from tidemark_audit.results import AuditResult, Interval, IntervalKind, LagBand, SliRow
 
 HEAT_ROWS = 40

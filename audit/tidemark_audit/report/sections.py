@@ -4,12 +4,12 @@ import math
 
 from tidemark_audit.report import plots
 from tidemark_audit.report.findings import incidents_of
+from tidemark_audit.report.formatting import count, duration, seconds, share, span
 from tidemark_audit.report.in_sync_plot import in_sync_minima
 from tidemark_audit.report.markup import Content, Markup, element, join
+from tidemark_audit.report.partition_states import State, badness, shares
 from tidemark_audit.report.parts import numbers, samples, section, table
-from tidemark_audit.report.states import State, badness, shares
 from tidemark_audit.report.timescale import TimeScale
-from tidemark_audit.report.words import count, duration, seconds, share, span
 from tidemark_audit.results import (
     AuditResult,
     FollowerLag,

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from tidemark_audit.report.formatting import moment
 from tidemark_audit.report.markup import Markup, element
-from tidemark_audit.report.words import moment
 
 WIDTH = 1000.0  # of every plot, in its own units: the browser stretches it
 DAY_MS = 86_400_000

@@ -3,19 +3,19 @@
 from tidemark_audit.rules import (
     r1_fully_replicated,
     r2_writable,
-    r3_longest,
+    r3_longest_interval,
     r4_follower_lag,
     r5_redundancy,
     r6_durability,
     r7_churn,
     r8_evidence,
 )
-from tidemark_audit.rules.judgement import AuditFacts, Judgement
+from tidemark_audit.rules.evaluation import AuditFacts, Judgement
 
 RULES = (
     r1_fully_replicated,
     r2_writable,
-    r3_longest,
+    r3_longest_interval,
     r4_follower_lag,
     r5_redundancy,
     r6_durability,

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark_audit.results import Finding, Severity, TopicPartition
+from tidemark_audit.rules.evaluation import AuditFacts, BrokerLife
 from tidemark_audit.rules.incidents import Incident, incidents
-from tidemark_audit.rules.judgement import AuditFacts, BrokerLife
 
 GRAVITY = {Severity.CRITICAL: 0, Severity.MAJOR: 1, Severity.MINOR: 2, Severity.INFO: 3}
 _FALLS = ("R1", "R2")  # of an incident as a whole

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidemark_audit.results import Interval, IntervalKind, TopicPartition
-from tidemark_audit.rules.judgement import About, AuditFacts
+from tidemark_audit.rules.evaluation import About, AuditFacts
 
 BAD = (IntervalKind.UNDER_REPLICATED, IntervalKind.UNDER_MIN_ISR, IntervalKind.OFFLINE)
 

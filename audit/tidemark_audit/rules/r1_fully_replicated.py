@@ -4,8 +4,7 @@ R1' counts the planned ones too, against a lower promise.
 """
 
 from tidemark_audit.results import Finding, IntervalKind, Outcome, RuleResult, Severity
-from tidemark_audit.rules.incidents import BAD, Incident, incidents, still
-from tidemark_audit.rules.judgement import (
+from tidemark_audit.rules.evaluation import (
     AuditFacts,
     Judgement,
     duration,
@@ -15,7 +14,8 @@ from tidemark_audit.rules.judgement import (
     share_judgement,
     shares,
 )
-from tidemark_audit.rules.judgement import finding as make_finding
+from tidemark_audit.rules.evaluation import finding as make_finding
+from tidemark_audit.rules.incidents import BAD, Incident, incidents, still
 
 RULE = "R1"
 TITLE = "fully replicated"

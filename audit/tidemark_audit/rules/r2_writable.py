@@ -1,8 +1,7 @@
 """R2: partitions have a leader and min.insync.replicas in sync, so acks=all is answered."""
 
 from tidemark_audit.results import Finding, IntervalKind, Severity
-from tidemark_audit.rules.incidents import Incident, incidents, still
-from tidemark_audit.rules.judgement import (
+from tidemark_audit.rules.evaluation import (
     AuditFacts,
     Judgement,
     duration,
@@ -12,7 +11,8 @@ from tidemark_audit.rules.judgement import (
     share_judgement,
     shares,
 )
-from tidemark_audit.rules.judgement import finding as make_finding
+from tidemark_audit.rules.evaluation import finding as make_finding
+from tidemark_audit.rules.incidents import Incident, incidents, still
 
 RULE = "R2"
 TITLE = "writable"

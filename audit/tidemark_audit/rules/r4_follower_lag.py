@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from tidemark_audit.facts.partition import PartitionFacts
+from tidemark_audit.analysis.partition import PartitionFacts
 from tidemark_audit.results import Finding, FollowerLag, Outcome, RuleResult, Severity
-from tidemark_audit.rules.judgement import AuditFacts, Judgement, finding, not_evaluated
+from tidemark_audit.rules.evaluation import AuditFacts, Judgement, finding, not_evaluated
 
 RULE = "R4"
 TITLE = "follower lag"

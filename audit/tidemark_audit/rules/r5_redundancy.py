@@ -4,8 +4,7 @@ Planned absences are left out of the second: a rolling restart passes through it
 """
 
 from tidemark_audit.results import IntervalKind, Outcome, RuleResult, Severity
-from tidemark_audit.rules.incidents import incidents
-from tidemark_audit.rules.judgement import (
+from tidemark_audit.rules.evaluation import (
     AuditFacts,
     Judgement,
     duration,
@@ -14,6 +13,7 @@ from tidemark_audit.rules.judgement import (
     percent,
     plural,
 )
+from tidemark_audit.rules.incidents import incidents
 
 RULE = "R5"
 TITLE = "redundancy margin"

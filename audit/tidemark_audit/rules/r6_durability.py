@@ -8,8 +8,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from tidemark_audit.facts.oddities import Oddity, OddityKind
-from tidemark_audit.facts.partition import PartitionFacts
+from tidemark_audit.analysis.anomalies import Oddity, OddityKind
+from tidemark_audit.analysis.partition import PartitionFacts
 from tidemark_audit.results import (
     Finding,
     LossEvidence,
@@ -18,8 +18,8 @@ from tidemark_audit.results import (
     Severity,
     TopicPartition,
 )
-from tidemark_audit.rules.judgement import About, AuditFacts, Judgement, not_evaluated, plural
-from tidemark_audit.rules.judgement import finding as make_finding
+from tidemark_audit.rules.evaluation import About, AuditFacts, Judgement, not_evaluated, plural
+from tidemark_audit.rules.evaluation import finding as make_finding
 
 RULE = "R6"
 TITLE = "durability"

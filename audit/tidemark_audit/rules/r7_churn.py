@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemark_audit.facts.changes import Change
-from tidemark_audit.facts.partition import PartitionFacts
+from tidemark_audit.analysis.changes import Change
+from tidemark_audit.analysis.partition import PartitionFacts
 from tidemark_audit.results import (
     Finding,
     Interval,
@@ -20,7 +20,7 @@ from tidemark_audit.results import (
     Severity,
     TopicPartition,
 )
-from tidemark_audit.rules.judgement import (
+from tidemark_audit.rules.evaluation import (
     AuditFacts,
     Judgement,
     duration,

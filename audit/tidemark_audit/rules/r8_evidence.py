@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from tidemark_audit.facts.partition import PartitionFacts
-from tidemark_audit.families import PREFIX
+from tidemark_audit.analysis.partition import PartitionFacts
+from tidemark_audit.metrics.families import PREFIX
 from tidemark_audit.results import Finding, Outcome, RuleResult, Severity
-from tidemark_audit.rules.judgement import (
+from tidemark_audit.rules.evaluation import (
     About,
     AuditFacts,
     Judgement,

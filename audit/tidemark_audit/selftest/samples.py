@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tidemark_audit.selftest.story import (
+from tidemark_audit.selftest.expected_verdict import INTERVAL_MS
+from tidemark_audit.selftest.scenario import (
     BROKERS,
     LENGTH_MS,
     MIN_ISR,
@@ -27,7 +28,6 @@ from tidemark_audit.selftest.story import (
     replicas,
     told,
 )
-from tidemark_audit.selftest.truth import INTERVAL_MS
 from tidemark_audit.sources.source import LOOK_BACK_MS
 
 BASE_MS = 1_700_000_000_000

@@ -12,9 +12,9 @@ from tidemark_audit.engines.engine import Engine, Observed, Request
 from tidemark_audit.engines.planning import kernel_settings
 from tidemark_audit.results import AuditResult, Finding, Outcome
 from tidemark_audit.rules.r6_durability import lost_records
+from tidemark_audit.selftest.expected_verdict import INTERVAL_MS, Expected, expected
 from tidemark_audit.selftest.samples import BASE_MS, write_samples
-from tidemark_audit.selftest.story import LENGTH_MS, RATE, Scenario, scenario
-from tidemark_audit.selftest.truth import INTERVAL_MS, Expected, expected
+from tidemark_audit.selftest.scenario import LENGTH_MS, RATE, Scenario, scenario
 from tidemark_audit.slo import Objectives, Slo
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Window

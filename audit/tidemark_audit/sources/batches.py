@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tidemark_audit.families import SeriesKey
-from tidemark_audit.kernel.samples import EMPTY, STALE, Floats, Longs, SampleBatch
+from tidemark_audit.aggregation.samples import EMPTY, STALE, Floats, Longs, SampleBatch
+from tidemark_audit.metrics.families import SeriesKey
 
 BATCH_SAMPLES = 2_000_000
 # Of one answer, which is whole before any of it is handed on; slices are made for a batch each.

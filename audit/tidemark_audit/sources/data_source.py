@@ -24,8 +24,8 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from tidemark_audit.families import PREFIX, SeriesKey
-from tidemark_audit.kernel.samples import SampleBatch, within
+from tidemark_audit.aggregation.samples import SampleBatch, within
+from tidemark_audit.metrics.families import PREFIX, SeriesKey
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Slice, SourceError, Window
 

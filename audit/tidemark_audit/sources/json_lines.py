@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from tidemark_audit.families import BadLabels, SeriesKey, series_key
-from tidemark_audit.kernel.samples import Floats, Longs, SampleBatch
+from tidemark_audit.aggregation.samples import Floats, Longs, SampleBatch
+from tidemark_audit.metrics.families import BadLabels, SeriesKey, series_key
 from tidemark_audit.sources.batches import BatchBuilder, values_of_text
 from tidemark_audit.sources.source import (
     EARLIEST_MS,

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tidemark_audit.families import READ_NAMES, BadLabels, SeriesKey, series_key
-from tidemark_audit.kernel.samples import Floats, SampleBatch
+from tidemark_audit.aggregation.samples import Floats, SampleBatch
+from tidemark_audit.metrics.families import READ_NAMES, BadLabels, SeriesKey, series_key
 from tidemark_audit.sources.batches import BATCH_SAMPLES, BatchBuilder, values_of_text
 from tidemark_audit.sources.source import LATEST_MS, Slice, SourceError, Window, unit_of
 from tidemark_audit.sources.text_file import TextFile

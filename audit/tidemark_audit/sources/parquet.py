@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tidemark_audit.families import READ_NAMES, BadLabels, SeriesKey, series_key
-from tidemark_audit.kernel.samples import Floats, Longs, SampleBatch
+from tidemark_audit.aggregation.samples import Floats, Longs, SampleBatch
+from tidemark_audit.metrics.families import READ_NAMES, BadLabels, SeriesKey, series_key
 from tidemark_audit.sources.batches import BATCH_SAMPLES
 from tidemark_audit.sources.source import LATEST_MS, Slice, SourceError, Window, unit_of
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from tidemark_audit.families import READ_NAMES, BadLabels
-from tidemark_audit.kernel.samples import SampleBatch
+from tidemark_audit.aggregation.samples import SampleBatch
+from tidemark_audit.metrics.families import READ_NAMES, BadLabels
 from tidemark_audit.sources import remote_read, remote_read_samples
 from tidemark_audit.sources.batches import BATCH_SAMPLES, MOST_ANSWER_SAMPLES, BatchBuilder
 from tidemark_audit.sources.http_server import Answer, NotAnswered, Patience, Server, TooLarge
@@ -205,7 +205,7 @@ def _look(whole: PrometheusSlice) -> SampleBatch | None:
 
 
 def _interval_ms(whole: PrometheusSlice) -> int:
-    from tidemark_audit.engines.planning import DEFAULT_INTERVAL_MS, typical_step_ms
+    from tidemark_audit.aggregation.samples import DEFAULT_INTERVAL_MS, typical_step_ms
 
     batch = _look(whole)
     return (typical_step_ms(batch) if batch else None) or DEFAULT_INTERVAL_MS

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import crc32c
 import numpy as np
 
-from tidemark_audit.families import SeriesKey, series_key
-from tidemark_audit.kernel.samples import SampleBatch
+from tidemark_audit.aggregation.samples import SampleBatch
+from tidemark_audit.metrics.families import SeriesKey, series_key
 from tidemark_audit.sources.batches import BATCH_SAMPLES, MOST_ANSWER_SAMPLES
 from tidemark_audit.sources.http_server import Answer, BrokenOff, TooLarge
 from tidemark_audit.sources.protobuf import (

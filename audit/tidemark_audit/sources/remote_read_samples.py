@@ -10,8 +10,8 @@ import struct
 import numpy as np
 import pyarrow as pa
 
-from tidemark_audit.families import series_key
-from tidemark_audit.kernel.samples import Floats, Longs, SampleBatch
+from tidemark_audit.aggregation.samples import Floats, Longs, SampleBatch
+from tidemark_audit.metrics.families import series_key
 from tidemark_audit.sources.batches import BatchBuilder
 from tidemark_audit.sources.http_server import TooLarge
 from tidemark_audit.sources.protobuf import BadMessage, fields, labels_of, signed, varint

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tidemark_audit.kernel.samples import SampleBatch
+from tidemark_audit.aggregation.samples import SampleBatch
 
 # What a calendar knows; a sample outside of it is damaged, or its time is in another unit.
 EARLIEST_MS = -62_135_596_800_000

@@ -14,8 +14,8 @@ import crc32c
 import msgspec
 import numpy as np
 
-from tidemark_audit.families import READ_NAMES, SeriesKey, series_key
-from tidemark_audit.kernel.samples import SampleBatch, within
+from tidemark_audit.aggregation.samples import SampleBatch, within
+from tidemark_audit.metrics.families import READ_NAMES, SeriesKey, series_key
 from tidemark_audit.sources.batches import BATCH_SAMPLES
 from tidemark_audit.sources.protobuf import BadMessage, varint
 from tidemark_audit.sources.source import Slice, SourceError, Window

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark_audit.kernel.samples import Floats, Longs
+from tidemark_audit.aggregation.samples import Floats, Longs
 
 U64 = NDArray[np.uint64]
 PADDING = 16  # what may be read past the last chunk before the check notices

@@ -1,1 +1,1 @@
-"""The broker's HTTP face: routes, bodies, problems. It adapts `runtime.partitions`."""
+"""The REST API: one route table that is both what runs and what OpenAPI shows."""

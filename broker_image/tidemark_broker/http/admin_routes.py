@@ -16,20 +16,19 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER
 from tidemark_protocol.partition_state import PartitionState
 
-from tidemark_broker.http import documents, leadership
-from tidemark_broker.http.addresses import client_url
+from tidemark_broker.http import leadership, schemas
 from tidemark_broker.http.admission import Admission
 from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.http.leadership import client_url
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem, kind_of, malformed
+from tidemark_broker.http.request import Request as HotRequest
 from tidemark_broker.http.request_metrics import RequestMetrics
-from tidemark_broker.http.requests import Request as HotRequest
 from tidemark_broker.http.start_page import start_page
-from tidemark_broker.runtime.exposition import Exposition
-from tidemark_broker.runtime.group_metrics import render_groups
-from tidemark_broker.runtime.metrics import CONTENT_TYPE, BrokerFacts
-from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot
-from tidemark_broker.storage.errors import CorruptBatch
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch
+from tidemark_broker.metrics.broker_metrics import CONTENT_TYPE, BrokerFacts, render_groups
+from tidemark_broker.metrics.exposition import Exposition
+from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
 
 Topic = Annotated[str, Path(min_length=1, max_length=249)]
 PartitionText = Annotated[
@@ -58,16 +57,16 @@ class AdminRoutes:
         self._digests_in_flight = 0
         self._exposition = Exposition(self._snapshots, self._facts, self._other_metrics)
 
-    async def list_topics(self) -> documents.TopicsDocument:
+    async def list_topics(self) -> schemas.TopicsDocument:
         leadership.require_metadata(self._metadata)
         served = [name for name in self._metadata.topics if self._metadata.served_topic(name)]
-        return documents.TopicsDocument(topics=sorted(served))
+        return schemas.TopicsDocument(topics=sorted(served))
 
-    async def topic(self, topic: Topic) -> documents.TopicDocument:
+    async def topic(self, topic: Topic) -> schemas.TopicDocument:
         state = self._metadata.served_topic(topic)
         if state is None:
             raise leadership.unknown_partition(self._metadata, topic, "")
-        return documents.TopicDocument(
+        return schemas.TopicDocument(
             name=state.topic,
             topic_id=state.topic_id,
             partition_count=state.partition_count,
@@ -81,7 +80,7 @@ class AdminRoutes:
             ],
         )
 
-    async def partitions(self, topic: Topic) -> list[documents.PlacedPartitionDocument]:
+    async def partitions(self, topic: Topic) -> list[schemas.PlacedPartitionDocument]:
         """As the REST Proxy v2 and the Strimzi bridge have it."""
         state = self._metadata.served_topic(topic)
         if state is None:
@@ -91,14 +90,14 @@ class AdminRoutes:
 
     async def partition(
         self, topic: Topic, partition: PartitionText
-    ) -> documents.PlacedPartitionDocument:
+    ) -> schemas.PlacedPartitionDocument:
         number = leadership.partition_number(self._metadata, topic, partition)
         return _placed(number, self._metadata.partition(topic, number))
 
     async def start_page(self) -> HTMLResponse:
         return HTMLResponse(start_page(self._view))
 
-    async def brokers(self, request: Request) -> documents.BrokersDocument:
+    async def brokers(self, request: Request) -> schemas.BrokersDocument:
         """Those that the client can reach by the listener that it came in by."""
         leadership.require_metadata(self._metadata)
         listener = HotRequest(request.scope, request.receive).listener
@@ -106,11 +105,11 @@ class AdminRoutes:
             broker_id: client_url(self._metadata, broker_id, listener)
             for broker_id in sorted(self._metadata.brokers)
         }
-        return documents.BrokersDocument(
+        return schemas.BrokersDocument(
             pool=self._view.pool,
             controller_epoch=self._metadata.controller_epoch,
             brokers=[
-                documents.BrokerDocument(
+                schemas.BrokerDocument(
                     broker_id=broker.broker_id,
                     broker_epoch=broker.broker_epoch,
                     http_url=url,
@@ -128,7 +127,7 @@ class AdminRoutes:
 
     async def offsets(
         self, request: Request, topic: Topic, partition: PartitionText
-    ) -> documents.OffsetsDocument:
+    ) -> schemas.OffsetsDocument:
         hot_request = HotRequest(request.scope, request.receive)
         number = leadership.partition_number(self._metadata, topic, partition)
         broker_id = self._view.broker_id
@@ -140,7 +139,7 @@ class AdminRoutes:
             raise HttpProblem(
                 offsets.error, f"partition {topic}-{number}: {kind_of(offsets.error).title}"
             )
-        return documents.OffsetsDocument(
+        return schemas.OffsetsDocument(
             beginning_offset=offsets.log_start_offset,
             end_offset=offsets.high_watermark,
             log_end_offset=offsets.log_end_offset,
@@ -149,13 +148,13 @@ class AdminRoutes:
 
     async def replica(
         self, topic: Topic, partition: PartitionText, to_offset: ToOffset = None
-    ) -> documents.ReplicaDocument:
+    ) -> schemas.ReplicaDocument:
         number = leadership.partition_number(self._metadata, topic, partition)
         replica = self._partitions.replica(topic, number)
         if replica is None:
             raise _no_replica(self._view, topic, number)
         digest = None if to_offset is None else await self._digest(topic, number, to_offset)
-        return documents.ReplicaDocument(
+        return schemas.ReplicaDocument(
             topic=topic,
             partition=number,
             broker_id=self._view.broker_id,
@@ -193,14 +192,14 @@ class AdminRoutes:
         finally:
             self._digests_in_flight -= 1
 
-    async def init_producer(self, request: Request) -> documents.ProducerDocument:
+    async def init_producer(self, request: Request) -> schemas.ProducerDocument:
         """A new producer id with epoch 0, or for the id and epoch in the body the next epoch (a
         new id when there is none left): begin again at sequence 0. One id for each client."""
         body = await HotRequest(request.scope, request.receive).read_body(_SMALL_BODY)
         producer_id = producer_epoch = -1
         if body:
             try:
-                known = documents.ProducerDocument.model_validate_json(body)
+                known = schemas.ProducerDocument.model_validate_json(body)
             except ValidationError as error:
                 first = error.errors()[0]
                 place = ".".join(str(part) for part in first["loc"])
@@ -209,7 +208,7 @@ class AdminRoutes:
         found = await self._partitions.init_producer_id(producer_id, producer_epoch)
         if found.error is not ErrorCode.NONE:
             raise HttpProblem(found.error, found.message)
-        return documents.ProducerDocument(
+        return schemas.ProducerDocument(
             producer_id=found.producer_id, producer_epoch=found.producer_epoch
         )
 
@@ -253,9 +252,9 @@ async def _each(pieces: list[bytes]) -> AsyncIterator[bytes]:
             yield piece[start : start + METRICS_CHUNK_BYTES]
 
 
-def _partition_document(number: int, state: PartitionState | None) -> documents.PartitionDocument:
+def _partition_document(number: int, state: PartitionState | None) -> schemas.PartitionDocument:
     if state is None:  # nobody may tell it now (S3)
-        return documents.PartitionDocument(
+        return schemas.PartitionDocument(
             partition=number,
             leader=NO_BROKER,
             leader_epoch=-1,
@@ -265,7 +264,7 @@ def _partition_document(number: int, state: PartitionState | None) -> documents.
             eligible_leaders=[],
             min_insync_replicas=-1,
         )
-    return documents.PartitionDocument(
+    return schemas.PartitionDocument(
         partition=state.partition,
         leader=state.leader,
         leader_epoch=state.leader_epoch,
@@ -277,15 +276,15 @@ def _partition_document(number: int, state: PartitionState | None) -> documents.
     )
 
 
-def _placed(number: int, state: PartitionState | None) -> documents.PlacedPartitionDocument:
+def _placed(number: int, state: PartitionState | None) -> schemas.PlacedPartitionDocument:
     if state is None:  # nobody may tell it now (S3)
-        return documents.PlacedPartitionDocument(partition=number, leader=NO_BROKER, replicas=[])
+        return schemas.PlacedPartitionDocument(partition=number, leader=NO_BROKER, replicas=[])
     in_sync = {member.broker_id for member in state.in_sync_replicas}
-    return documents.PlacedPartitionDocument(
+    return schemas.PlacedPartitionDocument(
         partition=number,
         leader=state.leader,
         replicas=[
-            documents.PlacedReplicaDocument(
+            schemas.PlacedReplicaDocument(
                 broker=broker_id,
                 leader=broker_id == state.leader,
                 in_sync=broker_id in in_sync,

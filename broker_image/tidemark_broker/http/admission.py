@@ -1,12 +1,21 @@
-"""How much is let in at once. At a limit a request is refused at once, with Retry-After."""
+"""How much is let in at once. At a limit a request is refused at once, with Retry-After.
+
+Quotas of a BrokerPool over HTTP, by the client id that a request names (KIP-13).
+
+The same counts as on the Kafka port. Who is above its quota is refused before anything is read or
+done, with the seconds until it is within it again. Time on the event loop is not counted here.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import ceil
 
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem, Outcome
+from tidemark_broker.http.request import Request
+from tidemark_broker.quota_manager import ClientQuotas, Used
 
 
 class Admission:
@@ -49,3 +58,26 @@ def _at_limit(what: str) -> HttpProblem:
         outcome=Outcome.NOT_WRITTEN,
         must_close=True,
     )
+
+
+class HttpQuotas:
+    def __init__(self, quotas: ClientQuotas) -> None:
+        self._quotas = quotas
+
+    def require(self, request: Request, used: Used) -> None:
+        """Raises HttpProblem (429)."""
+        wait_ms = self._quotas.throttle_ms(request.client_id, used, 0)
+        if wait_ms:
+            name = f"client id {request.client_id[:80]!r}" if request.client_id else "no client id"
+            raise HttpProblem(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"{name}: above its quota of {used.value} bytes for {wait_ms} ms more",
+                status=429,
+                outcome=Outcome.NOT_WRITTEN,
+                must_close=used is Used.PRODUCE_BYTES,
+                retry_after_seconds=ceil(wait_ms / 1000),
+            )
+
+    def note(self, request: Request, used: Used, size_bytes: int) -> float:
+        """Seconds until it is within its quota again."""
+        return self._quotas.throttle_ms(request.client_id, used, size_bytes) / 1000

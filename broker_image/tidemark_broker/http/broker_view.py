@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.loop_lag import LoopLag
 
-from tidemark_broker.groups.counts import GroupCensus, GroupCounts
-from tidemark_broker.groups.messages import GroupsReport
-from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, GroupConsumer
-from tidemark_broker.runtime.kafka.quotas import ClientQuotas
-from tidemark_broker.runtime.metrics import CrcFailures, MetricsProfile
-from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.coordinator.core.requests import GroupCensus, GroupCounts, GroupsReport
+from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, GroupConsumer
+from tidemark_broker.metrics.broker_metrics import CrcFailures, MetricsProfile
+from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.replication.replica_manager import Partitions
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_broker.http.formats import EmbeddedFormat
+from tidemark_broker.http.media_types import EmbeddedFormat
 from tidemark_broker.http.problems import Outcome
 from tidemark_broker.http.produce_bodies import ProducedRecord, encode_binary
 from tidemark_broker.http.produce_results import RecordResult, Written, failed
-from tidemark_broker.http.requests import CLIENT_ID, FORWARDED_BY
+from tidemark_broker.http.request import CLIENT_ID, FORWARDED_BY
 
 CONNECTIONS = 64
 CONNECTIONS_PER_PEER = 16

@@ -13,9 +13,12 @@ from fastapi import Query
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from tidemark_broker.groups.consumer_protocol import MalformedAssignment, decode_assignment
-from tidemark_broker.groups.members import CONSUMER_PROTOCOL_TYPE
-from tidemark_broker.groups.messages import DescribedMember, GroupReport, GroupsReport
+from tidemark_broker.coordinator.core.consumer_protocol import (
+    MalformedAssignment,
+    decode_assignment,
+)
+from tidemark_broker.coordinator.core.member import CONSUMER_PROTOCOL_TYPE
+from tidemark_broker.coordinator.core.requests import DescribedMember, GroupReport, GroupsReport
 from tidemark_broker.http import pool_groups
 from tidemark_broker.http.broker_view import BrokerView
 

@@ -1,4 +1,12 @@
-"""Who leads a partition, and the answer for those who ask the wrong broker."""
+"""Who leads a partition, and the answer for those who ask the wrong broker.
+
+Where HTTP clients find brokers: at the address of the listener that they came in by.
+
+As for the Kafka port (kafka/apis/advertised_listeners.py): the listener without a name is the
+one in the
+cluster; named ones are for clients elsewhere, and the operator tells their addresses. Brokers
+never use these among themselves.
+"""
 
 from urllib.parse import unquote_plus
 
@@ -6,12 +14,23 @@ import msgspec
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_broker.http.addresses import client_url
-from tidemark_broker.http.answers import Answer
 from tidemark_broker.http.problems import HttpProblem, Outcome
-from tidemark_broker.http.requests import Request
-from tidemark_broker.runtime.metadata import MetadataCache
-from tidemark_broker.runtime.results import Leader
+from tidemark_broker.http.request import Request
+from tidemark_broker.http.response import Answer
+from tidemark_broker.metadata.metadata_cache import INTERNAL, Leader, MetadataCache
+
+
+def client_url(metadata: MetadataCache, broker_id: BrokerId, listener: str) -> str:
+    """No end slash; "": clients of that listener cannot reach the broker (now)."""
+    if listener == INTERNAL:
+        broker = metadata.brokers.get(broker_id)
+        return "" if broker is None else broker.endpoints.advertised_http_url
+    known = metadata.addresses.get((listener, broker_id))
+    if known is None:
+        return ""
+    host = f"[{known.host}]" if ":" in known.host else known.host
+    return f"http://{host}:{known.port}"
+
 
 MAX_TOPIC_NAME = 249
 

@@ -12,9 +12,9 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.partition_state import TopicState
 
 from tidemark_broker.http import leadership
-from tidemark_broker.http.batching import NO_PRODUCER, NotOneBatch, RecordTooLarge, build_batches
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.limits import HttpLimits
+from tidemark_broker.http.pending import Pending
 from tidemark_broker.http.problems import HttpProblem, Outcome, kind_of
 from tidemark_broker.http.produce_bodies import ProducedRecord, ProducerStamp
 from tidemark_broker.http.produce_results import (
@@ -26,9 +26,14 @@ from tidemark_broker.http.produce_results import (
     record_errors_of,
 )
 from tidemark_broker.http.queries import ProduceQuery
-from tidemark_broker.http.requests import Request
-from tidemark_broker.http.waits import Pending
-from tidemark_broker.runtime.partitions import ProduceResult
+from tidemark_broker.http.record_batches import (
+    NO_PRODUCER,
+    NotOneBatch,
+    RecordTooLarge,
+    build_batches,
+)
+from tidemark_broker.http.request import Request
+from tidemark_broker.replication.replica_manager import ProduceResult
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588  # Kafka's max.message.bytes
 WATCH_AFTER_SECONDS = 1.0

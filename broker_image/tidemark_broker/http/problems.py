@@ -53,7 +53,7 @@ from enum import StrEnum
 import msgspec
 from tidemark_protocol.error_codes import RETRIABLE_ERRORS, ErrorCode
 
-from tidemark_broker.http.answers import Answer
+from tidemark_broker.http.response import Answer
 
 PROBLEM_TYPE = b"application/problem+json"
 

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Meta, Raw
 from tidemark_protocol.error_codes import ErrorCode
 
-from tidemark_broker.http.formats import EmbeddedFormat
 from tidemark_broker.http.limits import HttpLimits
+from tidemark_broker.http.media_types import EmbeddedFormat
 from tidemark_broker.http.problems import HttpProblem, malformed
 
 PartitionNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from tidemark_protocol.error_codes import ErrorCode
 
-from tidemark_broker.http.answers import Answer
 from tidemark_broker.http.problems import HttpProblem, Outcome
+from tidemark_broker.http.response import Answer
 
 PRODUCE_ANSWER_TYPE = b"application/vnd.kafka.v2+json"
 

@@ -13,7 +13,7 @@ from tidemark_protocol.ids import NO_EPOCH, LeaderEpoch
 
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem, malformed
-from tidemark_broker.runtime.results import LEADER_ONLY, Consumer
+from tidemark_broker.replication.results import LEADER_ONLY, Consumer
 
 MAX_QUERY_BYTES = 2048
 MAX_OFFSET = 2**63 - 1

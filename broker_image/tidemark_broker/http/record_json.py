@@ -16,10 +16,10 @@ import msgspec
 from msgspec import Raw
 from tidemark_protocol.error_codes import ErrorCode
 
-from tidemark_broker.http.formats import ANSWER_BYTES_PER_LOG_BYTE, EmbeddedFormat
+from tidemark_broker.http.media_types import ANSWER_BYTES_PER_LOG_BYTE, EmbeddedFormat
 from tidemark_broker.http.problems import HttpProblem
-from tidemark_broker.storage.errors import CorruptBatch, UnsupportedCompression
-from tidemark_broker.storage.record_batch import (
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch, UnsupportedCompression
+from tidemark_broker.kafka_wire.records.record_batch import (
     BatchHeader,
     Record,
     opened,

@@ -4,9 +4,15 @@ The record's own `partition`; else its key by Kafka's murmur2; else (keyless) on
 all of a request, in turn among those that this broker leads, so that a redirected request stays
 where it was sent; in turn among all that have a leader if it leads none. Decides nothing about
 the answer.
+
+Which partition a record goes to, as Kafka's own producers choose it.
+
+Keys: toPositive(murmur2(key)) % partition count (Kafka's `Utils.murmur2`, seed 0x9747b28c), so
+that a key lands where a Java client would put it. Pure; keyless records are the caller's matter.
 """
 
 import asyncio
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -14,10 +20,34 @@ from itertools import count
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import TopicState
 
-from tidemark_broker.http.partitioner import partition_for_key
 from tidemark_broker.http.produce_bodies import ProducedRecord
-from tidemark_broker.runtime.metadata import MetadataCache
-from tidemark_broker.runtime.results import Leader
+from tidemark_broker.metadata.metadata_cache import Leader, MetadataCache
+
+_MASK = 0xFFFFFFFF
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's signed 32-bit murmur2."""
+    length = len(data)
+    h = _SEED ^ length
+    words = length // 4
+    for k in struct.unpack_from(f"<{words}I", data):
+        k = (k * _M) & _MASK
+        h = ((h * _M) & _MASK) ^ (((k ^ (k >> 24)) * _M) & _MASK)
+    tail = data[words * 4 :]
+    if tail:
+        h = ((h ^ int.from_bytes(tail, "little")) * _M) & _MASK
+    h ^= h >> 13
+    h = (h * _M) & _MASK
+    h ^= h >> 15
+    return h - (1 << 32) if h & 0x80000000 else h
+
+
+def partition_for_key(key: bytes, partition_count: int) -> int:
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count
+
 
 KEY_BYTES_PER_SLICE = 128 * 1024  # hashed (about 10 ms) before others get a turn
 

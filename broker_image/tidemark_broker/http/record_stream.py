@@ -5,6 +5,8 @@ client holds one step and no more. Without records for a while an empty line is 
 proxies awake and finds clients that are gone. A stream that cannot go on (leadership moved, a value
 that is not JSON) ends with the problem as its last line: an object with `error` and `nextOffset`,
 from which the next stream goes on, behind a record that this format cannot show.
+
+Who reads which partition over HTTP, and what is said of the log beside its records.
 """
 
 import asyncio
@@ -15,14 +17,36 @@ from typing import Protocol
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER
 
-from tidemark_broker.http.answers import ClientGone, Receive, Send, until_gone
-from tidemark_broker.http.formats import LINES_TYPE, EmbeddedFormat
 from tidemark_broker.http.limits import HttpLimits
+from tidemark_broker.http.media_types import LINES_TYPE, EmbeddedFormat
 from tidemark_broker.http.problems import HttpProblem
-from tidemark_broker.http.reading import Reading, positions
+from tidemark_broker.http.queries import FetchQuery
 from tidemark_broker.http.record_json import FetchedRecords
-from tidemark_broker.http.requests import Request
-from tidemark_broker.runtime.results import FetchResult
+from tidemark_broker.http.request import Request
+from tidemark_broker.http.response import ClientGone, Receive, Send, until_gone
+from tidemark_broker.replication.results import FetchResult
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One client at one partition."""
+
+    request: Request
+    topic: str
+    partition: int
+    query: FetchQuery
+
+
+def positions(result: FetchResult, next_offset: int) -> tuple[tuple[bytes, bytes], ...]:
+    """The headers that say where the log is and where to go on."""
+    topic_id = ((b"tidemark-topic-id", result.topic_id.encode()),) if result.topic_id else ()
+    return (
+        *topic_id,
+        (b"tidemark-high-watermark", b"%d" % result.high_watermark),
+        (b"tidemark-log-start-offset", b"%d" % result.log_start_offset),
+        (b"tidemark-next-offset", b"%d" % next_offset),
+    )
+
 
 BUSY_RETRY_SECONDS = 0.1  # while this broker has no bytes to spare
 

@@ -14,9 +14,9 @@ from typing import Any, cast
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tidemark_broker.http.answers import AsgiApp, Scope
 from tidemark_broker.http.limits import ServerLimits
-from tidemark_broker.http.requests import LISTENER
+from tidemark_broker.http.request import LISTENER
+from tidemark_broker.http.response import AsgiApp, Scope
 
 DEFAULT_LIMITS = ServerLimits()
 

@@ -1,1 +1,1 @@
-"""What a leader and a follower of one partition decide. Pure: no I/O, clock, log lines, asyncio."""
+"""Replicas: owns logs, purgatories and fetchers and performs the effects that `core` decides."""

@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidemark_client.errors import EXIT_FAILED, EXIT_OK, CommandFailed
 from tidemark_protocol.audit_summary import encode_summary
 
-from tidemark_cli.audit_answer import draw, draw_self_test, draw_what_if
-from tidemark_cli.audit_options import duration_ms, objectives, what_if_settings, window_of
-from tidemark_cli.audit_summary import no_source, summary_of
-from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, CommandFailed
+from tidemark_cli.audit.options import duration_ms, objectives, what_if_settings, window_of
+from tidemark_cli.audit.output import draw, draw_self_test, draw_what_if
+from tidemark_cli.audit.summary import no_source, summary_of
 from tidemark_cli.output import Output
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def prepare_process(arguments: argparse.Namespace) -> None:
     """Spark's own driver code asks for pandas; without Spark it would only be read in."""
     if arguments.engine == "local":
         _require_extra(arguments.engine)
-        from tidemark_audit.engines.arrow_alone import leave_out_pandas
+        from tidemark_audit.engines.arrow_without_pandas import leave_out_pandas
 
         leave_out_pandas()
 
@@ -182,9 +182,9 @@ def _require_extra(engine: str) -> None:
 def _audited(
     arguments: argparse.Namespace, output: Output
 ) -> "tuple[AuditResult, AuditResult | None]":
+    from tidemark_audit.aggregation.merge import OverlappingSlices
     from tidemark_audit.audit import Asked, audit_what_if
     from tidemark_audit.engines.engine import NothingRead
-    from tidemark_audit.kernel.merge import OverlappingSlices
     from tidemark_audit.nothing_read import reason
     from tidemark_audit.sources.detect import sources_at
     from tidemark_audit.sources.source import SourceError

@@ -12,15 +12,15 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import uvloop
+from tidemark_client.client import TidemarkClient
+from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_client.kubernetes_objects import GROUP, VERSION
+from tidemark_client.targets import DEFAULT_POOL, find_brokers
 
-from tidemark_cli.client import TidemarkClient
 from tidemark_cli.commands.produce import partition_count
-from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
 from tidemark_cli.http_bench import BenchResult, BenchSettings, run_bench
-from tidemark_cli.kubernetes_objects import GROUP, VERSION
 from tidemark_cli.objects import create_object, delete_object, list_objects
 from tidemark_cli.output import Output, table
-from tidemark_cli.targets import DEFAULT_POOL, find_brokers
 from tidemark_cli.topic_readiness import until_ready
 
 HELP = "measure produce over HTTP"

@@ -7,13 +7,15 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tidemark_cli.client import ClientSettings, TidemarkClient
+from tidemark_client.client import ClientSettings, TidemarkClient
+from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_client.metadata import UnreadableAnswer
+from tidemark_client.outcomes import BrokerRefused, ConsumedRecord
+from tidemark_client.targets import find_brokers
+
 from tidemark_cli.commands.produce import partition_count, topic_is_gone
-from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
 from tidemark_cli.group_reader import GroupReader
-from tidemark_cli.metadata import UnreadableAnswer
 from tidemark_cli.moments import MOMENT_HELP, moment_ms
-from tidemark_cli.outcomes import BrokerRefused, ConsumedRecord
 from tidemark_cli.output import Output
 from tidemark_cli.partition_reader import (
     OUT_OF_RANGE,
@@ -30,7 +32,6 @@ from tidemark_cli.record_text import (
     lines_for_people,
     writer_of_format,
 )
-from tidemark_cli.targets import find_brokers
 
 HELP = "read records"
 

@@ -5,15 +5,16 @@ import asyncio
 from pathlib import Path
 
 import msgspec
+from tidemark_chaos.environments.environment import Environment
+from tidemark_chaos.environments.kubectl import Kubectl
+from tidemark_chaos.environments.kubernetes import KindEnvironment
+from tidemark_chaos.environments.processes import ProcessesEnvironment
+from tidemark_chaos.experiment import Story, report_fields
+from tidemark_chaos.faults.fault import RoundKind
+from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
 
-from tidemark_cli.environments.environment import Environment, RoundKind
-from tidemark_cli.environments.kind import KindEnvironment
-from tidemark_cli.environments.kubectl import Kubectl
-from tidemark_cli.environments.processes import ProcessesEnvironment
-from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
-from tidemark_cli.narrator import Narrator
+from tidemark_cli.demo_output import Narrator
 from tidemark_cli.output import Output
-from tidemark_cli.story import Story, report_fields
 
 HELP = "kill leaders under load and give a verdict"
 EXAMPLE = Path("examples/orders.yaml")

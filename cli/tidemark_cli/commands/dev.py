@@ -1,6 +1,6 @@
 """`tidemark dev`: controller and brokers as processes of this machine, until Ctrl-C.
 
-Thin: the local mode itself is `tidemark_operator.local`.
+Thin: the local mode itself is `tidemark_operator.manager.local`.
 """
 
 import argparse
@@ -8,7 +8,8 @@ import importlib
 from pathlib import Path
 from typing import cast
 
-from tidemark_cli.failures import EXIT_USAGE, CommandFailed
+from tidemark_client.errors import EXIT_USAGE, CommandFailed
+
 from tidemark_cli.output import Output
 
 HELP = "run a cluster of processes on this machine"
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
             exit_code=EXIT_USAGE,
         )
     _check_ports(arguments)
-    local = importlib.import_module("tidemark_operator.local.main")
+    local = importlib.import_module("tidemark_operator.manager.local.main")
     return cast(
         int,
         local.run_local(

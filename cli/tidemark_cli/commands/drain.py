@@ -9,14 +9,15 @@ import argparse
 import asyncio
 from collections.abc import Iterator
 
-from tidemark_cli.cluster_status import ClusterStatus
+from tidemark_client.cluster_status import ClusterStatus
+from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_client.kubernetes_objects import Manifest
+from tidemark_client.targets import pool_of
+
 from tidemark_cli.commands.status import cluster_status
 from tidemark_cli.commands.topic_objects import pool_name, topic_name
-from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
-from tidemark_cli.kubernetes_objects import Manifest
 from tidemark_cli.objects import list_objects, patch_object, read_object
 from tidemark_cli.output import Output
-from tidemark_cli.targets import pool_of
 
 HELP = "move all replicas of a broker to others"
 IDLE_SECONDS = 600.0  # of --wait, without one replica that moved

@@ -7,10 +7,11 @@ only; the Topic's condition tells afterwards what was lost.
 
 import argparse
 
+from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
+from tidemark_client.metadata import NO_LEADER, PartitionView
+
 from tidemark_cli.commands.status import cluster_status
 from tidemark_cli.commands.topic_objects import find_topic, topic_name
-from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
-from tidemark_cli.metadata import NO_LEADER, PartitionView
 from tidemark_cli.objects import patch_object
 from tidemark_cli.output import Output
 

@@ -12,11 +12,15 @@ from dataclasses import replace
 
 import aiohttp
 from rich.console import Console
+from tidemark_client.client import TidemarkClient
+from tidemark_client.cluster_status import read_broker_addresses
+from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
+from tidemark_client.leader_lookup import NobodyAnswers, UnknownTopic
+from tidemark_client.metadata import UnreadableAnswer
+from tidemark_client.outcomes import BrokerRefused, OffsetRange
+from tidemark_client.targets import find_brokers, find_target
 
 from tidemark_cli.arguments import add_target_arguments
-from tidemark_cli.client import TidemarkClient
-from tidemark_cli.cluster_status import read_broker_addresses
-from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
 from tidemark_cli.group_offsets import Goal, OffsetChange, changes, read_goal
 from tidemark_cli.groups import GroupView, Place, merged, read_groups
 from tidemark_cli.kafka_requests import (
@@ -27,12 +31,8 @@ from tidemark_cli.kafka_requests import (
     find_coordinator,
     offset_at,
 )
-from tidemark_cli.leader_lookup import NobodyAnswers, UnknownTopic
-from tidemark_cli.metadata import UnreadableAnswer
 from tidemark_cli.moments import MOMENT_HELP
-from tidemark_cli.outcomes import BrokerRefused, OffsetRange
 from tidemark_cli.output import Output, table
-from tidemark_cli.targets import find_brokers, find_target
 from tidemark_cli.terminal_text import visible
 
 HELP = "list consumer groups; describe one, reset its offsets or delete it"

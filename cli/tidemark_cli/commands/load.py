@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from tidemark_cli.client import ClientSettings, TidemarkClient
+from tidemark_chaos.workload import LoadRun, LoadSettings, stop_when
+from tidemark_chaos.workload_log import Event, Finished, encode_event
+from tidemark_client.client import ClientSettings, TidemarkClient
+from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_client.outcomes import BrokerRefused
+from tidemark_client.targets import find_brokers
+
 from tidemark_cli.commands.produce import partition_count
-from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
-from tidemark_cli.load import LoadRun, LoadSettings, stop_when
-from tidemark_cli.load_events import Event, Finished, encode_event
-from tidemark_cli.outcomes import BrokerRefused
 from tidemark_cli.output import Output
-from tidemark_cli.targets import find_brokers
 
 HELP = "write and read a steady load and write down every outcome (NDJSON), for `verify`"
 

@@ -7,11 +7,12 @@ far it is.
 import argparse
 from typing import Any
 
-from tidemark_cli.cluster_status import ClusterStatus
+from tidemark_client.cluster_status import ClusterStatus
+from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_client.kubernetes_objects import Manifest
+
 from tidemark_cli.commands.status import cluster_status
 from tidemark_cli.commands.topic_objects import find_topic, pool_name, topic_name
-from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
-from tidemark_cli.kubernetes_objects import Manifest
 from tidemark_cli.objects import patch_object
 from tidemark_cli.output import Output
 

@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import msgspec
+from tidemark_client.client import ClientSettings, TidemarkClient
+from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_client.idempotent_producer import partition_of_key
+from tidemark_client.leader_lookup import NobodyAnswers, UnknownTopic
+from tidemark_client.outcomes import Acknowledged, Refused
+from tidemark_client.targets import find_brokers
 
 from tidemark_cli.batching import BatchingProducer, Settled, offsets_of
-from tidemark_cli.client import ClientSettings, TidemarkClient
-from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
-from tidemark_cli.key_placement import partition_of_key
-from tidemark_cli.leader_lookup import NobodyAnswers, UnknownTopic
-from tidemark_cli.outcomes import Acknowledged, Refused
 from tidemark_cli.output import Output
 from tidemark_cli.record_input import TooLarge, record_of_file, records_of, whole_of
 from tidemark_cli.record_options import RecordOptions, add_record_arguments, record_options
-from tidemark_cli.targets import find_brokers
 
 HELP = "write records: arguments, files, or lines of stdin"
 STDIN = "-"

@@ -11,19 +11,24 @@ import asyncio
 from dataclasses import replace
 
 from rich.console import Console
+from tidemark_client.client import TidemarkClient
+from tidemark_client.cluster_status import (
+    BrokerRow,
+    ClusterStatus,
+    OpenCondition,
+    open_conditions,
+    read_broker_rows,
+)
+from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed, not_found
+from tidemark_client.kubernetes_objects import KubernetesObjects
+from tidemark_client.leader_lookup import NobodyAnswers
+from tidemark_client.metadata import NO_LEADER, PartitionView, TopicView, UnreadableAnswer
+from tidemark_client.outcomes import BrokerRefused
+from tidemark_client.targets import Target, find_api, find_target, uptime_ms
 from tidemark_protocol.condition_reasons import LASTING_REASONS
 
-from tidemark_cli.client import TidemarkClient
-from tidemark_cli.cluster_status import BrokerRow, ClusterStatus, read_broker_rows
-from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed, not_found
-from tidemark_cli.kubernetes_objects import KubernetesObjects
-from tidemark_cli.leader_lookup import NobodyAnswers
-from tidemark_cli.metadata import NO_LEADER, PartitionView, TopicView, UnreadableAnswer
 from tidemark_cli.objects import list_objects
-from tidemark_cli.open_conditions import OpenCondition, open_conditions
-from tidemark_cli.outcomes import BrokerRefused
 from tidemark_cli.output import Output, table
-from tidemark_cli.targets import Target, find_api, find_target, uptime_ms
 
 HELP = "show partitions (leader, epoch, ISR, high watermark), brokers, and what needs attention"
 WATCH_SECONDS = 2.0

@@ -7,13 +7,14 @@ is kept; their sentences are told as they come.
 import argparse
 from typing import Any
 
+from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
+from tidemark_client.kubernetes_objects import GROUP, VERSION, Manifest
+from tidemark_client.metadata import NO_LEADER, PartitionView
+from tidemark_client.waiting import until
 from tidemark_protocol.topic_configs import canonical_value
 from tidemark_protocol.topic_names import object_names, topic_name_fault
 
 from tidemark_cli.commands.status import cluster_status
-from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
-from tidemark_cli.kubernetes_objects import GROUP, VERSION, Manifest
-from tidemark_cli.metadata import NO_LEADER, PartitionView
 from tidemark_cli.objects import (
     create_object,
     delete_object,
@@ -24,7 +25,6 @@ from tidemark_cli.objects import (
 )
 from tidemark_cli.output import Output, table
 from tidemark_cli.topic_readiness import until_ready
-from tidemark_cli.waiting import until
 
 SEEN_SECONDS = 30.0
 SEEN_POLL_SECONDS = 0.2

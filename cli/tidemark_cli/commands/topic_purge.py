@@ -8,15 +8,16 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tidemark_cli.cluster_status import ClusterStatus
+from tidemark_client.cluster_status import ClusterStatus
+from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
+from tidemark_client.kubernetes_objects import Manifest
+from tidemark_client.metadata import TopicView
+from tidemark_client.waiting import until
+
 from tidemark_cli.commands.status import cluster_status
 from tidemark_cli.commands.topic_objects import pool_name, topic_name
-from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
-from tidemark_cli.kubernetes_objects import Manifest
-from tidemark_cli.metadata import TopicView
 from tidemark_cli.objects import list_objects, patch_object, read_object
 from tidemark_cli.output import Output
-from tidemark_cli.waiting import until
 
 FIELD = "purgeRetained"
 PURGE_SECONDS = 60.0

@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rich.console import Console
+from tidemark_client.cluster_status import ready_condition
+from tidemark_client.errors import EXIT_OK
+from tidemark_client.kubernetes_objects import Manifest
+from tidemark_client.metadata import NO_LEADER, TopicView
 
 from tidemark_cli.arguments import add_target_arguments
 from tidemark_cli.commands import topic_objects, topic_purge
 from tidemark_cli.commands.status import cluster_status
-from tidemark_cli.failures import EXIT_OK
-from tidemark_cli.kubernetes_objects import Manifest
-from tidemark_cli.metadata import NO_LEADER, TopicView
 from tidemark_cli.objects import list_objects
-from tidemark_cli.open_conditions import ready_condition
 from tidemark_cli.output import Output, table
 
 HELP = "list topics; create, describe, alter or delete one; purge retained data"

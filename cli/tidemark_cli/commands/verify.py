@@ -6,15 +6,15 @@ import sys
 from pathlib import Path
 
 from rich.console import Console
+from tidemark_chaos.verification import VerifyReport, verify
+from tidemark_chaos.workload_log import Event, LoadLedger, read_ledger
+from tidemark_client.client import TidemarkClient
+from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_client.leader_lookup import NobodyAnswers, UnknownTopic
+from tidemark_client.outcomes import BrokerRefused
+from tidemark_client.targets import find_brokers
 
-from tidemark_cli.client import TidemarkClient
-from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
-from tidemark_cli.leader_lookup import NobodyAnswers, UnknownTopic
-from tidemark_cli.load_events import Event, LoadLedger, read_ledger
-from tidemark_cli.outcomes import BrokerRefused
 from tidemark_cli.output import Output
-from tidemark_cli.targets import find_brokers
-from tidemark_cli.verify import VerifyReport, verify
 
 HELP = "read everything back, compare replicas, and judge a load run"
 

@@ -1,6 +1,7 @@
 """`tidemark audit` as the application of a spark-submit: arguments in, in the session that it made.
 
-Its path is what a SparkApplication names (Dockerfile, tidemark_operator.audits.spark_applications).
+Its path is what a SparkApplication names (Dockerfile,
+`tidemark_operator.resources.spark_application`).
 """
 
 import sys

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tidemark_operator.controller.views import Change
+from tidemark_operator.controller.core.views import Change
 
 
 class Announcements:

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 from tidemark_protocol.controller_messages import CommittedCut, HeartbeatRequest
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
-from tidemark_operator.controller.gray_failures import GrayFailures
-from tidemark_operator.controller.pool_controller import PoolController
-from tidemark_operator.controller.registration import is_storage_failed
+from tidemark_operator.controller.commands.relieve_stalled_leaders import GrayFailures
+from tidemark_operator.controller.core.eligibility import Replica
+from tidemark_operator.controller.core.registration import is_storage_failed
+from tidemark_operator.controller.pool_loop import PoolController
 from tidemark_operator.controller.slice_store import PutOff
-from tidemark_operator.controller.standing import Replica
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from tidemark_operator.controller.broker_record import BrokerLifeState
+from tidemark_operator.api.broker import BrokerLifeState
+from tidemark_operator.api.unclean_election import Cause
 from tidemark_operator.controller.partition_metrics import PartitionMetrics
-from tidemark_operator.controller.recoveries import Cause
 from tidemark_operator.controller.service import ControllerService
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST

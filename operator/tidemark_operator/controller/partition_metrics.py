@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 from tidemark_protocol.partition_state import PartitionState
 
-from tidemark_operator.controller.election_counts import ElectionKind
-from tidemark_operator.controller.recoveries import Recovery
-from tidemark_operator.controller.views import TopicView
+from tidemark_operator.api.unclean_election import Recovery
+from tidemark_operator.controller.core.views import ElectionKind, TopicView
 
 PARTITIONS_AT_A_TIME = 64
 

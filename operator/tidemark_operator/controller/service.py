@@ -28,21 +28,34 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import TopicState
 
-from tidemark_operator.controller import asked_elections, loading, moves, producer_ids, topics
-from tidemark_operator.controller.alter_partition import alter_partition
+from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE
+from tidemark_operator.controller import takeover
 from tidemark_operator.controller.clock import Clock
-from tidemark_operator.controller.last_resorts import Choice
-from tidemark_operator.controller.moves import Targets
-from tidemark_operator.controller.new_partitions import NoLiveReplica
-from tidemark_operator.controller.pool_controller import PoolController
-from tidemark_operator.controller.pool_heartbeats import PoolEnvironment, PoolHeartbeats
+from tidemark_operator.controller.commands import (
+    allocate_producer_ids as producer_ids,
+)
+from tidemark_operator.controller.commands import (
+    create_topic as topics,
+)
+from tidemark_operator.controller.commands import (
+    elect_leaders as asked_elections,
+)
+from tidemark_operator.controller.commands import (
+    reassign_partitions,
+)
+from tidemark_operator.controller.commands.alter_partition import alter_partition
+from tidemark_operator.controller.commands.create_topic import TopicUnknown
+from tidemark_operator.controller.commands.reassign_partitions import Targets
+from tidemark_operator.controller.commands.topic_growth import Assignments, SliceMissing
+from tidemark_operator.controller.core.new_partitions import NoLiveReplica
+from tidemark_operator.controller.core.settings import ControllerSettings
+from tidemark_operator.controller.core.views import BrokerView, Change, PoolSettings, TopicView
+from tidemark_operator.controller.heartbeats import PoolEnvironment, PoolHeartbeats
+from tidemark_operator.controller.pool_loop import PoolController
 from tidemark_operator.controller.probe import Probe, ProbeVerdict
-from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_store import Deposed, PutOff
-from tidemark_operator.controller.topic_growth import Assignments, SliceMissing
-from tidemark_operator.controller.topics import TopicUnknown
-from tidemark_operator.controller.views import BrokerView, Change, PoolSettings, TopicView
-from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE, ObjectStore, StoreError
+from tidemark_operator.store.object_store import ObjectStore, StoreError
 
 __all__ = [
     "BrokerView",
@@ -125,7 +138,7 @@ class ControllerService:
         await self.step_down()
         brokers = await self._store.list(BROKER, None)
         slices = await self._store.list(PARTITION_SLICE, None)
-        await loading.load(
+        await takeover.load(
             lambda pool: self._pool(pool, controller_epoch).decisions, brokers, slices
         )
         now_ms = self._clock.now_ms()
@@ -351,14 +364,18 @@ class ControllerService:
     async def reassign(self, pool: str, topic_id: TopicId, targets: Targets) -> None:
         """Begins moves of partitions to other brokers, or turns them back. Idempotent. Raises
         CannotReassign for those that cannot begin, after the others have."""
-        await self._decide_for_reconciler(moves.reassign(self._deciding(pool), topic_id, targets))
+        await self._decide_for_reconciler(
+            reassign_partitions.reassign(self._deciding(pool), topic_id, targets)
+        )
 
     async def set_settings(self, pool: str, settings: PoolSettings) -> None:
         self._deciding(pool).set_settings(settings)
 
     async def retire_broker(self, pool: str, broker_id: BrokerId) -> None:
         """Records it as Gone, if it is fenced and no slice names it; else nothing. Idempotent."""
-        await self._decide_for_reconciler(moves.retire(self._deciding(pool), broker_id))
+        await self._decide_for_reconciler(
+            reassign_partitions.retire(self._deciding(pool), broker_id)
+        )
 
     async def delete_topic(
         self, pool: str, topic_id: TopicId, *, retain: bool, topic: str = ""

@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from tidemark_protocol.ids import TopicId
 
-from tidemark_operator.controller.pool_state import PoolState
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.eligibility import Standing, Standings
+from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.slice_store import Decide, Deposed, PutOff, SliceStore
-from tidemark_operator.controller.slices import PartitionSlice
-from tidemark_operator.controller.standing import Standing, Standings
 
 logger = logging.getLogger(__name__)
 

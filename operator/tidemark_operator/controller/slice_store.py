@@ -13,33 +13,33 @@ from dataclasses import replace
 
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 
-from tidemark_operator.controller.broker_record import BrokerRecord
-from tidemark_operator.controller.settings import ControllerSettings
-from tidemark_operator.controller.slices import (
-    MalformedObject,
-    PartitionSlice,
+from tidemark_operator.api.broker import (
+    BrokerRecord,
     broker_object,
     broker_object_name,
     producer_id_round_of,
     read_broker,
+)
+from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE, Object
+from tidemark_operator.api.partition_slice import (
+    MalformedObject,
+    PartitionSlice,
     read_slice,
     read_slices,
     slice_object,
     split_pool,
 )
-from tidemark_operator.controller.tombstones import (
+from tidemark_operator.controller.core.deleted_topics import (
     Tombstone,
     is_tombstone,
     read_tombstone,
     tombstone_object,
 )
-from tidemark_operator.stores.object_store import (
-    BROKER,
-    PARTITION_SLICE,
+from tidemark_operator.controller.core.settings import ControllerSettings
+from tidemark_operator.store.object_store import (
     AlreadyExists,
     Conflict,
     NamespaceIsGoing,
-    Object,
     ObjectStore,
     Refused,
     StoreError,

@@ -1,1 +1,1 @@
-"""Reconcilers: observe (I/O), plan (pure), apply (I/O), driven by keys in one work queue."""
+"""Reads, plans (pure) and writes; dispatches by kind."""

@@ -5,13 +5,9 @@ Reads are the store's own quorum reads: the index answers none of them.
 
 from collections.abc import Mapping
 
+from tidemark_operator.api.kinds import Object, ResourceKind
 from tidemark_operator.reconcile.object_index import ObjectIndex
-from tidemark_operator.stores.object_store import (
-    Object,
-    ObjectStore,
-    PagedStore,
-    ResourceKind,
-)
+from tidemark_operator.store.object_store import ObjectStore, PagedStore
 
 # Inside the class `list` is the method.
 Objects = list[Object]

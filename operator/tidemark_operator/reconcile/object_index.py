@@ -11,9 +11,9 @@ from typing import Generic, TypeVar
 
 from tidemark_protocol.ids import TopicId
 
-from tidemark_operator.reconcile.slices import topic_object_name
+from tidemark_operator.api.kinds import PARTITION_SLICE, TOPIC, Object, ResourceKind
+from tidemark_operator.reconcile.topic.slice_owners import topic_object_name
 from tidemark_operator.reconcile.work_queue import WorkKey
-from tidemark_operator.stores.object_store import PARTITION_SLICE, TOPIC, Object, ResourceKind
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value", bound=Hashable)

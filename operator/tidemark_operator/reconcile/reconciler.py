@@ -4,31 +4,36 @@ Level-triggered and idempotent: a pass over an unchanged cluster writes nothing 
 remembers between turns only saves work: everything that counts is in the store. Passes over several
 Topics run at once, each object in one of them; a topicName's data is given and taken by one at a
 time.
+
+Audits beside the rest: one queue serves all kinds.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from tidemark_operator.controller.service import Change, ControllerService, NotLeading
-from tidemark_operator.reconcile.indexed_store import IndexedStore
-from tidemark_operator.reconcile.pools import PoolReconciler
-from tidemark_operator.reconcile.settings import ReconcilerSettings
-from tidemark_operator.reconcile.status import StatusWriter
-from tidemark_operator.reconcile.topics import TopicReconciler
-from tidemark_operator.reconcile.turns import Turn, Turns, key_of
-from tidemark_operator.reconcile.work_queue import WorkKey
-from tidemark_operator.runtimes.broker_runtime import BrokerRuntime
-from tidemark_operator.stores.object_store import (
+from tidemark_operator.api.kinds import (
     BROKER,
     BROKER_POOL,
     PARTITION_SLICE,
+    REPLICATION_AUDIT,
     TOPIC,
-    NamespaceIsGoing,
     Object,
     ResourceKind,
 )
+from tidemark_operator.broker_runtime.broker_runtime import BrokerRuntime
+from tidemark_operator.controller.service import Change, ControllerService, NotLeading
+from tidemark_operator.reconcile.audit.reconciler import AuditReconciler
+from tidemark_operator.reconcile.indexed_store import IndexedStore
+from tidemark_operator.reconcile.pool.reconciler import PoolReconciler
+from tidemark_operator.reconcile.settings import ReconcilerSettings
+from tidemark_operator.reconcile.status import StatusWriter
+from tidemark_operator.reconcile.topic.reconciler import TopicReconciler
+from tidemark_operator.reconcile.turns import Turn, Turns, key_of
+from tidemark_operator.reconcile.work_queue import WorkKey
+from tidemark_operator.store.object_store import NamespaceIsGoing, NotFound
 
 
 def _monotonic_ms() -> int:
@@ -144,3 +149,31 @@ class Reconciler:
             keys[WorkKey(BROKER_POOL.kind, pool_namespace or own_namespace, name)] = None
         keys |= dict.fromkeys((*index.topic_keys(namespace), *index.owners(namespace)))
         return tuple(keys)
+
+
+log = logging.getLogger(__name__)
+
+
+class WithAudits:
+    """`KeyReconciler` of the operator on Kubernetes."""
+
+    def __init__(self, brokers: Reconciler, audits: AuditReconciler) -> None:
+        self._brokers = brokers
+        self._audits = audits
+
+    async def reconcile(self, key: WorkKey) -> int | None:
+        if key.kind == REPLICATION_AUDIT.kind:
+            return await self._audits.reconcile(key)
+        return await self._brokers.reconcile(key)
+
+    async def all_keys(self, namespace: str | None) -> tuple[WorkKey, ...]:
+        keys = await self._brokers.all_keys(namespace)
+        try:
+            return (*keys, *await self._audits.all_keys(namespace))
+        except NotFound:
+            # `helm upgrade` installs no CRDs: brokers are served all the same.
+            log.warning(
+                "the cluster knows no ReplicationAudits: kubectl apply the chart's"
+                " crds/replicationaudits.yaml to have them"
+            )
+            return keys

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.controller.views import TopicView
+from tidemark_operator.controller.core.views import TopicView
 from tidemark_operator.reconcile.conditions import Condition
 
 MAX_NAMED = 5  # topics

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tidemark_operator.api.kinds import Object, ResourceKind
 from tidemark_operator.reconcile.conditions import Condition, conditions_json
-from tidemark_operator.stores.object_store import Object, ObjectStore, ResourceKind
+from tidemark_operator.store.object_store import ObjectStore
 
 MAX_TRACKED = 20_000
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tidemark_operator.api.kinds import Object, ResourceKind
 from tidemark_operator.reconcile.work_queue import WorkKey
-from tidemark_operator.stores.object_store import Object, ResourceKind
 
 
 @dataclass(slots=True)

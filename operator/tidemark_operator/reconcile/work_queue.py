@@ -15,7 +15,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidemark_operator.stores.object_store import TOPIC, Conflict, StoreError
+from tidemark_operator.api.kinds import TOPIC
+from tidemark_operator.store.object_store import Conflict, StoreError
 
 log = logging.getLogger(__name__)
 

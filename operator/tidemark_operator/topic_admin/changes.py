@@ -17,8 +17,9 @@ from tidemark_protocol.topic_messages import (
     GrownTopic,
 )
 
-from tidemark_operator.manifests.topic_config import config_faults, unknown_config_sentence
-from tidemark_operator.stores.object_store import Object
+from tidemark_operator.api.kinds import Object
+from tidemark_operator.api.topic_configs import config_faults, unknown_config_sentence
+from tidemark_operator.topic_admin.field_managers import Refusal
 from tidemark_operator.topic_admin.new_topics import (
     MAX_PARTITIONS,
     MAX_PLACED,
@@ -26,7 +27,6 @@ from tidemark_operator.topic_admin.new_topics import (
     assignments_refusal,
     placement_entries,
 )
-from tidemark_operator.topic_admin.refusal import Refusal
 from tidemark_operator.topic_admin.room import Room
 
 LIST_CONFIGS = frozenset({CLEANUP_POLICY.name})

@@ -13,11 +13,10 @@ from tidemark_protocol.topic_configs import canonical_value
 from tidemark_protocol.topic_messages import DEFAULT_COUNT, NewTopic
 from tidemark_protocol.topic_names import object_names, topic_name_fault
 
-from tidemark_operator.manifests.schemas import apply_defaults, validate
-from tidemark_operator.manifests.topic_config import config_faults
-from tidemark_operator.stores.object_store import TOPIC, Object
-from tidemark_operator.topic_admin.keepers import MADE_BY_LABEL, REQUEST_ANNOTATION
-from tidemark_operator.topic_admin.refusal import Refusal
+from tidemark_operator.api.kinds import TOPIC, Object
+from tidemark_operator.api.schemas import apply_defaults, validate
+from tidemark_operator.api.topic_configs import config_faults
+from tidemark_operator.topic_admin.field_managers import MADE_BY_LABEL, REQUEST_ANNOTATION, Refusal
 
 DEFAULT_REPLICAS = 3
 MAX_PARTITIONS = 10_000

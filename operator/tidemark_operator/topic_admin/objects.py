@@ -14,24 +14,21 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.topic_messages import CreateTopicsRequest, DoomedTopic, NewTopic, TopicResult
 
+from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, Object
+from tidemark_operator.api.schemas import apply_defaults, effective, validate
+from tidemark_operator.api.validation_rules import topic_name
+from tidemark_operator.controller.core.views import TopicView
 from tidemark_operator.controller.service import ControllerService
-from tidemark_operator.controller.views import TopicView
-from tidemark_operator.manifests.schemas import apply_defaults, effective, validate
-from tidemark_operator.manifests.spec_rules import topic_name
-from tidemark_operator.stores.object_store import (
-    BROKER_POOL,
-    TOPIC,
+from tidemark_operator.store.object_store import (
     AlreadyExists,
     Conflict,
-    Object,
     ObjectStore,
     OutcomeUnknown,
     StoreError,
 )
 from tidemark_operator.topic_admin.changes import deletion_refusal
-from tidemark_operator.topic_admin.keepers import REQUEST_ANNOTATION, keeper_refusal
+from tidemark_operator.topic_admin.field_managers import REQUEST_ANNOTATION, Refusal, keeper_refusal
 from tidemark_operator.topic_admin.new_topics import PoolPlaces, topic_manifest
-from tidemark_operator.topic_admin.refusal import Refusal
 from tidemark_operator.topic_admin.room import Room
 from tidemark_operator.topic_admin.topic_names import TopicNames
 

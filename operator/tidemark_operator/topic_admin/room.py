@@ -2,7 +2,7 @@
 
 from tidemark_protocol.error_codes import ErrorCode
 
-from tidemark_operator.topic_admin.refusal import Refusal
+from tidemark_operator.topic_admin.field_managers import Refusal
 
 
 class Room:

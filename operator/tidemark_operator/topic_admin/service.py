@@ -4,6 +4,8 @@ Everything but elections is a change of a manifest: the same object, the same ru
 reconciler as for kubectl. What is answered NONE is stored; when the operator has made it so, the
 broker that asked sees in its pushes. The leading controller alone answers, as it alone knows which
 topics there are and what data is kept of former ones.
+
+What brokers may ask of `TopicAdmin`, by path: further calls of the controller's API.
 """
 
 import logging
@@ -15,7 +17,14 @@ from typing import Protocol, TypeVar
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.topic_messages import (
+    ADD_PARTITIONS_PATH,
+    ALTER_CONFIGS_PATH,
+    APPLIED_VERSION_PATH,
+    CREATE_TOPICS_PATH,
+    DELETE_TOPICS_PATH,
+    ELECT_LEADERS_PATH,
     MAX_CHANGES,
+    REASSIGN_PARTITIONS_PATH,
     AddPartitionsRequest,
     AlterConfigsRequest,
     AlteredTopic,
@@ -34,20 +43,17 @@ from tidemark_protocol.topic_messages import (
     TopicsResponse,
 )
 
-from tidemark_operator.controller.reassignment import is_moving, original_of
+from tidemark_operator.controller.broker_call import BrokerCall, broker_call
+from tidemark_operator.controller.core.reassignment import is_moving, original_of
 from tidemark_operator.controller.service import ControllerService, NotLeading
-from tidemark_operator.stores.object_store import (
-    ObjectStore,
-    Refused,
-    StoreError,
-)
+from tidemark_operator.store.object_store import ObjectStore, Refused, StoreError
 from tidemark_operator.topic_admin.changes import (
     Targets,
     altered,
     grown,
     reassigned,
 )
-from tidemark_operator.topic_admin.keepers import keeper_refusal
+from tidemark_operator.topic_admin.field_managers import Refusal, keeper_refusal
 from tidemark_operator.topic_admin.objects import (
     There,
     TopicObjects,
@@ -55,7 +61,6 @@ from tidemark_operator.topic_admin.objects import (
     refused,
     unknown_topic,
 )
-from tidemark_operator.topic_admin.refusal import Refusal
 
 logger = logging.getLogger(__name__)
 
@@ -287,3 +292,15 @@ def _by_topic(request: ReassignPartitionsRequest) -> tuple[_Reassigned, ...]:
     for each in request.reassignments:
         by_topic.setdefault(each.topic, []).append(each)
     return tuple(_Reassigned(topic, tuple(moves)) for topic, moves in by_topic.items())
+
+
+def topic_calls(admin: TopicAdmin) -> dict[str, BrokerCall]:
+    return {
+        APPLIED_VERSION_PATH: broker_call(AppliedVersionRequest, admin.applied_version),
+        CREATE_TOPICS_PATH: broker_call(CreateTopicsRequest, admin.create_topics),
+        DELETE_TOPICS_PATH: broker_call(DeleteTopicsRequest, admin.delete_topics),
+        ADD_PARTITIONS_PATH: broker_call(AddPartitionsRequest, admin.add_partitions),
+        ALTER_CONFIGS_PATH: broker_call(AlterConfigsRequest, admin.alter_configs),
+        REASSIGN_PARTITIONS_PATH: broker_call(ReassignPartitionsRequest, admin.reassign_partitions),
+        ELECT_LEADERS_PATH: broker_call(ElectLeadersRequest, admin.elect_leaders),
+    }

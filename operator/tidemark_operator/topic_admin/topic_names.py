@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 
 from tidemark_protocol.topic_names import object_names
 
+from tidemark_operator.api.kinds import TOPIC, Object
+from tidemark_operator.api.validation_rules import topic_name
 from tidemark_operator.controller.service import ControllerService
-from tidemark_operator.manifests.spec_rules import topic_name
-from tidemark_operator.stores.object_store import TOPIC, Object, ObjectStore
+from tidemark_operator.store.object_store import ObjectStore
 
 RELIST_SECONDS = 5.0
 

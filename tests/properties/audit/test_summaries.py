@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidemark_audit.families import SeriesKey
-from tidemark_audit.kernel.merge import merge
-from tidemark_audit.kernel.samples import STALE, SampleBatch, within
-from tidemark_audit.kernel.summaries import KernelSettings
-from tidemark_audit.kernel.summarize import summarize
+from tidemark_audit.aggregation.merge import merge
+from tidemark_audit.aggregation.samples import STALE, SampleBatch, within
+from tidemark_audit.aggregation.summaries import KernelSettings
+from tidemark_audit.aggregation.summarize import summarize
+from tidemark_audit.metrics.families import SeriesKey
 
 KERNEL = KernelSettings(break_gap_ms=25, band_ms=40)
 KEYS = (

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tidemark_broker.groups.messages import (
+from tidemark_broker.coordinator.core.requests import (
     Heartbeat,
     HeartbeatAnswer,
     JoinGroupAnswer,

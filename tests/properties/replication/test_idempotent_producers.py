@@ -12,8 +12,8 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tidemark_broker.runtime.partitions import ProduceResult
-from tidemark_broker.storage.record_batch import read_header
+from tidemark_broker.kafka_wire.records.record_batch import read_header
+from tidemark_broker.replication.replica_manager import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tidemark_broker.runtime.log_starts import (
+from tidemark_broker.replication.log_start_offset import (
     UP_TO_HIGH_WATERMARK,
     delete_segments,
     raise_log_starts,

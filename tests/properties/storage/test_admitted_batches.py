@@ -7,14 +7,13 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from tidemark_broker.runtime.compacted_topics import compaction_refusal
-from tidemark_broker.runtime.produce_path import _checked_batches
-from tidemark_broker.runtime.record_times import timestamp_refusal
-from tidemark_broker.runtime.results import ProduceResult
-from tidemark_broker.storage.partition_log import PartitionLog
-from tidemark_broker.storage.record_batch import Batch
-from tidemark_broker.storage.settings import LogSettings
-from tidemark_broker.wire.primitives import INT64
+from tidemark_broker.kafka_wire.messages.primitives import INT64
+from tidemark_broker.kafka_wire.records.record_batch import Batch
+from tidemark_broker.log.log_config import LogSettings
+from tidemark_broker.log.partition_log import PartitionLog
+from tidemark_broker.replication.record_appender import _checked_batches, compaction_refusal
+from tidemark_broker.replication.record_times import timestamp_refusal
+from tidemark_broker.replication.results import ProduceResult
 
 from tests.unit.storage.compacted_logs import COMPACTED, compact, pairs_of, put, seal
 from tests.unit.storage.crafted_batches import NO_PRODUCER, crafted_batch, crafted_record, zigzag

@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tidemark_broker.storage.partition_log import PartitionLog
-from tidemark_broker.storage.producer_states import ProducerStates
+from tidemark_broker.log.partition_log import PartitionLog
+from tidemark_broker.log.producer_state_entry import ProducerStates
 from tidemark_protocol.ids import LeaderEpoch
 
 from tests.unit.storage.compacted_logs import COMPACTED, compact, keyed_batch, seal

@@ -9,9 +9,9 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tidemark_broker.storage.partition_log import PartitionLog
-from tidemark_broker.storage.record_batch import Record
-from tidemark_broker.storage.retention import retained_start
+from tidemark_broker.kafka_wire.records.record_batch import Record
+from tidemark_broker.log.partition_log import PartitionLog
+from tidemark_broker.log.segment_list import retained_start
 
 from tests.unit.storage.compacted_logs import COMPACTED, compact, keyed_batch, records_of, seal
 from tests.unit.storage.small_logs import (

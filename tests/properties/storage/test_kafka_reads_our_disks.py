@@ -5,10 +5,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.record_batch import Batch
-from tidemark_broker.storage.settings import LogSettings
+from tidemark_broker.kafka_wire.records.record_batch import Batch
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.log_config import LogSettings
+from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch
 
 from tests.unit.storage.compacted_logs import NOW_MS, compact, compressed, keyed_batch, linked, seal

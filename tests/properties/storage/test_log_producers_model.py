@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tidemark_broker.storage.errors import DiskFull
-from tidemark_broker.storage.partition_log import LogSettings
-from tidemark_broker.storage.producer_states import SEQUENCES, WINDOW_BATCHES
+from tidemark_broker.log.errors import DiskFull
+from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.log.producer_state_entry import SEQUENCES, WINDOW_BATCHES
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
 from tests.unit.storage.faulty_disk import FaultyDisk

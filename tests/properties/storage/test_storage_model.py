@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tidemark_broker.storage.errors import DiskFull, OffsetOutOfRange
-from tidemark_broker.storage.partition_log import LogSettings
-from tidemark_broker.storage.record_batch import split_batches
+from tidemark_broker.kafka_wire.records.record_batch import split_batches
+from tidemark_broker.log.errors import DiskFull, OffsetOutOfRange
+from tidemark_broker.log.partition_log import LogSettings
 
 from tests.unit.storage.faulty_disk import FaultyDisk
 from tests.unit.storage.small_logs import (

@@ -3,15 +3,15 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tidemark_broker.storage.errors import CorruptBatch
-from tidemark_broker.storage.indexes import MalformedIndex, OffsetIndex, TimeIndex
-from tidemark_broker.storage.partition_log import LogSettings
-from tidemark_broker.storage.record_batch import (
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch
+from tidemark_broker.kafka_wire.records.record_batch import (
     NewRecord,
     build_batch,
     read_records,
     split_batches,
 )
+from tidemark_broker.log.indexes import MalformedIndex, OffsetIndex, TimeIndex
+from tidemark_broker.log.partition_log import LogSettings
 
 from tests.unit.storage.small_logs import (
     NoSyncDisk,

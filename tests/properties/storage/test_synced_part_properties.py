@@ -13,8 +13,8 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
-from tidemark_broker.storage.synced_part import decode_synced_part
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
+from tidemark_broker.log.synced_prefix import decode_synced_part
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
 from tests.unit.storage.small_logs import (

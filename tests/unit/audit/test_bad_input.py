@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tidemark_audit.audit import run
-from tidemark_audit.families import FAMILIES
+from tidemark_audit.metrics.families import FAMILIES
 from tidemark_audit.outputs import write_outputs
 from tidemark_audit.results import Verdict
 from tidemark_audit.sources.source import SourceError

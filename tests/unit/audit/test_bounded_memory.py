@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import crc32c
 import numpy as np
 import pytest
-from tidemark_audit.families import SeriesKey
-from tidemark_audit.kernel.samples import SampleBatch
+from tidemark_audit.aggregation.samples import SampleBatch
+from tidemark_audit.metrics.families import SeriesKey
 from tidemark_audit.sources.batches import BATCH_SAMPLES, MOST_ANSWER_SAMPLES
 from tidemark_audit.sources.http_server import TooLarge
 from tidemark_audit.sources.prometheus import Prometheus, within_memory

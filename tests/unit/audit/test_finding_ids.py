@@ -5,7 +5,7 @@ from pathlib import Path
 from tidemark_audit.audit import audit
 from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.results import AuditResult, Severity, TopicPartition
-from tidemark_audit.rules.judgement import About, finding
+from tidemark_audit.rules.evaluation import About, finding
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Window
 

@@ -10,8 +10,8 @@ from tidemark_audit.report.markdown import render_markdown
 from tidemark_audit.report.page import render_html
 from tidemark_audit.results import AuditResult, Finding, Verdict
 from tidemark_audit.rules.grouping import effects, leads
-from tidemark_cli.audit_answer import draw
-from tidemark_cli.audit_summary import summary_of
+from tidemark_cli.audit.output import draw
+from tidemark_cli.audit.summary import summary_of
 
 from tests.unit.audit.exports import Export, brokers, partition
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tidemark_audit.audit import audit
 from tidemark_audit.engines.local import LocalEngine
-from tidemark_audit.families import FAMILIES, PREFIX, series_key
-from tidemark_audit.kafka_names import kafka_names
+from tidemark_audit.metrics.families import FAMILIES, PREFIX, series_key
+from tidemark_audit.metrics.kafka_names import kafka_names
 from tidemark_audit.results import AuditResult, IntervalKind, Outcome, Verdict
 from tidemark_audit.sources.detect import sources_at
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidemark_audit.kernel.samples import SampleBatch, within
+from tidemark_audit.aggregation.samples import SampleBatch, within
 from tidemark_audit.nothing_read import reason
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Source, SourceError, Window

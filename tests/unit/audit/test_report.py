@@ -9,11 +9,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from tidemark_audit.report.formatting import duration, share
 from tidemark_audit.report.junit import render_junit
 from tidemark_audit.report.markdown import render_markdown
 from tidemark_audit.report.page import render_html
 from tidemark_audit.report.timescale import TimeScale
-from tidemark_audit.report.words import duration, share
 from tidemark_audit.results import (
     AuditResult,
     LossKind,
@@ -23,7 +23,7 @@ from tidemark_audit.results import (
     from_json,
     to_json,
 )
-from tidemark_audit.rules.judgement import percent
+from tidemark_audit.rules.evaluation import percent
 
 from tests.unit.audit.eventful import HOUR_MS, LOST, eventful_result
 

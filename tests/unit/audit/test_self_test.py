@@ -12,13 +12,13 @@ from tidemark_audit.engines.engine import Request
 from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.engines.planning import kernel_settings
 from tidemark_audit.engines.spark import SparkEngine
+from tidemark_audit.selftest.expected_verdict import INTERVAL_MS, expected
 from tidemark_audit.selftest.samples import BASE_MS, write_samples
+from tidemark_audit.selftest.scenario import FAULTS, LENGTH_MS, SLOTS, TRAPS, Scenario, told
 from tidemark_audit.selftest.scoring import Score, SelfTest, by_scenario, mistakes_of, self_test
-from tidemark_audit.selftest.story import FAULTS, LENGTH_MS, SLOTS, TRAPS, Scenario, told
-from tidemark_audit.selftest.truth import INTERVAL_MS, expected
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Window
-from tidemark_cli.audit_answer import draw_self_test
+from tidemark_cli.audit.output import draw_self_test
 
 pytestmark = pytest.mark.timeout(300)
 

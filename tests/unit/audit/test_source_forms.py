@@ -15,8 +15,8 @@ from tidemark_audit.audit import run
 from tidemark_audit.results import AuditResult
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import SourceError
-from tidemark_cli.audit_options import time_ms
-from tidemark_cli.failures import CommandFailed
+from tidemark_cli.audit.options import time_ms
+from tidemark_client.errors import CommandFailed
 
 from tests.unit.audit.exports import Export, brokers, open_metrics, partition
 

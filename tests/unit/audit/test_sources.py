@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tidemark_audit.aggregation.samples import STALE
 from tidemark_audit.audit import run
-from tidemark_audit.kernel.samples import STALE
 from tidemark_audit.results import AuditResult
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.open_metrics import labels_of

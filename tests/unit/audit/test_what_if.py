@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from tidemark_audit.analysis.what_if import BadSetting, WhatIf, what_if_of
 from tidemark_audit.audit import Asked, audit_what_if
 from tidemark_audit.engines.local import LocalEngine
-from tidemark_audit.facts.what_if import BadSetting, WhatIf, what_if_of
 from tidemark_audit.outputs import write_outputs
 from tidemark_audit.results import AuditResult, Outcome, SliRow, from_json
 from tidemark_audit.sources.detect import sources_at

@@ -11,7 +11,7 @@ from tidemark_audit.results import AuditResult, Finding, IntervalKind, Outcome
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.prometheus import Prometheus
 from tidemark_audit.sources.source import Window
-from tidemark_cli.audit_options import window_of
+from tidemark_cli.audit.options import window_of
 
 from tests.unit.audit.exports import Export, brokers, partition
 

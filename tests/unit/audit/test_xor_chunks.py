@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidemark_audit.kernel.samples import STALE
+from tidemark_audit.aggregation.samples import STALE
 from tidemark_audit.sources.xor_chunks import BadChunk, decode
 
 

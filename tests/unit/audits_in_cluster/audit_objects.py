@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tidemark_operator.audits.pods import audit_labels
+from tidemark_operator.resources.audit_pod import audit_labels
 from tidemark_protocol.audit_summary import AuditSummary, Incident, RuleSummary, encode_summary
 
 

@@ -5,21 +5,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tidemark_operator.audits.reconciler import AuditReconciler
-from tidemark_operator.manifests.schemas import apply_defaults
-from tidemark_operator.reconcile.work_queue import WorkKey
-from tidemark_operator.stores.object_store import (
+from tidemark_operator.api.kinds import (
     JOB,
     POD,
     REPLICATION_AUDIT,
     SCHEDULED_SPARK_APPLICATION,
     SPARK_GROUP,
-    Forbidden,
     Object,
-    OutcomeUnknown,
     ResourceKind,
-    StoreError,
 )
+from tidemark_operator.api.schemas import apply_defaults
+from tidemark_operator.reconcile.audit.reconciler import AuditReconciler
+from tidemark_operator.reconcile.work_queue import WorkKey
+from tidemark_operator.store.object_store import Forbidden, OutcomeUnknown, StoreError
 from tidemark_protocol.audit_summary import AuditSummary
 
 from tests.unit.audits_in_cluster.audit_objects import ended_job, ended_pod

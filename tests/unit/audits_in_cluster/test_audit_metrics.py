@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from tidemark_operator.audits.due import Schedule, period_seconds, schedule_of
-from tidemark_operator.audits.metrics import AuditCollector
-from tidemark_operator.audits.runs import Run, status_fields
-from tidemark_operator.audits.spec import audit_spec
-from tidemark_operator.manifests.schemas import effective
+from tidemark_operator.api.replication_audit import audit_spec
+from tidemark_operator.api.schemas import effective
+from tidemark_operator.reconcile.audit.metrics import AuditCollector
+from tidemark_operator.reconcile.audit.runs import Run, status_fields
+from tidemark_operator.reconcile.audit.schedule import Schedule, period_seconds, schedule_of
 from tidemark_operator.reconcile.work_queue import WorkKey
 
 from tests.unit.audits_in_cluster.audit_objects import audit_object, summary

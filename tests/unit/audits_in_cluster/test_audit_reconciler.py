@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_operator.audits.jobs import job_manifest
-from tidemark_operator.audits.runs import finished_runs
-from tidemark_operator.audits.spec import audit_spec
-from tidemark_operator.manifests.schemas import apply_defaults, validate
-from tidemark_operator.stores.object_store import CRON_JOB, EVENT, JOB
+from tidemark_operator.api.kinds import CRON_JOB, EVENT, JOB
+from tidemark_operator.api.replication_audit import audit_spec
+from tidemark_operator.api.schemas import apply_defaults, validate
+from tidemark_operator.reconcile.audit.runs import finished_runs
+from tidemark_operator.resources.audit_job import job_manifest
 
 from tests.unit.audits_in_cluster.audit_objects import (
     audit_object,

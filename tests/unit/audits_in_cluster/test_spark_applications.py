@@ -5,28 +5,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_operator.audits.jobs import job_manifest
-from tidemark_operator.audits.pods import audit_labels
-from tidemark_operator.audits.reconciler import APPLICATIONS_INTERVAL_MS
-from tidemark_operator.audits.spark_applications import (
-    SPARK_VERSION,
-    spark_application_manifest,
-)
-from tidemark_operator.audits.spec import audit_spec
-from tidemark_operator.manifests.schemas import apply_defaults, validate
-from tidemark_operator.stores.object_store import (
+from tidemark_operator.api.kinds import (
     CRON_JOB,
     EVENT,
     JOB,
     POD,
     SCHEDULED_SPARK_APPLICATION,
     SPARK_APPLICATION,
-    Forbidden,
-    NotFound,
     Object,
-    Refused,
-    StoreError,
 )
+from tidemark_operator.api.replication_audit import audit_spec
+from tidemark_operator.api.schemas import apply_defaults, validate
+from tidemark_operator.reconcile.audit.reconciler import APPLICATIONS_INTERVAL_MS
+from tidemark_operator.resources.audit_job import job_manifest
+from tidemark_operator.resources.audit_pod import audit_labels
+from tidemark_operator.resources.spark_application import SPARK_VERSION, spark_application_manifest
+from tidemark_operator.store.object_store import Forbidden, NotFound, Refused, StoreError
 
 from tests.unit.audits_in_cluster.audit_objects import (
     application_status,
@@ -403,7 +397,7 @@ def test_the_version_is_that_of_the_image() -> None:
 
 
 def test_the_image_has_the_driver_where_it_is_looked_for() -> None:
-    from tidemark_operator.audits.spark_applications import MAIN_FILE
+    from tidemark_operator.resources.spark_application import MAIN_FILE
 
     path = MAIN_FILE.removeprefix("local://")
     assert path in (ROOT / "Dockerfile").read_text().split()

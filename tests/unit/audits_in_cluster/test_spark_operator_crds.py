@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
-from tidemark_operator.audits.spark_applications import (
+from tidemark_operator.api.kinds import Object
+from tidemark_operator.api.replication_audit import audit_spec
+from tidemark_operator.api.schemas import apply_defaults
+from tidemark_operator.resources.spark_application import (
     scheduled_spark_application_manifest,
     spark_application_manifest,
 )
-from tidemark_operator.audits.spec import audit_spec
-from tidemark_operator.manifests.schemas import apply_defaults
-from tidemark_operator.stores.object_store import Object
 
 from tests.clients.client_programs import TOOL_SECONDS, tool
 from tests.unit.audits_in_cluster.audit_objects import audit_object

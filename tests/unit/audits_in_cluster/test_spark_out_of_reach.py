@@ -5,18 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_operator.audits.reconciler import APPLICATIONS_INTERVAL_MS
-from tidemark_operator.stores.object_store import (
+from tidemark_operator.api.kinds import (
     CRON_JOB,
     JOB,
     REPLICATION_AUDIT,
     SCHEDULED_SPARK_APPLICATION,
     SPARK_APPLICATION,
-    Forbidden,
-    NotFound,
-    OutcomeUnknown,
     ResourceKind,
 )
+from tidemark_operator.reconcile.audit.reconciler import APPLICATIONS_INTERVAL_MS
+from tidemark_operator.store.object_store import Forbidden, NotFound, OutcomeUnknown
 
 from tests.unit.audits_in_cluster.audit_objects import audit_object
 from tests.unit.audits_in_cluster.audit_world import KEY, AuditWorld, in_world

@@ -13,8 +13,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from rich.console import Console
 from tidemark_cli.arguments import parse
-from tidemark_cli.failures import CommandFailed
 from tidemark_cli.output import Output
+from tidemark_client.errors import CommandFailed
 
 
 def partition(number: int, leader: int, *replicas: int, epoch: int = 1) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from tidemark_cli.client import TidemarkClient
 from tidemark_cli.commands import bench
-from tidemark_cli.failures import CommandFailed
+from tidemark_client.client import TidemarkClient
+from tidemark_client.errors import CommandFailed
 
 from tests.unit.cli.fake_broker import TOPIC, FakeCluster
 from tests.unit.cli.fake_controller import FakeController

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tidemark_cli.history import Anomaly
-from tidemark_cli.outcomes import ReplicaDigest
-from tidemark_cli.verify import ReplicaComparison, Verdict, VerifyReport
+from tidemark_chaos.history_checker import Anomaly
+from tidemark_chaos.verification import ReplicaComparison, Verdict, VerifyReport
+from tidemark_client.outcomes import ReplicaDigest
 
 from tests.kubernetes.clean_verdict import clean_verdict
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tidemark_cli import leader_lookup
-from tidemark_cli.client import TidemarkClient
-from tidemark_cli.http_session import TimeLimits
-from tidemark_cli.leader_lookup import NobodyAnswers, UnknownTopic
-from tidemark_cli.outcomes import (
+from tidemark_client import leader_lookup
+from tidemark_client.client import TidemarkClient
+from tidemark_client.http_session import TimeLimits
+from tidemark_client.leader_lookup import NobodyAnswers, UnknownTopic
+from tidemark_client.outcomes import (
     Acknowledged,
     BrokerRefused,
     OffsetRange,

@@ -4,9 +4,13 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from tidemark_cli.client import ClientSettings, TidemarkClient
-from tidemark_cli.nearby import PREFERENCE_SECONDS, NearbyReplicas
-from tidemark_cli.outcomes import OutgoingRecord
+from tidemark_client.client import (
+    PREFERENCE_SECONDS,
+    ClientSettings,
+    NearbyReplicas,
+    TidemarkClient,
+)
+from tidemark_client.outcomes import OutgoingRecord
 
 from tests.unit.cli.fake_broker import TOPIC, FakeCluster
 from tests.waiting import HANG_SECONDS

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from tidemark_chaos.environments.kubernetes import load_pod_manifest
 from tidemark_cli.arguments import parse, parser
-from tidemark_cli.commands.apply import read_manifests
-from tidemark_cli.environments.kind import load_pod_manifest
-from tidemark_cli.failures import CommandFailed
-from tidemark_cli.key_placement import murmur2, partition_of_key
 from tidemark_cli.main import main
+from tidemark_client.errors import CommandFailed
+from tidemark_client.idempotent_producer import murmur2, partition_of_key
+from tidemark_client.manifests import read_manifests
 
 COMMANDS = (
     "dev",

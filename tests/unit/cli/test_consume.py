@@ -10,8 +10,8 @@ import pytest
 from tidemark_cli import partition_reader
 from tidemark_cli.arguments import parse
 from tidemark_cli.commands import consume
-from tidemark_cli.failures import CommandFailed
 from tidemark_cli.output import Output
+from tidemark_client.errors import CommandFailed
 
 from tests.unit.cli.fake_broker import TOPIC, FakeCluster
 from tests.waiting import HANG_SECONDS, eventually

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tidemark_cli import targets
 from tidemark_cli.arguments import parse
-from tidemark_cli.failures import CommandFailed, not_found
-from tidemark_cli.local_brokers import LocalBroker, clusters, local_brokers, runs_dev
 from tidemark_cli.main import main
 from tidemark_cli.output import Output, with_camel_case
+from tidemark_client import targets
+from tidemark_client.errors import CommandFailed, not_found
+from tidemark_client.local_brokers import LocalBroker, clusters, local_brokers, runs_dev
 
 
 def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[object, str, str]:

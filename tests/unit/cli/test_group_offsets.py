@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
-from tidemark_cli.failures import CommandFailed
 from tidemark_cli.group_offsets import Goal, OffsetChange, changes, read_goal
 from tidemark_cli.kafka_requests import (
     DELETE_GROUPS,
@@ -23,7 +22,8 @@ from tidemark_cli.kafka_requests import (
     offset_at,
     text,
 )
-from tidemark_cli.outcomes import OffsetRange
+from tidemark_client.errors import CommandFailed
+from tidemark_client.outcomes import OffsetRange
 from tidemark_protocol.error_codes import ErrorCode
 
 Answer = TypeVar("Answer")

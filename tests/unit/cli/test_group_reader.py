@@ -14,8 +14,8 @@ from aiohttp.test_utils import TestServer
 from tidemark_cli import group_reader, partition_reader
 from tidemark_cli.arguments import parse
 from tidemark_cli.commands import consume
-from tidemark_cli.failures import CommandFailed
 from tidemark_cli.output import Output
+from tidemark_client.errors import CommandFailed
 
 from tests.unit.cli.fake_broker import TOPIC, FakeCluster, hang_up, problem
 from tests.waiting import HANG_SECONDS

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tidemark_cli.groups import GroupView, merged, read_groups
-from tidemark_cli.metadata import UnreadableAnswer
+from tidemark_client.metadata import UnreadableAnswer
 
 
 def answer(broker_id: int = 1, *, members: int = 1) -> dict[str, Any]:

@@ -3,14 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tidemark_cli.history import (
-    Kind,
-    Operation,
-    Outcome,
-    Suspension,
-    Verdict,
-    judge,
-)
+from tidemark_chaos.history_checker import Kind, Operation, Outcome, Suspension, Verdict, judge
 
 OK, FAIL, INFO = Outcome.OK, Outcome.FAIL, Outcome.INFO
 

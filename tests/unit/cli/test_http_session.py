@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pytest
-from tidemark_cli.http_session import BrokenOff, HttpSession, NotConnected, TimeLimits
+from tidemark_client.http_session import BrokenOff, HttpSession, NotConnected, TimeLimits
 
 from tests.waiting import HANG_SECONDS
 

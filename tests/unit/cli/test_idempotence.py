@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tidemark_cli import client as client_module
-from tidemark_cli.client import TidemarkClient
-from tidemark_cli.idempotence import IdempotentProducer
-from tidemark_cli.outcomes import Acknowledged, OutgoingRecord, Refused, Unknown
+from tidemark_client import client as client_module
+from tidemark_client.client import TidemarkClient
+from tidemark_client.idempotent_producer import IdempotentProducer
+from tidemark_client.outcomes import Acknowledged, OutgoingRecord, Refused, Unknown
 
 from tests.unit.cli.fake_broker import TOPIC, FakeCluster, answering, hang_up, problem
 from tests.waiting import HANG_SECONDS

@@ -5,8 +5,8 @@ import copy
 from typing import Any
 
 import pytest
-from tidemark_cli.failures import CommandFailed
-from tidemark_cli.kubernetes_objects import KubernetesObjects
+from tidemark_client.errors import CommandFailed
+from tidemark_client.kubernetes_objects import KubernetesObjects
 
 
 class ApiFailure(Exception):

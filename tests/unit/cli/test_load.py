@@ -5,10 +5,10 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from tidemark_cli.client import ClientSettings, TidemarkClient
-from tidemark_cli.load import LoadRun, LoadSettings
-from tidemark_cli.load_events import Event, LoadLedger, Produced, Read, encode_event, read_ledger
-from tidemark_cli.verify import verify
+from tidemark_chaos.verification import verify
+from tidemark_chaos.workload import LoadRun, LoadSettings
+from tidemark_chaos.workload_log import Event, LoadLedger, Produced, Read, encode_event, read_ledger
+from tidemark_client.client import ClientSettings, TidemarkClient
 
 from tests.unit.cli.fake_broker import TOPIC, FakeCluster, hang_up
 from tests.waiting import HANG_SECONDS

@@ -1,8 +1,8 @@
 """Views are merged by epochs, and read from each form in which they come."""
 
 import pytest
-from tidemark_cli.cluster_status import BrokerRow, ClusterStatus, read_status, status_of_objects
-from tidemark_cli.metadata import (
+from tidemark_client.cluster_status import BrokerRow, ClusterStatus, read_status, status_of_objects
+from tidemark_client.metadata import (
     NO_LEADER,
     ClusterMetadata,
     PartitionView,

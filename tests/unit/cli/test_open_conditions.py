@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
-from tidemark_cli.cluster_status import BrokerRow, ClusterStatus, read_status
 from tidemark_cli.commands.move import _original
-from tidemark_cli.failures import CommandFailed
-from tidemark_cli.metadata import PartitionView, TopicView
-from tidemark_cli.open_conditions import open_conditions
+from tidemark_client.cluster_status import BrokerRow, ClusterStatus, open_conditions, read_status
+from tidemark_client.errors import CommandFailed
+from tidemark_client.metadata import PartitionView, TopicView
 
 
 def item(name: str, *conditions: tuple[str, str, str]) -> dict[str, Any]:

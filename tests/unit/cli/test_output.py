@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from tidemark_cli.failures import CommandFailed
 from tidemark_cli.output import Output, table
+from tidemark_client.errors import CommandFailed
 
 EVIL = "a\x1b[2J\r\x9b1m\u202eb\nc"
 SHOWN = r"a\x1b[2J\r\u009b1m\u202eb"

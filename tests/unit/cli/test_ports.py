@@ -3,8 +3,8 @@
 import socket
 
 import pytest
-from tidemark_cli.failures import CommandFailed
-from tidemark_cli.ports import HOST, PortRange
+from tidemark_chaos.environments.processes import HOST, PortRange
+from tidemark_client.errors import CommandFailed
 
 
 def numbers(ports: PortRange, count: int) -> set[int]:

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tidemark_cli.cluster_status import BrokerRow, ClusterStatus
-from tidemark_cli.environments.environment import TOPIC, RoundKind
-from tidemark_cli.environments.process_faults import ProcessFaults
-from tidemark_cli.failures import CommandFailed
-from tidemark_cli.metadata import PartitionView, TopicView
-from tidemark_cli.waiting import until
+from tidemark_chaos.faults.fault import TOPIC, RoundKind
+from tidemark_chaos.faults.process_signals import ProcessFaults
+from tidemark_client.cluster_status import BrokerRow, ClusterStatus
+from tidemark_client.errors import CommandFailed
+from tidemark_client.metadata import PartitionView, TopicView
+from tidemark_client.waiting import until
 
 from tests.waiting import HANG_SECONDS, eventually
 

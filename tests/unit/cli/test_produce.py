@@ -12,11 +12,11 @@ import pytest
 from tidemark_cli import batching
 from tidemark_cli.arguments import parse
 from tidemark_cli.batching import BatchingProducer, Settled
-from tidemark_cli.client import TidemarkClient
 from tidemark_cli.commands import produce
-from tidemark_cli.failures import CommandFailed
-from tidemark_cli.outcomes import Acknowledged, OutgoingRecord, Refused
 from tidemark_cli.output import Output
+from tidemark_client.client import TidemarkClient
+from tidemark_client.errors import CommandFailed
+from tidemark_client.outcomes import Acknowledged, OutgoingRecord, Refused
 
 from tests.unit.cli.fake_broker import TOPIC, FakeCluster, answering, problem
 from tests.waiting import HANG_SECONDS

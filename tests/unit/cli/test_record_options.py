@@ -2,10 +2,10 @@
 
 import pytest
 from tidemark_cli.arguments import parse
-from tidemark_cli.failures import CommandFailed
-from tidemark_cli.outcomes import OutgoingRecord, RecordHeader, Refused
 from tidemark_cli.record_input import MOST_RECORD_BYTES, TooLarge
 from tidemark_cli.record_options import RecordOptions, record_options, time_ms
+from tidemark_client.errors import CommandFailed
+from tidemark_client.outcomes import OutgoingRecord, RecordHeader, Refused
 
 
 def options(*words: str) -> RecordOptions:

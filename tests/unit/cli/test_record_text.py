@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import json
-from tidemark_cli.outcomes import ConsumedRecord, RecordHeader
 from tidemark_cli.record_text import (
     BadFormat,
     json_lines,
@@ -13,6 +12,7 @@ from tidemark_cli.record_text import (
     writer_of_format,
 )
 from tidemark_cli.terminal_text import escaped
+from tidemark_client.outcomes import ConsumedRecord, RecordHeader
 
 ANY = (
     st.none() | st.binary(max_size=8) | st.sampled_from([b"(null)", b"\\xff", b"\xff", b"\\(null)"])

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 
 import pytest
 from rich.console import Console
-from tidemark_cli import story as story_module
+from tidemark_chaos import experiment as story_module
+from tidemark_chaos.environments.environment import Tell
+from tidemark_chaos.environments.prometheus import AuditAnswer
+from tidemark_chaos.experiment import DemoReport, Round, Story, report_fields
+from tidemark_chaos.faults.fault import TOPIC, Blow, RoundKind
+from tidemark_chaos.history_checker import Anomaly
+from tidemark_chaos.verification import ReplicaComparison, Verdict, VerifyReport
+from tidemark_chaos.workload_log import LoadLedger
 from tidemark_cli.commands.demo import chosen_kinds
-from tidemark_cli.environments.environment import TOPIC, Blow, RoundKind, Tell
-from tidemark_cli.environments.scraper import AuditAnswer
-from tidemark_cli.failures import CommandFailed
-from tidemark_cli.history import Anomaly
-from tidemark_cli.load_events import LoadLedger
-from tidemark_cli.metadata import PartitionView, TopicView
-from tidemark_cli.narrator import Narrator
-from tidemark_cli.story import DemoReport, Round, Story, report_fields
-from tidemark_cli.verify import ReplicaComparison, Verdict, VerifyReport
+from tidemark_cli.demo_output import Narrator
+from tidemark_client.errors import CommandFailed
+from tidemark_client.metadata import PartitionView, TopicView
 
 CLEAN = Verdict(100, 100, 0, 0, 2, 1, 0, 0, 0, (), ())
 

@@ -5,11 +5,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidemark_cli import targets, topic_readiness
+from tidemark_cli import topic_readiness
 from tidemark_cli.arguments import parse
 from tidemark_cli.commands import drain
-from tidemark_cli.failures import EXIT_FAILED, CommandFailed
-from tidemark_cli.targets import find_brokers
+from tidemark_client import targets
+from tidemark_client.errors import EXIT_FAILED, CommandFailed
+from tidemark_client.targets import find_brokers
 
 from tests.unit.cli.fake_controller import (
     FakeController,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from tidemark_cli.commands import topic_objects
-from tidemark_cli.failures import CommandFailed
 from tidemark_cli.output import Output
+from tidemark_client.errors import CommandFailed
 
 
 def test_altered_configs_are_stored_in_one_spelling(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,9 @@ import io
 from typing import Any
 
 import pytest
-from tidemark_cli import targets
 from tidemark_cli.commands import topic_purge
-from tidemark_cli.failures import EXIT_USAGE
+from tidemark_client import targets
+from tidemark_client.errors import EXIT_USAGE
 
 from tests.unit.cli.fake_controller import (
     FakeController,

@@ -1,7 +1,8 @@
 """The ledger, the write gap and the verdict."""
 
 import pytest
-from tidemark_cli.load_events import (
+from tidemark_chaos.verification import judge, percentile
+from tidemark_chaos.workload_log import (
     FOREIGN,
     Complaint,
     Event,
@@ -20,7 +21,6 @@ from tidemark_cli.load_events import (
     sequence_of,
     write_gap_ms,
 )
-from tidemark_cli.verify import judge, percentile
 
 
 def ledger(*events: Event, partitions: int = 1) -> LoadLedger:

@@ -8,23 +8,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidemark_operator.controller.placement import place
+from tidemark_operator.api.kinds import PARTITION_SLICE, Object, ResourceKind
+from tidemark_operator.controller.core.placement import place
 from tidemark_operator.controller.service import (
     Change,
     ControllerService,
     ControllerSettings,
     ProbeVerdict,
 )
-from tidemark_operator.stores.object_store import (
-    PARTITION_SLICE,
+from tidemark_operator.store.object_store import (
     AlreadyExists,
     Conflict,
     NamespaceIsGoing,
     NotFound,
-    Object,
     OutcomeUnknown,
     Refused,
-    ResourceKind,
     StoreError,
 )
 from tidemark_protocol.controller_messages import (

@@ -1,6 +1,6 @@
 """Steps that the safety scenarios of the controller share."""
 
-from tidemark_operator.controller.placement import place
+from tidemark_operator.controller.core.placement import place
 from tidemark_protocol.controller_messages import InSyncProposal, ReplicaReport
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import Member, PartitionState

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from tidemark_operator.controller.elections import Evidence, LeaderCounts, settled
-from tidemark_operator.controller.last_resorts import Choice, Reports
-from tidemark_operator.controller.standing import Standing, Standings
+from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.controller.core.elections import Evidence, LeaderCounts, settled
+from tidemark_operator.controller.core.eligibility import Standing, Standings
+from tidemark_operator.controller.core.unclean_recovery import Reports
 from tidemark_protocol.controller_messages import InSyncProposal, ReplicaReport
 from tidemark_protocol.ids import (
     NO_BROKER,

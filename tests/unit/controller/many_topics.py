@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-from tidemark_operator.controller.placement import place
-from tidemark_operator.controller.pool_controller import PoolController
-from tidemark_operator.stores.object_store import Object, ResourceKind
+from tidemark_operator.api.kinds import Object, ResourceKind
+from tidemark_operator.controller.core.placement import place
+from tidemark_operator.controller.pool_loop import PoolController
 from tidemark_protocol.ids import TopicId
 from tidemark_protocol.partition_state import TopicState
 

@@ -5,7 +5,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidemark_broker.runtime.metadata import MetadataCache
+from tidemark_broker.metadata.metadata_cache import MetadataCache
 from tidemark_protocol.controller_messages import HeartbeatResponse
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId

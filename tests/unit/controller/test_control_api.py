@@ -8,7 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable
 
 import aiohttp
-from tidemark_operator.controller.api import serve
+from tidemark_operator.controller.http_api import serve
 from tidemark_operator.controller.probe import HttpProbe, ProbeVerdict
 from tidemark_protocol.controller_messages import (
     HEARTBEAT_PATH,

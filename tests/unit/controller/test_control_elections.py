@@ -3,13 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from tidemark_operator.controller.elections import (
-    LeaderCounts,
-    preferred_leader_restored,
-)
-from tidemark_operator.controller.last_resorts import Reports
-from tidemark_operator.controller.partition_change import NOBODY, changed
-from tidemark_operator.controller.standing import Standing
+from tidemark_operator.controller.core.elections import LeaderCounts, preferred_leader_restored
+from tidemark_operator.controller.core.eligibility import Standing
+from tidemark_operator.controller.core.partition_change import NOBODY, changed
+from tidemark_operator.controller.core.unclean_recovery import Reports
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import PartitionState
 

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from tidemark_operator.controller.pool_controller import PoolController
-from tidemark_operator.stores.object_store import PARTITION_SLICE
+from tidemark_operator.api.kinds import PARTITION_SLICE
+from tidemark_operator.controller.pool_loop import PoolController
 from tidemark_protocol.controller_messages import HeartbeatResponse, ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch, Offset

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from tidemark_operator.controller.image import MetadataImage
-from tidemark_operator.controller.views import PoolSettings
+from tidemark_operator.controller.core.metadata_image import MetadataImage
+from tidemark_operator.controller.core.views import PoolSettings
 from tidemark_protocol.controller_messages import HeartbeatResponse, MetadataPush, decode, encode
 from tidemark_protocol.ids import ControllerEpoch
 from tidemark_protocol.partition_state import PartitionState

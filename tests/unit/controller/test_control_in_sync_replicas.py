@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from tidemark_operator.controller.in_sync_replicas import Verdict, judged
-from tidemark_operator.controller.standing import Standings
+from tidemark_operator.controller.core.eligibility import Standings
+from tidemark_operator.controller.core.isr import Verdict, judged
 from tidemark_protocol.controller_messages import InSyncProposal
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, TopicId

@@ -4,13 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
-from tidemark_operator.controller.elections import NO_EVIDENCE
-from tidemark_operator.controller.in_sync_replicas import judged
-from tidemark_operator.controller.last_resorts import needs_reports
-from tidemark_operator.controller.leaderless import leaderless_sentence
-from tidemark_operator.controller.registration import Accepted, decided
-from tidemark_operator.controller.slices import broker_object, read_broker
+from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord, broker_object, read_broker
+from tidemark_operator.controller.core.elections import NO_EVIDENCE
+from tidemark_operator.controller.core.isr import judged
+from tidemark_operator.controller.core.leaderless_reasons import leaderless_sentence
+from tidemark_operator.controller.core.registration import Accepted, decided
+from tidemark_operator.controller.core.unclean_recovery import needs_reports
 from tidemark_protocol.controller_messages import (
     BootStamp,
     Endpoints,

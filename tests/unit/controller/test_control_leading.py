@@ -4,11 +4,12 @@ import asyncio
 import random
 
 import pytest
-from tidemark_operator import leading
+from tidemark_operator.api.kinds import BROKER
 from tidemark_operator.controller import service
-from tidemark_operator.leading import LeadingOperator
+from tidemark_operator.manager import leadership
+from tidemark_operator.manager.leadership import LeadingOperator
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
-from tidemark_operator.stores.object_store import BROKER, StoreError
+from tidemark_operator.store.object_store import StoreError
 from tidemark_protocol.controller_messages import RegisterRequest
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
@@ -41,7 +42,7 @@ class SlowToAnswer:
 def test_a_store_that_is_too_slow_for_the_first_sweep_keeps_nobody_from_leading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(leading, "FIRST_SWEEP_RETRY_S", 0)
+    monkeypatch.setattr(leadership, "FIRST_SWEEP_RETRY_S", 0)
 
     async def scenario() -> None:
         crashes: list[BaseException] = []
@@ -70,7 +71,7 @@ class ManyKeys:
 
 
 def test_later_sweeps_add_few_keys_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading, "SWEEP_INTERVAL_S", 0)
+    monkeypatch.setattr(leadership, "SWEEP_INTERVAL_S", 0)
     pauses: list[float] = []
     queue = WorkQueue()
 
@@ -90,7 +91,7 @@ def test_later_sweeps_add_few_keys_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(asyncio.CancelledError):
             await operator.sweep_forever(random.Random(1))
         assert added == [0, 50, 100, 120]
-        assert pauses[1:] == [leading.SWEEP_PAUSE_S] * 3
+        assert pauses[1:] == [leadership.SWEEP_PAUSE_S] * 3
 
     asyncio.run(scenario())
 

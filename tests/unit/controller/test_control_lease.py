@@ -3,13 +3,14 @@
 import asyncio
 
 import pytest
-from tidemark_operator.lease import (
+from tidemark_operator.api.kinds import BROKER, LEASE, Object, ResourceKind
+from tidemark_operator.store.lease import (
     CONTROLLER_ADDRESS_ANNOTATION,
     CONTROLLER_EPOCH_ANNOTATION,
     ControllerLease,
     LeaseSettings,
 )
-from tidemark_operator.stores.object_store import BROKER, LEASE, Object, ResourceKind, StoreError
+from tidemark_operator.store.object_store import StoreError
 from tidemark_protocol.ids import ControllerEpoch
 
 from tests.unit.controller.control_rig import FakeStore, settle

@@ -4,13 +4,8 @@ import copy
 from typing import Any
 
 import pytest
-from tidemark_operator.controller.slices import MalformedObject, read_slice, read_slices
-from tidemark_operator.stores.object_store import (
-    BROKER,
-    PARTITION_SLICE,
-    Object,
-    ResourceKind,
-)
+from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE, Object, ResourceKind
+from tidemark_operator.api.partition_slice import MalformedObject, read_slice, read_slices
 from tidemark_protocol.ids import NO_BROKER, ControllerEpoch
 
 from tests.unit.controller.control_rig import ORDERS, POOL, Rig

@@ -5,12 +5,13 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from tidemark_operator.controller import deletions, slice_changes
-from tidemark_operator.controller.image import MetadataImage
-from tidemark_operator.controller.pool_state import PoolState
+from tidemark_operator.api.kinds import PARTITION_SLICE
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller import slice_changes
+from tidemark_operator.controller.commands import delete_topic
+from tidemark_operator.controller.core.metadata_image import MetadataImage
+from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.service import Change, ControllerService, SliceMissing
-from tidemark_operator.controller.slices import PartitionSlice
-from tidemark_operator.stores.object_store import PARTITION_SLICE
 from tidemark_protocol.ids import ControllerEpoch, PartitionEpoch
 from tidemark_protocol.partition_state import TopicState
 
@@ -147,7 +148,7 @@ def test_the_loop_has_its_turn_while_a_large_pool_is_settled(
 
 def test_the_loop_has_its_turn_while_slices_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr("tidemark_operator.controller.loading.PARTITIONS_AT_A_TIME", 3)
+        monkeypatch.setattr("tidemark_operator.controller.takeover.PARTITIONS_AT_A_TIME", 3)
         rig, _ = await with_topics(*MANY)
         successor: ControllerService = rig.another_controller()
         loading = asyncio.create_task(successor.load(ControllerEpoch(2)))
@@ -251,7 +252,7 @@ def test_a_slice_that_vanishes_while_others_are_made_is_not_made_anew_as_empty()
 
 def test_what_deletions_leave_is_swept_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(deletions, "SWEPT_AT_ONCE", 4)
+        monkeypatch.setattr(delete_topic, "SWEPT_AT_ONCE", 4)
         rig, store = await with_topics(*MANY)
         deleted = (
             rig.service.delete_topic(POOL, topic_id(name), retain=False, topic=name)
@@ -260,10 +261,10 @@ def test_what_deletions_leave_is_swept_some_at_a_time(monkeypatch: pytest.Monkey
         await asyncio.gather(*deleted)
         await caught_up(rig)
         store.log.clear()
-        await deletions.sweep(decisions(rig))
+        await delete_topic.sweep(decisions(rig))
         assert len(store.log) == 4
-        while deletions.is_due(decisions(rig)):
-            await deletions.sweep(decisions(rig))
+        while delete_topic.is_due(decisions(rig)):
+            await delete_topic.sweep(decisions(rig))
         assert not [key for key in store.objects if key[0] == PARTITION_SLICE.kind]
 
     run(scenario)

@@ -1,7 +1,7 @@
 """Where replicas go: the placement formula and its limits."""
 
 import pytest
-from tidemark_operator.controller.placement import TooFewBrokers, place
+from tidemark_operator.controller.core.placement import TooFewBrokers, place
 from tidemark_protocol.ids import BrokerId
 
 IDS = [BrokerId(i) for i in (0, 1, 2)]

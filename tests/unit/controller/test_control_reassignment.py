@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from tidemark_operator.controller.elections import LeaderCounts
-from tidemark_operator.controller.reassignment import (
+from tidemark_operator.api.kinds import PARTITION_SLICE
+from tidemark_operator.controller.core.elections import LeaderCounts
+from tidemark_operator.controller.core.reassignment import (
     CannotReassign,
     original_of,
     reassigned,
     target_of,
 )
-from tidemark_operator.stores.object_store import PARTITION_SLICE
 from tidemark_protocol.controller_messages import InSyncProposal
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch

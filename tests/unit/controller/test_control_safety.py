@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from tidemark_operator.controller.image import MetadataImage
+from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE
+from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.service import ProbeVerdict
-from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
 from tidemark_protocol.controller_messages import InSyncProposal
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import (

@@ -1,8 +1,8 @@
 """Named scenarios of docs/design/safety.md: start proofs, missing slices, last resort."""
 
 import pytest
+from tidemark_operator.api.kinds import PARTITION_SLICE
 from tidemark_operator.controller.service import SliceMissing
-from tidemark_operator.stores.object_store import PARTITION_SLICE
 from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import (

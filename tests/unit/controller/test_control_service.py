@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from tidemark_operator.controller.placement import place
+from tidemark_operator.api.kinds import BROKER
+from tidemark_operator.controller.core.placement import place
 from tidemark_operator.controller.service import (
     Change,
     NoLiveReplica,
@@ -11,7 +12,6 @@ from tidemark_operator.controller.service import (
     ProbeVerdict,
     SliceMissing,
 )
-from tidemark_operator.stores.object_store import BROKER
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 

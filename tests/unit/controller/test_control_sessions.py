@@ -1,7 +1,7 @@
 """Session expiry, the controller's own stall, and the mass-expiry guard (S18)."""
 
-from tidemark_operator.controller.sessions import Expiry, Sessions
-from tidemark_operator.controller.settings import ControllerSettings
+from tidemark_operator.controller.core.sessions import Expiry, Sessions
+from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_protocol.ids import BrokerId
 
 SETTINGS = ControllerSettings()

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tidemark_operator.stores.object_store import BROKER
+from tidemark_operator.api.kinds import BROKER
 from tidemark_protocol.controller_messages import CommittedCut, ReplicaReport
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
 

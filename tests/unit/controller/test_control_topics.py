@@ -4,9 +4,10 @@ it."""
 from dataclasses import replace
 
 import pytest
-from tidemark_operator.controller.placement import place
+from tidemark_operator.api.kinds import Object, ResourceKind
+from tidemark_operator.controller.core.placement import place
 from tidemark_operator.controller.service import SliceMissing
-from tidemark_operator.stores.object_store import Object, Refused, ResourceKind
+from tidemark_operator.store.object_store import Refused
 from tidemark_protocol.partition_state import TopicState
 
 from tests.unit.controller.control_rig import ORDERS, POOL, Rig

@@ -4,7 +4,7 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from tidemark_operator import garbage
+from tidemark_operator.manager import garbage
 
 
 @pytest.fixture(autouse=True)

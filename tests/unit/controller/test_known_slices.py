@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tidemark_operator.controller.known_slices import KnownSlices
-from tidemark_operator.controller.slices import PartitionSlice
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.known_slices import KnownSlices
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 

@@ -1,8 +1,8 @@
 """A lossy way out is advised only once a partition has had no leader for a while."""
 
-from tidemark_operator.controller.elections import NO_EVIDENCE
-from tidemark_operator.controller.leaderless import leaderless_sentence
-from tidemark_operator.controller.observations import LEADERLESS_GRACE_MS, LeaderlessSince
+from tidemark_operator.controller.core.elections import NO_EVIDENCE
+from tidemark_operator.controller.core.leaderless_reasons import leaderless_sentence
+from tidemark_operator.controller.core.observations import LEADERLESS_GRACE_MS, LeaderlessSince
 from tidemark_protocol.ids import TopicId
 
 from tests.unit.controller.control_values import dead, partition, standings, topic

@@ -6,9 +6,9 @@ import threading
 from collections.abc import AsyncIterator
 
 import pytest
-from tidemark_operator.lease import ControllerLease, Leader, LeaseSettings
-from tidemark_operator.lease_thread import STUCK_AFTER_MS, LeaderOnLoop, LeaseThread
-from tidemark_operator.stores.object_store import LEASE, Object
+from tidemark_operator.api.kinds import LEASE, Object
+from tidemark_operator.manager.lease_thread import STUCK_AFTER_MS, LeaderOnLoop, LeaseThread
+from tidemark_operator.store.lease import ControllerLease, Leader, LeaseSettings
 from tidemark_protocol.ids import ControllerEpoch
 from tidemark_protocol.loop_lag import BEAT_SECONDS, LoopLag
 

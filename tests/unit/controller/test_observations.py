@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from prometheus_client.parser import text_string_to_metric_families
+from tidemark_operator.controller.core.observations import PLANNED_RESTART_LIMIT_MS, ClockSkews
 from tidemark_operator.controller.metrics import exposition
-from tidemark_operator.controller.observations import PLANNED_RESTART_LIMIT_MS, ClockSkews
-from tidemark_operator.loop_lag import LoopLagCollector
+from tidemark_operator.manager.loop_lag import LoopLagCollector
 from tidemark_protocol.controller_messages import InSyncProposal
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
 from tidemark_protocol.loop_lag import LoopLag

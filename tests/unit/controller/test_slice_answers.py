@@ -1,8 +1,8 @@
 """What a slice's write is known to have stored: its answer, read anew only where it differs."""
 
 import pytest
+from tidemark_operator.api.kinds import Object, ResourceKind
 from tidemark_operator.controller import slice_store
-from tidemark_operator.stores.object_store import Object, ResourceKind
 from tidemark_protocol.ids import TopicId
 
 from tests.unit.controller.many_topics import (

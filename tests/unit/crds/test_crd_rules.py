@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import yaml
-from tidemark_operator.manifests.schemas import apply_defaults, effective, load_schema, validate
-from tidemark_operator.manifests.specs import ListenerSpec, pool_spec
-from tidemark_operator.manifests.topic_config import nearest_name, unknown_config_sentence
+from tidemark_operator.api.broker_pool import ListenerSpec, pool_spec
+from tidemark_operator.api.schemas import apply_defaults, effective, load_schema, validate
+from tidemark_operator.api.topic_configs import nearest_name, unknown_config_sentence
 from tidemark_protocol.controller_messages import ClientQuota
 from tidemark_protocol.topic_configs import (
     KNOWN_CONFIGS,

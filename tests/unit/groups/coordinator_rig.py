@@ -3,13 +3,18 @@
 import struct
 from dataclasses import dataclass, replace
 
-from tidemark_broker.groups.coordinator import CoordinatorState, GroupCoordinator
-from tidemark_broker.groups.counts import GroupCounts
-from tidemark_broker.groups.messages import (
+from tidemark_broker.coordinator.core.group_config import GroupSettings
+from tidemark_broker.coordinator.core.group_coordinator_shard import (
+    CoordinatorState,
+    GroupCoordinator,
+)
+from tidemark_broker.coordinator.core.offsets_records import OffsetsRecord
+from tidemark_broker.coordinator.core.requests import (
     Answer,
     AppendRecords,
     Effect,
     GroupAnswer,
+    GroupCounts,
     GroupRequest,
     Heartbeat,
     HeartbeatAnswer,
@@ -17,6 +22,7 @@ from tidemark_broker.groups.messages import (
     JoinGroupAnswer,
     LeaveGroup,
     LeavingMember,
+    Moment,
     OffsetCommit,
     OffsetCommitAnswer,
     OffsetFetch,
@@ -26,9 +32,6 @@ from tidemark_broker.groups.messages import (
     SyncGroup,
     SyncGroupAnswer,
 )
-from tidemark_broker.groups.moment import Moment
-from tidemark_broker.groups.offsets_topic import OffsetsRecord
-from tidemark_broker.groups.settings import GroupSettings
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch
 

@@ -5,7 +5,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidemark_broker.groups.consumer_protocol import (
+from tidemark_broker.coordinator.core.consumer_protocol import (
     MalformedAssignment,
     assign_ranges,
     decode_assignment,

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from tidemark_broker.groups.messages import (
+from tidemark_broker.coordinator.core.group_config import GroupSettings
+from tidemark_broker.coordinator.core.requests import (
     JoinGroupAnswer,
     LeaveGroup,
     LeaveGroupAnswer,
@@ -12,7 +13,6 @@ from tidemark_broker.groups.messages import (
     SyncGroup,
     SyncGroupAnswer,
 )
-from tidemark_broker.groups.settings import GroupSettings
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.groups.coordinator_rig import JOIN, REBALANCE_MS, SESSION_MS, a_rig, protocols

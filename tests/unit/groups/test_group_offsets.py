@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from tidemark_broker.groups.group_offsets import GroupOffsets
-from tidemark_broker.groups.messages import (
+from tidemark_broker.coordinator.core.group_config import GroupSettings
+from tidemark_broker.coordinator.core.group_offsets import GroupOffsets
+from tidemark_broker.coordinator.core.offsets_records import CommittedOffset
+from tidemark_broker.coordinator.core.requests import (
     DeleteGroup,
     DeleteGroupAnswer,
     Heartbeat,
@@ -21,8 +23,6 @@ from tidemark_broker.groups.messages import (
     SyncGroup,
     SyncGroupAnswer,
 )
-from tidemark_broker.groups.offsets_topic import CommittedOffset
-from tidemark_broker.groups.settings import GroupSettings
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidemark_broker.groups.offsets_topic import (
+from tidemark_broker.coordinator.core.offsets_records import (
     CommittedOffset,
     GroupKey,
     GroupMetadata,

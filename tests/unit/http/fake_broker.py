@@ -11,19 +11,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from tidemark_broker.groups.messages import GroupsReport
+from tidemark_broker.coordinator.core.requests import GroupsReport
 from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, GroupConsumer
 from tidemark_broker.http.limits import HttpLimits
-from tidemark_broker.http.requests import LISTENER
-from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, GroupConsumer
-from tidemark_broker.runtime.kafka.quotas import ClientQuotas
-from tidemark_broker.runtime.metadata import MetadataCache
-from tidemark_broker.runtime.metrics import MetricsProfile
-from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot
-from tidemark_broker.runtime.partitions import Partitions
-from tidemark_broker.runtime.producer_ids import ProducerIdResult, ProducerIds
-from tidemark_broker.runtime.results import (
+from tidemark_broker.http.request import LISTENER
+from tidemark_broker.kafka_wire.records.record_batch import Record, read_records, split_batches
+from tidemark_broker.metadata.metadata_cache import MetadataCache
+from tidemark_broker.metadata.producer_id_manager import ProducerIdResult, ProducerIds
+from tidemark_broker.metrics.broker_metrics import MetricsProfile
+from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
+from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.results import (
     LEADER_ONLY,
     Consumer,
     FetchResult,
@@ -31,7 +32,6 @@ from tidemark_broker.runtime.results import (
     ProduceResult,
     ReplicaView,
 )
-from tidemark_broker.storage.record_batch import Record, read_records, split_batches
 from tidemark_protocol.controller_messages import (
     BrokerState,
     ClientQuota,

@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 import pytest
-from tidemark_broker.http import documents
-from tidemark_broker.runtime.metadata import MetadataCache
-from tidemark_broker.storage.record_batch import build_batch
+from tidemark_broker.http import schemas
+from tidemark_broker.kafka_wire.records.record_batch import build_batch
+from tidemark_broker.metadata.metadata_cache import MetadataCache
 
 from tests.unit.http.fake_broker import (
     NOW_MS,
@@ -160,7 +160,7 @@ def test_whatever_is_refused_is_a_problem(method: str, target: str, status: int)
     response = get(fake_broker(), target, method)
     assert response.status == status
     assert response.headers["content-type"] == "application/problem+json"
-    problem = documents.ProblemDocument.model_validate(response.json())
+    problem = schemas.ProblemDocument.model_validate(response.json())
     assert problem.status == status
 
 
@@ -204,10 +204,10 @@ def test_hot_answers_are_what_the_document_says() -> None:
         return good, bad, await broker.client.get(f"{target}/records")
 
     good, bad, records = asyncio.run(scenario())
-    documents.ProduceAnswerDocument.model_validate(good.json())
-    documents.ProblemDocument.model_validate(bad.json())
+    schemas.ProduceAnswerDocument.model_validate(good.json())
+    schemas.ProblemDocument.model_validate(bad.json())
     for record in records.json():
-        assert set(record) == set(documents.FetchedDocument.model_fields)
+        assert set(record) == set(schemas.FetchedDocument.model_fields)
 
 
 @pytest.mark.parametrize(

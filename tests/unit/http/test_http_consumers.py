@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, cast
 
 import pytest
-from tidemark_broker.groups.consumer_protocol import TopicPartition
+from tidemark_broker.coordinator.core.consumer_protocol import TopicPartition
 from tidemark_broker.http.consumers import instances as instances_module
 from tidemark_broker.http.consumers.bodies import (
     NewConsumerBody,
@@ -18,21 +18,20 @@ from tidemark_broker.http.consumers.bodies import (
     places_of,
     topics_of,
 )
-from tidemark_broker.http.consumers.instances import Instances
-from tidemark_broker.http.formats import EmbeddedFormat
-from tidemark_broker.http.limits import HttpLimits
-from tidemark_broker.http.problems import HttpProblem
-from tidemark_broker.runtime.consumers.coordination import Coordination
-from tidemark_broker.runtime.consumers.group_consumer import (
+from tidemark_broker.http.consumers.group_consumer import (
     ConsumerSettings,
     Fetched,
     GroupConsumer,
     ReserveBytes,
 )
-from tidemark_broker.runtime.consumers.membership import Generation, Membership
-from tidemark_broker.runtime.consumers.positions import Commit
-from tidemark_broker.runtime.metadata import MetadataCache
-from tidemark_broker.storage.record_batch import NewRecord, build_batch
+from tidemark_broker.http.consumers.group_member import Coordination, Generation, Membership
+from tidemark_broker.http.consumers.instances import Instances
+from tidemark_broker.http.consumers.positions import Commit
+from tidemark_broker.http.limits import HttpLimits
+from tidemark_broker.http.media_types import EmbeddedFormat
+from tidemark_broker.http.problems import HttpProblem
+from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
+from tidemark_broker.metadata.metadata_cache import MetadataCache
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
-from tidemark_broker.runtime.kafka.quotas import ClientQuotas
-from tidemark_broker.runtime.results import FetchResult
+from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.replication.results import FetchResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidemark_broker.http.documents import ProblemDocument
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.produce_bodies import is_deeper_than
+from tidemark_broker.http.schemas import ProblemDocument
 
 from tests.unit.http.fake_broker import Response, fake_broker
 

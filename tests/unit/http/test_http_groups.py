@@ -4,8 +4,13 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tidemark_broker.groups.messages import DescribedGroup, FetchedOffset, GroupReport, GroupsReport
-from tidemark_broker.groups.offsets_topic import CommittedOffset
+from tidemark_broker.coordinator.core.offsets_records import CommittedOffset
+from tidemark_broker.coordinator.core.requests import (
+    DescribedGroup,
+    FetchedOffset,
+    GroupReport,
+    GroupsReport,
+)
 from tidemark_broker.http.group_routes import GroupsDocument
 from tidemark_protocol.error_codes import ErrorCode
 

@@ -167,7 +167,7 @@ def test_a_malformed_question_for_a_producer_is_a_problem(body: bytes) -> None:
 def test_without_a_controller_the_problem_invites_another_try(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidemark_broker.runtime.producer_ids.WAIT_LIMIT_SECONDS", 0.01)
+    monkeypatch.setattr("tidemark_broker.metadata.producer_id_manager.WAIT_LIMIT_SECONDS", 0.01)
 
     async def scenario() -> None:
         response = await fake_broker().client.post("/producers", b"")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tidemark_broker.http.limits import HttpLimits
-from tidemark_broker.runtime.results import ProduceResult
+from tidemark_broker.replication.results import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 

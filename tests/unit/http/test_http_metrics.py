@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tidemark_broker.replication.replica_digest import BoundaryDigest
-from tidemark_broker.runtime.isr_changes import ShrinkReason
-from tidemark_broker.runtime.metrics import MetricsProfile
-from tidemark_broker.runtime.partition_snapshot import FollowerSnapshot, PartitionSnapshot
+from tidemark_broker.metrics.broker_metrics import MetricsProfile
+from tidemark_broker.replication.core.replica_digest import BoundaryDigest
+from tidemark_broker.replication.partition_snapshot import (
+    FollowerSnapshot,
+    PartitionSnapshot,
+    ShrinkReason,
+)
 from tidemark_protocol.ids import (
     BrokerEpoch,
     BrokerId,

@@ -1,7 +1,7 @@
 """Keys land where Kafka's Java client would put them."""
 
 import pytest
-from tidemark_broker.http.partitioner import murmur2, partition_for_key
+from tidemark_broker.http.record_placement import murmur2, partition_for_key
 
 
 @pytest.mark.parametrize(

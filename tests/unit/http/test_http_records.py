@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tidemark_broker.http.limits import MEBIBYTE, HttpLimits
-from tidemark_broker.runtime.results import FetchResult
-from tidemark_broker.storage.codecs import packed
-from tidemark_broker.storage.record_batch import build_batch
+from tidemark_broker.kafka_wire.records.compression import packed
+from tidemark_broker.kafka_wire.records.record_batch import build_batch
+from tidemark_broker.replication.results import FetchResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 

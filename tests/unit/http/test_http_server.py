@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import uvloop
-from tidemark_broker.http.answers import AsgiApp
 from tidemark_broker.http.limits import ServerLimits
-from tidemark_broker.http.partitioner import partition_for_key
+from tidemark_broker.http.record_placement import partition_for_key
+from tidemark_broker.http.response import AsgiApp
 from tidemark_broker.http.server import serve
-from tidemark_broker.runtime.results import ProduceResult
+from tidemark_broker.replication.results import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 

@@ -4,11 +4,11 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 
-from tidemark_broker.http.batching import RECORDS_PER_SLICE, SIZED_PER_SLICE, build_batches
-from tidemark_broker.http.formats import EmbeddedFormat
 from tidemark_broker.http.limits import HttpLimits
+from tidemark_broker.http.media_types import EmbeddedFormat
 from tidemark_broker.http.produce_bodies import RECORDS_PER_SLICE as OPENED_PER_SLICE
 from tidemark_broker.http.produce_bodies import ProducedRecord, decode_body
+from tidemark_broker.http.record_batches import RECORDS_PER_SLICE, SIZED_PER_SLICE, build_batches
 
 COUNT = 10_000
 

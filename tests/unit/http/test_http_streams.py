@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from tidemark_broker.http.limits import HttpLimits
-from tidemark_broker.runtime.results import FetchResult
-from tidemark_broker.storage.record_batch import NewRecord, build_batch
+from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
+from tidemark_broker.replication.results import FetchResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
@@ -81,7 +81,7 @@ def test_a_batch_that_fails_its_check_is_the_clients_fault() -> None:
 
 
 def _refused(error: ErrorCode) -> Any:
-    from tidemark_broker.runtime.results import ProduceResult
+    from tidemark_broker.replication.results import ProduceResult
 
     return ProduceResult(error)
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
-from tidemark_broker.runtime.kafka.quotas import ClientQuotas
-from tidemark_broker.runtime.partitions import Partitions
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.replication.replica_manager import Partitions
 from tidemark_protocol.controller_messages import MetadataPush, TopicPush
 from tidemark_protocol.ids import (
     BrokerEpoch,

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from tidemark_operator.local.main import _plain, _text
-from tidemark_operator.local.manifests import ManifestRefused
-from tidemark_operator.stores.object_store import StoreError
+from tidemark_operator.manager.local.apply import ManifestRefused
+from tidemark_operator.manager.local.main import _plain, _text
+from tidemark_operator.store.object_store import StoreError
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import logging
 
 import pytest
-from tidemark_operator.json_log import JsonLines, Lines
+from tidemark_operator.manager.json_log import JsonLines, Lines
 
 
 class Disk(io.StringIO):

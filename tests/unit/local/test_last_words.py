@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tidemark_operator.local.last_words import TAIL_BYTES, last_words
+from tidemark_operator.broker_runtime.processes import TAIL_BYTES, last_words
 
 REFUSED = '{"level": "error", "message": "registration refused", "reason": "another cluster"}'
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from tidemark_operator.local.api import add_local_routes
-from tidemark_operator.stores.object_store import StoreError
-from tidemark_operator.stores.sqlite import SqliteStore
+from tidemark_operator.manager.local.api import add_local_routes
+from tidemark_operator.store.object_store import StoreError
+from tidemark_operator.store.sqlite import SqliteStore
 
 ORDERS = "{apiVersion: tidemark.dev/v1alpha1, kind: Topic, metadata: {name: orders}, spec: {}}"
 

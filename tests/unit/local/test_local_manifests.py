@@ -5,14 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_operator.local.manifests import (
+from tidemark_operator.api.kinds import TOPIC, Object
+from tidemark_operator.manager.local.apply import (
     ManifestRefused,
     apply_manifests,
     create_object,
     patch_object,
 )
-from tidemark_operator.stores.object_store import TOPIC, AlreadyExists, Object
-from tidemark_operator.stores.sqlite import SqliteStore
+from tidemark_operator.store.object_store import AlreadyExists
+from tidemark_operator.store.sqlite import SqliteStore
 
 HEAD = "apiVersion: tidemark.dev/v1alpha1\nkind: Topic\n"
 ORDERS = HEAD + "metadata: {name: orders}\nspec: {partitions: 2, config: {retention.ms: '1000'}}\n"

@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from tidemark_operator.local.ports import earlier_brokers, until_free
+from tidemark_operator.manager.local.main import earlier_brokers, until_free
 
 HOST = "127.0.0.1"
 

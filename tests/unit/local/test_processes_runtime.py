@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_operator.manifests.specs import PoolSpec
-from tidemark_operator.runtimes import processes
-from tidemark_operator.runtimes.broker_runtime import BrokerProcess, StartBroker
-from tidemark_operator.runtimes.processes import ProcessesRuntime, ProcessSettings
+from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.broker_runtime import processes
+from tidemark_operator.broker_runtime.broker_runtime import BrokerProcess, StartBroker
+from tidemark_operator.broker_runtime.processes import ProcessesRuntime, ProcessSettings
 from tidemark_protocol.ids import BrokerId
 
 from tests.waiting import eventually

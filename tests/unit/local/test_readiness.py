@@ -2,8 +2,13 @@
 
 import asyncio
 
-from tidemark_operator.controller.views import BrokerView
-from tidemark_operator.local.readiness import PoolReadiness, Readiness, ready_lines, tell_when_ready
+from tidemark_operator.controller.core.views import BrokerView
+from tidemark_operator.manager.local.readiness import (
+    PoolReadiness,
+    Readiness,
+    ready_lines,
+    tell_when_ready,
+)
 from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 

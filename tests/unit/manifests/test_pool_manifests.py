@@ -4,18 +4,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidemark_operator.manifests.budgets import disruption_budget_manifest
-from tidemark_operator.manifests.claims import claim_manifest, policy_of
-from tidemark_operator.manifests.names import BROKER_ID_LABEL, BROKER_SELECTOR, broker_id_of
-from tidemark_operator.manifests.pods import PodSettings, broker_pod_manifest
-from tidemark_operator.manifests.pools import default_pool_manifest
-from tidemark_operator.manifests.schemas import effective, validate
-from tidemark_operator.manifests.services import (
+from tidemark_operator.api.broker_pool import ListenerSpec, PoolSpec, pool_spec
+from tidemark_operator.api.schemas import effective, validate
+from tidemark_operator.reconcile.topic.apply import default_pool_manifest
+from tidemark_operator.resources.broker_pod import PodSettings, broker_pod_manifest
+from tidemark_operator.resources.names import BROKER_ID_LABEL, BROKER_SELECTOR, broker_id_of
+from tidemark_operator.resources.persistent_volume_claim import claim_manifest, policy_of
+from tidemark_operator.resources.pod_disruption_budget import disruption_budget_manifest
+from tidemark_operator.resources.service import (
     bootstrap_service_manifest,
     broker_service_manifest,
     listener_service_manifest,
 )
-from tidemark_operator.manifests.specs import ListenerSpec, PoolSpec, pool_spec
 from tidemark_protocol.ids import BrokerId
 
 POOL = PoolSpec(

@@ -6,16 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from tidemark_operator.controller.reassignment import CannotReassign
-from tidemark_operator.controller.service import BrokerView, ControllerService, TopicView
-from tidemark_operator.controller.views import PoolSettings
-from tidemark_operator.manifests.schemas import apply_defaults
-from tidemark_operator.manifests.specs import PoolSpec
-from tidemark_operator.reconcile.indexed_store import IndexedStore
-from tidemark_operator.reconcile.reconciler import Reconciler
-from tidemark_operator.reconcile.settings import ReconcilerSettings
-from tidemark_operator.reconcile.work_queue import WorkKey
-from tidemark_operator.runtimes.broker_runtime import (
+from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.kinds import BROKER_POOL, PARTITION_SLICE, TOPIC, Object, ResourceKind
+from tidemark_operator.api.schemas import apply_defaults
+from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
     MakeBootstrap,
     MakeDisruptionBudget,
@@ -28,15 +22,15 @@ from tidemark_operator.runtimes.broker_runtime import (
     StartBroker,
     StopBroker,
 )
-from tidemark_operator.stores.object_store import (
-    BROKER_POOL,
-    PARTITION_SLICE,
-    TOPIC,
-    Object,
-    ObjectStore,
-    ResourceKind,
-)
-from tidemark_operator.stores.sqlite import SqliteStore
+from tidemark_operator.controller.core.reassignment import CannotReassign
+from tidemark_operator.controller.core.views import PoolSettings
+from tidemark_operator.controller.service import BrokerView, ControllerService, TopicView
+from tidemark_operator.reconcile.indexed_store import IndexedStore
+from tidemark_operator.reconcile.reconciler import Reconciler
+from tidemark_operator.reconcile.settings import ReconcilerSettings
+from tidemark_operator.reconcile.work_queue import WorkKey
+from tidemark_operator.store.object_store import ObjectStore
+from tidemark_operator.store.sqlite import SqliteStore
 from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import (
     BrokerEpoch,

@@ -9,11 +9,16 @@ import pytest
 from aiohttp import web
 from kubernetes.aio import client
 from tidemark_operator import main
-from tidemark_operator.closed_namespaces import NamespaceIsOpen, find_closed, wait_until_open
-from tidemark_operator.lease_thread import LeaseThread
-from tidemark_operator.stores import kubernetes
-from tidemark_operator.stores.kubernetes import KubernetesStore
-from tidemark_operator.stores.object_store import BROKER, BROKER_POOL, TOPIC, Forbidden
+from tidemark_operator.api.kinds import BROKER, BROKER_POOL, TOPIC
+from tidemark_operator.manager.forbidden_namespaces import (
+    NamespaceIsOpen,
+    find_closed,
+    wait_until_open,
+)
+from tidemark_operator.manager.lease_thread import LeaseThread
+from tidemark_operator.store import kubernetes
+from tidemark_operator.store.kubernetes import KubernetesStore
+from tidemark_operator.store.object_store import Forbidden
 from tidemark_protocol.loop_lag import LoopLag
 
 from tests.unit.controller.test_control_lease import FakeLeader

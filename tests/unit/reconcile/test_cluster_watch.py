@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tidemark_operator.handlers import ClusterWatch
-from tidemark_operator.manifests.claims import claim_manifest
-from tidemark_operator.manifests.specs import PoolSpec
+from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.manager.watch import ClusterWatch
 from tidemark_operator.reconcile.work_queue import WorkKey
+from tidemark_operator.resources.persistent_volume_claim import claim_manifest
 from tidemark_protocol.ids import BrokerId
 
 RULES = Path(__file__).parents[3] / "charts/tidemark/templates/_names.tpl"

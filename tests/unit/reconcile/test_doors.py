@@ -5,15 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tidemark_operator.manifests.pods import PodSettings
-from tidemark_operator.manifests.specs import ListenerSpec, PoolSpec
-from tidemark_operator.reconcile.plan_doors import (
-    bootstrap_servers,
-    listener_addresses,
-    plan_doors,
-)
-from tidemark_operator.reconcile.plan_pool import plan_pool
-from tidemark_operator.runtimes.broker_runtime import (
+from tidemark_operator.api.broker_pool import ListenerSpec, PoolSpec
+from tidemark_operator.api.kinds import SERVICE
+from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
     MakeDoor,
     ObservedBroker,
@@ -21,8 +15,14 @@ from tidemark_operator.runtimes.broker_runtime import (
     ObservedPool,
     RemoveDoor,
 )
-from tidemark_operator.runtimes.pods import PodRuntime, observed_door
-from tidemark_operator.stores.object_store import SERVICE
+from tidemark_operator.broker_runtime.pods import PodRuntime, observed_door
+from tidemark_operator.reconcile.pool.plan import plan_pool
+from tidemark_operator.reconcile.pool.plan_listeners import (
+    bootstrap_servers,
+    listener_addresses,
+    plan_doors,
+)
+from tidemark_operator.resources.broker_pod import PodSettings
 from tidemark_protocol.controller_messages import ListenerAddress
 from tidemark_protocol.ids import BrokerId
 

@@ -4,12 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidemark_operator.controller.last_resorts import Choice
-from tidemark_operator.controller.views import TopicView
-from tidemark_operator.manifests.schemas import effective, validate
-from tidemark_operator.manifests.specs import PoolSpec, TopicSpec, topic_spec
-from tidemark_operator.reconcile.observe import InvalidManifest, read_pool, read_topic
-from tidemark_operator.reconcile.plan_topic import (
+from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.schemas import effective, validate
+from tidemark_operator.api.topic import TopicSpec, topic_spec
+from tidemark_operator.controller.core.views import TopicView
+from tidemark_operator.reconcile.topic.observe import InvalidManifest, read_pool, read_topic
+from tidemark_operator.reconcile.topic.plan import (
     ChooseLeaders,
     ObservedTopic,
     UpdateTopic,

@@ -8,19 +8,16 @@ from typing import Any
 import pytest
 from aiohttp import web
 from kubernetes.aio import client
+from tidemark_operator.api.kinds import CLUSTER_SCOPE, NODE, TOPIC, Object
 from tidemark_operator.reconcile.indexed_store import IndexedStore
-from tidemark_operator.stores.kubernetes import KubernetesStore
-from tidemark_operator.stores.object_store import (
-    CLUSTER_SCOPE,
-    NODE,
-    TOPIC,
+from tidemark_operator.store.kubernetes import KubernetesStore
+from tidemark_operator.store.object_store import (
     AlreadyExists,
     Conflict,
     Forbidden,
     KindIsUnknown,
     NamespaceIsGoing,
     NotFound,
-    Object,
     OutcomeUnknown,
     Refused,
     StoreError,

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from tidemark_operator.api.kinds import PARTITION_SLICE, TOPIC, Object
 from tidemark_operator.reconcile.object_index import ObjectIndex
 from tidemark_operator.reconcile.work_queue import WorkKey
-from tidemark_operator.stores.object_store import PARTITION_SLICE, TOPIC, Object
 from tidemark_protocol.ids import TopicId
 
 ORDERS, OTHER = TopicId("uid-orders"), TopicId("uid-other")

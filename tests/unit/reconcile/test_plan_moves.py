@@ -4,33 +4,34 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidemark_operator.controller.views import BrokerView, TopicView
-from tidemark_operator.manifests.schemas import effective, validate
-from tidemark_operator.manifests.specs import PoolSpec, TopicSpec, pool_spec, topic_spec
-from tidemark_operator.reconcile.conditions import MAX_MESSAGE_CHARACTERS
-from tidemark_operator.reconcile.plan_drain import plan_drain
-from tidemark_operator.reconcile.plan_moves import (
-    MAX_MOVES,
-    Places,
-    replica_counts,
-    unknown_topics,
-    wanted_moves,
+from tidemark_operator.api.broker_pool import PoolSpec, pool_spec
+from tidemark_operator.api.schemas import effective, validate
+from tidemark_operator.api.topic import TopicSpec, topic_spec
+from tidemark_operator.broker_runtime.broker_runtime import (
+    BrokerProcess,
+    ObservedBroker,
+    ObservedPool,
+    StartBroker,
+    StopBroker,
 )
-from tidemark_operator.reconcile.plan_topic import (
+from tidemark_operator.controller.core.views import BrokerView, TopicView
+from tidemark_operator.reconcile.conditions import MAX_MESSAGE_CHARACTERS
+from tidemark_operator.reconcile.pool.plan_drain import plan_drain
+from tidemark_operator.reconcile.retained_data import kept_replicas
+from tidemark_operator.reconcile.topic.conditions import ready_conditions
+from tidemark_operator.reconcile.topic.plan import (
     AddPartitions,
     ObservedTopic,
     Reassign,
     UpdateTopic,
     plan_topic,
 )
-from tidemark_operator.reconcile.retained_data import kept_replicas
-from tidemark_operator.reconcile.topic_conditions import ready_conditions
-from tidemark_operator.runtimes.broker_runtime import (
-    BrokerProcess,
-    ObservedBroker,
-    ObservedPool,
-    StartBroker,
-    StopBroker,
+from tidemark_operator.reconcile.topic.plan_placement import (
+    MAX_MOVES,
+    Places,
+    replica_counts,
+    unknown_topics,
+    wanted_moves,
 )
 from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId

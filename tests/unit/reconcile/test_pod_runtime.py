@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_operator.handlers import pod_trouble
-from tidemark_operator.leading import is_pod_terminated
-from tidemark_operator.manifests.names import broker_labels
-from tidemark_operator.manifests.pods import PodSettings
-from tidemark_operator.manifests.specs import PoolSpec
-from tidemark_operator.reconcile.plan_pool import plan_pool, pool_conditions
-from tidemark_operator.runtimes.broker_runtime import BrokerProcess, MakeStorage
-from tidemark_operator.runtimes.pods import PodRuntime, observed_broker
-from tidemark_operator.stores.object_store import CLAIM, POD, SERVICE
+from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.kinds import CLAIM, POD, SERVICE
+from tidemark_operator.broker_runtime.broker_runtime import BrokerProcess, MakeStorage
+from tidemark_operator.broker_runtime.pods import PodRuntime, observed_broker
+from tidemark_operator.manager.leadership import is_pod_terminated
+from tidemark_operator.manager.watch import pod_trouble
+from tidemark_operator.reconcile.pool.plan import plan_pool, pool_conditions
+from tidemark_operator.resources.broker_pod import PodSettings
+from tidemark_operator.resources.names import broker_labels
 from tidemark_protocol.ids import BrokerId
 
 from tests.unit.reconcile.reconcile_world import CountingStore

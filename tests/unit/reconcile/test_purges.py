@@ -5,15 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidemark_operator.reconcile import purges
-from tidemark_operator.stores.object_store import (
-    BROKER_POOL,
-    PARTITION_SLICE,
-    TOPIC,
-    Object,
-    OutcomeUnknown,
-    ResourceKind,
-)
+from tidemark_operator.api.kinds import BROKER_POOL, PARTITION_SLICE, TOPIC, Object, ResourceKind
+from tidemark_operator.reconcile.topic import purges
+from tidemark_operator.store.object_store import OutcomeUnknown
 from tidemark_protocol.ids import BrokerId, TopicId
 
 from tests.unit.reconcile.reconcile_world import NAMESPACE, Story, World

@@ -5,16 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_operator.runtimes.racks import NodeRacks
-from tidemark_operator.stores.object_store import (
-    BROKER_POOL,
-    NODE,
-    POD,
-    TOPIC,
-    Forbidden,
-    Object,
-    ResourceKind,
-)
+from tidemark_operator.api.kinds import BROKER_POOL, NODE, POD, TOPIC, Object, ResourceKind
+from tidemark_operator.broker_runtime.node_racks import NodeRacks
+from tidemark_operator.store.object_store import Forbidden
 from tidemark_protocol.controller_messages import Endpoints, RegisterRequest, StorageIdentity
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
 

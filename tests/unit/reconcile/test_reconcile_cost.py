@@ -8,18 +8,12 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
+from tidemark_operator.api.kinds import BROKER_POOL, PARTITION_SLICE, TOPIC, Object, ResourceKind
 from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.reconcile.reconciler import Reconciler
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
-from tidemark_operator.stores.object_store import (
-    BROKER_POOL,
-    PARTITION_SLICE,
-    TOPIC,
-    Object,
-    ResourceKind,
-)
 
 from tests.unit.controller.control_rig import FakeStore
 from tests.unit.reconcile.reconcile_world import (

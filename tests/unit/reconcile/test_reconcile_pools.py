@@ -5,9 +5,9 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from tidemark_operator.manifests.specs import PoolSpec
-from tidemark_operator.reconcile.plan_pool import plan_pool, pool_conditions
-from tidemark_operator.runtimes.broker_runtime import (
+from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.kinds import BROKER_POOL
+from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
     MakeBootstrap,
     MakeDisruptionBudget,
@@ -20,12 +20,8 @@ from tidemark_operator.runtimes.broker_runtime import (
     StartBroker,
     StopBroker,
 )
-from tidemark_operator.stores.object_store import (
-    BROKER_POOL,
-    OutcomeUnknown,
-    Refused,
-    StoreError,
-)
+from tidemark_operator.reconcile.pool.plan import plan_pool, pool_conditions
+from tidemark_operator.store.object_store import OutcomeUnknown, Refused, StoreError
 from tidemark_protocol.ids import BrokerId
 
 from tests.unit.reconcile.reconcile_world import NAMESPACE, World

@@ -4,16 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from tidemark_operator.controller.views import Change
+from tidemark_operator.api.kinds import BROKER_POOL, PARTITION_SLICE, TOPIC, Object, ResourceKind
+from tidemark_operator.controller.core.views import Change
 from tidemark_operator.reconcile.work_queue import WorkKey
-from tidemark_operator.stores.object_store import (
-    BROKER_POOL,
-    PARTITION_SLICE,
-    TOPIC,
-    Object,
-    Refused,
-    ResourceKind,
-)
+from tidemark_operator.store.object_store import Refused
 
 from tests.unit.reconcile.reconcile_world import NAMESPACE, POOL, Story, World
 

@@ -5,19 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_operator.controller.views import TopicView
-from tidemark_operator.manifests.pods import PodSettings, broker_pod_manifest, template_of
-from tidemark_operator.manifests.specs import PoolSpec
-from tidemark_operator.reconcile.plan_pool import plan_pool
-from tidemark_operator.reconcile.plan_roll import Roll, plan_roll, roll_condition
-from tidemark_operator.runtimes.broker_runtime import (
+from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.kinds import BROKER_POOL, CLAIM
+from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
     ObservedBroker,
     ObservedPool,
     StopBroker,
 )
-from tidemark_operator.runtimes.pods import PodRuntime
-from tidemark_operator.stores.object_store import BROKER_POOL, CLAIM
+from tidemark_operator.broker_runtime.pods import PodRuntime
+from tidemark_operator.controller.core.views import TopicView
+from tidemark_operator.reconcile.pool.plan import plan_pool
+from tidemark_operator.reconcile.pool.plan_rolling_update import Roll, plan_roll, roll_condition
+from tidemark_operator.resources.broker_pod import PodSettings, broker_pod_manifest, template_of
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import TopicState
 

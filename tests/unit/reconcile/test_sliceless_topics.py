@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tidemark_operator.stores.object_store import PARTITION_SLICE, TOPIC
+from tidemark_operator.api.kinds import PARTITION_SLICE, TOPIC
 from tidemark_protocol.ids import TopicId
 
 from tests.unit.reconcile.reconcile_world import NAMESPACE, POOL, Story, World

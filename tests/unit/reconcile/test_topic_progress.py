@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidemark_operator.controller.views import TopicView
-from tidemark_operator.reconcile.topic_conditions import ready_conditions, topic_fields
-from tidemark_operator.stores.object_store import TOPIC
+from tidemark_operator.api.kinds import TOPIC
+from tidemark_operator.controller.core.views import TopicView
+from tidemark_operator.reconcile.topic.conditions import ready_conditions, topic_fields
 from tidemark_protocol.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 

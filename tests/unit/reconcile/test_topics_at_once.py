@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tidemark_operator.stores.object_store import PARTITION_SLICE, TOPIC
+from tidemark_operator.api.kinds import PARTITION_SLICE, TOPIC
 
 from tests.unit.reconcile.reconcile_world import NAMESPACE
 from tests.unit.reconcile.test_reconcile_cost import Shop

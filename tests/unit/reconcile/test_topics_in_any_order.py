@@ -6,7 +6,7 @@ import copy
 import random
 
 import pytest
-from tidemark_operator.stores.object_store import TOPIC, Object
+from tidemark_operator.api.kinds import TOPIC, Object
 
 from tests.unit.reconcile.reconcile_world import NAMESPACE
 from tests.unit.reconcile.test_reconcile_cost import CallStore, Shop

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tidemark_operator.reconcile.work_queue import BackOff, WorkKey, WorkQueue
-from tidemark_operator.stores.object_store import StoreError
+from tidemark_operator.store.object_store import StoreError
 
 from tests.waiting import eventually
 

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable
 
-from tidemark_broker.replication.effects import (
+from tidemark_broker.replication.core.effects import (
     HighWatermarkAdvanced,
     LeaderEffect,
+    LeaderGrant,
+    LeaderSettings,
     ProposeInSync,
     ReplicaFetch,
 )
-from tidemark_broker.replication.leader import PartitionLeader
-from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
+from tidemark_broker.replication.core.leader import PartitionLeader
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, InSyncProposal
 from tidemark_protocol.ids import (
     BrokerEpoch,

@@ -1,7 +1,7 @@
 """What a leader answers by epochs and offsets: the vectors of Kafka's PartitionTest, and S22."""
 
 import pytest
-from tidemark_broker.replication.effects import (
+from tidemark_broker.replication.core.effects import (
     DivergingEpoch,
     FetchVerdict,
     RejectFetch,

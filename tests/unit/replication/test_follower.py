@@ -1,7 +1,7 @@
 """What a follower does with its leader's answers: append, truncate by epochs, wait (3.4, I2)."""
 
 import pytest
-from tidemark_broker.replication.effects import (
+from tidemark_broker.replication.core.effects import (
     AppendRecords,
     DivergingEpoch,
     FollowLogStart,
@@ -10,7 +10,7 @@ from tidemark_broker.replication.effects import (
     RestartLogAt,
     TruncateLog,
 )
-from tidemark_broker.replication.follower import (
+from tidemark_broker.replication.core.follower import (
     FIRST_BACK_OFF_MS,
     MAX_BACK_OFF_MS,
     FollowerFetch,

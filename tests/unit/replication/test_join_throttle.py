@@ -1,6 +1,6 @@
 """How fast a broker fetches what is moved to it."""
 
-from tidemark_broker.replication.join_throttle import JoinThrottle
+from tidemark_broker.replication.core.reassignment_throttle import JoinThrottle
 
 
 def throttle(rate: int, now_ms: int = 0) -> JoinThrottle:

@@ -1,9 +1,8 @@
 """Who is in sync: shrink by time, expand by position, proposals and their answers (1.2 to 1.8)."""
 
 import pytest
-from tidemark_broker.replication.effects import RejectFetch
-from tidemark_broker.replication.leader import JOIN_HOLD_OFF_MS, PartitionLeader
-from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
+from tidemark_broker.replication.core.effects import LeaderGrant, LeaderSettings, RejectFetch
+from tidemark_broker.replication.core.leader import JOIN_HOLD_OFF_MS, PartitionLeader
 from tidemark_protocol.controller_messages import BrokerState
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset

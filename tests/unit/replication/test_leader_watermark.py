@@ -1,8 +1,7 @@
 """When the high watermark moves, and whom it waits for."""
 
-from tidemark_broker.replication.effects import LeaderEffect
-from tidemark_broker.replication.leader import PartitionLeader
-from tidemark_broker.replication.leader_grant import LeaderSettings
+from tidemark_broker.replication.core.effects import LeaderEffect, LeaderSettings
+from tidemark_broker.replication.core.leader import PartitionLeader
 from tidemark_protocol.ids import Offset
 
 from tests.unit.replication.leaders import (

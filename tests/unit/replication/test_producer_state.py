@@ -1,15 +1,15 @@
 """What a leader answers to an idempotent producer's batch, rule by rule."""
 
 import pytest
-from tidemark_broker.replication import producer_state
-from tidemark_broker.replication.producer_state import (
+from tidemark_broker.kafka_wire.records.record_batch import BatchHeader
+from tidemark_broker.log.producer_state_entry import SEQUENCES, ProducerStates, noted_batch
+from tidemark_broker.replication.core import idempotence
+from tidemark_broker.replication.core.idempotence import (
     Duplicate,
     RefuseBatch,
     judge_batch,
     malformed_producer,
 )
-from tidemark_broker.storage.producer_states import SEQUENCES, ProducerStates, noted_batch
-from tidemark_broker.storage.record_batch import BatchHeader
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
@@ -127,7 +127,7 @@ def test_producers_do_not_see_each_other() -> None:
 def test_a_full_partition_takes_no_new_producer_but_goes_on_with_the_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(producer_state, "MAX_PRODUCERS", 2)
+    monkeypatch.setattr(idempotence, "MAX_PRODUCERS", 2)
     states = producers_with(header(0), header(0, producer_id=8))
     found = judge_batch(header(0, producer_id=9), states)
     assert refusal(found) is ErrorCode.THROTTLING_QUOTA_EXCEEDED

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tidemark_broker.replication.leader import PartitionLeader
-from tidemark_broker.replication.read_replicas import preferred_replica
+from tidemark_broker.replication.core.leader import PartitionLeader, preferred_replica
 from tidemark_protocol.controller_messages import BrokerState
 from tidemark_protocol.ids import BrokerId, Offset
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidemark_broker.replication.replica_digest import (
+from tidemark_broker.replication.core.replica_digest import (
     IDLE_TURN_MS,
     SHOWN_FOR_MS,
     ReplicaDigest,

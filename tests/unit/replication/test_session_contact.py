@@ -1,9 +1,13 @@
 """Followers whose session asks on for a partition without naming it: both sides' view of time."""
 
-from tidemark_broker.replication.effects import LeaderAnswer
-from tidemark_broker.replication.follower import FollowerFetch, LeaderContact, PartitionFollower
-from tidemark_broker.replication.leader import JOIN_HOLD_OFF_MS, PartitionLeader
-from tidemark_broker.replication.remote_replica import FollowerContact
+from tidemark_broker.replication.core.effects import LeaderAnswer
+from tidemark_broker.replication.core.follower import (
+    FollowerFetch,
+    LeaderContact,
+    PartitionFollower,
+)
+from tidemark_broker.replication.core.leader import JOIN_HOLD_OFF_MS, PartitionLeader
+from tidemark_broker.replication.core.remote_replica import FollowerContact
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 

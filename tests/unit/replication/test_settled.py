@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from tidemark_broker.replication.settled import is_settled
+from tidemark_broker.replication.core.settled import is_settled
 from tidemark_protocol.ids import Offset
 
 from tests.unit.replication.leaders import (

@@ -8,18 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tidemark_broker.replication.effects import DivergingEpoch, LeaderAnswer
-from tidemark_broker.replication.follower import FollowerFetch
-from tidemark_broker.runtime.hosted_replica import HostedReplica
-from tidemark_broker.runtime.partitions import FetchResult, Partitions, ProduceResult
-from tidemark_broker.runtime.replica_fetches import FollowerLink, ReplicaFetches
-from tidemark_broker.runtime.results import LEADER_ONLY, Consumer
-from tidemark_broker.storage.disk import Disk, OsDisk
-from tidemark_broker.storage.errors import StorageError
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings
-from tidemark_broker.storage.record_batch import NewRecord, build_batch
-from tidemark_broker.wire.fetch import (
+from tidemark_broker.kafka_wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -30,8 +19,19 @@ from tidemark_broker.wire.fetch import (
     encode_fetch_request,
     encode_fetch_response,
 )
-from tidemark_broker.wire.frames import read_request_header
-from tidemark_broker.wire.primitives import Reader
+from tidemark_broker.kafka_wire.messages.frames import read_request_header
+from tidemark_broker.kafka_wire.messages.primitives import Reader
+from tidemark_broker.kafka_wire.records.errors import StorageError
+from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
+from tidemark_broker.log.disk import Disk, OsDisk
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.replication.core.effects import DivergingEpoch, LeaderAnswer
+from tidemark_broker.replication.core.follower import FollowerFetch
+from tidemark_broker.replication.follower_fetch import FollowerLink, ReplicaFetches
+from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.replica_manager import FetchResult, Partitions, ProduceResult
+from tidemark_broker.replication.results import LEADER_ONLY, Consumer
 from tidemark_protocol.controller_messages import (
     BrokerState,
     Endpoints,

@@ -7,20 +7,19 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import uvloop
-from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
-from tidemark_broker.groups.settings import GroupSettings
-from tidemark_broker.runtime.departures import Departures
-from tidemark_broker.runtime.group_coordinator import GroupCoordinators
-from tidemark_broker.runtime.kafka.limits import ListenerLimits
-from tidemark_broker.runtime.kafka.quotas import ClientQuotas
-from tidemark_broker.runtime.kafka.services import KafkaServices
-from tidemark_broker.runtime.kafka_listener import KafkaListener
-from tidemark_broker.runtime.partitions import Partitions
-from tidemark_broker.runtime.replica_fetches import ReplicaFetches
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings
-from tidemark_broker.wire.primitives import INT16, INT32, INT64, nullable_string
+from tidemark_broker.coordinator.core.group_config import GroupSettings
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.network.limits import ListenerLimits
+from tidemark_broker.kafka.network.socket_server import KafkaListener
+from tidemark_broker.kafka_wire.messages.primitives import INT16, INT32, INT64, nullable_string
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.metadata.leader_changes import Departures
+from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.replication.follower_fetch import ReplicaFetches
+from tidemark_broker.replication.replica_manager import Partitions
 from tidemark_protocol.controller_messages import (
     BrokerState,
     ClientQuota,
@@ -38,6 +37,7 @@ from tidemark_protocol.ids import (
     TopicId,
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+from tidemark_protocol.topic_names import OFFSETS_TOPIC
 
 from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID
 

@@ -6,18 +6,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from aiohttp import web
-from tidemark_broker.runtime.controller_client import (
-    ControllerClient,
-    HttpTransport,
-)
-from tidemark_broker.runtime.controller_session import (
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.metadata.controller_channel import ControllerClient, HttpTransport
+from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.server.lifecycle_manager import (
     ControllerSession,
     SessionCallbacks,
+    replica_reports,
 )
-from tidemark_broker.runtime.partitions import Partitions
-from tidemark_broker.runtime.registration import replica_reports
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings
 from tidemark_protocol.controller_messages import (
     ALLOCATE_PRODUCER_IDS_PATH,
     HEARTBEAT_PATH,

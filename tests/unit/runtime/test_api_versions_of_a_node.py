@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tidemark_broker.wire.primitives import INT32, compact_string
+from tidemark_broker.kafka_wire.messages.primitives import INT32, compact_string
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.runtime.kafka_door import API_VERSIONS, ONLY, Client, Door, request, with_door

@@ -6,12 +6,14 @@ The numbers are of Kafka 4.4's AclEntry.supportedOperations for CLUSTER, TOPIC a
 from pathlib import Path
 
 import pytest
-from tidemark_broker.wire.authorized_operations import NOT_ASKED
-from tidemark_broker.wire.describe_cluster import DESCRIBE_CLUSTER_API
-from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
-from tidemark_broker.wire.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS_API
-from tidemark_broker.wire.metadata import METADATA_API
-from tidemark_broker.wire.tables import ZERO_TOPIC_ID, Values
+from tidemark_broker.kafka_wire.messages.authorized_operations import NOT_ASKED
+from tidemark_broker.kafka_wire.messages.group_admin import DESCRIBE_GROUPS_API
+from tidemark_broker.kafka_wire.messages.metadata import (
+    DESCRIBE_CLUSTER_API,
+    DESCRIBE_TOPIC_PARTITIONS_API,
+    METADATA_API,
+)
+from tidemark_broker.kafka_wire.messages.schema import ZERO_TOPIC_ID, Values
 
 from tests.unit.runtime.in_process_pool import TOPIC
 from tests.unit.runtime.kafka_door import Door, with_door

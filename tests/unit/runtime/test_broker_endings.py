@@ -13,18 +13,18 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tidemark_broker.runtime.broker import (
+from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
+from tidemark_broker.log import checkpoint_formats
+from tidemark_broker.log.clean_shutdown import BOOT_STAMP
+from tidemark_broker.replication.results import ProduceResult
+from tidemark_broker.server.broker_server import (
     EXIT_CLEAN,
     EXIT_REFUSED,
     EXIT_STORAGE_FAILED,
     Broker,
 )
-from tidemark_broker.runtime.environment import BrokerEnvironment
-from tidemark_broker.runtime.results import ProduceResult
-from tidemark_broker.storage import checkpoints
-from tidemark_broker.storage.record_batch import NewRecord, build_batch
-from tidemark_broker.storage.start_proofs import BOOT_STAMP
-from tidemark_operator.stores.object_store import BROKER
+from tidemark_broker.server.environment import BrokerEnvironment
+from tidemark_operator.api.kinds import BROKER
 from tidemark_protocol.controller_messages import RegisterResponse
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset
@@ -252,8 +252,8 @@ FOREVER_SECONDS = 3600.0
 
 
 def written_watermarks(machine: Machine) -> dict[tuple[str, int], Offset]:
-    path = machine.path / checkpoints.HIGH_WATERMARKS
-    return checkpoints.decode_offsets(path.read_bytes()) if path.exists() else {}
+    path = machine.path / checkpoint_formats.HIGH_WATERMARKS
+    return checkpoint_formats.decode_offsets(path.read_bytes()) if path.exists() else {}
 
 
 def test_a_running_broker_writes_its_high_watermarks_from_time_to_time(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_broker.runtime.checkpointing import Checkpointing, PassSettings
-from tidemark_broker.runtime.partitions import Partitions
-from tidemark_broker.storage import checkpoints
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings
-from tidemark_broker.storage.synced_parts import synced_part_of
+from tidemark_broker.log import checkpoint_formats
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.log.synced_prefix_files import synced_part_of
+from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.server.background.checkpointing import Checkpointing
+from tidemark_broker.server.config import PassSettings
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
 from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID, InProcessBroker, InProcessPool
@@ -117,7 +118,7 @@ def test_high_watermarks_are_written_at_their_interval_as_they_are_then(tmp_path
     pool = InProcessPool(tmp_path, brokers=(1,), min_insync=1)
     pool.lead(1)
     broker = pool.brokers[1]
-    path = broker.directory.path / checkpoints.HIGH_WATERMARKS
+    path = broker.directory.path / checkpoint_formats.HIGH_WATERMARKS
     written: list[dict[tuple[str, int], int]] = []
 
     async def scenario() -> None:
@@ -129,7 +130,7 @@ def test_high_watermarks_are_written_at_their_interval_as_they_are_then(tmp_path
         for _ in range(2):
             broker.produce("x", acks=1)
             await asyncio.sleep(5.5)
-            written.append(dict(checkpoints.decode_offsets(path.read_bytes())))
+            written.append(dict(checkpoint_formats.decode_offsets(path.read_bytes())))
         running.cancel()
 
     run_without_waiting(scenario)
@@ -154,7 +155,7 @@ def test_no_high_watermark_is_written_before_the_registration_is_answered_or_twi
         for happen in (nothing, lambda: partitions.start_life(BrokerEpoch(11)), nothing):
             happen()
             await asyncio.sleep(20.5)
-            writes.append(disk.done.count(("write", checkpoints.HIGH_WATERMARKS)))
+            writes.append(disk.done.count(("write", checkpoint_formats.HIGH_WATERMARKS)))
         running.cancel()
 
     run_without_waiting(scenario)

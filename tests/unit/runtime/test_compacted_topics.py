@@ -4,15 +4,16 @@ from pathlib import Path
 
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
-from tidemark_broker.runtime.compacted_topics import compaction_refusal
-from tidemark_broker.storage.opening import MOST_INFLATED_BYTES, MOST_RECORDS
-from tidemark_broker.storage.record_batch import (
+from tidemark_broker.kafka_wire.messages.primitives import INT16, INT32, nullable_string
+from tidemark_broker.kafka_wire.records.record_batch import (
+    MOST_INFLATED_BYTES,
+    MOST_RECORDS,
     Batch,
     NewRecord,
     build_batch,
     split_batches,
 )
-from tidemark_broker.wire.primitives import INT16, INT32, nullable_string
+from tidemark_broker.replication.record_appender import compaction_refusal
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.runtime.in_process_pool import TOPIC

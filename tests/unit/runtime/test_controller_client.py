@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tidemark_broker.runtime.controller_client import (
+from tidemark_broker.metadata.controller_channel import (
     Address,
     ControllerClient,
     ControllerUnavailable,

@@ -5,12 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.controller_client import (
-    MAX_CALLS_ASIDE,
-)
-from tidemark_broker.runtime.controller_session import (
-    RegistrationRefusedForGood,
-)
+from tidemark_broker.metadata.controller_channel import MAX_CALLS_ASIDE
+from tidemark_broker.server.lifecycle_manager import RegistrationRefusedForGood
 from tidemark_protocol.controller_messages import (
     AllocateProducerIdsResponse,
     HeartbeatResponse,

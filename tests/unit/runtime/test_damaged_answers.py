@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidemark_broker.replication.follower import MAX_BACK_OFF_MS
+from tidemark_broker.replication.core.follower import MAX_BACK_OFF_MS
 
 from tests.unit.runtime.in_process_pool import InProcessPool
 from tests.unit.runtime.jumping_loop import run_without_waiting

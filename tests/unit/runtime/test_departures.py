@@ -5,8 +5,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from tidemark_broker.runtime.departures import TOLD_MS, VERDICT_SECONDS, Departures
-from tidemark_broker.runtime.metadata import MetadataCache
+from tidemark_broker.metadata.leader_changes import TOLD_MS, VERDICT_SECONDS, Departures
+from tidemark_broker.metadata.metadata_cache import MetadataCache
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
 from tidemark_protocol.ids import (
     BrokerEpoch,

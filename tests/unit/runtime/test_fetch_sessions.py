@@ -1,9 +1,9 @@
 """Fetch sessions of consumers: how many partitions all of them remember at most."""
 
 import pytest
-from tidemark_broker.runtime.kafka import fetch_sessions
-from tidemark_broker.runtime.kafka.fetch_sessions import MIN_IDLE_MS, FetchSession, FetchSessions
-from tidemark_broker.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidemark_broker.kafka.apis import fetch_sessions
+from tidemark_broker.kafka.apis.fetch_sessions import MIN_IDLE_MS, FetchSession, FetchSessions
+from tidemark_broker.kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset, TopicId
 

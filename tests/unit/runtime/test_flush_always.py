@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tidemark_broker.runtime.partitions import ProduceResult
+from tidemark_broker.replication.replica_manager import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 from tidemark_protocol.partition_state import TopicState

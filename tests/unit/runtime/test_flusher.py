@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.flusher import GroupFlusher
+from tidemark_broker.server.background.group_commit import GroupFlusher
 from tidemark_protocol.partition_state import TopicState
 
 from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID, InProcessPool

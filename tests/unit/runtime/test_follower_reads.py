@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.partitions import FetchResult
-from tidemark_broker.runtime.results import Consumer
+from tidemark_broker.replication.replica_manager import FetchResult
+from tidemark_broker.replication.results import Consumer
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER, LeaderEpoch, Offset
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.checkpointing import PassSettings
-from tidemark_broker.storage import checkpoints
-from tidemark_broker.storage.errors import DiskFull
-from tidemark_broker.storage.partition_log import PartitionLog
-from tidemark_broker.storage.record_batch import read_records, split_batches
-from tidemark_broker.storage.settings import settings_of_topic
-from tidemark_broker.storage.space_reserve import RESERVE
+from tidemark_broker.kafka_wire.records.record_batch import read_records, split_batches
+from tidemark_broker.log import checkpoint_formats
+from tidemark_broker.log.disk_reserve import RESERVE
+from tidemark_broker.log.errors import DiskFull
+from tidemark_broker.log.log_config import settings_of_topic
+from tidemark_broker.log.partition_log import PartitionLog
+from tidemark_broker.server.config import PassSettings
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset
 
@@ -98,8 +98,8 @@ def test_what_an_earlier_checkpoint_says_is_deleted_without_a_new_one(pool: InPr
     configure(pool, segment_bytes="16384", retention_bytes="10000")
     fill(pool)
     pool.kill(1)
-    log_starts = pool.path / "broker-1" / checkpoints.LOG_STARTS
-    log_starts.write_bytes(checkpoints.encode_offsets({("orders", 0): Offset(3)}))
+    log_starts = pool.path / "broker-1" / checkpoint_formats.LOG_STARTS
+    log_starts.write_bytes(checkpoint_formats.encode_offsets({("orders", 0): Offset(3)}))
     volume = SmallVolume(pool.path / "broker-1", 0)
     broker = pool.start(1, volume)
     pool.push()
@@ -169,7 +169,9 @@ def test_a_broker_that_starts_on_a_full_volume_serves_and_frees_it(
 
 
 def stored_broker_epoch(path: Path) -> int:
-    return checkpoints.decode_highest_epochs((path / checkpoints.HIGHEST_EPOCHS).read_bytes())[0]
+    return checkpoint_formats.decode_highest_epochs(
+        (path / checkpoint_formats.HIGHEST_EPOCHS).read_bytes()
+    )[0]
 
 
 def test_what_was_removed_is_deleted_before_the_epoch_that_has_no_space_is_stored(

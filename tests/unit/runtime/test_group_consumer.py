@@ -8,28 +8,26 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
-from tidemark_broker.groups.messages import GroupAnswer, OffsetCommit, OffsetToCommit
-from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
-from tidemark_broker.runtime.consumers.coordination import Coordination
-from tidemark_broker.runtime.consumers.group_consumer import (
+from tidemark_broker.coordinator.core.requests import GroupAnswer, OffsetCommit, OffsetToCommit
+from tidemark_broker.http.consumers.group_consumer import (
     ConsumerSettings,
     GroupConsumer,
     Unreadable,
 )
-from tidemark_broker.runtime.consumers.membership import Generation, Membership
-from tidemark_broker.runtime.consumers.peers import Peers
-from tidemark_broker.runtime.consumers.positions import Commit
-from tidemark_broker.runtime.kafka.requests import ApiHandler
-from tidemark_broker.runtime.metadata import MetadataCache
-from tidemark_broker.runtime.results import FetchResult
-from tidemark_broker.wire.api_versions import SupportedApi
-from tidemark_broker.wire.fetch import FetchPartition, FetchRequest, FetchTopic
-from tidemark_broker.wire.list_offsets import LIST_OFFSETS_API
-from tidemark_broker.wire.metadata import METADATA_API
-from tidemark_broker.wire.offset_commit import OFFSET_COMMIT_API
-from tidemark_broker.wire.offset_fetch import OFFSET_FETCH_API
-from tidemark_broker.wire.tables import Api, Values
+from tidemark_broker.http.consumers.group_member import Coordination, Generation, Membership
+from tidemark_broker.http.consumers.peer_connections import Peers
+from tidemark_broker.http.consumers.positions import Commit
+from tidemark_broker.kafka.network.request import ApiHandler
+from tidemark_broker.kafka_wire.messages.api_versions import SupportedApi
+from tidemark_broker.kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidemark_broker.kafka_wire.messages.group_offsets import OFFSET_COMMIT_API, OFFSET_FETCH_API
+from tidemark_broker.kafka_wire.messages.metadata import METADATA_API
+from tidemark_broker.kafka_wire.messages.offsets import LIST_OFFSETS_API
+from tidemark_broker.kafka_wire.messages.schema import Api, Values
+from tidemark_broker.metadata.metadata_cache import MetadataCache
+from tidemark_broker.replication.results import FetchResult
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.topic_names import OFFSETS_TOPIC
 
 from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID, a_batch
 from tests.unit.runtime.kafka_door import ONLY, Client, Door, produce, with_door

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from tidemark_broker.groups.counts import GroupCensus, GroupCounts
-from tidemark_broker.groups.messages import (
+from tidemark_broker.coordinator.core.group_config import GroupSettings
+from tidemark_broker.coordinator.core.offsets_records import CommittedOffset
+from tidemark_broker.coordinator.core.requests import (
     GroupAnswer,
+    GroupCensus,
+    GroupCounts,
     GroupRequest,
     Heartbeat,
     HeartbeatAnswer,
@@ -25,13 +28,12 @@ from tidemark_broker.groups.messages import (
     SyncGroup,
     SyncGroupAnswer,
 )
-from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC, CommittedOffset
-from tidemark_broker.groups.settings import GroupSettings
-from tidemark_broker.runtime.group_coordinator import GroupCoordinators
-from tidemark_broker.runtime.hosted_replica import HostedReplica
-from tidemark_broker.runtime.kafka.group_admin import delete_all
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.kafka.apis.group_admin import delete_all
+from tidemark_broker.replication.partition import HostedReplica
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.partition_state import TopicState
+from tidemark_protocol.topic_names import OFFSETS_TOPIC
 
 from tests.unit.runtime.in_process_pool import TOPIC_ID, WALL_CLOCK_S, InProcessPool, a_batch
 

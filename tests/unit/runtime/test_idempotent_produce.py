@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.partitions import ProduceResult
+from tidemark_broker.replication.replica_manager import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.runtime.in_process_pool import (

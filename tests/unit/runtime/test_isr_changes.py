@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tidemark_broker.runtime.isr_changes import IsrChanges, ShrinkReason
+from tidemark_broker.replication.partition_snapshot import IsrChanges, ShrinkReason
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, InSyncProposal
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState

@@ -8,20 +8,25 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidemark_broker.wire.alter_configs import ALTER_CONFIGS_API
-from tidemark_broker.wire.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS_API
-from tidemark_broker.wire.create_partitions import CREATE_PARTITIONS_API
-from tidemark_broker.wire.create_topics import CREATE_TOPICS_API
-from tidemark_broker.wire.delete_records import DELETE_RECORDS_API
-from tidemark_broker.wire.delete_topics import DELETE_TOPICS_API
-from tidemark_broker.wire.describe_configs import DESCRIBE_CONFIGS_API
-from tidemark_broker.wire.describe_log_dirs import DESCRIBE_LOG_DIRS_API
-from tidemark_broker.wire.elect_leaders import ELECT_LEADERS_API
-from tidemark_broker.wire.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS_API
-from tidemark_broker.wire.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS_API
-from tidemark_broker.wire.metadata import METADATA_API
-from tidemark_broker.wire.primitives import MalformedFrame, Reader
-from tidemark_broker.wire.tables import ZERO_TOPIC_ID, Api, Values
+from tidemark_broker.kafka_wire.messages.configs import (
+    ALTER_CONFIGS_API,
+    DESCRIBE_CONFIGS_API,
+    INCREMENTAL_ALTER_CONFIGS_API,
+)
+from tidemark_broker.kafka_wire.messages.logs import DELETE_RECORDS_API, DESCRIBE_LOG_DIRS_API
+from tidemark_broker.kafka_wire.messages.metadata import METADATA_API
+from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reader
+from tidemark_broker.kafka_wire.messages.reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS_API,
+    ELECT_LEADERS_API,
+    LIST_PARTITION_REASSIGNMENTS_API,
+)
+from tidemark_broker.kafka_wire.messages.schema import ZERO_TOPIC_ID, Api, Values
+from tidemark_broker.kafka_wire.messages.topics import (
+    CREATE_PARTITIONS_API,
+    CREATE_TOPICS_API,
+    DELETE_TOPICS_API,
+)
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.topic_messages import (
     AlterConfigsRequest,

@@ -5,10 +5,10 @@ import logging
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.kafka.limits import ListenerLimits
-from tidemark_broker.storage.record_batch import NewRecord, build_batch
-from tidemark_broker.wire.fetch import FetchRequest, encode_fetch_request
-from tidemark_broker.wire.primitives import INT16, INT32, INT64, nullable_string
+from tidemark_broker.kafka.network.limits import ListenerLimits
+from tidemark_broker.kafka_wire.messages.fetch import FetchRequest, encode_fetch_request
+from tidemark_broker.kafka_wire.messages.primitives import INT16, INT32, INT64, nullable_string
+from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
 
 from tests.unit.runtime.in_process_pool import TOPIC, a_batch
 from tests.unit.runtime.kafka_door import (

@@ -3,9 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from tidemark_broker.runtime.kafka.limits import ListenerLimits
-from tidemark_broker.wire.metadata import METADATA_API
-from tidemark_broker.wire.tables import Values
+from tidemark_broker.kafka.network.limits import ListenerLimits
+from tidemark_broker.kafka_wire.messages.metadata import METADATA_API
+from tidemark_broker.kafka_wire.messages.schema import Values
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER
 

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.kafka.broker_configs import POOL_FIELDS, broker_config_error
-from tidemark_broker.wire.describe_configs import DESCRIBE_CONFIGS_API
-from tidemark_broker.wire.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS_API
-from tidemark_broker.wire.tables import Values
-from tidemark_operator.manifests.schemas import load_schema
+from tidemark_broker.kafka_wire.messages.configs import (
+    DESCRIBE_CONFIGS_API,
+    INCREMENTAL_ALTER_CONFIGS_API,
+)
+from tidemark_broker.kafka_wire.messages.schema import Values
+from tidemark_broker.server.config import POOL_FIELDS, broker_config_error
+from tidemark_operator.api.schemas import load_schema
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.runtime.test_kafka_admin_requests import Asked, ask, resource, run

@@ -4,7 +4,7 @@ import gc
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.kafka.requests import KafkaRequest
+from tidemark_broker.kafka.network.request import KafkaRequest
 
 from tests.unit.runtime.in_process_pool import a_batch
 from tests.unit.runtime.kafka_door import Client, Door, fetch, produce, with_door

@@ -3,9 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from tidemark_broker.wire.find_coordinator import FIND_COORDINATOR_API
-from tidemark_broker.wire.metadata import METADATA_API
-from tidemark_broker.wire.tables import Api, Values
+from tidemark_broker.kafka_wire.messages.group_membership import FIND_COORDINATOR_API
+from tidemark_broker.kafka_wire.messages.metadata import METADATA_API
+from tidemark_broker.kafka_wire.messages.schema import Api, Values
 from tidemark_protocol.controller_messages import ListenerAddress
 from tidemark_protocol.error_codes import ErrorCode
 

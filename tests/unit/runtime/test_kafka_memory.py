@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tidemark_broker.runtime.kafka.connection import KafkaConnection
-from tidemark_broker.runtime.kafka.limits import ListenerLimits
-from tidemark_broker.runtime.kafka.memory import ListenerMemory, MemoryLimits
-from tidemark_broker.storage.partition_log import PartitionLog
-from tidemark_broker.wire.create_topics import CREATE_TOPICS_API
-from tidemark_broker.wire.primitives import INT32, unsigned_varint
+from tidemark_broker.kafka.network.connection import KafkaConnection
+from tidemark_broker.kafka.network.limits import ListenerLimits
+from tidemark_broker.kafka.network.memory_pool import ListenerMemory, MemoryLimits
+from tidemark_broker.kafka_wire.messages.primitives import INT32, unsigned_varint
+from tidemark_broker.kafka_wire.messages.topics import CREATE_TOPICS_API
+from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.topic_messages import TopicsRequest, TopicsResponse
 

@@ -5,18 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_broker.groups.messages import (
+from tidemark_broker.coordinator.core.group_config import GroupSettings
+from tidemark_broker.coordinator.core.requests import (
     GroupAnswer,
     OffsetCommit,
     OffsetCommitAnswer,
     OffsetToCommit,
 )
-from tidemark_broker.groups.settings import GroupSettings
-from tidemark_broker.runtime.kafka.group_offsets import ANSWER_BYTES
-from tidemark_broker.wire.offset_commit import OFFSET_COMMIT_API
-from tidemark_broker.wire.offset_fetch import OFFSET_FETCH_API
-from tidemark_broker.wire.primitives import INT32, MAX_ELEMENTS
-from tidemark_broker.wire.tables import Values
+from tidemark_broker.kafka.apis.group_offsets import ANSWER_BYTES
+from tidemark_broker.kafka_wire.messages.group_offsets import OFFSET_COMMIT_API, OFFSET_FETCH_API
+from tidemark_broker.kafka_wire.messages.primitives import INT32, MAX_ELEMENTS
+from tidemark_broker.kafka_wire.messages.schema import Values
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID

@@ -4,11 +4,16 @@
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.hosted_replica import HostedReplica
-from tidemark_broker.runtime.results import ProduceResult
-from tidemark_broker.wire.list_offsets import EARLIEST, LATEST, LIST_OFFSETS_API, MAX_TIMESTAMP
-from tidemark_broker.wire.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH_API
-from tidemark_broker.wire.tables import Api, Values
+from tidemark_broker.kafka_wire.messages.offsets import (
+    EARLIEST,
+    LATEST,
+    LIST_OFFSETS_API,
+    MAX_TIMESTAMP,
+    OFFSET_FOR_LEADER_EPOCH_API,
+)
+from tidemark_broker.kafka_wire.messages.schema import Api, Values
+from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.results import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 

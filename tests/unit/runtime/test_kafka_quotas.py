@@ -4,10 +4,12 @@ import asyncio
 import time
 from pathlib import Path
 
-from tidemark_broker.runtime.kafka.quotas import ClientQuotas, Used
-from tidemark_broker.wire.alter_client_quotas import ALTER_CLIENT_QUOTAS_API
-from tidemark_broker.wire.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS_API
-from tidemark_broker.wire.primitives import INT32
+from tidemark_broker.kafka_wire.messages.client_quotas import (
+    ALTER_CLIENT_QUOTAS_API,
+    DESCRIBE_CLIENT_QUOTAS_API,
+)
+from tidemark_broker.kafka_wire.messages.primitives import INT32
+from tidemark_broker.quota_manager import ClientQuotas, Used
 from tidemark_protocol.controller_messages import ClientQuota
 from tidemark_protocol.error_codes import ErrorCode
 

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime import departures
+from tidemark_broker.metadata import leader_changes
 
 from tests.unit.runtime.kafka_door import API_VERSIONS_REQUEST, ONLY, Client, Door, with_door
 from tests.unit.runtime.test_kafka_before_metadata import ALL_TOPICS, metadata_of
@@ -15,8 +15,8 @@ from tests.waiting import HANG_SECONDS
 def test_metadata_of_a_suspects_partitions_are_told_after_the_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: str
 ) -> None:
-    monkeypatch.setattr(departures, "NOTICE_SECONDS", 0.0)
-    monkeypatch.setattr(departures, "VERDICT_SECONDS", 2 * HANG_SECONDS)  # never by itself
+    monkeypatch.setattr(leader_changes, "NOTICE_SECONDS", 0.0)
+    monkeypatch.setattr(leader_changes, "VERDICT_SECONDS", 2 * HANG_SECONDS)  # never by itself
 
     async def scenario(door: Door) -> None:
         door.services.departures.suspect(ONLY)

@@ -6,16 +6,16 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.kafka.produce import Producing
-from tidemark_broker.runtime.kafka.requests import KafkaRequest
-from tidemark_broker.runtime.kafka.turns import STEPS_OF_A_SLICE, Turns
-from tidemark_broker.runtime.replica_fetches import FollowerLink
-from tidemark_broker.wire.describe_configs import DESCRIBE_CONFIGS_API
-from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
-from tidemark_broker.wire.frames import Buffers, RequestHeader
-from tidemark_broker.wire.list_offsets import LIST_OFFSETS_API
-from tidemark_broker.wire.metadata import METADATA_API
-from tidemark_broker.wire.primitives import (
+from tidemark_broker.kafka.apis.produce import Producing
+from tidemark_broker.kafka.network.fair_queue import STEPS_OF_A_SLICE, Turns
+from tidemark_broker.kafka.network.request import KafkaRequest
+from tidemark_broker.kafka_wire.messages.configs import DESCRIBE_CONFIGS_API
+from tidemark_broker.kafka_wire.messages.cooperative_steps import Steps
+from tidemark_broker.kafka_wire.messages.frames import Buffers, RequestHeader
+from tidemark_broker.kafka_wire.messages.group_admin import DESCRIBE_GROUPS_API
+from tidemark_broker.kafka_wire.messages.metadata import METADATA_API
+from tidemark_broker.kafka_wire.messages.offsets import LIST_OFFSETS_API
+from tidemark_broker.kafka_wire.messages.primitives import (
     INT16,
     INT32,
     MAX_ELEMENTS,
@@ -23,9 +23,9 @@ from tidemark_broker.wire.primitives import (
     Reader,
     nullable_string,
 )
-from tidemark_broker.wire.produce import ProducePartition, ProduceRequest
-from tidemark_broker.wire.steps import Steps
-from tidemark_broker.wire.tables import ZERO_TOPIC_ID, Api, Values
+from tidemark_broker.kafka_wire.messages.produce import ProducePartition, ProduceRequest
+from tidemark_broker.kafka_wire.messages.schema import ZERO_TOPIC_ID, Api, Values
+from tidemark_broker.replication.follower_fetch import FollowerLink
 
 from tests.unit.runtime.in_process_pool import TOPIC, a_batch
 from tests.unit.runtime.kafka_door import (

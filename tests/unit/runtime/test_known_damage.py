@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.registration import replica_reports
-from tidemark_broker.storage.damage_mark import KnownDamage, decode_damage, encode_damage
-from tidemark_broker.storage.disk import Disk
-from tidemark_broker.storage.errors import StorageFailed
+from tidemark_broker.log.corruption_marker import KnownDamage, decode_damage, encode_damage
+from tidemark_broker.log.disk import Disk
+from tidemark_broker.log.errors import StorageFailed
+from tidemark_broker.server.lifecycle_manager import replica_reports
 from tidemark_protocol.controller_messages import TopicPush
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset

@@ -12,10 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.follower_link import FollowerLink
-from tidemark_broker.runtime.leader_connection import LeaderConnection
-from tidemark_broker.runtime.low_watermarks import Awaited, LowWatermark, LowWatermarks
-from tidemark_broker.wire.fetch import (
+from tidemark_broker.kafka_wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -23,8 +20,11 @@ from tidemark_broker.wire.fetch import (
     decode_fetch_request,
     encode_fetch_response,
 )
-from tidemark_broker.wire.frames import read_request_header
-from tidemark_broker.wire.primitives import Reader
+from tidemark_broker.kafka_wire.messages.frames import read_request_header
+from tidemark_broker.kafka_wire.messages.primitives import Reader
+from tidemark_broker.replication.delayed_delete_records import Awaited, LowWatermark, LowWatermarks
+from tidemark_broker.replication.follower_link import FollowerLink
+from tidemark_broker.replication.leader_endpoint import LeaderConnection
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from kafka.protocol import consumer, producer
-from tidemark_broker.runtime.results import Consumer
-from tidemark_broker.storage.record_batch import build_batch
+from tidemark_broker.kafka_wire.records.record_batch import build_batch
+from tidemark_broker.replication.results import Consumer
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, ListenerAddress
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId

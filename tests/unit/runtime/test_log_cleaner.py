@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from crc32c import crc32c
-from tidemark_broker.runtime.log_cleaner import LogCleaner
-from tidemark_broker.storage import checkpoints, compaction
-from tidemark_broker.storage.codecs import packed
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.record_batch import HEADER_BYTES
-from tidemark_broker.storage.segment import Segment
-from tidemark_broker.storage.space_reserve import RESERVE
+from tidemark_broker.kafka_wire.records.compression import packed
+from tidemark_broker.kafka_wire.records.record_batch import HEADER_BYTES
+from tidemark_broker.log import checkpoint_formats
+from tidemark_broker.log import cleaner as compaction
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.disk_reserve import RESERVE
+from tidemark_broker.log.segment import Segment
+from tidemark_broker.server.background.cleaner_scheduler import LogCleaner
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.runtime.in_process_pool import KEY, TOPIC, InProcessPool, a_batch
@@ -101,8 +102,8 @@ def test_how_far_it_came_is_known_after_a_restart(pool: InProcessPool) -> None:
     cleaned_to = pool.brokers[1].replica().log.cleaned_to
     pool.brokers[1].directory.checkpoint_recovery_points()
     pool.kill(1)
-    text = (pool.path / "broker-1" / checkpoints.CLEANED_TO).read_bytes()
-    assert checkpoints.decode_offsets(text) == {(TOPIC, 0): cleaned_to}
+    text = (pool.path / "broker-1" / checkpoint_formats.CLEANED_TO).read_bytes()
+    assert checkpoint_formats.decode_offsets(text) == {(TOPIC, 0): cleaned_to}
     assert pool.start(1).replica().log.cleaned_to == cleaned_to > 0
 
 

@@ -6,12 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_broker.replication.effects import LeaderAnswer
-from tidemark_broker.runtime.checkpointing import Checkpointing, PassSettings
-from tidemark_broker.runtime.log_starts import UP_TO_HIGH_WATERMARK
-from tidemark_broker.runtime.results import NO_APPEND_TIME
-from tidemark_broker.storage import checkpoints
-from tidemark_broker.storage.record_batch import read_records, split_batches, with_append_time
+from tidemark_broker.kafka_wire.records.record_batch import (
+    read_records,
+    split_batches,
+    with_append_time,
+)
+from tidemark_broker.log import checkpoint_formats
+from tidemark_broker.replication.core.effects import LeaderAnswer
+from tidemark_broker.replication.log_start_offset import UP_TO_HIGH_WATERMARK
+from tidemark_broker.replication.results import NO_APPEND_TIME
+from tidemark_broker.server.background.checkpointing import Checkpointing
+from tidemark_broker.server.config import PassSettings
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
@@ -139,8 +144,8 @@ def test_a_restart_knows_the_log_start(pool: InProcessPool) -> None:
     fill(pool)
     retain(pool, 1, now_s=WRITTEN_S)
     pool.kill(1)
-    text = (pool.path / "broker-1" / checkpoints.LOG_STARTS).read_bytes()
-    assert checkpoints.decode_offsets(text) == {(TOPIC, 0): 3}
+    text = (pool.path / "broker-1" / checkpoint_formats.LOG_STARTS).read_bytes()
+    assert checkpoint_formats.decode_offsets(text) == {(TOPIC, 0): 3}
     broker = pool.start(1)
     assert broker.replica().log.log_start_offset == 3
 

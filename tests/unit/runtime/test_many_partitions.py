@@ -10,13 +10,19 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime import controller_session, leader_connection, replica_fetches
-from tidemark_broker.runtime.follower_link import FollowerLink
-from tidemark_broker.runtime.leader_connection import LeaderConnection
-from tidemark_broker.runtime.metadata import parts_of
-from tidemark_broker.runtime.replica_fetcher import LeaderFetcher, ReplicaFetchers
-from tidemark_broker.runtime.roles import ROLES_AT_A_TIME
-from tidemark_broker.wire.fetch import FetchPartition, FetchRequest, FetchTopic, TopicAnswer
+from tidemark_broker.kafka_wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    TopicAnswer,
+)
+from tidemark_broker.metadata.metadata_cache import parts_of
+from tidemark_broker.replication import follower_fetch, leader_endpoint
+from tidemark_broker.replication.fetcher_manager import LeaderFetcher, ReplicaFetchers
+from tidemark_broker.replication.follower_link import FollowerLink
+from tidemark_broker.replication.leader_endpoint import LeaderConnection
+from tidemark_broker.replication.roles import ROLES_AT_A_TIME
+from tidemark_broker.server import lifecycle_manager
 from tidemark_protocol.controller_messages import (
     HeartbeatResponse,
     MetadataPush,
@@ -212,7 +218,7 @@ def test_heartbeats_go_on_while_logs_are_made(
         monkeypatch.setattr(bench.directory, "create_logs", create_slowly)
 
         async def steps() -> None:
-            monkeypatch.setattr(controller_session, "PATIENCE_SHARE", 100)  # 30 ms
+            monkeypatch.setattr(lifecycle_manager, "PATIENCE_SHARE", 100)  # 30 ms
             leader = Member(BrokerId(2), BrokerEpoch(3))
             state = PartitionState(
                 0,
@@ -310,7 +316,7 @@ def test_watermarks_are_looked_at_where_they_moved(pool: InProcessPool) -> None:
 def test_a_fetch_names_so_many_partitions_and_the_next_ones_the_others(
     pool: InProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leader_connection, "MAX_NAMED", 9)
+    monkeypatch.setattr(leader_endpoint, "MAX_NAMED", 9)
     lead_many(pool)
 
     async def scenario() -> None:
@@ -346,7 +352,7 @@ class Counting(asyncio.Transport):
 def test_an_answer_has_records_of_so_many_partitions_and_the_next_one_the_others(
     pool: InProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica_fetches, "MAX_ANSWERED", 9)
+    monkeypatch.setattr(follower_fetch, "MAX_ANSWERED", 9)
     lead_many(pool)
     link = FollowerLink()
     fetch_all(pool, link, MANY.partition_count)

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from tidemark_broker.runtime.metadata import MetadataCache, MetadataChanges
-from tidemark_broker.runtime.results import Leader
+from tidemark_broker.metadata.metadata_cache import Leader, MetadataCache, MetadataChanges
 from tidemark_protocol.controller_messages import (
     BrokerState,
     Endpoints,

@@ -7,16 +7,16 @@ from uuid import UUID
 
 import kafka.protocol.producer as producer
 import pytest
-import tidemark_broker.wire.frames as frames
-from tidemark_broker.runtime.controller_client import Address
-from tidemark_broker.runtime.kafka.log_admin import LogAdmin
-from tidemark_broker.storage.record_batch import NewRecord, build_batch
-from tidemark_broker.wire.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS_API
-from tidemark_broker.wire.delete_groups import DELETE_GROUPS_API
-from tidemark_broker.wire.describe_producers import DESCRIBE_PRODUCERS_API
-from tidemark_broker.wire.describe_quorum import DESCRIBE_QUORUM_API
-from tidemark_broker.wire.list_config_resources import LIST_CONFIG_RESOURCES_API
-from tidemark_broker.wire.primitives import INT32
+import tidemark_broker.kafka_wire.messages.frames as frames
+from tidemark_broker.kafka.apis.logs import LogAdmin
+from tidemark_broker.kafka_wire.messages.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS_API
+from tidemark_broker.kafka_wire.messages.describe_producers import DESCRIBE_PRODUCERS_API
+from tidemark_broker.kafka_wire.messages.describe_quorum import DESCRIBE_QUORUM_API
+from tidemark_broker.kafka_wire.messages.group_admin import DELETE_GROUPS_API
+from tidemark_broker.kafka_wire.messages.list_config_resources import LIST_CONFIG_RESOURCES_API
+from tidemark_broker.kafka_wire.messages.primitives import INT32
+from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
+from tidemark_broker.metadata.controller_channel import Address
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID

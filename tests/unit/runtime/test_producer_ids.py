@@ -3,8 +3,12 @@
 import asyncio
 
 import pytest
-from tidemark_broker.runtime import producer_ids
-from tidemark_broker.runtime.producer_ids import MAX_PRODUCER_EPOCH, ProducerIdResult, ProducerIds
+from tidemark_broker.metadata import producer_id_manager
+from tidemark_broker.metadata.producer_id_manager import (
+    MAX_PRODUCER_EPOCH,
+    ProducerIdResult,
+    ProducerIds,
+)
 from tidemark_protocol.controller_messages import AllocateProducerIdsResponse
 from tidemark_protocol.error_codes import ErrorCode
 
@@ -64,7 +68,7 @@ def test_a_controller_that_changes_is_asked_again() -> None:
 
 
 def test_without_a_controller_it_says_so_within_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_ids, "WAIT_LIMIT_SECONDS", 0.05)
+    monkeypatch.setattr(producer_id_manager, "WAIT_LIMIT_SECONDS", 0.05)
 
     async def scenario() -> None:
         controller = Controller(away=1_000_000)

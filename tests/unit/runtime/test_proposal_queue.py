@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tidemark_broker.runtime.proposals import ProposalQueue
+from tidemark_broker.replication.alter_partition import ProposalQueue
 from tidemark_protocol.controller_messages import (
     AlterPartitionResponse,
     InSyncAnswer,

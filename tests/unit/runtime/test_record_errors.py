@@ -6,10 +6,10 @@ from typing import Any
 import kafka.protocol.producer as producer
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
-from tidemark_broker.runtime.record_errors import MOST_RECORD_ERRORS, records_refused, with_more
-from tidemark_broker.runtime.results import RecordError
-from tidemark_broker.storage.record_batch import NewRecord, build_batch
-from tidemark_broker.wire.primitives import INT32
+from tidemark_broker.kafka_wire.messages.primitives import INT32
+from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
+from tidemark_broker.replication.record_errors import MOST_RECORD_ERRORS, records_refused, with_more
+from tidemark_broker.replication.results import RecordError
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.runtime.in_process_pool import TOPIC

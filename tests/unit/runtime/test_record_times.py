@@ -5,9 +5,9 @@ import re
 
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
-from tidemark_broker.runtime.record_times import timestamp_refusal
-from tidemark_broker.storage.record_batch import LOG_APPEND_TIME, Batch, split_batches
-from tidemark_broker.storage.settings import LogSettings
+from tidemark_broker.kafka_wire.records.record_batch import LOG_APPEND_TIME, Batch, split_batches
+from tidemark_broker.log.log_config import LogSettings
+from tidemark_broker.replication.record_times import timestamp_refusal
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.storage.crafted_batches import crafted_batch, crafted_record

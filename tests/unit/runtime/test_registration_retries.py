@@ -1,6 +1,6 @@
 """How soon a broker that is not registered asks again."""
 
-from tidemark_broker.runtime.controller_session import (
+from tidemark_broker.server.lifecycle_manager import (
     FIRST_RETRY_SECONDS,
     MAX_RETRY_SECONDS,
     REGISTER_TIMEOUT_MS,

@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_broker.replication.effects import DivergingEpoch, LeaderAnswer
-from tidemark_broker.storage.errors import CorruptBatch, OwnLogDamaged
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch
+from tidemark_broker.log.errors import OwnLogDamaged
+from tidemark_broker.replication.core.effects import DivergingEpoch, LeaderAnswer
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset, PartitionEpoch
 

@@ -4,9 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime import replica_fetches
-from tidemark_broker.runtime.follower_link import REPLICA_SESSION_ID, FollowerLink
-from tidemark_broker.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionAnswer
+from tidemark_broker.kafka_wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionAnswer,
+)
+from tidemark_broker.replication import follower_fetch
+from tidemark_broker.replication.follower_link import REPLICA_SESSION_ID, FollowerLink
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch
 
@@ -142,7 +147,7 @@ def test_a_question_of_a_former_leader_epoch_is_told_no_watermark_of_this_one(
     pool.replicate(2, rounds=2)
     assert pool.brokers[1].replica().high_watermark == 1
     with monkeypatch.context() as room:
-        room.setattr(replica_fetches, "_budget", lambda request: 0)
+        room.setattr(follower_fetch, "_budget", lambda request: 0)
         answer = session.ask()
         pool.time.run(WAIT_MS)
     assert answer == []

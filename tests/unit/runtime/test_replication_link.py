@@ -9,21 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_broker.groups.settings import GroupSettings
-from tidemark_broker.replication.join_throttle import JoinThrottle
-from tidemark_broker.runtime.departures import Departures
-from tidemark_broker.runtime.group_coordinator import GroupCoordinators
-from tidemark_broker.runtime.kafka.quotas import ClientQuotas
-from tidemark_broker.runtime.kafka.services import KafkaServices
-from tidemark_broker.runtime.kafka_listener import KafkaListener
-from tidemark_broker.runtime.partitions import Partitions
-from tidemark_broker.runtime.replica_fetcher import LeaderFetcher, ReplicaFetchers
-from tidemark_broker.runtime.replica_fetches import ReplicaFetches
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings
-from tidemark_broker.wire.fetch import FetchRequest, encode_fetch_request
-from tidemark_broker.wire.primitives import INT32
+from tidemark_broker.coordinator.core.group_config import GroupSettings
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.network.socket_server import KafkaListener
+from tidemark_broker.kafka_wire.messages.fetch import FetchRequest, encode_fetch_request
+from tidemark_broker.kafka_wire.messages.primitives import INT32
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.metadata.leader_changes import Departures
+from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.replication.core.reassignment_throttle import JoinThrottle
+from tidemark_broker.replication.fetcher_manager import LeaderFetcher, ReplicaFetchers
+from tidemark_broker.replication.follower_fetch import ReplicaFetches
+from tidemark_broker.replication.replica_manager import Partitions
 from tidemark_protocol.controller_messages import (
     BrokerState,
     Endpoints,

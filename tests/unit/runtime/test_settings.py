@@ -1,8 +1,7 @@
 """What a broker is told at its start."""
 
 import pytest
-from tidemark_broker.runtime.kafka.broker_configs import broker_configs
-from tidemark_broker.runtime.settings import parse_settings
+from tidemark_broker.server.config import broker_configs, parse_settings
 
 GIVEN = ["--broker-id", "0", "--pool", "shop/default", "--data-dir", "/d", "--controllers", "c:1"]
 

@@ -5,8 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.space_watch import LEAST_FREE_BYTES, SpaceWatch, least_free_bytes
-from tidemark_broker.storage.disk import DiskSpace, OsDisk
+from tidemark_broker.log.disk import DiskSpace, OsDisk
+from tidemark_broker.server.background.disk_space import (
+    LEAST_FREE_BYTES,
+    SpaceWatch,
+    least_free_bytes,
+)
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 

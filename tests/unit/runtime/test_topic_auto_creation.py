@@ -5,10 +5,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
-from tidemark_broker.runtime.kafka import topic_auto_creation
-from tidemark_broker.wire.metadata import METADATA_API
-from tidemark_broker.wire.tables import Values
+from tidemark_broker.kafka.apis import auto_create_topics
+from tidemark_broker.kafka_wire.messages.metadata import METADATA_API
+from tidemark_broker.kafka_wire.messages.schema import Values
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.topic_messages import (
     AppliedVersionRequest,
@@ -17,6 +16,7 @@ from tidemark_protocol.topic_messages import (
     TopicsRequest,
     TopicsResponse,
 )
+from tidemark_protocol.topic_names import OFFSETS_TOPIC
 
 from tests.unit.runtime.in_process_pool import TOPIC
 from tests.unit.runtime.kafka_door import Client, Door, with_door
@@ -122,7 +122,7 @@ def test_many_who_want_the_same_ask_once(tmp_path: Path) -> None:
 def test_what_the_controller_refuses_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_auto_creation, "CREATION_LIMIT_MS", 600_000)
+    monkeypatch.setattr(auto_create_topics, "CREATION_LIMIT_MS", 600_000)
 
     async def scenario(door: Door, controller: Controller) -> None:
         controller.refuses["new"] = ErrorCode.POLICY_VIOLATION
@@ -135,7 +135,7 @@ def test_what_the_controller_refuses_is_not_waited_for(
 def test_what_does_not_come_in_time_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_auto_creation, "CREATION_LIMIT_MS", 50)
+    monkeypatch.setattr(auto_create_topics, "CREATION_LIMIT_MS", 50)
 
     async def scenario(door: Door, controller: Controller) -> None:
         controller.refuses["new"] = ErrorCode.TOPIC_ALREADY_EXISTS  # another broker asked first

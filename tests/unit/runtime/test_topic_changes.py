@@ -2,8 +2,8 @@
 
 import asyncio
 
-from tidemark_broker.runtime.metadata import MetadataCache
-from tidemark_broker.runtime.topic_changes import Deadline, TopicChanges
+from tidemark_broker.metadata.metadata_cache import MetadataCache
+from tidemark_broker.metadata.topic_admin_client import Deadline, TopicChanges
 from tidemark_protocol.controller_messages import MetadataPush, TopicPush
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import (

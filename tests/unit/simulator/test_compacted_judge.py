@@ -5,18 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidemark_broker.storage.batch_rewriting import (
+from tidemark_broker.kafka_wire.records.batch_rewriting import (
     batch_of_rest,
     batch_without_records,
     empty_run,
 )
-from tidemark_broker.storage.record_batch import (
+from tidemark_broker.kafka_wire.records.record_batch import (
     NewRecord,
     build_batch,
     read_header,
     read_records,
 )
-from tidemark_cli.history import Kind, Operation, Outcome, Suspension
+from tidemark_chaos.history_checker import Kind, Operation, Outcome, Suspension
 
 from tests.simulator.clients import (
     ProducerPlan,

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from tidemark_operator.controller.slices import PartitionSlice
+from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tidemark_operator.controller.image import MetadataImage
+from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_protocol.ids import ControllerEpoch
 
 from tests.simulator.costs import Costs, charge, charged_decisions

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
+from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tidemark_broker.storage.leader_epochs import LeaderEpochs
-from tidemark_broker.storage.record_batch import NewRecord, build_batch, read_header
+from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch, read_header
+from tidemark_broker.log.leader_epoch_cache import LeaderEpochs
 
 from tests.simulator.campaign import CampaignResult, show_coverage
 from tests.simulator.clients import records_shown

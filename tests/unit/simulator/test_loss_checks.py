@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidemark_operator.controller.recoveries import Cause, Recovery
+from tidemark_operator.api.unclean_election import Cause, Recovery
 from tidemark_protocol.controller_messages import CommittedCut
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 

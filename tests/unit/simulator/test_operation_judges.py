@@ -5,11 +5,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
-from tidemark_operator.controller.pool_state import PoolState
-from tidemark_operator.controller.slices import PartitionSlice
-from tidemark_operator.controller.views import TopicView
-from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
+from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
+from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.pool_state import PoolState
+from tidemark_operator.controller.core.views import TopicView
 from tidemark_protocol.controller_messages import HeldEpoch
 from tidemark_protocol.ids import (
     BrokerEpoch,

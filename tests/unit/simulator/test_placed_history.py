@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tidemark_cli.history import Kind, Operation, Outcome, judge
+from tidemark_chaos.history_checker import Kind, Operation, Outcome, judge
 
 from tests.simulator.placed_history import placed
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidemark_broker.storage.record_batch import BatchHeader, read_header
+from tidemark_broker.kafka_wire.records.record_batch import BatchHeader, read_header
 
 from tests.simulator.committed_log import CommittedLog
 from tests.simulator.producer_checks import check_is_no_duplicate

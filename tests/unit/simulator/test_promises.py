@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 from rich.console import Console
-from tidemark_operator.controller.broker_record import BrokerLifeState
-from tidemark_operator.controller.settings import ControllerSettings
-from tidemark_operator.controller.slices import PartitionSlice
-from tidemark_operator.lease import LeaseSettings
+from tidemark_operator.api.broker import BrokerLifeState
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.settings import ControllerSettings
+from tidemark_operator.store.lease import LeaseSettings
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
 
 from tests.simulator.campaign import CampaignResult, percentile, show_times

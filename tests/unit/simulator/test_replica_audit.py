@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidemark_broker.storage.leader_epochs import LeaderEpochs
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
-from tidemark_broker.storage.record_batch import NewRecord, build_batch, read_header
-from tidemark_broker.storage.segment import Segment
+from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch, read_header
+from tidemark_broker.log.leader_epoch_cache import LeaderEpochs
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
+from tidemark_broker.log.segment import Segment
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import PartitionState
 

@@ -1,7 +1,7 @@
 """A run ends, and names its seed, whatever goes wrong in it."""
 
 import pytest
-from tidemark_cli.history import Kind, Operation, Outcome
+from tidemark_chaos.history_checker import Kind, Operation, Outcome
 
 from tests.simulator import run as simulated_run
 from tests.simulator.coverage_rows import ROWS, ended_early

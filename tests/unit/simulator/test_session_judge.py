@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
+from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
 from tidemark_protocol.ids import BrokerId
 
 from tests.simulator.session_checks import SESSION_US, check_not_in_vain, check_one_event

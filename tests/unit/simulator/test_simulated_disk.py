@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tidemark_broker.storage.disk import Disk, DiskFile
+from tidemark_broker.log.disk import Disk, DiskFile
 
 from tests.simulator.disk import SimulatedDisk, SimulatedFile, Volume
 from tests.simulator.loop import ProcessDied

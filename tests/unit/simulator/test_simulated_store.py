@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tidemark_operator.stores.object_store import (
-    LEASE,
-    TOPIC,
+from tidemark_operator.api.kinds import LEASE, TOPIC
+from tidemark_operator.store.object_store import (
     AlreadyExists,
     Conflict,
     NotFound,

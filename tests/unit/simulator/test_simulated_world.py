@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.partitions import ProduceResult
-from tidemark_broker.storage.record_batch import NewRecord, build_batch
+from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
+from tidemark_broker.replication.replica_manager import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.simulator.broker_process import BrokerSlot

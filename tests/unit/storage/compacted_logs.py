@@ -4,16 +4,8 @@ from pathlib import Path
 
 import cramjam
 from crc32c import crc32c
-from tidemark_broker.storage.codecs import packed
-from tidemark_broker.storage.compaction import (
-    Compaction,
-    CompactionPlan,
-    Rewritten,
-    plan_compaction,
-)
-from tidemark_broker.storage.disk import Disk
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
-from tidemark_broker.storage.record_batch import (
+from tidemark_broker.kafka_wire.records.compression import packed
+from tidemark_broker.kafka_wire.records.record_batch import (
     HEADER_BYTES,
     Batch,
     NewRecord,
@@ -22,6 +14,9 @@ from tidemark_broker.storage.record_batch import (
     read_records,
     split_batches,
 )
+from tidemark_broker.log.cleaner import Compaction, CompactionPlan, Rewritten, plan_compaction
+from tidemark_broker.log.disk import Disk
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
 from tests.unit.storage.small_logs import read_all

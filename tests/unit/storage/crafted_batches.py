@@ -3,8 +3,14 @@
 from collections.abc import Sequence
 
 from crc32c import crc32c
-from tidemark_broker.storage.codecs import packed
-from tidemark_broker.storage.record_batch import HEADER, HEADER_BYTES, MAGIC, Batch, split_batches
+from tidemark_broker.kafka_wire.records.compression import packed
+from tidemark_broker.kafka_wire.records.record_batch import (
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    Batch,
+    split_batches,
+)
 
 NO_PRODUCER = (-1, -1, -1)
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidemark_broker.storage.disk import Buffer, DiskFile, DiskSpace, OsDisk
+from tidemark_broker.log.disk import Buffer, DiskFile, DiskSpace, OsDisk
 
 
 class FaultyDisk(OsDisk):

@@ -3,10 +3,8 @@
 import shutil
 from pathlib import Path
 
-from tidemark_broker.storage.disk import Disk, OsDisk
-from tidemark_broker.storage.errors import CorruptBatch
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
-from tidemark_broker.storage.record_batch import (
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch
+from tidemark_broker.kafka_wire.records.record_batch import (
     Batch,
     NewRecord,
     build_batch,
@@ -14,9 +12,11 @@ from tidemark_broker.storage.record_batch import (
     read_records,
     split_batches,
 )
-from tidemark_broker.storage.recovery import FormerLife
-from tidemark_broker.storage.synced_part import SyncedPart
-from tidemark_broker.storage.synced_parts import synced_part_of
+from tidemark_broker.log.disk import Disk, OsDisk
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
+from tidemark_broker.log.recovery import FormerLife
+from tidemark_broker.log.synced_prefix import SyncedPart
+from tidemark_broker.log.synced_prefix_files import synced_part_of
 from tidemark_protocol.ids import LeaderEpoch, Offset, TopicId
 
 TOPIC_ID = TopicId("6ba7b810-9dad-11d1-80b4-00c04fd430c8")

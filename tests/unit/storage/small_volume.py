@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidemark_broker.storage.disk import Buffer, DiskFile, DiskSpace
+from tidemark_broker.log.disk import Buffer, DiskFile, DiskSpace
 
 from tests.unit.storage.faulty_disk import FaultyDisk, FaultyFile
 

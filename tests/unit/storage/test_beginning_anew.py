@@ -4,7 +4,7 @@ import errno
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.errors import StorageFailed
+from tidemark_broker.log.errors import StorageFailed
 from tidemark_protocol.ids import Offset
 
 from tests.unit.storage.faulty_disk import FaultyDisk

@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from tidemark_broker.storage.partition_log import PartitionLog
+from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_protocol.ids import FORGED_PRODUCER_IDS_FROM, LeaderEpoch
 
 from tests.unit.storage.compacted_logs import COMPACTED, compact, keyed_batch, put, seal

@@ -6,16 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.compaction import Rewritten
-from tidemark_broker.storage.errors import CorruptBatch
-from tidemark_broker.storage.partition_log import PartitionLog
-from tidemark_broker.storage.record_batch import (
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch
+from tidemark_broker.kafka_wire.records.record_batch import (
     HEADER_BYTES,
     Record,
     read_header,
     read_records,
     split_batches,
 )
+from tidemark_broker.log.cleaner import Rewritten
+from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_protocol.ids import LeaderEpoch
 
 from tests.unit.storage.compacted_logs import (

@@ -4,13 +4,13 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage import checkpoints
-from tidemark_broker.storage.codecs import has_linked_blocks
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import PartitionLog
-from tidemark_broker.storage.record_batch import HEADER_BYTES, split_batches
-from tidemark_broker.storage.settings import LogSettings
+from tidemark_broker.kafka_wire.records.compression import has_linked_blocks
+from tidemark_broker.kafka_wire.records.record_batch import HEADER_BYTES, split_batches
+from tidemark_broker.log import checkpoint_formats
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.log_config import LogSettings
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 
 from tests.unit.storage.compacted_logs import (
@@ -116,7 +116,7 @@ def test_what_is_checked_is_remembered_over_a_restart(tmp_path):
     fill(log)
     directory.checkpoint_recovery_points()
     directory.close()
-    (tmp_path / checkpoints.FRAMES_CHECKED_TO).unlink()  # as an earlier version leaves it
+    (tmp_path / checkpoint_formats.FRAMES_CHECKED_TO).unlink()  # as an earlier version leaves it
 
     directory = opened()
     log = directory.logs[TOPIC_ID, 0]

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.errors import CorruptBatch
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
-from tidemark_broker.storage.record_batch import HEADER_BYTES, read_header
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch
+from tidemark_broker.kafka_wire.records.record_batch import HEADER_BYTES, read_header
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
 from tests.unit.storage.small_logs import NoSyncDisk, batch_of, open_log, produced_batch, read_all

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from crc32c import crc32c
-from tidemark_broker.storage.checkpoints import MalformedFile
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.errors import DiskFull, StorageFailed
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
-from tidemark_broker.storage.producer_snapshots import (
+from tidemark_broker.log.checkpoint_formats import MalformedFile
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.errors import DiskFull, StorageFailed
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
+from tidemark_broker.log.producer_snapshots import (
     decode_kafka_snapshot,
     decode_side_snapshot,
     encode_kafka_snapshot,

@@ -4,10 +4,10 @@ import errno
 import time
 
 import pytest
-from tidemark_broker.storage import checkpoints
-from tidemark_broker.storage.errors import StorageFailed
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings
+from tidemark_broker.log import checkpoint_formats
+from tidemark_broker.log.errors import StorageFailed
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings
 
 from tests.unit.storage.faulty_disk import FaultyDisk
 from tests.unit.storage.small_logs import TOPIC_ID, append
@@ -100,8 +100,10 @@ def test_a_checkpoint_that_says_what_its_file_says_is_not_written_again(path):
     assert disk.done == []
     append(directory.logs[TOPIC_ID, 1], b"a")
     directory.checkpoint_recovery_points()
-    written = [name for kind, name in disk.done if kind == "write" and name in checkpoints.OFFSETS]
-    assert written == [checkpoints.RECOVERY_POINTS]
+    written = [
+        name for kind, name in disk.done if kind == "write" and name in checkpoint_formats.OFFSETS
+    ]
+    assert written == [checkpoint_formats.RECOVERY_POINTS]
 
 
 def test_a_clean_stop_while_logs_wait_for_their_removal_is_proved(path):

@@ -7,8 +7,8 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.batch_rewriting import DELETE_HORIZON
-from tidemark_broker.storage.record_batch import Batch, read_records
+from tidemark_broker.kafka_wire.records.batch_rewriting import DELETE_HORIZON
+from tidemark_broker.kafka_wire.records.record_batch import Batch, read_records
 from tidemark_protocol.ids import LeaderEpoch
 
 from tests.unit.storage.compacted_logs import (

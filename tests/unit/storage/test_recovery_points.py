@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.checkpoints import RECOVERY_POINTS, decode_offsets
-from tidemark_broker.storage.errors import StorageError
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
+from tidemark_broker.kafka_wire.records.errors import StorageError
+from tidemark_broker.log.checkpoint_formats import RECOVERY_POINTS, decode_offsets
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, Offset
 
 from tests.scenarios.simulated_node import Node

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.disk import Buffer, DiskFile, OsDisk
-from tidemark_broker.storage.errors import DiskFull, StorageFailed
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
-from tidemark_broker.storage.rewriting import write_again
-from tidemark_broker.storage.segment import SCAN_BYTES
+from tidemark_broker.log.disk import Buffer, DiskFile, OsDisk
+from tidemark_broker.log.errors import DiskFull, StorageFailed
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
+from tidemark_broker.log.recovery import write_again
+from tidemark_broker.log.segment import SCAN_BYTES
 from tidemark_protocol.ids import BrokerId, Offset
 
 from tests.unit.storage.faulty_disk import FaultyDisk

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.partition_log import PartitionLog
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_protocol.ids import Offset
 
 from tests.unit.storage.faulty_disk import FaultyDisk

@@ -5,18 +5,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage import space_reserve
-from tidemark_broker.storage.damage_mark import KnownDamage
-from tidemark_broker.storage.disk import DiskSpace
-from tidemark_broker.storage.errors import DiskFull
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings
-from tidemark_broker.storage.space_reserve import (
-    RESERVE,
-    RESERVE_BYTES,
-    SpaceReserve,
-    reserve_bytes,
-)
+from tidemark_broker.log import disk_reserve
+from tidemark_broker.log.corruption_marker import KnownDamage
+from tidemark_broker.log.disk import DiskSpace
+from tidemark_broker.log.disk_reserve import RESERVE, RESERVE_BYTES, SpaceReserve, reserve_bytes
+from tidemark_broker.log.errors import DiskFull
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, Offset
 
 from tests.unit.storage.small_logs import TOPIC_ID, append, batch_of, values_of
@@ -197,7 +192,7 @@ def test_a_write_of_records_that_began_before_is_waited_for(
     volume: SmallVolume, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would get some of the space that is given back."""
-    monkeypatch.setattr(space_reserve, "LONGEST_WRITE_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr(disk_reserve, "LONGEST_WRITE_SECONDS", HANG_SECONDS)
     reserve = SpaceReserve(volume.path, volume)
     reserve.keep(volume.space(volume.path))
     fill(volume)

@@ -6,8 +6,8 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.start_proofs import BOOT_STAMP, StartProofs
+from tidemark_broker.log.clean_shutdown import BOOT_STAMP, StartProofs
+from tidemark_broker.log.disk import OsDisk
 from tidemark_protocol.controller_messages import BootStamp
 from tidemark_protocol.ids import BrokerEpoch
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
-from tidemark_broker.storage.codecs import has_linked_blocks, inflated, packed
-from tidemark_broker.storage.errors import CorruptBatch, UnsupportedCompression
-from tidemark_broker.storage.record_batch import read_records
+from tidemark_broker.kafka_wire.records.compression import has_linked_blocks, inflated, packed
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch, UnsupportedCompression
+from tidemark_broker.kafka_wire.records.record_batch import read_records
 
 CODECS = range(5)
 COMPRESSED = range(1, 5)

@@ -5,13 +5,13 @@ import random
 import shutil
 
 import pytest
-from tidemark_broker.storage import compaction
-from tidemark_broker.storage.batch_rewriting import DELETE_HORIZON
-from tidemark_broker.storage.compaction import Compaction, Rewritten
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.errors import CannotCompact, CorruptBatch
-from tidemark_broker.storage.partition_log import PartitionLog
-from tidemark_broker.storage.record_batch import split_batches
+from tidemark_broker.kafka_wire.records.batch_rewriting import DELETE_HORIZON
+from tidemark_broker.kafka_wire.records.errors import CannotCompact, CorruptBatch
+from tidemark_broker.kafka_wire.records.record_batch import split_batches
+from tidemark_broker.log import cleaner
+from tidemark_broker.log.cleaner import Compaction, Rewritten
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.partition_log import PartitionLog
 
 from tests.unit.storage.compacted_logs import (
     COMPACTED,
@@ -260,7 +260,7 @@ def test_what_would_outgrow_a_segment_stays_as_it_is(tmp_path, monkeypatch):
     put(log, ("a", "2"))
     seal(log)
     before = read_all(log)
-    monkeypatch.setattr(compaction, "MAX_SEGMENT_BYTES", len(before) + 1_000)
+    monkeypatch.setattr(cleaner, "MAX_SEGMENT_BYTES", len(before) + 1_000)
     with pytest.raises(CannotCompact):
         compact(log, DISK)
     assert read_all(log) == before

@@ -5,8 +5,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.errors import DiskFull, StorageFailed
-from tidemark_broker.storage.partition_log import LogSettings
+from tidemark_broker.log.errors import DiskFull, StorageFailed
+from tidemark_broker.log.partition_log import LogSettings
 
 from tests.unit.storage.faulty_disk import FaultyDisk
 from tests.unit.storage.small_logs import ALL, append, batch_of, open_log, read_all, values_of

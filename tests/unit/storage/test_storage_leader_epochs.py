@@ -1,7 +1,7 @@
 """Kafka's rules and test vectors for the leader epoch cache."""
 
 import pytest
-from tidemark_broker.storage.leader_epochs import LeaderEpochs
+from tidemark_broker.log.leader_epoch_cache import LeaderEpochs
 
 # Kafka's PartitionTest.testLastFetchedOffsetValidation; the leader's epoch 10 is empty.
 HISTORY = ((0, 0), (3, 2), (4, 8), (7, 13), (9, 14), (10, 17))

@@ -8,18 +8,18 @@ import threading
 import time
 
 import pytest
-from tidemark_broker.storage import checkpoints
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.errors import (
+from tidemark_broker.kafka_wire.records.errors import StorageError
+from tidemark_broker.log import checkpoint_formats
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.errors import (
     DirectoryLocked,
     DiskFull,
     ForeignVolume,
-    StorageError,
     StorageFailed,
     UnsafeFilesystem,
 )
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings
 
 from tests.unit.storage.faulty_disk import FaultyDisk
 from tests.unit.storage.small_logs import OTHER_TOPIC_ID, TOPIC_ID, append, values_of
@@ -43,7 +43,7 @@ def restarted(directory, disk=None):
 
 
 def offsets_in(path):
-    return checkpoints.decode_offsets(path.read_bytes())
+    return checkpoint_formats.decode_offsets(path.read_bytes())
 
 
 def stopped_cleanly(path, *values):
@@ -134,9 +134,9 @@ def test_a_second_process_is_told_who_holds_the_directory(path):  # I17
     script = """
         import sys
         from pathlib import Path
-        from tidemark_broker.storage.disk import OsDisk
-        from tidemark_broker.storage.log_directory import LogDirectory
-        from tidemark_broker.storage.partition_log import LogSettings
+        from tidemark_broker.log.disk import OsDisk
+        from tidemark_broker.log.log_manager import LogDirectory
+        from tidemark_broker.log.partition_log import LogSettings
         LogDirectory.open(Path(sys.argv[1]), OsDisk(), broker_id=3, settings=LogSettings())
         print("held", flush=True)
         sys.stdin.read()
@@ -326,7 +326,7 @@ def test_the_longest_topic_name_that_there_may_be(path):
     append(directory.create_log(topic, TOPIC_ID, 99_999), b"a")
     directory = restarted(directory)
     assert set(directory.logs) == {(TOPIC_ID, 99_999)}
-    (path / f"{topic}-99999" / checkpoints.PARTITION_METADATA).unlink()
+    (path / f"{topic}-99999" / checkpoint_formats.PARTITION_METADATA).unlink()
     directory = restarted(directory)
     assert [stray.name[-6:] for stray in directory.strays] == ["-stray"]
     directory.create_log(topic, TOPIC_ID, 99_999)

@@ -5,17 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.errors import (
-    CorruptBatch,
-    DiskFull,
-    InvalidBatch,
-    OffsetGap,
-    OffsetOutOfRange,
-    StorageFailed,
-)
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
-from tidemark_broker.storage.record_batch import split_batches
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch, InvalidBatch
+from tidemark_broker.kafka_wire.records.record_batch import split_batches
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.errors import DiskFull, OffsetGap, OffsetOutOfRange, StorageFailed
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import Offset
 
 from tests.unit.storage.faulty_disk import FaultyDisk

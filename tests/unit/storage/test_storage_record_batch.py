@@ -5,7 +5,7 @@ import struct
 
 import pytest
 from crc32c import crc32c
-from tidemark_broker.storage.record_batch import (
+from tidemark_broker.kafka_wire.records.record_batch import (
     HEADER_BYTES,
     CorruptBatch,
     CutBatch,

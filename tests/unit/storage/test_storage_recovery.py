@@ -5,12 +5,12 @@ import sys
 import textwrap
 
 import pytest
-from tidemark_broker.storage import checkpoints
-from tidemark_broker.storage.disk import OsDisk, OsFile
-from tidemark_broker.storage.errors import CorruptBatch
-from tidemark_broker.storage.partition_log import LogSettings
-from tidemark_broker.storage.recovery import RecoveryReport
-from tidemark_broker.storage.segment import SCAN_BYTES
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch
+from tidemark_broker.log import checkpoint_formats
+from tidemark_broker.log.disk import OsDisk, OsFile
+from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.log.recovery import RecoveryReport
+from tidemark_broker.log.segment import SCAN_BYTES
 
 from tests.unit.storage.faulty_disk import FaultyDisk
 from tests.unit.storage.small_logs import FIRST, append, batch_of, open_log, read_all, values_of
@@ -163,7 +163,7 @@ def test_epochs_are_derived_from_batches_where_the_checkpoint_is_lost(log, conte
     reopened = reopen(log, recovery_point=7)
     assert reopened.epoch_entries == ((0, 0), (1, 2), (2, 4), (3, 6))
     assert reopened.recovery.verified_segments == 4
-    assert checkpoints.decode_epochs(path.read_bytes()) == [(0, 0), (1, 2), (2, 4), (3, 6)]
+    assert checkpoint_formats.decode_epochs(path.read_bytes()) == [(0, 0), (1, 2), (2, 4), (3, 6)]
 
 
 @pytest.mark.parametrize("recovery_point", [None, 7])
@@ -269,7 +269,7 @@ APPENDER = """
     import sys
     from pathlib import Path
     from tests.unit.storage.small_logs import append, open_log
-    from tidemark_broker.storage.partition_log import LogSettings
+    from tidemark_broker.log.partition_log import LogSettings
     log = open_log(Path(sys.argv[1]), settings=LogSettings(segment_bytes=200_000))
     while True:
         append(log, b"x" * 5000, b"y" * 5000, epoch=log.log_end_offset // 40)

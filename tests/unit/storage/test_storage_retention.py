@@ -6,10 +6,10 @@ import weakref
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.errors import OffsetOutOfRange
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
-from tidemark_broker.storage.recovery import FormerLife
-from tidemark_broker.storage.retention import retained_start
+from tidemark_broker.log.errors import OffsetOutOfRange
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
+from tidemark_broker.log.recovery import FormerLife
+from tidemark_broker.log.segment_list import retained_start
 from tidemark_protocol.ids import Offset
 
 from tests.unit.storage.faulty_disk import FaultyDisk

@@ -6,7 +6,7 @@ from struct import Struct
 import pytest
 from crc32c import crc32c
 from kafka.record.default_records import DefaultRecordBatchBuilder
-from tidemark_broker.storage.record_batch import Batch, split_batches
+from tidemark_broker.kafka_wire.records.record_batch import Batch, split_batches
 from tidemark_protocol.ids import LeaderEpoch
 
 from tests.unit.storage.small_logs import batch_of, open_log

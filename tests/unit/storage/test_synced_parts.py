@@ -5,16 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.checkpoints import MalformedFile
-from tidemark_broker.storage.disk import DiskFile, OsDisk, OsFile
-from tidemark_broker.storage.errors import CorruptBatch, StorageFailed
-from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
-from tidemark_broker.storage.rewriting import write_again
-from tidemark_broker.storage.segment import WALK_BYTES
-from tidemark_broker.storage.start_proofs import UNKNOWN_MOUNT, Mount
-from tidemark_broker.storage.synced_part import decode_synced_part
-from tidemark_broker.storage.synced_parts import DuePart, synced_part_of
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch
+from tidemark_broker.log.checkpoint_formats import MalformedFile
+from tidemark_broker.log.clean_shutdown import UNKNOWN_MOUNT, Mount
+from tidemark_broker.log.disk import DiskFile, OsDisk, OsFile
+from tidemark_broker.log.errors import StorageFailed
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
+from tidemark_broker.log.recovery import write_again
+from tidemark_broker.log.segment import WALK_BYTES
+from tidemark_broker.log.synced_prefix import decode_synced_part
+from tidemark_broker.log.synced_prefix_files import DuePart, synced_part_of
 from tidemark_protocol.controller_messages import BootStamp
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 

@@ -6,16 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.compaction import Compaction
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.errors import (
-    CorruptBatch,
-    OwnLogDamaged,
-    StorageFailed,
-    UnreadableBatch,
-)
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
-from tidemark_broker.storage.record_batch import read_records, split_batches
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch, UnreadableBatch
+from tidemark_broker.kafka_wire.records.record_batch import read_records, split_batches
+from tidemark_broker.log.cleaner import Compaction
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.errors import OwnLogDamaged, StorageFailed
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
 from tests.unit.storage.compacted_logs import COMPACTED, plan_of, put, seal

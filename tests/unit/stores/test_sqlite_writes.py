@@ -8,15 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_operator.stores.object_store import (
-    TOPIC,
-    AlreadyExists,
-    Conflict,
-    Object,
-    StoreError,
-)
-from tidemark_operator.stores.sqlite import SqliteStore
-from tidemark_operator.stores.sqlite_writes import WRITES_AT_ONCE
+from tidemark_operator.api.kinds import TOPIC, Object
+from tidemark_operator.store.object_store import AlreadyExists, Conflict, StoreError
+from tidemark_operator.store.sqlite import SqliteStore
+from tidemark_operator.store.sqlite_writes import WRITES_AT_ONCE
 
 from tests.waiting import run
 

@@ -7,19 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_operator.stores.object_store import (
-    LEASE,
-    PARTITION_SLICE,
-    TOPIC,
+from tidemark_operator.api.kinds import LEASE, PARTITION_SLICE, TOPIC, Object
+from tidemark_operator.store.object_store import (
     AlreadyExists,
     Conflict,
     NotFound,
-    Object,
     ObjectStore,
     Refused,
     StoreError,
 )
-from tidemark_operator.stores.sqlite import SqliteStore
+from tidemark_operator.store.sqlite import SqliteStore
 
 from tests.waiting import HANG_SECONDS
 

@@ -6,14 +6,9 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
-from tidemark_operator.stores.object_store import (
-    BROKER_POOL,
-    TOPIC,
-    Object,
-    ResourceKind,
-    StoreError,
-)
-from tidemark_operator.stores.sqlite import SqliteStore
+from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, Object, ResourceKind
+from tidemark_operator.store.object_store import StoreError
+from tidemark_operator.store.sqlite import SqliteStore
 from tidemark_operator.topic_admin.service import TopicAdmin
 from tidemark_protocol.topic_messages import (
     AskingBroker,

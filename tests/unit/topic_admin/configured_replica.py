@@ -3,9 +3,9 @@
 import tempfile
 from pathlib import Path
 
-from tidemark_broker.runtime.hosted_replica import HostedReplica, ReplicaEvents
-from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
+from tidemark_broker.log.disk import OsDisk
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
+from tidemark_broker.replication.partition import HostedReplica, ReplicaEvents
 from tidemark_protocol.ids import Offset
 from tidemark_protocol.partition_state import TopicState
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_operator.stores.object_store import TOPIC, Conflict, OutcomeUnknown, StoreError
+from tidemark_operator.api.kinds import TOPIC
+from tidemark_operator.store.object_store import Conflict, OutcomeUnknown, StoreError
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.topic_messages import (

@@ -6,15 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_operator.manifests.schemas import validate
-from tidemark_operator.stores.object_store import (
-    TOPIC,
-    AlreadyExists,
-    OutcomeUnknown,
-    Refused,
-    StoreError,
-)
-from tidemark_operator.topic_admin.calls import topic_calls
+from tidemark_operator.api.kinds import TOPIC
+from tidemark_operator.api.schemas import validate
+from tidemark_operator.store.object_store import AlreadyExists, OutcomeUnknown, Refused, StoreError
+from tidemark_operator.topic_admin.service import topic_calls
 from tidemark_protocol.controller_messages import decode, encode
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import pytest
-from tidemark_broker.runtime.kafka.topic_configs import topic_configs
-from tidemark_broker.storage.settings import LogSettings, settings_of_topic
-from tidemark_operator.controller.last_resorts import allows_unclean_election
-from tidemark_operator.controller.min_insync import effective_min_insync
-from tidemark_operator.manifests.topic_config import config_faults, effective_config
+from tidemark_broker.kafka.apis.topic_configs import topic_configs
+from tidemark_broker.log.log_config import LogSettings, settings_of_topic
+from tidemark_operator.api.topic_configs import config_faults, effective_config
+from tidemark_operator.controller.core.partition_change import effective_min_insync
+from tidemark_operator.controller.core.unclean_recovery import allows_unclean_election
 from tidemark_protocol.ids import TopicId
 from tidemark_protocol.partition_state import TopicState
 from tidemark_protocol.topic_configs import KNOWN_CONFIGS, FixedConfig

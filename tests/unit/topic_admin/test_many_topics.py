@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from tidemark_operator.stores.object_store import TOPIC
+from tidemark_operator.api.kinds import TOPIC
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.topic_messages import AddPartitionsRequest, GrownTopic, NewTopic
 

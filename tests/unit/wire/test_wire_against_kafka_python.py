@@ -7,29 +7,33 @@ from typing import Any
 
 import pytest
 from kafka.protocol import admin, consumer, metadata, producer
-from tidemark_broker.wire.consumer_fetch import decode_older_fetch_request
-from tidemark_broker.wire.consumer_fetch_answers import encode_consumer_fetch_response
-from tidemark_broker.wire.describe_cluster import DESCRIBE_CLUSTER_API
-from tidemark_broker.wire.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS_API
-from tidemark_broker.wire.fetch import (
+from tidemark_broker.kafka_wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     PartitionAnswer,
     TopicAnswer,
     decode_fetch_request,
+    decode_older_fetch_request,
+    encode_consumer_fetch_response,
 )
-from tidemark_broker.wire.frames import read_request_header
-from tidemark_broker.wire.init_producer_id import INIT_PRODUCER_ID_API
-from tidemark_broker.wire.list_offsets import LIST_OFFSETS_API
-from tidemark_broker.wire.metadata import METADATA_API
-from tidemark_broker.wire.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH_API
-from tidemark_broker.wire.primitives import MalformedFrame, Reader
-from tidemark_broker.wire.produce import (
+from tidemark_broker.kafka_wire.messages.frames import read_request_header
+from tidemark_broker.kafka_wire.messages.metadata import (
+    DESCRIBE_CLUSTER_API,
+    DESCRIBE_TOPIC_PARTITIONS_API,
+    METADATA_API,
+)
+from tidemark_broker.kafka_wire.messages.offsets import (
+    LIST_OFFSETS_API,
+    OFFSET_FOR_LEADER_EPOCH_API,
+)
+from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reader
+from tidemark_broker.kafka_wire.messages.produce import (
+    INIT_PRODUCER_ID_API,
     ProduceAnswer,
     decode_produce_request,
     encode_produce_response,
 )
-from tidemark_broker.wire.tables import Api
+from tidemark_broker.kafka_wire.messages.schema import Api
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 

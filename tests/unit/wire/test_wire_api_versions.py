@@ -1,14 +1,14 @@
 """ApiVersions: each version's bytes, and how an unknown version is answered."""
 
 import pytest
-from tidemark_broker.wire.api_versions import (
+from tidemark_broker.kafka_wire.messages.api_versions import (
     MeantNode,
     SupportedApi,
     decode_api_versions_request,
     encode_api_versions_response,
 )
-from tidemark_broker.wire.frames import RequestHeader
-from tidemark_broker.wire.primitives import MalformedFrame, Reader
+from tidemark_broker.kafka_wire.messages.frames import RequestHeader
+from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reader
 from tidemark_protocol.error_codes import ErrorCode
 
 SUPPORTED = (SupportedApi(1, 15, 17), SupportedApi(18, 0, 4))

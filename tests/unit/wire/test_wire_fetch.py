@@ -3,8 +3,8 @@
 import random
 
 import pytest
-from tidemark_broker.wire.current_leaders import CurrentLeader
-from tidemark_broker.wire.fetch import (
+from tidemark_broker.kafka_wire.messages.current_leaders import CurrentLeader
+from tidemark_broker.kafka_wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -16,8 +16,8 @@ from tidemark_broker.wire.fetch import (
     encode_fetch_request,
     encode_fetch_response,
 )
-from tidemark_broker.wire.frames import read_request_header
-from tidemark_broker.wire.primitives import MalformedFrame, Reader
+from tidemark_broker.kafka_wire.messages.frames import read_request_header
+from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reader
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 

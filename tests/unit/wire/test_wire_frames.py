@@ -1,7 +1,7 @@
 """Frames out of a byte stream, however it is cut, and hostile lengths."""
 
 import pytest
-from tidemark_broker.wire.frames import (
+from tidemark_broker.kafka_wire.messages.frames import (
     FrameSplitter,
     RequestHeader,
     framed,
@@ -9,7 +9,12 @@ from tidemark_broker.wire.frames import (
     request_header,
     skip_header_tags,
 )
-from tidemark_broker.wire.primitives import INT32, MalformedFrame, Reader, unsigned_varint
+from tidemark_broker.kafka_wire.messages.primitives import (
+    INT32,
+    MalformedFrame,
+    Reader,
+    unsigned_varint,
+)
 
 
 def stream_of(*frames: bytes) -> bytes:

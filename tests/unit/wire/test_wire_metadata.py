@@ -3,8 +3,16 @@
 from itertools import product
 
 import pytest
-from tidemark_broker.wire.metadata import LARGEST_OF_ONE_BYTE, METADATA_API
-from tidemark_broker.wire.tables import INT, SHORT, ArrayOf, Field, Struct, TableWriter, Values
+from tidemark_broker.kafka_wire.messages.metadata import LARGEST_OF_ONE_BYTE, METADATA_API
+from tidemark_broker.kafka_wire.messages.schema import (
+    INT,
+    SHORT,
+    ArrayOf,
+    Field,
+    Struct,
+    TableWriter,
+    Values,
+)
 
 FIELD_BY_FIELD = Struct(
     Field("error", SHORT),

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
-from tidemark_broker.wire.frames import read_request_header
-from tidemark_broker.wire.primitives import MalformedFrame, Reader
-from tidemark_broker.wire.tables import (
+from tidemark_broker.kafka_wire.messages.frames import read_request_header
+from tidemark_broker.kafka_wire.messages.group_admin import DESCRIBE_GROUPS_API
+from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reader
+from tidemark_broker.kafka_wire.messages.schema import (
     BOOLEAN,
     BYTES,
     INT,

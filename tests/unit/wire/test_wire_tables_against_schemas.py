@@ -10,35 +10,45 @@ import kafka.protocol.admin as admin
 import kafka.protocol.consumer as consumer
 import kafka.protocol.metadata as metadata
 import pytest
-from tidemark_broker.wire.alter_client_quotas import ALTER_CLIENT_QUOTAS_API
-from tidemark_broker.wire.alter_configs import ALTER_CONFIGS_API
-from tidemark_broker.wire.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS_API
-from tidemark_broker.wire.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS_API
-from tidemark_broker.wire.create_partitions import CREATE_PARTITIONS_API
-from tidemark_broker.wire.create_topics import CREATE_TOPICS_API
-from tidemark_broker.wire.delete_groups import DELETE_GROUPS_API
-from tidemark_broker.wire.delete_records import DELETE_RECORDS_API
-from tidemark_broker.wire.delete_topics import DELETE_TOPICS_API
-from tidemark_broker.wire.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS_API
-from tidemark_broker.wire.describe_configs import DESCRIBE_CONFIGS_API
-from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
-from tidemark_broker.wire.describe_log_dirs import DESCRIBE_LOG_DIRS_API
-from tidemark_broker.wire.describe_producers import DESCRIBE_PRODUCERS_API
-from tidemark_broker.wire.describe_quorum import DESCRIBE_QUORUM_API
-from tidemark_broker.wire.elect_leaders import ELECT_LEADERS_API
-from tidemark_broker.wire.find_coordinator import FIND_COORDINATOR_API
-from tidemark_broker.wire.heartbeat import HEARTBEAT_API
-from tidemark_broker.wire.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS_API
-from tidemark_broker.wire.join_group import JOIN_GROUP_API
-from tidemark_broker.wire.leave_group import LEAVE_GROUP_API
-from tidemark_broker.wire.list_config_resources import LIST_CONFIG_RESOURCES_API
-from tidemark_broker.wire.list_groups import LIST_GROUPS_API
-from tidemark_broker.wire.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS_API
-from tidemark_broker.wire.offset_commit import OFFSET_COMMIT_API
-from tidemark_broker.wire.offset_delete import OFFSET_DELETE_API
-from tidemark_broker.wire.offset_fetch import OFFSET_FETCH_API
-from tidemark_broker.wire.sync_group import SYNC_GROUP_API
-from tidemark_broker.wire.tables import Api, TableReader, TableWriter
+from tidemark_broker.kafka_wire.messages.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS_API
+from tidemark_broker.kafka_wire.messages.client_quotas import (
+    ALTER_CLIENT_QUOTAS_API,
+    DESCRIBE_CLIENT_QUOTAS_API,
+)
+from tidemark_broker.kafka_wire.messages.configs import (
+    ALTER_CONFIGS_API,
+    DESCRIBE_CONFIGS_API,
+    INCREMENTAL_ALTER_CONFIGS_API,
+)
+from tidemark_broker.kafka_wire.messages.describe_producers import DESCRIBE_PRODUCERS_API
+from tidemark_broker.kafka_wire.messages.describe_quorum import DESCRIBE_QUORUM_API
+from tidemark_broker.kafka_wire.messages.group_admin import (
+    DELETE_GROUPS_API,
+    DESCRIBE_GROUPS_API,
+    LIST_GROUPS_API,
+    OFFSET_DELETE_API,
+)
+from tidemark_broker.kafka_wire.messages.group_membership import (
+    FIND_COORDINATOR_API,
+    HEARTBEAT_API,
+    JOIN_GROUP_API,
+    LEAVE_GROUP_API,
+    SYNC_GROUP_API,
+)
+from tidemark_broker.kafka_wire.messages.group_offsets import OFFSET_COMMIT_API, OFFSET_FETCH_API
+from tidemark_broker.kafka_wire.messages.list_config_resources import LIST_CONFIG_RESOURCES_API
+from tidemark_broker.kafka_wire.messages.logs import DELETE_RECORDS_API, DESCRIBE_LOG_DIRS_API
+from tidemark_broker.kafka_wire.messages.reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS_API,
+    ELECT_LEADERS_API,
+    LIST_PARTITION_REASSIGNMENTS_API,
+)
+from tidemark_broker.kafka_wire.messages.schema import Api, TableReader, TableWriter
+from tidemark_broker.kafka_wire.messages.topics import (
+    CREATE_PARTITIONS_API,
+    CREATE_TOPICS_API,
+    DELETE_TOPICS_API,
+)
 
 APIS = (
     ALTER_CLIENT_QUOTAS_API,

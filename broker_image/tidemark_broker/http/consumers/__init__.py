@@ -1,1 +1,1 @@
-"""Consumer groups over HTTP: the paths of the REST Proxy v2 and the Strimzi bridge."""
+"""The Kafka consumer that runs here for HTTP clients."""

@@ -5,10 +5,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tidemark_broker.groups.consumer_protocol import TopicPartition
-from tidemark_broker.http.formats import EmbeddedFormat
+from tidemark_broker.coordinator.core.consumer_protocol import TopicPartition
+from tidemark_broker.http.consumers.positions import RESETS, Commit
+from tidemark_broker.http.media_types import EmbeddedFormat
 from tidemark_broker.http.problems import malformed
-from tidemark_broker.runtime.consumers.positions import RESETS, Commit
 
 MAX_NAME = 249
 MAX_TOPICS = 1_000

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from tidemark_protocol.error_codes import ErrorCode
 
-from tidemark_broker.http.formats import EmbeddedFormat
+from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, GroupConsumer
+from tidemark_broker.http.media_types import EmbeddedFormat
 from tidemark_broker.http.problems import HttpProblem
-from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, GroupConsumer
 
 MAX_INSTANCES = 1_000
 IDLE_SECONDS = 300.0  # consumer.instance.timeout.ms of the REST Proxy

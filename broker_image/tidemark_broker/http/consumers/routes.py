@@ -12,16 +12,23 @@ from urllib.parse import quote, unquote
 import msgspec
 from tidemark_protocol.error_codes import ErrorCode
 
-from tidemark_broker.groups.consumer_protocol import TopicPartition
+from tidemark_broker.coordinator.core.consumer_protocol import TopicPartition
 from tidemark_broker.http import leadership
-from tidemark_broker.http.addresses import client_url
 from tidemark_broker.http.admission import Admission
-from tidemark_broker.http.answers import Answer, ClientGone, Receive, until_gone
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.consumers import bodies
+from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, Fetched, Unreadable
+from tidemark_broker.http.consumers.group_member import GroupRefusal, NotInGroup
 from tidemark_broker.http.consumers.instances import Instance, Instances
-from tidemark_broker.http.formats import ANSWER_BYTES_PER_LOG_BYTE, EmbeddedFormat, format_of_answer
+from tidemark_broker.http.consumers.peer_connections import PeerUnavailable
+from tidemark_broker.http.consumers.positions import NoOffset
+from tidemark_broker.http.leadership import client_url
 from tidemark_broker.http.limits import HttpLimits
+from tidemark_broker.http.media_types import (
+    ANSWER_BYTES_PER_LOG_BYTE,
+    EmbeddedFormat,
+    format_of_answer,
+)
 from tidemark_broker.http.problems import HttpProblem, kind_of
 from tidemark_broker.http.queries import PollQuery, poll_query
 from tidemark_broker.http.record_json import (
@@ -29,17 +36,9 @@ from tidemark_broker.http.record_json import (
     RecordRenderer,
     UnrenderableRecords,
 )
-from tidemark_broker.http.requests import Request
-from tidemark_broker.runtime.consumers.coordination import GroupRefusal
-from tidemark_broker.runtime.consumers.group_consumer import (
-    ConsumerSettings,
-    Fetched,
-    Unreadable,
-)
-from tidemark_broker.runtime.consumers.membership import NotInGroup
-from tidemark_broker.runtime.consumers.peers import PeerUnavailable
-from tidemark_broker.runtime.consumers.positions import NoOffset
-from tidemark_broker.wire.list_offsets import EARLIEST, LATEST
+from tidemark_broker.http.request import Request
+from tidemark_broker.http.response import Answer, ClientGone, Receive, until_gone
+from tidemark_broker.kafka_wire.messages.offsets import EARLIEST, LATEST
 
 ANSWER_TYPE = b"application/vnd.kafka.v2+json"
 BODY_BYTES = HttpLimits(body_bytes=256 * 1024, forwarded_body_bytes=256 * 1024)

@@ -1,0 +1,1 @@
+"""Aggregates samples to mergeable summaries in numpy."""

@@ -1,0 +1,1 @@
+"""Analyses summaries of one partition: intervals, changes and loss evidence."""

@@ -1,0 +1,205 @@
+"""What must never be seen and is no loss of itself: two leaders in an epoch, an epoch gone back,
+an unclean election, damaged batches, contradicting samples.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from tidemark_audit.analysis.counter_increases import (
+    Rose,
+    counted_steps,
+    first_rise,
+    stood_at_start,
+)
+from tidemark_audit.analysis.loss import epochs_of
+from tidemark_audit.analysis.partition_timeline import Series
+from tidemark_audit.analysis.series import Track
+from tidemark_audit.analysis.step_function import StepFunction
+from tidemark_audit.metrics.families import Exporter, key_as_text
+from tidemark_audit.results import Confidence, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A broker was seen to lead in the epoch, at both times."""
+
+    broker: str
+    epoch: int
+    first_ms: int
+    last_ms: int
+    text: str  # its series
+
+
+class OddityKind(StrEnum):
+    UNCLEAN_ELECTION = "unclean-election"
+    TWO_LEADERS = "two-leaders-in-an-epoch"
+    EPOCH_REGRESS = "leader-epoch-regress"
+    LOSS_ON_RECORD = "loss-before-the-window"
+    LOSS_OF_UNKNOWN_TIME = "loss-of-unknown-time"
+
+
+@dataclass(frozen=True, slots=True)
+class Oddity:
+    kind: OddityKind
+    after_ms: int
+    at_ms: int
+    sentence: str
+    confidence: Confidence
+    samples: tuple[Sample, ...]
+
+
+def oddities_of(series: Series) -> list[Oddity]:
+    found = [
+        *_unclean_elections(series),
+        *_two_leaders(series),
+        *_epoch_regresses(series),
+        *_losses_on_record(series),
+    ]
+    start = series.context.window_start_ms
+    inside = [oddity for oddity in found if oddity.at_ms >= start]
+    return sorted(inside, key=lambda oddity: (oddity.at_ms, oddity.kind))
+
+
+def _unclean_elections(series: Series) -> Iterator[Oddity]:
+    counted = series.find("partition_leader_elections_total", detail="unclean")
+    told = []
+    for step in counted_steps(series, counted):
+        assert counted is not None
+        told.append(step)
+        text = key_as_text(counted.key)
+        yield Oddity(
+            OddityKind.UNCLEAN_ELECTION,
+            step.after_ms,
+            step.at_ms,
+            f"{int(step.by)} leader(s) elected that may lack committed records",
+            Confidence.PROVED,
+            (Sample(text, step.after_ms, step.before), Sample(text, step.at_ms, step.value)),
+        )
+    slack = series.context.intervals.cap_ms(Exporter.OPERATOR)
+    for track in series.all_of("partition_recovery_epoch"):
+        for step in counted_steps(series, track):
+            if any(
+                known.after_ms - slack <= step.at_ms and step.after_ms <= known.at_ms + slack
+                for known in told
+            ):
+                continue  # the counter told it already
+            yield Oddity(
+                OddityKind.UNCLEAN_ELECTION,
+                step.after_ms,
+                step.at_ms,
+                f"leader epoch {int(step.value)} by last resort ({track.key.detail})",
+                Confidence.PROVED,
+                (Sample(key_as_text(track.key), step.at_ms, step.value),),
+            )
+
+
+def _two_leaders(series: Series) -> Iterator[Oddity]:
+    """Two brokers with real samples on both sides of a common moment, each leading one epoch."""
+    by_epoch: dict[int, list[_Claim]] = {}
+    for track in series.all_of("replica_is_leader"):
+        epochs = epochs_of(series, track.key.broker)
+        for run in np.flatnonzero(track.first_value == 1.0).tolist():
+            for claim in _claims(track, run, epochs):
+                by_epoch.setdefault(claim.epoch, []).append(claim)
+    for claims in by_epoch.values():
+        claims.sort(key=lambda claim: (claim.first_ms, claim.broker))
+        open_ones: list[_Claim] = []
+        for claim in claims:
+            open_ones = [other for other in open_ones if other.last_ms > claim.first_ms]
+            for other in open_ones:
+                if other.broker != claim.broker and claim.first_ms < claim.last_ms:
+                    yield _both_lead(other, claim)
+            open_ones.append(claim)
+
+
+def _both_lead(one: "_Claim", other: "_Claim") -> Oddity:
+    first = max(one.first_ms, other.first_ms)
+    low, high = sorted((one, other), key=lambda claim: claim.broker)
+    return Oddity(
+        OddityKind.TWO_LEADERS,
+        first,
+        min(one.last_ms, other.last_ms),
+        f"brokers {low.broker} and {high.broker} both led in leader epoch {one.epoch}",
+        Confidence.PROVED,
+        (Sample(low.text, first, 1.0), Sample(high.text, first, 1.0)),
+    )
+
+
+def _claims(track: Track, run: int, epochs: StepFunction) -> Iterator[_Claim]:
+    """A stretch in which it says that it leads, by the epochs that it was in meanwhile."""
+    start, end = int(track.first_ms[run]), int(track.last_ms[run])
+    place = int(np.searchsorted(epochs.last_sample_ms, start, side="left"))
+    until = int(np.searchsorted(epochs.start_ms, end, side="right"))
+    for number in range(place, until):
+        first = max(start, int(epochs.start_ms[number]))
+        last = min(end, int(epochs.last_sample_ms[number]))
+        epoch = int(epochs.value[number])
+        yield _Claim(track.key.broker, epoch, first, last, key_as_text(track.key))
+
+
+def _epoch_regresses(series: Series) -> Iterator[Oddity]:
+    """The epoch of one and the same leader goes back: an old state was brought back."""
+    for track in series.all_of("replica_leader_epoch"):
+        leads = series.steps("replica_is_leader", broker=track.key.broker)
+        text = key_as_text(track.key)
+        highest, highest_at = -1.0, 0
+        for run in range(len(track.first_ms)):
+            epoch, at_ms = float(track.first_value[run]), int(track.first_ms[run])
+            led = leads.at(np.array([at_ms], dtype=np.int64))[0] == 1.0
+            if np.isnan(epoch):
+                continue
+            if led and 0 <= epoch < highest:
+                yield Oddity(
+                    OddityKind.EPOCH_REGRESS,
+                    highest_at,
+                    at_ms,
+                    f"broker {track.key.broker} leads in epoch {int(epoch)} after it was in"
+                    f" {int(highest)}",
+                    Confidence.PROVED,
+                    (Sample(text, highest_at, highest), Sample(text, at_ms, epoch)),
+                )
+            if epoch > highest:
+                highest, highest_at = epoch, int(track.last_ms[run])
+
+
+LATCHED = (
+    "replica_committed_truncated_records_total",
+    "partition_election_committed_gap_records",
+    "partition_recovery_lost_committed_records",
+)
+
+
+def _losses_on_record(series: Series) -> Iterator[Oddity]:
+    """Proof of loss that is latched: told by an earlier window, or nobody knows by which."""
+    standing: dict[OddityKind, list[Sample]] = {}
+    for family in LATCHED:
+        for track in series.all_of(family):
+            if (found := _on_record(series, track)) is not None:
+                kind, at_ms, value = found
+                sample = Sample(key_as_text(track.key), at_ms, value)
+                standing.setdefault(kind, []).append(sample)
+    for kind, samples in standing.items():
+        largest = max(samples, key=lambda sample: (sample.value, -sample.at_ms))
+        when = "before this window"
+        if kind is OddityKind.LOSS_OF_UNKNOWN_TIME:
+            when += ", or in it and before its first sample"
+        yield Oddity(
+            kind,
+            series.context.window_start_ms,
+            largest.at_ms,
+            f"{int(largest.value)} committed records were lost {when}",
+            Confidence.PROVED,
+            (largest,),
+        )
+
+
+def _on_record(series: Series, track: Track) -> tuple[OddityKind, int, float] | None:
+    if stood := stood_at_start(series, track):
+        return OddityKind.LOSS_ON_RECORD, series.context.window_start_ms, stood
+    is_up = not track.is_empty and track.first_value[0] > 0
+    if is_up and first_rise(series, track) is Rose.UNKNOWN:
+        return OddityKind.LOSS_OF_UNKNOWN_TIME, int(track.first_ms[0]), float(track.first_value[0])
+    return None

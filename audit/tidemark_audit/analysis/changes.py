@@ -1,0 +1,122 @@
+"""What happened at one moment: elections and changes of the in-sync set, with who counted them."""
+
+import itertools
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from tidemark_audit.analysis.counter_increases import counted_steps
+from tidemark_audit.analysis.partition_timeline import NOBODY, Series, State, View
+from tidemark_audit.analysis.step_function import Increment, increments
+from tidemark_audit.metrics.families import Exporter
+from tidemark_audit.results import Election, IsrChange, TopicPartition
+
+
+class Change(StrEnum):
+    SHRINK = "shrink"
+    EXPAND = "expand"
+    ELECTION = "election"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Changes that brokers and operator counted between two scrapes, whatever scrapes saw of them;
+    those that somebody asked for are told apart."""
+
+    change: Change
+    after_ms: int
+    at_ms: int
+    by: int
+    planned: bool = False
+
+
+UNKNOWN = "unknown"
+KIND_ORDER = ("unclean", "planned", "clean")  # the worst that was counted at that time
+
+
+def partition_of(series: Series) -> TopicPartition:
+    return TopicPartition(series.topic, series.partition, series.topic_id)
+
+
+def elections_of(series: Series, view: View) -> list[Election]:
+    """New epochs as the leaders' own samples show them."""
+    counted = {
+        kind: counted_steps(series, series.find("partition_leader_elections_total", detail=kind))
+        for kind in KIND_ORDER
+    }
+    slack = series.context.intervals.cap_ms(Exporter.OPERATOR)
+    found: list[Election] = []
+    epoch, broker, last_seen = -1.0, "", 0
+    for segment in range(len(view.leader)):
+        number = int(view.leader[segment])
+        if number == NOBODY:
+            continue
+        start = int(view.starts_ms[segment])
+        if view.leader_epoch[segment] > epoch >= 0:
+            kind = _counted_between(counted, last_seen - slack, start + slack)
+            found.append(
+                Election(
+                    partition_of(series), last_seen, start, kind, broker, view.brokers[number],
+                    int(view.leader_epoch[segment]),
+                )
+            )  # fmt: skip
+        epoch = max(epoch, float(view.leader_epoch[segment]))
+        broker = view.brokers[number]
+        last_seen = int(min(view.last_seen_ms[segment], view.borders_ms[segment + 1]))
+    return found
+
+
+def _counted_between(counted: dict[str, list[Increment]], after_ms: int, until_ms: int) -> str:
+    for kind in KIND_ORDER:
+        if any(step.after_ms <= until_ms and step.at_ms >= after_ms for step in counted[kind]):
+            return kind
+    return UNKNOWN
+
+
+def isr_changes_of(series: Series, view: View) -> list[IsrChange]:
+    """Between two things that leaders said, one after the other."""
+    shrinks = {
+        track.key.detail: counted_steps(series, track)
+        for track in series.all_of("partition_isr_shrinks_total")
+    }
+    said = np.flatnonzero((view.state != State.UNOBSERVED) & (view.leader != NOBODY))
+    found: list[IsrChange] = []
+    for before, after in itertools.pairwise(said.tolist()):
+        old, new = int(view.in_sync[before]), int(view.in_sync[after])
+        if old == new:
+            continue
+        at_ms = int(view.starts_ms[after])
+        after_ms = int(min(view.last_seen_ms[before], at_ms))
+        reason = "expand" if new > old else _reason(shrinks, after_ms, at_ms)
+        if not reason and (view.reassigning[before] or view.reassigning[after]):
+            reason = "move"  # a replica that was removed; nothing counts it as shrinking
+        found.append(IsrChange(partition_of(series), after_ms, at_ms, old, new, reason))
+    return found
+
+
+def _reason(shrinks: dict[str, list[Increment]], after_ms: int, at_ms: int) -> str:
+    for reason, steps in sorted(shrinks.items()):
+        if any(step.after_ms <= at_ms and step.at_ms >= after_ms for step in steps):
+            return reason
+    return ""
+
+
+_COUNTERS = {
+    "partition_isr_shrinks_total": Change.SHRINK,
+    "partition_isr_expands_total": Change.EXPAND,
+    "partition_leader_elections_total": Change.ELECTION,
+}
+
+
+def counted_of(series: Series) -> list[Counted]:
+    """In order of time. Only between two samples of one counter: its first may be of long ago, or
+    of the grant that made the partition."""
+    found = [
+        Counted(change, step.after_ms, step.at_ms, int(step.by), track.key.detail == "planned")
+        for family, change in _COUNTERS.items()
+        for track in series.all_of(family)
+        for step in increments(track, from_zero=False, cap_ms=series.cap_ms(family))
+        if step.at_ms >= series.context.window_start_ms
+    ]
+    return sorted(found, key=lambda counted: (counted.at_ms, counted.change, counted.planned))

@@ -1,0 +1,184 @@
+"""What judging one partition needs beside its own series; small, and sent to every task."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark_audit.analysis.series import Track, fold_scrapes
+from tidemark_audit.analysis.step_function import CAP_INTERVALS, steps_of
+from tidemark_audit.analysis.what_if import WhatIf
+from tidemark_audit.metrics.families import Exporter
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Time between two scrapes of a target, in ms, by what is scraped."""
+
+    broker_ms: int
+    operator_ms: int
+
+    def cap_ms(self, exporter: Exporter) -> int:
+        """How long a sample stands when none follows."""
+        interval = self.broker_ms if exporter is Exporter.BROKER else self.operator_ms
+        return round(interval * CAP_INTERVALS)
+
+
+# A planned restart lasts no longer (docs/operations/metrics.md).
+PLANNED_RESTART_LIMIT_MS = 600_000
+LONGEST_SCRAPE_MS = 10_000  # Prometheus's default limit
+DIRECTLY_INTERVALS = 1.5  # two samples further apart may have had another exporter between them
+
+
+BrokerPlace = tuple[str, str, str]  # cluster, pool, broker: ids are unique within a pool
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRestart:
+    """The operator's word stood in [start, end); what began then is planned until `until_ms`.
+
+    It was given after `silent_ms`, when it was last seen not to stand. `until_ms` is the end,
+    unless whoever gave the word fell silent: a new controller knows nothing of restarts that
+    another one saw begin.
+    """
+
+    silent_ms: int
+    start_ms: int
+    end_ms: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    window_start_ms: int
+    window_end_ms: int
+    intervals: Intervals
+    # In order of time.
+    planned: Mapping[BrokerPlace, tuple[PlannedRestart, ...]]
+    # When each was seen first and last; operators by cluster, where any was scraped.
+    broker_seen_ms: Mapping[BrokerPlace, tuple[int, int]]
+    operator_seen_ms: Mapping[str, tuple[int, int]]
+    cluster_since_ms: Mapping[str, int]  # the first sight of anything of it
+    # Of each broker, when each of its processes was seen first and last.
+    broker_lives_ms: Mapping[BrokerPlace, tuple[tuple[int, int], ...]]
+    what_if: WhatIf | None = None
+
+    @property
+    def excuse_slack_ms(self) -> int:
+        """How much longer than the word an absence may be seen."""
+        return 2 * self.intervals.cap_ms(Exporter.BROKER)
+
+    @property
+    def scrape_ms(self) -> int:
+        """A value may be so much younger than its sample's time, which is when it was asked for."""
+        return min(LONGEST_SCRAPE_MS, self.intervals.broker_ms, self.intervals.operator_ms)
+
+    def excused_until_ms(self, broker: BrokerPlace, since_ms: int) -> int:
+        """Until when an absence that began then is planned: its beginning, if it never was.
+
+        Only an absence's beginning makes it planned: a restart asked for later excuses no crash,
+        and it is seen to be later where the word was seen not to stand.
+        """
+        found = [
+            restart.until_ms + self.excuse_slack_ms
+            for restart in self.planned.get(broker, ())
+            if restart.silent_ms - self.scrape_ms
+            <= since_ms
+            < restart.end_ms + self.intervals.cap_ms(Exporter.BROKER)
+        ]
+        return max(found, default=since_ms)
+
+    def ends_of_excuses_ms(self, cluster: str, pool: str) -> list[int]:
+        return [
+            restart.until_ms + self.excuse_slack_ms
+            for (*where, _), restarts in self.planned.items()
+            if where == [cluster, pool]
+            for restart in restarts
+        ]
+
+    def pool_of(self, cluster: str, named: str) -> str:
+        """Of a partition, by the operator's word, else the cluster's only one."""
+        pools = {pool for where, pool, _ in self.broker_seen_ms if where == cluster}
+        return named or (pools.pop() if len(pools) == 1 else "")
+
+    def broker_since_ms(self, broker: BrokerPlace) -> int | None:
+        seen = self.broker_seen_ms.get(broker)
+        return None if seen is None else seen[0]
+
+    def operator_since_ms(self, cluster: str) -> int | None:
+        seen = self.operator_seen_ms.get(cluster)
+        return None if seen is None else seen[0]
+
+
+def context_of(
+    tracks: list[Track], *, window_start_ms: int, window_end_ms: int, intervals: Intervals
+) -> Context:
+    """`tracks`: those without a topic."""
+    planned: dict[BrokerPlace, tuple[PlannedRestart, ...]] = {}
+    brokers: dict[BrokerPlace, tuple[int, int]] = {}
+    operators: dict[str, tuple[int, int]] = {}
+    clusters: dict[str, int] = {}
+    lives: dict[BrokerPlace, tuple[tuple[int, int], ...]] = {}
+    operator_cap = intervals.cap_ms(Exporter.OPERATOR)
+    for track in fold_scrapes(tracks, operator_cap):
+        if track.is_empty:
+            continue
+        key, seen = track.key, (int(track.first_ms[0]), int(track.last_ms[-1]))
+        clusters[key.cluster] = min(seen[0], clusters.get(key.cluster, seen[0]))
+        broker = (key.cluster, key.pool, key.broker)
+        if key.family == "broker_planned_restart":
+            looks = [each for each in tracks if each.key._replace(scrape="") == key]
+            planned[broker] = _planned_restarts(track, looks, intervals)
+        elif key.family == "broker_epoch":
+            brokers[broker] = _both(seen, brokers.get(broker, seen))
+            lives[broker] = _lives(track)
+        if key.pool and key.family != "broker_epoch":
+            operators[key.cluster] = _both(seen, operators.get(key.cluster, seen))
+    return Context(
+        window_start_ms, window_end_ms, intervals, planned, brokers, operators, clusters, lives
+    )
+
+
+def _lives(epochs: Track) -> tuple[tuple[int, int], ...]:
+    """Of a broker's epoch: it is another one with every start."""
+    found: list[tuple[int, int]] = []
+    known = -np.inf
+    for first, last, epoch in zip(
+        epochs.first_ms.tolist(), epochs.last_ms.tolist(), epochs.first_value, strict=True
+    ):
+        if epoch == known:
+            found[-1] = (found[-1][0], last)
+        elif not np.isnan(epoch):
+            found.append((first, last))
+            known = epoch
+    return tuple(found)
+
+
+def _planned_restarts(
+    track: Track, looks: Sequence[Track], intervals: Intervals
+) -> tuple[PlannedRestart, ...]:
+    """`track` is what the looks are together; each of them may be of another controller."""
+    directly_ms = round(intervals.operator_ms * DIRECTLY_INTERVALS)
+    ends = sorted(end for look in looks for end in _said_ends(look, directly_ms))
+    found = []
+    cap_ms = intervals.cap_ms(Exporter.OPERATOR)
+    unsaid = track.last_ms[(track.first_value != 1.0) & ~np.isnan(track.first_value)]
+    for start, end in steps_of(track, cap_ms).stretches_of(1.0):
+        before = unsaid[unsaid < start]
+        silent = max(start - cap_ms, int(before[-1]) if len(before) else start - cap_ms)
+        limit = start + PLANNED_RESTART_LIMIT_MS
+        said = next((each for each in ends if start < each <= limit), limit)
+        found.append(PlannedRestart(silent, start, end, max(end, said)))
+    return tuple(found)
+
+
+def _said_ends(look: Track, directly_ms: int) -> list[int]:
+    """When 1 was followed by something else out of the same mouth."""
+    ends = look.first_value[:-1] == 1.0
+    ends &= ~np.isnan(look.first_value[1:])
+    ends &= look.first_ms[1:] - look.last_ms[:-1] <= directly_ms
+    return [int(at_ms) for at_ms in look.first_ms[1:][ends]]
+
+
+def _both(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return min(one[0], other[0]), max(one[1], other[1])

@@ -1,0 +1,188 @@
+"""All facts of one partition, and of all partitions of a table of merged summaries."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from tidemark_audit.analysis.anomalies import Oddity, oddities_of
+from tidemark_audit.analysis.changes import (
+    Counted,
+    counted_of,
+    elections_of,
+    isr_changes_of,
+    partition_of,
+)
+from tidemark_audit.analysis.context import Context
+from tidemark_audit.analysis.intervals import intervals_of, planned_segments, sli_of
+from tidemark_audit.analysis.lag import lag_of
+from tidemark_audit.analysis.loss import loss_of
+from tidemark_audit.analysis.partition_timeline import Series, view_of
+from tidemark_audit.analysis.reporting_coverage import Witness, witnesses_of
+from tidemark_audit.analysis.series import Track, fold_scrapes, tracks_of
+from tidemark_audit.metrics.families import FAMILIES, PREFIX, Exporter
+from tidemark_audit.results import (
+    Coverage,
+    Election,
+    FollowerLag,
+    Interval,
+    IsrChange,
+    LossEvidence,
+    SliRow,
+)
+
+RETAINED = "replica_is_retained"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    cluster: str
+    pool: str
+    sli: SliRow
+    coverage: Coverage
+    intervals: tuple[Interval, ...]
+    elections: tuple[Election, ...]
+    isr_changes: tuple[IsrChange, ...]
+    counted: tuple[Counted, ...]
+    follower_lag: tuple[FollowerLag, ...]
+    loss_evidence: tuple[LossEvidence, ...]
+    oddities: tuple[Oddity, ...]
+    witnesses: tuple[Witness, ...]
+    life_ms: tuple[int, int]  # the part of the window in which the partition was there
+    lag_max_seconds: float | None  # replica.lag.time.max.ms of the topic
+    largest_append_records: float | None
+
+
+def facts_of(merged: pa.Table, context: Context) -> Iterator[PartitionFacts]:
+    """`merged` holds whole partitions: all series of each that it holds any of."""
+    partitions: dict[tuple[str, str, str, int], list[Track]] = {}
+    for track in tracks_of(merged):
+        key = track.key
+        if key.topic and key.partition >= 0:
+            place = (key.cluster, key.topic, key.topic_id, key.partition)
+            partitions.setdefault(place, []).append(track)
+    for (cluster, topic, topic_id, partition), tracks in sorted(partitions.items()):
+        folded = fold_scrapes(tracks, context.intervals.cap_ms(_exporter(tracks)))
+        # Brokers do not name their pool in these families; the operator does.
+        named = max((track.key.pool for track in tracks), default="")
+        pool = context.pool_of(cluster, named)
+        by_key = {track.key._replace(pool=""): track for track in folded}
+        series = Series(cluster, pool, topic, topic_id, partition, by_key, context)
+        life = life_of(series)
+        if life.window_start_ms < life.window_end_ms:  # else deleted before the window
+            yield _facts(replace(series, context=life))
+
+
+def life_of(series: Series) -> Context:
+    """The window, cut to when the partition was there: it is not unobserved before it was made.
+
+    Only where whoever would have told of it was seen before its first sample, or after its last.
+    A topic that was deleted while its data is kept is one that is not there.
+    """
+    context = series.context
+    seen_tracks = [track for track in series.tracks.values() if not track.is_empty]
+    tracks = [track for track in seen_tracks if track.key.family != RETAINED]
+    if not tracks:
+        was_kept = bool(seen_tracks)
+        return _none_of(context) if was_kept else context
+    first = min(int(track.first_ms[0]) for track in tracks)
+    last = max(int(track.last_ms[-1]) for track in tracks)
+    cap = max(context.intervals.cap_ms(exporter) for exporter in Exporter)
+    seen = [context.broker_seen_ms.get(series.place_of(name)) for name in series.brokers()]
+    if any(track.key.family == "partition_leader_id" for track in tracks):
+        seen = [context.operator_seen_ms.get(series.cluster)]
+    known = [each for each in seen if each is not None]
+    start, end = context.window_start_ms, context.window_end_ms
+    if known and all(since < first - cap for since, _ in known) and first - cap > start:
+        start = first
+    if known and all(until > last + cap for _, until in known) and last + cap < end:
+        end = last + 1
+    kept = min((at for track in seen_tracks for at in _times_kept(track)), default=end)
+    if kept < end and not _is_led_after(tracks, kept + cap):
+        end = max(start, kept)
+    return replace(context, window_start_ms=start, window_end_ms=end)
+
+
+def _none_of(context: Context) -> Context:
+    return replace(context, window_end_ms=context.window_start_ms)
+
+
+def _times_kept(track: Track) -> list[int]:
+    """When it was said that the data is kept without a topic."""
+    if track.key.family != RETAINED:
+        return []
+    return [int(at) for at in track.first_ms[track.first_value == 1.0]]
+
+
+def _is_led_after(tracks: list[Track], at_ms: int) -> bool:
+    """A Topic of its name may have adopted what was kept."""
+    return any(
+        int(track.last_ms[-1]) > at_ms
+        for track in tracks
+        if track.key.family == "partition_in_sync_replicas"
+    )
+
+
+def _exporter(tracks: list[Track]) -> Exporter:
+    return max(FAMILIES[PREFIX + track.key.family].exporter for track in tracks)
+
+
+def _facts(series: Series) -> PartitionFacts:
+    start_ms = series.context.window_start_ms
+    whole = view_of(series)
+    all_planned = planned_segments(series, whole)
+    view = whole.since(start_ms)
+    sli = sli_of(series, view, all_planned[-len(view.state) :])
+    return PartitionFacts(
+        cluster=series.cluster,
+        pool=series.pool,
+        sli=sli,
+        coverage=Coverage(
+            partition_of(series),
+            sli.observed_ms,
+            sli.total_ms,
+            sum(track.samples for track in series.tracks.values()),
+        ),
+        intervals=tuple(intervals_of(series, whole, all_planned)),
+        elections=tuple(e for e in elections_of(series, whole) if e.at_ms >= start_ms),
+        isr_changes=tuple(c for c in isr_changes_of(series, whole) if c.at_ms >= start_ms),
+        counted=tuple(counted_of(series)),
+        follower_lag=tuple(lag_of(series)),
+        loss_evidence=tuple(loss_of(series)),
+        oddities=tuple(oddities_of(series)),
+        witnesses=tuple(witnesses_of(series, view)),
+        life_ms=(series.context.window_start_ms, series.context.window_end_ms),
+        lag_max_seconds=_lag_max_seconds(series),
+        largest_append_records=_largest(series, "partition_largest_append_records"),
+    )
+
+
+def _lag_max_seconds(series: Series) -> float | None:
+    what_if = series.context.what_if
+    if what_if is not None and what_if.lag_max_seconds is not None:
+        return what_if.lag_max_seconds
+    return _largest(series, "partition_replica_lag_max_seconds", last=True)
+
+
+def _largest(series: Series, family: str, *, last: bool = False) -> float | None:
+    found = [track for track in series.all_of(family) if not track.is_empty]
+    if last and found:
+        newest = max(found, key=lambda track: int(track.last_ms[-1]))
+        found = [newest]
+    values = [
+        float(np.nanmax(track.first_value))
+        for track in found
+        if not np.isnan(track.first_value).all()
+    ]
+    return max(values, default=None)
+
+
+def to_bytes(facts: PartitionFacts) -> bytes:
+    """From Spark's workers to its driver."""
+    return msgspec.msgpack.encode(facts)
+
+
+def from_bytes(data: bytes) -> PartitionFacts:
+    return msgspec.msgpack.decode(data, type=PartitionFacts)

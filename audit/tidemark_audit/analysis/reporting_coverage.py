@@ -1,0 +1,88 @@
+"""Whether those who would tell of a loss were there to be heard: each replica, and the operator.
+
+Latched counters tell of the time between two looks at one process, so only what lies before its
+first look, after its last, or between two processes is unwitnessed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark_audit.aggregation.samples import Flags
+from tidemark_audit.analysis.partition_timeline import Series, State, View
+from tidemark_audit.metrics.families import Exporter
+
+COUNTER = "replica_committed_truncated_records_total"
+OPERATORS = "partition_leader_id"
+OPERATOR = "the operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    exporter: str
+    due_ms: int  # a replica: while its leader called it in sync, or it led
+    heard_ms: int
+
+
+def witnesses_of(series: Series, view: View) -> Iterator[Witness]:
+    context = series.context
+    heard = series.steps(OPERATORS)
+    stretches = list(zip(heard.start_ms.tolist(), heard.end_ms.tolist(), strict=True))
+    everywhere = np.ones(len(view.state), dtype=np.bool_)
+    window = context.window_end_ms - context.window_start_ms
+    yield Witness(OPERATOR, window, _overlap(view, everywhere, stretches))
+    for broker in sorted(_named(series)):
+        due = _due(series, view, broker)
+        yield Witness(
+            f"broker {broker}",
+            int(view.lengths_ms[due].sum()),
+            _overlap(view, due, _heard(series, broker)),
+        )
+
+
+def _named(series: Series) -> set[str]:
+    followers = {track.key.follower for track in series.all_of("follower_in_sync")}
+    leaders = {track.key.broker for track in series.all_of("partition_in_sync_replicas")}
+    return followers | leaders
+
+
+def _due(series: Series, view: View, broker: str) -> Flags:
+    times = view.starts_ms
+    due = np.zeros(len(times), dtype=np.bool_)
+    for number, leader in enumerate(view.brokers):
+        leads = view.leader == number
+        if leader == broker:
+            due |= leads
+        else:
+            says = series.steps("follower_in_sync", broker=leader, follower=broker)
+            due |= leads & (says.at(times) == 1.0)
+    return np.asarray(due & (view.state != State.UNOBSERVED))
+
+
+def _heard(series: Series, broker: str) -> list[tuple[int, int]]:
+    track = series.find(COUNTER, broker=broker)
+    if track is None:
+        return []
+    cap_ms = series.context.intervals.cap_ms(Exporter.BROKER)
+    known = ~np.isnan(track.first_value)
+    first_ms, last_ms = track.first_ms[known], track.last_ms[known]
+    lives = series.context.broker_lives_ms.get(series.place_of(broker), ())
+    found = []
+    for begin, end in lives or tuple(zip(first_ms.tolist(), last_ms.tolist(), strict=True)):
+        inside = (last_ms >= begin) & (first_ms <= end)
+        if inside.any():
+            first = max(begin, int(first_ms[inside][0]))
+            found.append((first, min(end, int(last_ms[inside][-1])) + cap_ms))
+    return found
+
+
+def _overlap(view: View, where: Flags, stretches: list[tuple[int, int]]) -> int:
+    """How much of these segments lies in any of the stretches, which are in order of time."""
+    starts, ends = view.borders_ms[:-1][where], view.borders_ms[1:][where]
+    total, reached = 0, int(view.borders_ms[0])
+    for begin, end in stretches:
+        from_ms = max(begin, reached)
+        total += int(np.maximum(0, np.minimum(ends, end) - np.maximum(starts, from_ms)).sum())
+        reached = max(reached, end)
+    return total

@@ -1,0 +1,245 @@
+"""A merged summary as arrays, and two looks at one thing laid over each other."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tidemark_audit.aggregation.samples import Floats, Longs
+from tidemark_audit.aggregation.summaries import NO_BAND
+from tidemark_audit.metrics.families import FAMILIES, PREFIX, Exporter, SeriesKey, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """One series over the window; run i goes from its first to its last sample, both included."""
+
+    key: SeriesKey
+    samples: int
+    maximum: float
+    first_ms: Longs
+    last_ms: Longs
+    run_samples: Longs
+    first_value: Floats
+    last_value: Floats
+    bins: NDArray[np.int32]
+    bin_counts: Longs
+
+    @property
+    def is_empty(self) -> bool:
+        return len(self.first_ms) == 0
+
+
+def tracks_of(merged: pa.Table) -> Iterator[Track]:
+    """One per row that is a series, in the order of rows."""
+    merged = merged.combine_chunks()
+    keys = zip(*(merged[name].to_pylist() for name in SeriesKey._fields), strict=True)
+    flat = {name: _Lists(merged[name]) for name in merged.column_names if _is_list(merged, name)}
+    samples, maximum = merged["samples"].to_pylist(), merged["maximum"].to_pylist()
+    bands = merged["band_start_ms"].to_pylist()
+    for row, key in enumerate(keys):
+        if bands[row] != NO_BAND:
+            continue
+        yield Track(
+            SeriesKey(*key),
+            samples[row],
+            maximum[row],
+            flat["run_first_ms"].row(row),
+            flat["run_last_ms"].row(row),
+            flat["run_samples"].row(row),
+            flat["run_first_value"].row(row),
+            flat["run_last_value"].row(row),
+            flat["bin"].row(row),
+            flat["bin_count"].row(row),
+        )
+
+
+def _is_list(table: pa.Table, name: str) -> bool:
+    return bool(pa.types.is_list(table.schema.field(name).type))
+
+
+class _Lists:
+    """Rows of a list column as views of one array."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        whole = column.combine_chunks()
+        self._offsets = whole.offsets.to_numpy()
+        self._values = whole.values.to_numpy()
+
+    def row(self, number: int) -> NDArray[Any]:
+        return np.asarray(self._values[self._offsets[number] : self._offsets[number + 1]])
+
+
+def fold_scrapes(tracks: Sequence[Track], cap_ms: int) -> list[Track]:
+    """One track for each thing: of two looks at a target the fuller counts, others fill its gaps.
+
+    Prometheus pairs, a second job for the same target, and pods that came back under another name
+    all end here. Looks are chosen for all series of a target together, so that what was one
+    consistent cut stays one; two clocks mixed could make a counter step back.
+    """
+    by_target: dict[tuple[str, str, Exporter, str], dict[str, list[Track]]] = {}
+    for track in tracks:
+        exporter = FAMILIES[PREFIX + track.key.family].exporter
+        broker = track.key.broker if exporter is Exporter.BROKER else ""
+        target = (track.key.cluster, track.key.pool, exporter, broker)
+        by_target.setdefault(target, {}).setdefault(track.key.scrape, []).append(track)
+    return [
+        _renamed(track, key)
+        for looks in by_target.values()
+        for key, track in _folded(looks, cap_ms).items()
+    ]
+
+
+def _folded(looks: dict[str, list[Track]], cap_ms: int) -> dict[SeriesKey, Track]:
+    ranked = sorted(
+        looks.items(), key=lambda look: (-sum(track.samples for track in look[1]), look[0])
+    )
+    whole: dict[SeriesKey, Track] = {}
+    known = _NOTHING_KNOWN
+    for _, look in ranked:
+        for track in look:
+            key = track.key._replace(scrape="")
+            # Nothing of this look can lie where an earlier one saw the target, even if it saw
+            # no such series there: then there was none.
+            whole[key] = _filled(whole.get(key, _emptied(track)), track, known)
+        if len(ranked) > 1:
+            known = _union(known, look, cap_ms)
+    return whole
+
+
+_Known = tuple[Longs, Longs]  # starts and ends of disjoint stretches, in order
+_NOTHING_KNOWN: _Known = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+def _union(known: _Known, look: Sequence[Track], cap_ms: int) -> _Known:
+    """When the target was seen, by what was known and by this look: not where its series ended."""
+    there = [~np.isnan(track.first_value) for track in look]
+    looks = list(zip(look, there, strict=True))
+    starts = np.concatenate([known[0], *(track.first_ms[seen] for track, seen in looks)])
+    ends = np.concatenate([known[1], *(_ends(track, cap_ms)[seen] for track, seen in looks)])
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], np.maximum.accumulate(ends[order])
+    begins = np.concatenate((np.ones(min(1, len(starts)), dtype=bool), starts[1:] > ends[:-1]))
+    places = np.flatnonzero(begins)
+    lasts = np.append(places[1:], len(starts)) - 1
+    return starts[places], ends[lasts] if len(places) else ends
+
+
+def _emptied(track: Track) -> Track:
+    return Track(
+        track.key,
+        0,
+        float("-inf"),
+        track.first_ms[:0],
+        track.last_ms[:0],
+        track.run_samples[:0],
+        track.first_value[:0],
+        track.last_value[:0],
+        track.bins[:0],
+        track.bin_counts[:0],
+    )
+
+
+def _renamed(track: Track, key: SeriesKey) -> Track:
+    return Track(
+        key,
+        track.samples,
+        track.maximum,
+        track.first_ms,
+        track.last_ms,
+        track.run_samples,
+        track.first_value,
+        track.last_value,
+        track.bins,
+        track.bin_counts,
+    )
+
+
+def _filled(base: Track, other: Track, known: _Known) -> Track:
+    """`base` and those runs of `other` that lie in no stretch of `known`.
+
+    A run that reaches into such a stretch is cut there; one of RISING keeps only the end that lies
+    outside, for its values in between are not known. A histogram cannot be cut: that of a look
+    most of which overlaps what is known is left out, another one is taken whole.
+    """
+    known_start, known_end = known
+    if not len(known_start):
+        return other if base.is_empty else base
+    pieces = [_columns(base)]
+    rises = FAMILIES[PREFIX + other.key.family].shape is Shape.RISING
+    overlapping = 0.0  # of its samples, as if they were spread evenly
+    for first, last, samples, value, last_value in zip(*_columns(other), strict=True):
+        place = int(np.searchsorted(known_start, first, side="right"))
+        free_from = max(int(first), int(known_end[place - 1])) if place else int(first)
+        free_to = int(known_start[place]) - 1 if place < len(known_start) else int(last)
+        start, end = free_from, min(int(last), free_to)
+        inside = int(last) - int(first) - max(0, end - start)
+        overlapping += (
+            samples * inside / (last - first) if last > first else samples * (start > end)
+        )
+        if start > end:
+            continue
+        if rises and start != first:
+            if end != last:
+                continue
+            start, value, samples = end, last_value, 1
+        elif rises and end != last:
+            end, last_value = start, value
+        pieces.append(_one_run(start, end, samples, value, last_value))
+    first, last, samples, value, last_value = (
+        np.concatenate(column) for column in zip(*pieces, strict=True)
+    )
+    order = np.argsort(first, kind="stable")
+    bins, counts = base.bins, base.bin_counts
+    is_taken = 2 * overlapping <= other.samples
+    if is_taken:
+        bins, counts = added(bins, counts, other.bins, other.bin_counts)
+    return Track(
+        base.key,
+        base.samples + (other.samples if is_taken else 0),
+        max(base.maximum, other.maximum) if is_taken else base.maximum,
+        first[order],
+        last[order],
+        samples[order],
+        value[order],
+        last_value[order],
+        bins,
+        counts,
+    )
+
+
+def _columns(track: Track) -> tuple[Longs, Longs, Longs, Floats, Floats]:
+    return (
+        track.first_ms, track.last_ms, track.run_samples, track.first_value, track.last_value
+    )  # fmt: skip
+
+
+def _one_run(
+    start: int, end: int, samples: int, value: float, last_value: float
+) -> tuple[Longs, Longs, Longs, Floats, Floats]:
+    return (
+        np.array([start], dtype=np.int64),
+        np.array([end], dtype=np.int64),
+        np.array([samples], dtype=np.int64),
+        np.array([value]),
+        np.array([last_value]),
+    )
+
+
+def _ends(track: Track, cap_ms: int) -> Longs:
+    """Until when each run stands: the next one's first sample, or `cap_ms` after its last."""
+    following = np.append(track.first_ms[1:], np.iinfo(np.int64).max)
+    return np.asarray(np.minimum(following, track.last_ms + cap_ms))
+
+
+def added(
+    bins: NDArray[np.int32], counts: Longs, other_bins: NDArray[np.int32], other_counts: Longs
+) -> tuple[NDArray[np.int32], Longs]:
+    """Two histograms in one."""
+    both, place = np.unique(np.concatenate((bins, other_bins)), return_inverse=True)
+    total = np.zeros(len(both), dtype=np.int64)
+    np.add.at(total, place, np.concatenate((counts, other_counts)))
+    return both, total

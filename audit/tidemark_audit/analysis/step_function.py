@@ -1,0 +1,107 @@
+"""A value over time as samples let us know it: sample i stands for [t_i, min(t_i+1, t_i + cap)).
+
+The one definition of time of the whole audit: what no sample stands for is unknown, not the same
+as before.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark_audit.aggregation.samples import Floats, Longs
+from tidemark_audit.analysis.series import Track
+
+CAP_INTERVALS = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class StepFunction:
+    """Disjoint stretches [start, end), in order, each with its value and its last real sample."""
+
+    start_ms: Longs
+    end_ms: Longs
+    value: Floats
+    last_sample_ms: Longs
+
+    def at(self, times_ms: Longs) -> Floats:
+        """NaN where nothing is known."""
+        return self._taken(times_ms, self.value)
+
+    def last_sample_at(self, times_ms: Longs) -> Floats:
+        """The time of the last sample of the stretch that holds each time."""
+        return self._taken(times_ms, self.last_sample_ms.astype(np.float64))
+
+    def _taken(self, times_ms: Longs, values: Floats) -> Floats:
+        if len(self.start_ms) == 0:
+            return np.full(len(times_ms), np.nan)
+        place = np.searchsorted(self.start_ms, times_ms, side="right") - 1
+        known = (place >= 0) & (times_ms < self.end_ms[np.maximum(place, 0)])
+        return np.where(known, values[np.maximum(place, 0)], np.nan)
+
+    def borders(self) -> Longs:
+        return np.concatenate((self.start_ms, self.end_ms))
+
+    def stretches_of(self, value: float) -> list[tuple[int, int]]:
+        """Where it has the value; stretches that touch are one."""
+        found: list[tuple[int, int]] = []
+        for start, end in zip(
+            self.start_ms[self.value == value], self.end_ms[self.value == value], strict=True
+        ):
+            if found and found[-1][1] == start:
+                found[-1] = (found[-1][0], int(end))
+            else:
+                found.append((int(start), int(end)))
+        return found
+
+
+NOTHING = StepFunction(
+    np.empty(0, dtype=np.int64),
+    np.empty(0, dtype=np.int64),
+    np.empty(0, dtype=np.float64),
+    np.empty(0, dtype=np.int64),
+)
+
+
+def steps_of(track: Track | None, cap_ms: int) -> StepFunction:
+    """Of a STEP family. Runs of NaN (the series ended) only end what was before them."""
+    if track is None or track.is_empty:
+        return NOTHING
+    following = np.append(track.first_ms[1:], np.iinfo(np.int64).max)
+    end_ms = np.minimum(following, track.last_ms + cap_ms)
+    known = ~np.isnan(track.first_value)
+    return StepFunction(
+        track.first_ms[known], end_ms[known], track.first_value[known], track.last_ms[known]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Increment:
+    """A counter rose by `records` between two samples (or from its start, where it had none)."""
+
+    after_ms: int
+    at_ms: int
+    before: float
+    value: float
+    by: float
+
+
+def increments(track: Track, *, from_zero: bool, cap_ms: int) -> list[Increment]:
+    """Steps up of a counter. A lower value is a reset: it rose from 0 to that.
+
+    `from_zero`: its first value is a step too, else it may be from before.
+    """
+    known = ~np.isnan(track.first_value)
+    first, last, value = track.first_ms[known], track.last_ms[known], track.first_value[known]
+    found = []
+    for place in range(len(value)):
+        before, after_ms = 0.0, int(first[0]) - cap_ms
+        if place:
+            before, after_ms = float(value[place - 1]), int(last[place - 1])
+        elif not from_zero:
+            continue
+        by = value[place] - before if value[place] >= before else value[place]
+        if by > 0:
+            found.append(
+                Increment(after_ms, int(first[place]), before, float(value[place]), float(by))
+            )
+    return found

@@ -1,0 +1,1 @@
+"""The metrics that an audit reads, and what Kafka calls them."""

@@ -1,0 +1,120 @@
+"""R3: no single stretch is too long: below min.insync.replicas, and under-replicated.
+
+One that began before the window counts whole, as far back as was read: what lies on two windows'
+border would else be short in both.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tidemark_audit.results import (
+    Finding,
+    Interval,
+    IntervalKind,
+    Outcome,
+    RuleResult,
+    Severity,
+)
+from tidemark_audit.rules.evaluation import (
+    About,
+    AuditFacts,
+    Judgement,
+    duration,
+    finding,
+    not_evaluated,
+    plural,
+)
+from tidemark_audit.rules.incidents import Incident, incidents, still
+from tidemark_audit.slo import Objectives
+
+RULE = "R3"
+TITLE = "no long outage"
+NEEDS = (
+    "partition_replicas", "partition_in_sync_replicas", "partition_min_in_sync_replicas",
+)  # fmt: skip
+UNDER_MIN_ISR = (IntervalKind.UNDER_MIN_ISR, IntervalKind.OFFLINE)
+UNDER_REPLICATED = (IntervalKind.UNDER_REPLICATED, *UNDER_MIN_ISR)
+_Limit = Callable[[Objectives], float]
+_CHECKS: tuple[tuple[str, tuple[IntervalKind, ...], _Limit], ...] = (
+    ("below min.insync.replicas", UNDER_MIN_ISR, lambda goal: goal.longest_under_min_isr_seconds),
+    ("under-replicated", UNDER_REPLICATED, lambda goal: goal.longest_under_replicated_seconds),
+)
+
+
+def evaluate(facts: AuditFacts) -> Judgement:
+    goal = facts.slo.objectives
+    objective = (
+        f"<= {goal.longest_under_min_isr_seconds:g} s below min.insync.replicas,"
+        f" <= {goal.longest_under_replicated_seconds:g} s under-replicated"
+    )
+    if missing := facts.missing(NEEDS):
+        return not_evaluated(RULE, TITLE, objective, missing)
+    told, measured, worst = [], [], ""
+    for words, kinds, limit in _CHECKS:
+        longest = max(
+            (stretch for stretch in _stretches(facts, kinds)),
+            key=lambda stretch: stretch.lasted_ms,
+            default=None,
+        )
+        measured.append(f"{duration(longest.lasted_ms if longest else 0)} {words}")
+        over = {
+            (stretch.partition, stretch.start_ms): stretch
+            for stretch in _stretches(facts, kinds)
+            if not stretch.planned
+            and stretch.lasted_ms > 1000 * limit(facts.slo.of(stretch.partition.topic))
+        }
+        if over and longest:
+            worst = worst or str(longest.partition)
+        for incident in incidents(facts, kinds):
+            # A stretch may go on when other brokers are missing: it is told where it began.
+            begun = ((each.partition, each.start_ms) for each in incident.intervals)
+            if bad := [over[place] for place in begun if place in over]:
+                told.append(_finding(facts, incident, words, bad))
+    outcome = Outcome.VIOLATED if told else Outcome.KEPT
+    return Judgement(
+        RuleResult(RULE, TITLE, outcome, objective, ", ".join(measured), worst=worst), tuple(told)
+    )
+
+
+def _stretches(facts: AuditFacts, kinds: tuple[IntervalKind, ...]) -> list[Interval]:
+    return [
+        stretch
+        for partition in facts.partitions
+        for stretch in _joined(tuple(each for each in partition.intervals if each.kind in kinds))
+    ]
+
+
+def _joined(intervals: tuple[Interval, ...]) -> list[Interval]:
+    """Neighbours of one partition as one: offline, then too few in sync, is one long outage."""
+    joined: list[Interval] = []
+    for each in sorted(
+        intervals, key=lambda i: (i.partition.topic, i.partition.partition, i.start_ms)
+    ):
+        last = joined[-1] if joined else None
+        if last and (last.partition, last.end_ms, last.planned) == (
+            each.partition, each.start_ms, each.planned
+        ):  # fmt: skip
+            brokers = tuple(sorted({*last.brokers, *each.brokers}))
+            joined[-1] = replace(last, end_ms=each.end_ms, brokers=brokers)
+        else:
+            joined.append(each)
+    return joined
+
+
+def _finding(facts: AuditFacts, incident: Incident, words: str, bad: Sequence[Interval]) -> Finding:
+    longest = max(bad, key=lambda each: each.lasted_ms)
+    return finding(
+        RULE,
+        Severity.MAJOR,
+        About(
+            incident.subject,
+            longest.began_ms,
+            longest.end_ms,
+            tuple(each.partition for each in bad),
+        ),
+        f"{plural(len(bad), 'partition')} too long {words}; the longest,"
+        f" {longest.partition}, for {duration(longest.lasted_ms)}" + still((longest,), facts),
+        cause=longest.cause,
+        remedy="find what kept the broker away: its restarts, its disk, its network; a broker that"
+        " will not come back is replaced with `tidemark drain`",
+    )

@@ -1,0 +1,1 @@
+"""Consumer groups: loads the partitions of `__consumer_offsets`, appends and runs their timers."""

@@ -1,0 +1,229 @@
+"""The coordinator of all groups whose offsets are in one partition of `__consumer_offsets`.
+
+It lives as long as this broker leads that partition: each leader epoch loads what is committed
+in the log, answers COORDINATOR_LOAD_IN_PROGRESS until then and NOT_COORDINATOR afterwards, and
+names its epoch in every append, so that a deposed one writes nothing. The shell performs the
+effects in their order, and reports appends; groups that a request names are found here.
+"""
+
+from enum import Enum
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_EPOCH, LeaderEpoch
+
+from tidemark_broker.coordinator.core.classic_group import GroupState
+from tidemark_broker.coordinator.core.group_config import GroupSettings
+from tidemark_broker.coordinator.core.group_metadata_manager import (
+    NO_SUCH_GROUP,
+    CoordinatedGroups,
+    describe,
+    listed,
+)
+from tidemark_broker.coordinator.core.group_offsets import Loading
+from tidemark_broker.coordinator.core.pending_appends import Outbox
+from tidemark_broker.coordinator.core.requests import (
+    Answer,
+    DeleteGroup,
+    DescribedGroup,
+    Effect,
+    GroupCensus,
+    GroupCounts,
+    GroupReport,
+    GroupRequest,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListedGroup,
+    Moment,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    SyncGroup,
+)
+from tidemark_broker.coordinator.core.validation import check_request, refusal
+
+
+class CoordinatorState(Enum):
+    RESIGNED = "resigned"
+    LOADING = "loading"
+    ACTIVE = "active"
+
+
+class GroupCoordinator:
+    def __init__(self, settings: GroupSettings, counts: GroupCounts) -> None:
+        """`counts`: of all coordinators of the broker."""
+        self.state = CoordinatorState.RESIGNED
+        self.leader_epoch = LeaderEpoch(NO_EPOCH)
+        self.unreadable_records = 0  # of the last load; the shell tells somebody
+        self._settings = settings
+        self._counts = counts
+        self._outbox = Outbox(self.leader_epoch, 0)
+        self._loading = Loading()
+        self._deleted_while_loading: frozenset[str] = frozenset()
+        self._groups = CoordinatedGroups(settings, self._outbox, counts)
+
+    # Leadership
+
+    def become_leader(self, leader_epoch: LeaderEpoch, now: Moment) -> tuple[Effect, ...]:
+        """Then give all committed records to `on_record`, in order, and call `on_loaded`."""
+        if leader_epoch <= self.leader_epoch:
+            return ()  # known already, or out of date
+        effects = self._resign(now)
+        self.leader_epoch = leader_epoch
+        self.state = CoordinatorState.LOADING
+        self._outbox = Outbox(leader_epoch, self._outbox.next_append_id)
+        self._loading = Loading()
+        self._deleted_while_loading = frozenset()
+        self._groups = CoordinatedGroups(self._settings, self._outbox, self._counts)
+        return effects
+
+    def on_record(self, leader_epoch: LeaderEpoch, key: bytes, value: bytes | None) -> None:
+        if self._is_loading(leader_epoch):
+            self._loading.on_record(key, value)
+
+    def on_loaded(self, leader_epoch: LeaderEpoch, now: Moment) -> tuple[Effect, ...]:
+        if not self._is_loading(leader_epoch):
+            return ()
+        self.unreadable_records = self._loading.unreadable_records
+        self._groups.load(self._loading, now)
+        self._loading = Loading()
+        self.state = CoordinatorState.ACTIVE
+        self._groups.on_topics_deleted(self._deleted_while_loading)
+        return self._outbox.take()
+
+    def resign(self, leader_epoch: LeaderEpoch, now: Moment) -> tuple[Effect, ...]:
+        """Another leads since this epoch, or the replica is gone."""
+        if leader_epoch < self.leader_epoch:
+            return ()
+        self.leader_epoch = leader_epoch
+        return self._resign(now)
+
+    def _resign(self, now: Moment) -> tuple[Effect, ...]:
+        self.state = CoordinatorState.RESIGNED
+        self._groups.resign()
+        self._outbox.resign(now)
+        effects = self._outbox.take()
+        assert all(isinstance(effect, Answer) for effect in effects)  # it may not write any more
+        self._groups = CoordinatedGroups(self._settings, self._outbox, self._counts)
+        return effects
+
+    def _is_loading(self, leader_epoch: LeaderEpoch) -> bool:
+        return self.state is CoordinatorState.LOADING and leader_epoch == self.leader_epoch
+
+    # Requests
+
+    def on_request(self, request_id: int, request: GroupRequest, now: Moment) -> tuple[Effect, ...]:
+        error = check_request(request, self._settings)
+        if error is ErrorCode.NONE:
+            error = self._absence()
+        if error is not ErrorCode.NONE:
+            return (Answer(request_id, refusal(request, error)),)
+        self._handle(request_id, request, now)
+        return self._outbox.take()
+
+    def _handle(self, request_id: int, request: GroupRequest, now: Moment) -> None:
+        groups = self._groups
+        match request:
+            case JoinGroup():
+                groups.on_join(request_id, request, now)
+            case SyncGroup():
+                groups.on_sync(request_id, request, now)
+            case Heartbeat():
+                groups.on_heartbeat(request_id, request, now)
+            case LeaveGroup():
+                groups.on_leave(request_id, request, now)
+            case OffsetCommit():
+                groups.on_commit(request_id, request, now)
+            case OffsetFetch():
+                groups.on_fetch(request_id, request)
+            case OffsetDelete():
+                groups.on_delete_offsets(request_id, request, now)
+            case DeleteGroup():
+                groups.on_delete_group(request_id, request)
+
+    def _absence(self) -> ErrorCode:
+        if self.state is CoordinatorState.LOADING:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if self.state is CoordinatorState.RESIGNED:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NONE
+
+    def list_groups(
+        self, states: frozenset[str] = frozenset()
+    ) -> tuple[ErrorCode, tuple[ListedGroup, ...]]:
+        """`states`: only groups in these, in any case of letters; empty: all (KIP-518)."""
+        error = self._absence()
+        if error is ErrorCode.NOT_COORDINATOR:
+            return ErrorCode.NONE, ()  # every broker lists its own
+        groups = self._groups.all()
+        return error, tuple(listed(group) for group in groups if _is_wanted(group.state, states))
+
+    def describe_group(self, group_id: str) -> DescribedGroup:
+        error = self._absence() if group_id else ErrorCode.INVALID_GROUP_ID
+        if error is not ErrorCode.NONE:
+            return DescribedGroup(error, group_id)
+        group = self._groups.find(group_id)
+        if group is None:
+            return DescribedGroup(NO_SUCH_GROUP, group_id, GroupState.DEAD.value)
+        return describe(group)
+
+    def count(self, census: GroupCensus) -> None:
+        """Adds its groups; none before they are loaded."""
+        self._groups.count(census)
+
+    def group_ids(self) -> tuple[str, ...]:
+        """Of all groups; none before they are loaded."""
+        return tuple(group.group_id for group in self._groups.all())
+
+    def report(self, group_id: str) -> GroupReport | None:
+        """None: there is no such group here (any more)."""
+        group = self._groups.find(group_id)
+        if group is None:
+            return None
+        return GroupReport(describe(group), self._groups.offsets_of(group_id))
+
+    # The log
+
+    def on_committed(self, append_id: int, now: Moment) -> tuple[Effect, ...]:
+        """Its records are committed: visible, and in every later coordinator's load."""
+        self._outbox.on_committed(append_id, now)
+        return self._outbox.take()
+
+    def on_refused(self, append_id: int, error: ErrorCode, now: Moment) -> tuple[Effect, ...]:
+        """Its records are not in the log and never will be."""
+        self._outbox.on_refused(append_id, error, now)
+        return self._outbox.take()
+
+    def on_late(self, append_id: int, now: Moment) -> tuple[Effect, ...]:
+        """Its records are not committed yet, and nobody shall wait longer for that."""
+        self._outbox.on_late(append_id, now)
+        return self._outbox.take()
+
+    # Time
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        return self._groups.next_deadline_ms
+
+    def on_tick(self, now: Moment) -> tuple[Effect, ...]:
+        if self.state is CoordinatorState.ACTIVE:
+            self._groups.on_tick(now)
+        return self._outbox.take()
+
+    def on_topics_deleted(self, topics: frozenset[str]) -> tuple[Effect, ...]:
+        """Explicitly, with their data. While loading it is remembered until that is done."""
+        if self.state is CoordinatorState.LOADING:
+            self._deleted_while_loading |= topics
+        elif self.state is CoordinatorState.ACTIVE:
+            self._groups.on_topics_deleted(topics)
+        return self._outbox.take()
+
+    def on_expiry(self, now: Moment) -> tuple[Effect, ...]:
+        """Every some minutes (offsets.retention.check.interval.ms): what nobody needs any more."""
+        if self.state is CoordinatorState.ACTIVE:
+            self._groups.on_expiry(now)
+        return self._outbox.take()
+
+
+def _is_wanted(state: GroupState, states: frozenset[str]) -> bool:
+    return not states or state.value.lower() in {wanted.lower() for wanted in states}

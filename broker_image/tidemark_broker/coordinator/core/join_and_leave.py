@@ -1,0 +1,231 @@
+"""How members come into a group and leave it: JoinGroup and LeaveGroup.
+
+Member ids are given out before they count (KIP-394), static members come back under new ids
+(KIP-345) without a rebalance where nothing changes for the others (KIP-814); a leader that joins
+again always starts one (KIP-429 needs it, for what a cooperative assignor gives up first).
+"""
+
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.coordinator.core.classic_group import ClassicGroup, GroupState
+from tidemark_broker.coordinator.core.member import Member, new_member, voted_protocol
+from tidemark_broker.coordinator.core.pending_appends import group_error
+from tidemark_broker.coordinator.core.requests import (
+    JoinGroup,
+    JoinGroupAnswer,
+    LeaveGroup,
+    LeavingMember,
+    Moment,
+)
+
+
+class GroupMembership:
+    def __init__(self, group: ClassicGroup) -> None:
+        self._group = group
+        self._outbox = group.outbox
+        self._settings = group.settings
+
+    def on_join(self, request_id: int, join: JoinGroup, now: Moment) -> None:
+        error = self._check_join(join)
+        if error is not ErrorCode.NONE:
+            if error is ErrorCode.GROUP_MAX_SIZE_REACHED and join.member_id in self._group.members:
+                self._group.remove_member(self._group.members[join.member_id], now)
+            self._refuse(request_id, error, join.member_id)
+        elif join.member_id:
+            self._join_known(request_id, join, now)
+        elif join.group_instance_id is not None:
+            self._join_static(request_id, join, now)
+        elif join.requires_member_id:
+            until_ms = now.monotonic_ms + join.session_timeout_ms
+            self._group.pending_members[join.new_member_id] = until_ms
+            self._refuse(request_id, ErrorCode.MEMBER_ID_REQUIRED, join.new_member_id)
+        else:
+            self._add(request_id, join.new_member_id, join, now)
+
+    def _refuse(self, request_id: int, error: ErrorCode, member_id: str) -> None:
+        self._outbox.answer(request_id, JoinGroupAnswer(error, member_id))
+
+    def _check_join(self, join: JoinGroup) -> ErrorCode:
+        group = self._group
+        if not self._is_room_for(join):
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
+        if not group.supports(join.protocol_type, join.protocols):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if not join.member_id or join.member_id in group.pending_members:
+            return ErrorCode.NONE
+        return group.check_member(join.member_id, join.group_instance_id)
+
+    def _is_room_for(self, join: JoinGroup) -> bool:
+        """Ids given out count as well: they cost memory, and each may become a member."""
+        group = self._group
+        former = group.members.get(self._former_id(join))
+        size_bytes = group.size_bytes - (former.size_bytes if former is not None else 0)
+        size_bytes += sum(len(known.name) + len(known.metadata) for known in join.protocols)
+        if size_bytes > self._settings.max_group_bytes:
+            return False
+        if group.state is GroupState.PREPARING_REBALANCE:
+            # A group that was allowed to grow larger shrinks to the limit as members come back.
+            if former is not None and former.is_awaiting_join:
+                return True
+            joined = sum(member.is_awaiting_join for member in group.members.values())
+            given_out = 0 if join.member_id else len(group.pending_members)
+            return joined + given_out < self._settings.max_members
+        if former is not None or join.member_id in group.pending_members:
+            return True
+        return len(group.members) + len(group.pending_members) < self._settings.max_members
+
+    def _former_id(self, join: JoinGroup) -> str:
+        if join.member_id or join.group_instance_id is None:
+            return join.member_id
+        return self._group.static_members.get(join.group_instance_id, "")
+
+    def _add(self, request_id: int, member_id: str, join: JoinGroup, now: Moment) -> None:
+        group = self._group
+        group.pending_members.pop(member_id, None)
+        member = new_member(member_id, join)
+        member.join_request_id = request_id
+        member.expires_ms = now.monotonic_ms + self._settings.new_member_join_timeout_ms
+        if not group.members:
+            group.protocol_type = join.protocol_type
+            group.leader_id = member_id
+        if group.leader_id is None:
+            group.leader_id = member_id
+        group.members[member_id] = member
+        if join.group_instance_id is not None:
+            group.static_members[join.group_instance_id] = member_id
+        if group.has_initial_rebalance:
+            group.is_new_member_added = True
+        group.rebalance_or_complete_join(now)
+
+    def _join_known(self, request_id: int, join: JoinGroup, now: Moment) -> None:
+        group = self._group
+        if join.member_id in group.pending_members:
+            self._add(request_id, join.member_id, join, now)
+            return
+        member = group.members[join.member_id]
+        if self._is_answered_at_once(member, join):
+            member.take_over(join)
+            group.believe_in(member, now)
+            self._outbox.answer(request_id, group.joined_answer(member))
+            return
+        self._wait_for_join(request_id, member, join, now)
+        group.rebalance_or_complete_join(now)
+
+    def _is_answered_at_once(self, member: Member, join: JoinGroup) -> bool:
+        """Its answer was lost, or it saw a rebalance that is over: nothing is new to the others."""
+        if member.protocols != join.protocols:
+            return False
+        if self._group.state is GroupState.COMPLETING_REBALANCE:
+            return True
+        is_leader = member.member_id == self._group.leader_id
+        return self._group.state is GroupState.STABLE and not is_leader
+
+    def _wait_for_join(self, request_id: int, member: Member, join: JoinGroup, now: Moment) -> None:
+        if member.join_request_id is not None:  # the client gave up on that request
+            self._refuse(member.join_request_id, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+        member.take_over(join)
+        member.join_request_id = request_id
+        self._group.believe_in(member, now)
+
+    # Static members
+
+    def _join_static(self, request_id: int, join: JoinGroup, now: Moment) -> None:
+        assert join.group_instance_id is not None
+        former_id = self._group.static_members.get(join.group_instance_id)
+        if former_id is None:
+            self._add(request_id, join.new_member_id, join, now)
+            return
+        group = self._group
+        leader_before = group.leader_id
+        protocols_before = group.members[former_id].protocols
+        member = self._rename(former_id, join.new_member_id)
+        self._wait_for_join(request_id, member, join, now)
+        if group.state is not GroupState.STABLE or voted_protocol(group.members) != group.protocol:
+            group.rebalance_or_complete_join(now)
+            return
+
+        def settle(error: ErrorCode, settled: Moment) -> None:
+            if member.join_request_id != request_id or group.state is not GroupState.STABLE:
+                return  # a rebalance came in between and will answer
+            if error is ErrorCode.NONE:
+                self._answer_replaced(member, join, leader_before, settled)
+                return
+            member.join_request_id = None
+            member.protocols = protocols_before
+            self._rename(member.member_id, former_id)
+            self._refuse(request_id, group_error(error), "")
+
+        self._outbox.append((group.record(now),), settle)
+
+    def _rename(self, former_id: str, member_id: str) -> Member:
+        """The instance goes on under a new id; who still uses the former one is fenced."""
+        group = self._group
+        member = group.members[former_id]
+        group.answer_join(member, JoinGroupAnswer(ErrorCode.FENCED_INSTANCE_ID, former_id))
+        group.fence_sync(member)
+        group.members = {
+            (member_id if id_ == former_id else id_): other for id_, other in group.members.items()
+        }
+        member.member_id = member_id
+        assert member.group_instance_id is not None
+        group.static_members[member.group_instance_id] = member_id
+        if group.leader_id == former_id:
+            group.leader_id = member_id
+        return member
+
+    def _answer_replaced(
+        self, member: Member, join: JoinGroup, leader_before: str | None, now: Moment
+    ) -> None:
+        group = self._group
+        group.believe_in(member, now)
+        if join.may_skip_assignment:
+            is_leader = member.member_id == group.leader_id
+            group.answer_join(member, group.joined_answer(member, skip_assignment=is_leader))
+            return
+        # An older client that heard it leads would assign anew, in a generation that has an
+        # assignment. So it is told its former id leads: it follows (KIP-345).
+        answer = group.joined_answer(member, tells_members=False)
+        group.answer_join(
+            member,
+            JoinGroupAnswer(
+                ErrorCode.NONE,
+                answer.member_id,
+                answer.generation_id,
+                answer.protocol_type,
+                answer.protocol,
+                leader_before or "",
+            ),
+        )
+
+    # Leaving
+
+    def on_leave(
+        self, leave: LeaveGroup, now: Moment
+    ) -> tuple[tuple[LeavingMember, ErrorCode], ...]:
+        """Each by itself, then one rebalance for all of them."""
+        results = []
+        has_any_left = False
+        for leaving in leave.members:
+            error = self._leave(leaving)
+            results.append((leaving, error))
+            has_any_left = has_any_left or error is ErrorCode.NONE
+        if has_any_left and self._group.state is not GroupState.EMPTY:
+            self._group.rebalance_or_complete_join(now)
+        return tuple(results)
+
+    def _leave(self, leaving: LeavingMember) -> ErrorCode:
+        group = self._group
+        if self._was_pending(leaving):
+            return ErrorCode.NONE
+        member_id = leaving.member_id
+        if not member_id and leaving.group_instance_id is not None:  # an administrator removes it
+            member_id = group.static_members.get(leaving.group_instance_id, "")
+        error = group.check_member(member_id, leaving.group_instance_id)
+        if error is ErrorCode.NONE:
+            group.forget_member(group.members[member_id])
+        return error
+
+    def _was_pending(self, leaving: LeavingMember) -> bool:
+        if leaving.group_instance_id is not None:
+            return False
+        return self._group.pending_members.pop(leaving.member_id, None) is not None

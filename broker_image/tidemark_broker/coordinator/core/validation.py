@@ -1,0 +1,89 @@
+"""One error as the answer to any request, and what is refused before a group is looked at."""
+
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.coordinator.core.group_config import GroupSettings
+from tidemark_broker.coordinator.core.requests import (
+    DeleteGroup,
+    DeleteGroupAnswer,
+    GroupAnswer,
+    GroupRequest,
+    Heartbeat,
+    HeartbeatAnswer,
+    JoinGroup,
+    JoinGroupAnswer,
+    LeaveGroup,
+    LeaveGroupAnswer,
+    OffsetCommit,
+    OffsetCommitAnswer,
+    OffsetDelete,
+    OffsetDeleteAnswer,
+    OffsetFetch,
+    OffsetFetchAnswer,
+    PartitionError,
+    SyncGroup,
+    SyncGroupAnswer,
+)
+
+
+def refusal(request: GroupRequest, error: ErrorCode) -> GroupAnswer:
+    match request:
+        case JoinGroup():
+            return JoinGroupAnswer(error, request.member_id)
+        case SyncGroup():
+            return SyncGroupAnswer(error)
+        case Heartbeat():
+            return HeartbeatAnswer(error)
+        case LeaveGroup():
+            return LeaveGroupAnswer(error)
+        case OffsetCommit():
+            return OffsetCommitAnswer(
+                tuple(
+                    PartitionError(offset.topic, offset.partition, error)
+                    for offset in request.offsets
+                )
+            )
+        case OffsetFetch():
+            return OffsetFetchAnswer(error)
+        case OffsetDelete():
+            return OffsetDeleteAnswer(error)
+        case DeleteGroup():
+            return DeleteGroupAnswer(error)
+
+
+def check_request(request: GroupRequest, settings: GroupSettings) -> ErrorCode:
+    """Kafka's checks, and then ours of size: names are kept, and must fit into records."""
+    # Offsets alone may be kept under the empty name, by consumers older than groups.
+    if not isinstance(request, OffsetCommit | OffsetFetch) and not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if _is_too_long(request.group_id, settings):
+        return ErrorCode.INVALID_GROUP_ID
+    return _check_join(request, settings) if isinstance(request, JoinGroup) else ErrorCode.NONE
+
+
+def _check_join(join: JoinGroup, settings: GroupSettings) -> ErrorCode:
+    shortest, longest = settings.min_session_timeout_ms, settings.max_session_timeout_ms
+    if not shortest <= join.session_timeout_ms <= longest:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    names = (
+        join.client_id,
+        join.client_host,
+        join.member_id,
+        join.new_member_id,
+        join.group_instance_id or "",
+        join.protocol_type,
+        *(protocol.name for protocol in join.protocols[: settings.max_protocols]),
+    )
+    size_bytes = sum(len(known.name) + len(known.metadata) for known in join.protocols)
+    is_too_large = (
+        len(join.protocols) > settings.max_protocols
+        or len({protocol.name for protocol in join.protocols}) < len(join.protocols)
+        or size_bytes > settings.max_member_bytes
+        or join.rebalance_timeout_ms < 0
+        or any(_is_too_long(name, settings) for name in names)
+    )
+    return ErrorCode.INVALID_REQUEST if is_too_large else ErrorCode.NONE
+
+
+def _is_too_long(name: str, settings: GroupSettings) -> bool:
+    return len(name) > settings.max_name_bytes or len(name.encode()) > settings.max_name_bytes

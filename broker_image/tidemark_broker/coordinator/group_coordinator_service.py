@@ -1,0 +1,239 @@
+"""Which groups this broker coordinates: those whose partition of `__consumer_offsets` it leads.
+
+Follows the roles of that topic's replicas here, one `CoordinatedPartition` for each leadership,
+finds the one of a group, and says which broker coordinates a group that is not ours.
+
+`__consumer_offsets`, made when the first group is looked for: a Topic object, by the controller.
+
+As many replicas as the pool gives by default, kept when its object is deleted, and taken up again:
+what groups have read must not go with an object. Of its partitions the number never changes, as it
+says where each group is.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable
+
+from tidemark_protocol.controller_messages import BrokerState
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import TopicId
+from tidemark_protocol.partition_state import TopicState
+from tidemark_protocol.topic_messages import NewTopic
+from tidemark_protocol.topic_names import OFFSETS_TOPIC
+
+from tidemark_broker.clock import Clock, Scheduler, Timer, monotonic_ms
+from tidemark_broker.coordinator.core.group_config import GroupSettings
+from tidemark_broker.coordinator.core.group_coordinator_shard import CoordinatorState
+from tidemark_broker.coordinator.core.offsets_records import partition_of_group
+from tidemark_broker.coordinator.core.requests import (
+    DescribedGroup,
+    GroupAnswer,
+    GroupCensus,
+    GroupCounts,
+    GroupRequest,
+    GroupsReport,
+    ListedGroup,
+)
+from tidemark_broker.coordinator.core.validation import refusal
+from tidemark_broker.coordinator.shard_runner import CoordinatedPartition, GroupClock
+from tidemark_broker.metadata.topic_admin_client import Deadline, TopicChanges
+from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.replica_manager import Partitions
+
+CREATION_LIMIT_MS = 5_000  # then the client asks again
+
+_log = logging.getLogger(__name__)
+
+
+class OffsetsTopicCreation:
+    def __init__(self, changes: TopicChanges, partition_count: int) -> None:
+        self.problem = ""  # of the last try
+        self._changes = changes
+        self._topic = NewTopic(
+            OFFSETS_TOPIC,
+            partition_count=partition_count,
+            config={"cleanup.policy": "compact"},
+            deletion_policy="Retain",
+            may_adopt=True,
+        )
+        self._creating = asyncio.Lock()
+
+    async def ensure(self) -> None:
+        """Returns when all its partitions are led, or when it took too long, with `problem` set."""
+        deadline = Deadline(CREATION_LIMIT_MS)
+        try:
+            async with asyncio.timeout(deadline.left_s()), self._creating:
+                if not self._changes.is_served(OFFSETS_TOPIC):
+                    await self._create(deadline)
+        except TimeoutError:
+            self.problem = self.problem or "it took too long"
+
+    async def _create(self, deadline: Deadline) -> None:
+        response = await self._changes.create((self._topic,), deadline)
+        error, message = response.error, response.message
+        for result in response.results:
+            error, message = result.error, result.message
+        if error is ErrorCode.TOPIC_ALREADY_EXISTS:  # another broker was asked, too
+            error = ErrorCode.NONE
+            await self._changes.wait_until(lambda: self._changes.is_served(OFFSETS_TOPIC), deadline)
+        self.problem = "" if error is ErrorCode.NONE else f"{error.name}: {message}"
+        if self.problem:
+            _log.warning("the offsets topic could not be made", extra={"problem": self.problem})
+
+
+class GroupCoordinators:
+    """One event loop owns it; every method but `ask` is synchronous."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        settings: GroupSettings,
+        *,
+        scheduler: Scheduler,
+        wall_clock_s: Callable[[], float],
+        clock: Clock = monotonic_ms,
+    ) -> None:
+        self._partitions = partitions
+        self._settings = settings
+        self.counts = GroupCounts()
+        self._scheduler = scheduler
+        self._clock = GroupClock(clock, wall_clock_s)
+        self._coordinated: dict[tuple[TopicId, int], CoordinatedPartition] = {}
+        self._request_ids = itertools.count()
+        self._expiry_timer: Timer | None = None
+        self._creation = OffsetsTopicCreation(partitions.topic_changes, settings.offsets_partitions)
+
+    # ---- leadership
+
+    def on_role_changed(self, replica: HostedReplica) -> None:
+        if replica.topic != OFFSETS_TOPIC:
+            return
+        key = (replica.topic_id, replica.partition)
+        former = self._coordinated.pop(key, None)
+        if former is not None:
+            former.resign()
+        if replica.leader is None:
+            return
+        leading = CoordinatedPartition(
+            replica,
+            self._partitions,
+            self._settings,
+            self.counts,
+            scheduler=self._scheduler,
+            clock=self._clock,
+        )
+        self._coordinated[key] = leading
+        leading.start()
+        if self._expiry_timer is None:
+            self._set_expiry_timer()
+
+    def on_topics_deleted(self, topics: tuple[str, ...]) -> None:
+        """What was committed for them says nothing of topics that may come under their names."""
+        for coordinated in tuple(self._coordinated.values()):
+            coordinated.on_topics_deleted(frozenset(topics))
+
+    def _set_expiry_timer(self) -> None:
+        seconds = self._settings.expiry_check_ms / 1000
+        self._expiry_timer = self._scheduler.call_later(seconds, self._expire)
+
+    def _expire(self) -> None:
+        self._expiry_timer = None
+        for coordinated in tuple(self._coordinated.values()):
+            coordinated.on_expiry()
+        if self._coordinated:
+            self._set_expiry_timer()
+
+    # ---- where a group is
+
+    @property
+    def topic(self) -> TopicState | None:
+        """None: there is none yet, or only its data are left."""
+        metadata = self._partitions.metadata
+        topic = metadata.topics.get(OFFSETS_TOPIC)
+        return None if topic is None or topic.topic_id in metadata.retained else topic
+
+    def coordinator_of(self, group_id: str) -> BrokerState | None:
+        """None: nobody coordinates it at the moment."""
+        topic = self.topic
+        if topic is None:
+            return None
+        metadata = self._partitions.metadata
+        number = partition_of_group(group_id, topic.partition_count)
+        state = metadata.partitions.get((topic.topic_id, number))
+        if state is None or not state.has_leader:
+            return None
+        broker = metadata.brokers.get(state.leader)
+        return None if broker is None or broker.is_fenced else broker
+
+    def _find(self, group_id: str) -> CoordinatedPartition | None:
+        topic = self.topic
+        if topic is None:
+            return None
+        number = partition_of_group(group_id, topic.partition_count)
+        return self._coordinated.get((topic.topic_id, number))
+
+    def absence(self, group_id: str) -> str:
+        """Why nobody coordinates the group, for people."""
+        if self.topic is None:
+            return f"there is no {OFFSETS_TOPIC} yet: {self._creation.problem or 'try again'}"
+        return "the coordinator of this group is changing: try again"
+
+    async def ensure_topic(self) -> None:
+        """Makes the offsets topic if there is none; some seconds at most."""
+        if self.topic is None:
+            await self._creation.ensure()
+
+    # ---- requests
+
+    async def ask(self, request: GroupRequest) -> GroupAnswer:
+        """Waits as long as the request does: JoinGroup and SyncGroup for the other members, within
+        the group's rebalance timeout; what is written to the log, some seconds."""
+        answered: asyncio.Future[GroupAnswer] = asyncio.get_running_loop().create_future()
+        self.send(request, lambda answer: None if answered.done() else answered.set_result(answer))
+        return await answered
+
+    def send(self, request: GroupRequest, done: Callable[[GroupAnswer], None]) -> None:
+        """`done` is called once, maybe before this returns."""
+        coordinated = self._find(request.group_id)
+        if coordinated is None:
+            done(refusal(request, ErrorCode.NOT_COORDINATOR))
+        else:
+            coordinated.request(next(self._request_ids), request, done)
+
+    def list_groups(self, states: frozenset[str]) -> tuple[ErrorCode, tuple[ListedGroup, ...]]:
+        """All groups that this broker coordinates; an error while one partition is still loading,
+        as nobody could tell that there is more (Kafka does the same)."""
+        found: list[ListedGroup] = []
+        for coordinated in self._coordinated.values():
+            error, groups = coordinated.core.list_groups(states)
+            if error is not ErrorCode.NONE:
+                return error, ()
+            found += groups
+        return ErrorCode.NONE, tuple(found)
+
+    def report(self) -> GroupsReport:
+        """All groups that this broker coordinates, for people."""
+        begun = tuple(self._coordinated.values())
+        cores = [coordinated.core for coordinated in begun]
+        is_loading = any(core.state is CoordinatorState.LOADING for core in cores)
+        found = sorted(
+            (group_id, at) for at, core in enumerate(cores) for group_id in core.group_ids()
+        )
+        reports = (cores[at].report(group_id) for group_id, at in found)
+        return GroupsReport(
+            (report for report in reports if report is not None),
+            lambda: is_loading or tuple(self._coordinated.values()) != begun,
+        )
+
+    def census(self) -> GroupCensus:
+        census = GroupCensus()
+        for coordinated in self._coordinated.values():
+            coordinated.core.count(census)
+        return census
+
+    def describe_group(self, group_id: str) -> DescribedGroup:
+        coordinated = self._find(group_id)
+        if coordinated is None:
+            return DescribedGroup(ErrorCode.NOT_COORDINATOR, group_id)
+        return coordinated.core.describe_group(group_id)

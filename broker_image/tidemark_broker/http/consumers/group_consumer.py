@@ -1,0 +1,319 @@
+"""One consumer of a group inside this broker: what a Kafka client library is to its process.
+
+One poll at a time; commits and seeks may come in between. Records are fetched from the leaders of
+the partitions that its generation gave it, from this broker as from others; first from all at once,
+then a little from whoever has news first, so that those who wait hold little. What was handed out
+in one generation cannot be committed in another, and a partition that is not ours any more is not
+committed for: others may have read on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_EPOCH, BrokerId, TopicId
+
+from tidemark_broker.coordinator.core.consumer_protocol import TopicPartition
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.http.consumers.group_member import (
+    Coordination,
+    Generation,
+    GroupRefusal,
+    Membership,
+)
+from tidemark_broker.http.consumers.peer_connections import Peers, PeerUnavailable
+from tidemark_broker.http.consumers.positions import RESETS, Commit, NoOffset, Positions
+from tidemark_broker.kafka_wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionAnswer,
+)
+from tidemark_broker.metadata.metadata_cache import MetadataCache
+
+AUTO_COMMIT_SECONDS = 5.0  # auto.commit.interval.ms
+FETCH_WAIT_MS = 500  # then it is looked again who leads, and what is ours
+FETCH_GRACE_MS = 2_000
+PAUSE_SECONDS = 0.05
+NEWS_BYTES = 64 * 1024  # of a fetch that waits, from all leaders: the next poll reads the rest
+
+# They pass by themselves, once this broker or the leader has heard of a change.
+_PASSING = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """Kafka's names: auto.offset.reset, enable.auto.commit, fetch.min.bytes."""
+
+    group_id: str
+    name: str
+    reset: str = "latest"
+    commits_itself: bool = True
+    min_bytes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Whole record batches; the first may begin below `offset`."""
+
+    topic: str
+    partition: int
+    offset: int
+    data: bytes
+    topic_id: TopicId
+
+
+class Unreadable(Exception):
+    """A partition cannot be read on, and that may last."""
+
+    def __init__(self, partition: TopicPartition, offset: int, error: ErrorCode) -> None:
+        super().__init__(f"partition {partition[0]}-{partition[1]}, offset {offset}")
+        self.error = error
+
+
+ReserveBytes = Callable[[int], AbstractContextManager[None]]
+
+
+class GroupConsumer:
+    def __init__(
+        self, settings: ConsumerSettings, groups: GroupCoordinators, metadata: MetadataCache
+    ) -> None:
+        self.settings = settings
+        self._metadata = metadata
+        # Joining may take a minute: nothing else waits behind it on one connection.
+        self._coordinating = Peers(metadata, settings.name)
+        self._reading = Peers(metadata, settings.name)
+        self.membership = Membership(
+            Coordination(groups, self._coordinating, settings.group_id),
+            metadata,
+            before_revoke=self._commit_confirmed,
+        )
+        self._positions = Positions(
+            metadata,
+            self._reading,
+            Coordination(groups, self._reading, settings.group_id),
+            settings.reset,
+        )
+        self._unreadable: Unreadable | None = None  # found in the last fetch
+        self._next_commit_s = asyncio.get_running_loop().time() + AUTO_COMMIT_SECONDS
+
+    @property
+    def generation(self) -> Generation:
+        return self.membership.generation
+
+    async def close(self, *, is_asked: bool = False, commits: bool = True) -> None:
+        """Leaves the group, and commits if it does so itself: all that was handed out if its client
+        asked for the end, else what that is done with."""
+        if commits and is_asked:
+            self._positions.confirm()
+        if commits:
+            await self._commit_confirmed(self.generation)
+        await self.membership.leave()
+        self._coordinating.close()
+        self._reading.close()
+
+    # ---- reading
+
+    async def poll(
+        self, wait_ms: int, max_bytes: int, reserved: ReserveBytes
+    ) -> tuple[Fetched, ...]:
+        """What there is, within `wait_ms`; `hand_out` is told what of it goes to the client. Raises
+        NoOffset; Unreadable, if there is nothing to read but an error that may last; NotInGroup if
+        it has not got into its group for a reason that may last; what `reserved` raises if there
+        is no memory for so many bytes now."""
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + wait_ms / 1000
+        self._positions.confirm()
+        if self.settings.commits_itself and loop.time() >= self._next_commit_s:
+            await self._commit_confirmed(self.generation)
+        waits = False
+        while await self.membership.wait_until_joined(max(0.0, ends_s - loop.time())):
+            generation = self.generation
+            self._positions.enter(generation)
+            left_ms = max(0, round((ends_s - loop.time()) * 1000))
+            try:
+                await self._positions.look_up(generation.partitions)
+                if waits:
+                    found = await self._fetch(
+                        min(left_ms, FETCH_WAIT_MS), min(max_bytes, NEWS_BYTES)
+                    )
+                else:
+                    with reserved(max_bytes):
+                        found = await self._fetch(0, max_bytes)
+            except (PeerUnavailable, GroupRefusal) as error:
+                _log.info("a consumer could not read", extra={"reason": str(error)})
+                found = ()
+                await asyncio.sleep(min(PAUSE_SECONDS, left_ms / 1000))
+            if self.generation == generation and found:
+                return found
+            if loop.time() >= ends_s:
+                break
+            waits = True
+            if not generation.partitions:  # more members than partitions
+                await asyncio.sleep(min(PAUSE_SECONDS, left_ms / 1000))
+        if self.membership.problem is not None:
+            raise self.membership.problem
+        if self._unreadable is not None and self.generation.has_joined:
+            raise self._unreadable
+        return ()
+
+    def hand_out(self, fetched: Fetched, next_offset: int) -> bool:
+        """Records below `next_offset` are on their way to the client. False: they are not to be, as
+        its client has gone to another offset since, or it is in another generation."""
+        place = (fetched.topic, fetched.partition)
+        return self._positions.hand_out(place, fetched.offset, next_offset)
+
+    def put_last(self, fetched: Fetched, offset: int) -> None:
+        """Fill answers from other partitions first, until this one goes on from `offset`.
+
+        Its client cannot read the record there."""
+        place = (fetched.topic, fetched.partition)
+        self._positions.put_last[place] = offset
+
+    async def _fetch(self, wait_ms: int, max_bytes: int) -> tuple[Fetched, ...]:
+        self._unreadable = None
+        by_leader: dict[BrokerId, dict[TopicPartition, int]] = {}
+        for place in self._positions.in_reading_order(self.generation.partitions):
+            state = self._metadata.partition(*place)
+            offset = self._positions.next_offsets.get(place)
+            if state is not None and state.has_leader and offset is not None:
+                by_leader.setdefault(state.leader, {})[place] = offset
+        share_bytes = max(1, max_bytes // max(1, len(by_leader)))
+        tasks = [
+            asyncio.create_task(self._fetch_from(leader, offsets, wait_ms, share_bytes))
+            for leader, offsets in by_leader.items()
+        ]
+        if not tasks:
+            await asyncio.sleep(min(PAUSE_SECONDS, wait_ms / 1000))
+            return ()
+        found: list[Fetched] = []
+        try:
+            waiting = set(tasks)
+            while waiting and not found:
+                how = asyncio.FIRST_COMPLETED if wait_ms else asyncio.ALL_COMPLETED
+                done, waiting = await asyncio.wait(waiting, return_when=how)
+                for task in [task for task in tasks if task in done]:
+                    found += task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+        return tuple(found)
+
+    async def _fetch_from(
+        self, leader: BrokerId, offsets: dict[TopicPartition, int], wait_ms: int, max_bytes: int
+    ) -> list[Fetched]:
+        """Nothing from one that cannot be reached."""
+        asked: list[FetchTopic] = []  # a topic twice, where some of its partitions come last
+        names: dict[TopicId, str] = {}
+        for topic, places in groupby(offsets, key=itemgetter(0)):
+            topic_id = self._metadata.topics[topic].topic_id
+            names[topic_id] = topic
+            entries = (
+                FetchPartition(place[1], NO_EPOCH, offsets[place], NO_EPOCH, -1, max_bytes)
+                for place in places
+            )
+            asked.append(FetchTopic(topic_id, tuple(entries)))
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=self.settings.min_bytes,
+            max_bytes=max_bytes,
+            topics=tuple(asked),
+        )
+        try:
+            link = await self._reading.broker(leader)
+            response = await link.fetch(request, wait_ms + FETCH_GRACE_MS)
+        except PeerUnavailable:
+            await asyncio.sleep(min(PAUSE_SECONDS, wait_ms / 1000))
+            return []
+        found = []
+        has_errors = response.error is not ErrorCode.NONE
+        for answered in response.topics:
+            topic = names.get(answered.topic_id, "")
+            for answer in answered.partitions:
+                place = (topic, answer.partition)
+                if place in offsets:
+                    found += await self._taken(place, offsets[place], answer, answered.topic_id)
+                    has_errors = has_errors or answer.error is not ErrorCode.NONE
+        if has_errors and not found:  # it ended the leader's wait at once, and would again
+            await asyncio.sleep(min(PAUSE_SECONDS, wait_ms / 1000))
+        return found
+
+    async def _taken(
+        self, place: TopicPartition, offset: int, answer: PartitionAnswer, topic_id: TopicId
+    ) -> list[Fetched]:
+        if answer.error is ErrorCode.NONE and answer.records:
+            return [Fetched(*place, offset, bytes(answer.records), topic_id)]
+        if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if self.settings.reset not in RESETS:
+                raise NoOffset(place)
+            end = await self._positions.end_of(place, RESETS[self.settings.reset])
+            if self._positions.next_offsets.get(place) == offset:
+                self._positions.seek(place, end)
+        elif answer.error not in _PASSING:
+            self._unreadable = Unreadable(place, offset, answer.error)
+        return []
+
+    # ---- offsets
+
+    async def seek(self, places: dict[TopicPartition, int]) -> None:
+        """To these offsets; EARLIEST and LATEST too. Raises PeerUnavailable."""
+        self._positions.enter(self.generation)
+        for place, offset in places.items():
+            found = offset if offset >= 0 else await self._positions.end_of(place, offset)
+            self._positions.seek(place, found)
+
+    async def committed(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Commit]:
+        """The group's offsets, where it has some. Raises PeerUnavailable, GroupRefusal."""
+        return await self._positions.committed(places)
+
+    async def commit(
+        self, commits: dict[TopicPartition, Commit] | None = None
+    ) -> dict[TopicPartition, ErrorCode]:
+        """None: all that was handed out. The error of each; REBALANCE_IN_PROGRESS of partitions
+        that are not ours. Raises PeerUnavailable: they may be committed or not."""
+        self._positions.enter(self.generation)
+        return await self._commit(self.generation, commits)
+
+    async def _commit(
+        self, generation: Generation, commits: dict[TopicPartition, Commit] | None = None
+    ) -> dict[TopicPartition, ErrorCode]:
+        if commits is None:
+            handed_out = self._positions.handed_out
+            commits = {place: Commit(offset) for place, offset in handed_out.items()}
+        ours = {
+            place: commit for place, commit in commits.items() if place in generation.partitions
+        }
+        errors = {place: ErrorCode.REBALANCE_IN_PROGRESS for place in commits if place not in ours}
+        if ours:
+            errors |= await self._positions.commit(generation, ours)
+        return errors
+
+    async def _commit_confirmed(self, generation: Generation) -> None:
+        """What its client is done with of this generation, if it is still known."""
+        self._next_commit_s = asyncio.get_running_loop().time() + AUTO_COMMIT_SECONDS
+        is_known = generation.generation_id == self._positions.generation_id
+        if not self.settings.commits_itself or not generation.has_joined or not is_known:
+            return
+        try:
+            confirmed = self._positions.confirmed.items()
+            await self._commit(generation, {place: Commit(offset) for place, offset in confirmed})
+        except PeerUnavailable as error:
+            _log.info("offsets of a consumer were not committed", extra={"reason": str(error)})

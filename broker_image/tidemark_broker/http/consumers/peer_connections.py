@@ -1,0 +1,164 @@
+"""Kafka requests from this broker to brokers, itself among them: as a client, by the tables.
+
+One connection to each broker that is asked, made when it is needed. Answers come in the order of
+the requests, and the next one is not begun before: a connection of which nobody waits for an
+answer any longer is closed, so that what was given up holds up nobody.
+"""
+
+import asyncio
+from typing import cast
+
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_broker.kafka_wire.messages.fetch import (
+    FetchRequest,
+    FetchResponse,
+    decode_fetch_response,
+    encode_fetch_request,
+)
+from tidemark_broker.kafka_wire.messages.frames import (
+    LIST_OFFSETS,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    FrameSplitter,
+)
+from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame
+from tidemark_broker.kafka_wire.messages.schema import Api, Values
+from tidemark_broker.metadata.metadata_cache import MetadataCache
+
+MAX_ANSWER_BYTES = 128 * 1024 * 1024  # a first batch is whole however large
+CONNECT_TIMEOUT_SECONDS = 1.0
+
+# Below the newest versions: a broker that is not upgraded yet knows no newer ones, and closes the
+# connection; and topics are named here, not identified.
+_PEER_VERSIONS = {LIST_OFFSETS: 10, OFFSET_COMMIT: 9, OFFSET_FETCH: 9}
+
+
+class PeerUnavailable(Exception):
+    """No answer: the request may have had its effect or not."""
+
+
+class PeerLink(asyncio.Protocol):
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._splitter = FrameSplitter(max_frame_bytes=MAX_ANSWER_BYTES)
+        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self._correlation_id = 0
+        self._transport: asyncio.Transport | None = None
+
+    @classmethod
+    async def open(cls, client_id: str, host: str, port: int) -> "PeerLink":
+        """Raises PeerUnavailable."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+                _, link = await loop.create_connection(lambda: cls(client_id), host, port)
+        except (OSError, TimeoutError) as error:
+            raise PeerUnavailable(f"{host}:{port}: {error or 'no connection'}") from error
+        return link
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not asyncio's by class, only by what they do.
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(PeerUnavailable("the connection was lost"))
+        self._waiting.clear()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            frames = self._splitter.feed(data)
+        except MalformedFrame:
+            self.close()
+            return
+        for frame in frames:
+            waiting = self._waiting.pop(int.from_bytes(frame[:4], "big"), None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(bytes(frame))
+
+    async def ask(self, api: Api, values: Values, timeout_ms: int) -> Values:
+        """In the newest version that every broker of the pool knows. Raises PeerUnavailable."""
+        version = _PEER_VERSIONS.get(api.api_key, api.max_version)
+        frame = api.encode_request(self._correlation_id + 1, version, self._client_id, values)
+        answer = await self._ask(frame, timeout_ms)
+        try:
+            return api.decode_response(answer, version)[1]
+        except MalformedFrame as error:
+            raise PeerUnavailable(f"{api.name}: {error}") from error
+
+    async def fetch(self, request: FetchRequest, timeout_ms: int) -> FetchResponse:
+        """Raises PeerUnavailable."""
+        number = self._correlation_id + 1
+        frame = encode_fetch_request(request, correlation_id=number, client_id=self._client_id)
+        answer = await self._ask(frame, timeout_ms)
+        try:
+            return decode_fetch_response(answer)
+        except MalformedFrame as error:
+            raise PeerUnavailable(f"Fetch: {error}") from error
+
+    async def _ask(self, frame: bytes, timeout_ms: int) -> bytes:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise PeerUnavailable("the connection is closed")
+        self._correlation_id += 1
+        number = self._correlation_id
+        waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = waiting
+        transport.write(frame)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await waiting
+        except TimeoutError as error:
+            self.close()
+            raise PeerUnavailable(f"no answer within {timeout_ms} ms") from error
+        finally:
+            self._waiting.pop(number, None)
+            if waiting.cancelled() and not self._waiting:
+                self.close()
+
+
+class Peers:
+    def __init__(self, metadata: MetadataCache, client_id: str) -> None:
+        self._metadata = metadata
+        self._client_id = client_id
+        self._links: dict[tuple[str, int], PeerLink] = {}
+        self._is_closed = False
+
+    def close(self) -> None:
+        self._is_closed = True
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+
+    async def broker(self, broker_id: BrokerId) -> PeerLink:
+        """Raises PeerUnavailable."""
+        broker = self._metadata.brokers.get(broker_id)
+        if broker is None:
+            raise PeerUnavailable(f"broker {broker_id} is not known")
+        return await self.at(broker.endpoints.host, broker.endpoints.kafka_port)
+
+    async def at(self, host: str, port: int) -> PeerLink:
+        """Raises PeerUnavailable."""
+        known = self._links.get((host, port))
+        if known is not None and known.is_open:
+            return known
+        link = await PeerLink.open(self._client_id, host, port)
+        opened = self._links.get((host, port))
+        if self._is_closed or (opened is not None and opened.is_open):
+            link.close()
+            if opened is None or not opened.is_open:
+                raise PeerUnavailable(f"{host}:{port}: closed")
+            return opened
+        self._links[host, port] = link
+        return link

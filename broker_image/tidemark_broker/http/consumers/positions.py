@@ -1,0 +1,185 @@
+"""Where a consumer goes on reading: its group's committed offsets, or where it is told to begin.
+
+Positions belong to one generation: in the next one they are looked up anew, as others may have read
+on. What has been handed out is what its client may commit. Nobody else may, until it polls again:
+it may be working on it, or have died. A position that its client asked for, or that a reset gave,
+needs no such word, and has to be committed too: looked up anew it would be another one.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.coordinator.core.consumer_protocol import TopicPartition
+from tidemark_broker.http.consumers.group_member import Coordination, Generation, GroupRefusal
+from tidemark_broker.http.consumers.peer_connections import Peers, PeerUnavailable
+from tidemark_broker.kafka_wire.messages.group_offsets import OFFSET_COMMIT_API, OFFSET_FETCH_API
+from tidemark_broker.kafka_wire.messages.offsets import EARLIEST, LATEST, LIST_OFFSETS_API
+from tidemark_broker.kafka_wire.messages.schema import Values
+from tidemark_broker.metadata.metadata_cache import MetadataCache
+
+ANSWER_TIMEOUT_MS = 6_000  # a commit is answered within five seconds
+RESETS = {"earliest": EARLIEST, "latest": LATEST}
+
+
+class NoOffset(Exception):
+    """Nothing is committed, and `auto.offset.reset` is `none`."""
+
+    def __init__(self, partition: TopicPartition) -> None:
+        super().__init__(f"the group has no offset of partition {partition[0]}-{partition[1]}")
+        self.partition = partition
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Offsets of the records to be read next."""
+
+    offset: int
+    metadata: str = ""
+
+
+@dataclass
+class Positions:
+    metadata: MetadataCache
+    peers: Peers
+    coordination: Coordination
+    reset: str  # earliest, latest, none
+    generation_id: int = -1
+    next_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    handed_out: dict[TopicPartition, int] = field(default_factory=dict)  # and not committed yet
+    confirmed: dict[TopicPartition, int] = field(default_factory=dict)  # of that: worked on, too
+    put_last: dict[TopicPartition, int] = field(default_factory=dict)  # at these offsets
+
+    def enter(self, generation: Generation) -> None:
+        """Forgets what belongs to another one."""
+        if self.generation_id != generation.generation_id:
+            self.generation_id = generation.generation_id
+            self.next_offsets.clear()
+            self.handed_out.clear()
+            self.confirmed.clear()
+            self.put_last.clear()
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.next_offsets[partition] = offset
+        self.handed_out[partition] = self.confirmed[partition] = offset
+
+    def confirm(self) -> None:
+        """The client has come back: it is done with what it was given."""
+        self.confirmed = dict(self.handed_out)
+
+    def hand_out(self, partition: TopicPartition, offset: int, next_offset: int) -> bool:
+        """False, and nothing is noted: what was read from `offset` on is not what comes next any
+        more, after a seek or in another generation."""
+        if self.next_offsets.get(partition) != offset:
+            return False
+        self.next_offsets[partition] = self.handed_out[partition] = next_offset
+        return True
+
+    def in_reading_order(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those that were put last at the offset where they still are come last."""
+
+        def is_last(place: TopicPartition) -> bool:
+            offset = self.next_offsets.get(place)
+            return offset is not None and self.put_last.get(place) == offset
+
+        return sorted(partitions, key=is_last)
+
+    # ---- looking up
+
+    async def look_up(self, partitions: Iterable[TopicPartition]) -> None:
+        """Of those that have none. Raises PeerUnavailable, GroupRefusal, NoOffset."""
+        missing = [place for place in partitions if place not in self.next_offsets]
+        if not missing:
+            return
+        generation_id = self.generation_id
+        committed = await self.committed(missing)
+        found = {place: commit.offset for place, commit in committed.items()}
+        ends: dict[TopicPartition, int] = {}
+        for place in missing:
+            if place in found:
+                continue
+            if self.reset not in RESETS:
+                raise NoOffset(place)
+            ends[place] = await self.end_of(place, RESETS[self.reset])
+        if generation_id != self.generation_id:
+            return
+        for place, offset in ends.items():
+            if place not in self.next_offsets:  # its client may have gone elsewhere meanwhile
+                self.seek(place, offset)
+        self.next_offsets = found | self.next_offsets
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Commit]:
+        """Of those for which the group has one. Raises PeerUnavailable, GroupRefusal."""
+        asked = {"group_id": self.coordination.group_id, "topics": _by_topic(partitions)}
+        answer = await self.coordination.ask(
+            OFFSET_FETCH_API, {"groups": (asked,)}, ANSWER_TIMEOUT_MS
+        )
+        (found,) = answer["groups"]
+        if found["error"] != ErrorCode.NONE:
+            raise GroupRefusal(ErrorCode(found["error"]))
+        return {
+            (topic["topic"], entry["partition"]): Commit(entry["offset"], entry["metadata"] or "")
+            for topic in found["topics"]
+            for entry in topic["partitions"]
+            if entry["offset"] >= 0
+        }
+
+    async def end_of(self, partition: TopicPartition, end: int) -> int:
+        """Of its log: EARLIEST or LATEST. Raises PeerUnavailable."""
+        topic, number = partition
+        state = self.metadata.partition(topic, number)
+        if state is None or not state.has_leader:
+            raise PeerUnavailable(f"partition {topic}-{number} has no leader now")
+        link = await self.peers.broker(state.leader)
+        asked = {"partition": number, "current_leader_epoch": -1, "timestamp": end}
+        answer = await link.ask(
+            LIST_OFFSETS_API,
+            {"replica_id": -1, "topics": ({"topic": topic, "partitions": (asked,)},)},
+            ANSWER_TIMEOUT_MS,
+        )
+        entry = answer["topics"][0]["partitions"][0]
+        if entry["error"] != ErrorCode.NONE:
+            raise PeerUnavailable(f"{topic}-{number}: {ErrorCode(entry['error']).name}")
+        return max(0, int(entry["offset"]))
+
+    # ---- committing
+
+    async def commit(
+        self, generation: Generation, commits: dict[TopicPartition, Commit]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """The error of each. Raises PeerUnavailable: they may be committed or not."""
+        topics: dict[str, list[Values]] = {}
+        for (topic, number), commit in commits.items():
+            entry = {"partition": number, "offset": commit.offset, "metadata": commit.metadata}
+            topics.setdefault(topic, []).append(entry)
+        values = {
+            "generation_id": generation.generation_id,
+            "member_id": generation.member_id,
+            "topics": tuple(
+                {"topic": topic, "partitions": tuple(entries)} for topic, entries in topics.items()
+            ),
+        }
+        answer = await self.coordination.ask(OFFSET_COMMIT_API, values, ANSWER_TIMEOUT_MS)
+        errors = {
+            (topic["topic"], entry["partition"]): ErrorCode(entry["error"])
+            for topic in answer["topics"]
+            for entry in topic["partitions"]
+        }
+        for place, error in errors.items():
+            is_newest = self.handed_out.get(place) == commits[place].offset
+            if error is not ErrorCode.NONE:
+                continue
+            self.confirmed.pop(place, None)  # what came before: it is not gone back to
+            if is_newest:
+                del self.handed_out[place]
+        return errors
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> tuple[Values, ...]:
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    return tuple(
+        {"topic": topic, "partitions": tuple(numbers)} for topic, numbers in topics.items()
+    )

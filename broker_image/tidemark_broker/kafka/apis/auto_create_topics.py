@@ -1,0 +1,63 @@
+"""Topics that clients name and that there are not, made for them where the pool wants that.
+
+Kafka's `auto.create.topics.enable`: whoever asks for metadata of a topic, and does not forbid it,
+has it made with the defaults, by the same way as CreateTopics. The answer waits for it a while.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.topic_messages import MAX_CHANGES, NewTopic
+from tidemark_protocol.topic_names import OFFSETS_TOPIC, topic_name_fault
+
+from tidemark_broker.metadata.metadata_cache import MetadataCache
+from tidemark_broker.metadata.topic_admin_client import Deadline, TopicChanges
+
+CREATION_LIMIT_MS = 5_000  # then the client asks again
+
+_log = logging.getLogger(__name__)
+
+
+class TopicAutoCreation:
+    def __init__(self, metadata: MetadataCache, changes: TopicChanges) -> None:
+        self._metadata = metadata
+        self._changes = changes
+        self._asked: set[str] = set()  # of the controller, by whichever client
+
+    async def ensure(self, names: Iterable[str]) -> None:
+        """Returns when those that can be made are led, or when it took too long."""
+        missing = {name for name in names if self._may_be_made(name)}
+        if not missing:
+            return
+        deadline = Deadline(CREATION_LIMIT_MS)
+        refused = await self._make(sorted(missing - self._asked)[:MAX_CHANGES], deadline)
+        awaited = missing - refused
+        await self._changes.wait_until(lambda: all(map(self._changes.is_served, awaited)), deadline)
+
+    def _may_be_made(self, name: str) -> bool:
+        is_known = name in self._metadata.topics  # kept data of that name is for a human to judge
+        return not is_known and not topic_name_fault(name) and name != OFFSETS_TOPIC
+
+    async def _make(self, names: list[str], deadline: Deadline) -> set[str]:
+        """Those that are not made."""
+        if not names:
+            return set()
+        self._asked.update(names)
+        try:
+            response = await self._changes.create(tuple(map(NewTopic, names)), deadline)
+        finally:
+            self._asked.difference_update(names)
+        if response.error is not ErrorCode.NONE:
+            _log.warning("topics could not be made", extra={"reason": response.message})
+            return set(names)
+        refused = set()
+        for result in response.results:
+            # Another broker was asked too, or it comes later.
+            if result.error in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT):
+                continue
+            if result.error is not ErrorCode.NONE:
+                extra = {"topic": result.topic, "reason": result.message}
+                _log.warning("a topic could not be made", extra=extra)
+                refused.add(result.topic)
+        return refused

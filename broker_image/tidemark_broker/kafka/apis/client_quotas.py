@@ -1,0 +1,106 @@
+"""DescribeClientQuotas and AlterClientQuotas: quotas are those of the BrokerPool, by client id.
+
+They are told as configured, and never altered from here: the next look at the BrokerPool would undo
+it. There are no quotas by user or address, so a filter that asks for those finds none.
+"""
+
+from enum import IntEnum
+
+from tidemark_protocol.controller_messages import ClientQuota
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
+from tidemark_broker.kafka_wire.messages.client_quotas import (
+    ALTER_CLIENT_QUOTAS_API,
+    DESCRIBE_CLIENT_QUOTAS_API,
+)
+from tidemark_broker.kafka_wire.messages.schema import Each, Values
+
+CLIENT_ID = "client-id"
+ENTITY_TYPES = (CLIENT_ID, "user", "ip")
+
+
+class MatchType(IntEnum):
+    EXACT = 0
+    DEFAULT = 1
+    ANY = 2  # all that were specified, the default too
+
+
+def quota_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
+    metadata = services.partitions.metadata
+
+    def describe(request: KafkaRequest, asked: Values) -> Values:
+        refused = _malformed_filter(asked)
+        if refused:
+            return {"error": ErrorCode.INVALID_REQUEST, "error_message": refused}
+        found = [quota for quota in metadata.quotas if _matches(quota, asked)]
+        return {"error": ErrorCode.NONE, "entries": Each(found, _described)}
+
+    def alter(request: KafkaRequest, asked: Values) -> Values:
+        return {"entries": Each(asked["entries"], _refused)}
+
+    handler = services.answering.prompt_handler
+    return (
+        handler(DESCRIBE_CLIENT_QUOTAS_API, describe),
+        handler(ALTER_CLIENT_QUOTAS_API, alter),
+    )
+
+
+def _malformed_filter(asked: Values) -> str:
+    types = [component["entity_type"] for component in asked["components"]]
+    if len(set(types)) < len(types):
+        return "each entity type may be asked for once"
+    for component in asked["components"]:
+        if component["entity_type"] not in ENTITY_TYPES:
+            return (
+                f"expected one of {', '.join(ENTITY_TYPES)}, found {component['entity_type'][:50]}"
+            )
+        if component["match_type"] not in list(MatchType):
+            return f"match type {component['match_type']}: expected 0 to {max(MatchType)}"
+        if (component["match"] is None) is (component["match_type"] == MatchType.EXACT):
+            return "a name has to be given for an exact match, and for no other"
+    return ""
+
+
+def _matches(quota: ClientQuota, asked: Values) -> bool:
+    """Every component has to match; a strict filter names all parts of the entity."""
+    components = asked["components"]
+    if not components:
+        return not asked["strict"]
+    return len(components) == 1 and _matches_one(quota, components[0])
+
+
+def _matches_one(quota: ClientQuota, component: Values) -> bool:
+    if component["entity_type"] != CLIENT_ID:
+        return False
+    match component["match_type"]:
+        case MatchType.EXACT:
+            return quota.client_id != "" and quota.client_id == component["match"]
+        case MatchType.DEFAULT:
+            return quota.client_id == ""
+    return True
+
+
+def _described(quota: ClientQuota) -> Values:
+    values = {
+        "producer_byte_rate": quota.produce_bytes_per_second,
+        "consumer_byte_rate": quota.fetch_bytes_per_second,
+        "request_percentage": quota.request_percentage,
+    }
+    return {
+        "entity": ({"entity_type": CLIENT_ID, "entity_name": quota.client_id or None},),
+        "values": tuple(
+            {"key": key, "value": float(value)}
+            for key, value in values.items()
+            if value is not None
+        ),
+    }
+
+
+def _refused(entry: Values) -> Values:
+    return {
+        "error": ErrorCode.POLICY_VIOLATION,
+        "error_message": "quotas are spec.quotas of the BrokerPool, by client id: change that",
+        "entity": entry["entity"],
+    }

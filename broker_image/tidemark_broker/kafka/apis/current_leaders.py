@@ -1,0 +1,41 @@
+"""Who leads instead, for answers that say that this broker does not, or not any more (KIP-951).
+
+A hint spares the client a question for metadata and the pause before it. Nobody is named whom the
+client cannot reach by its listener, nor this broker itself: it has just refused.
+"""
+
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.kafka.apis.advertised_listeners import client_address
+from tidemark_broker.kafka_wire.messages.current_leaders import CurrentLeader, NodeEndpoint
+from tidemark_broker.replication.replica_manager import Partitions
+
+_HINTED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+class LeaderHints:
+    """Of one answer. `nodes`: the leaders that were named, each once."""
+
+    __slots__ = ("_listener", "_partitions", "nodes")
+
+    def __init__(self, partitions: Partitions, listener: str) -> None:
+        self._partitions = partitions
+        self._listener = listener
+        self.nodes: dict[int, NodeEndpoint] = {}
+
+    def leader(self, error: ErrorCode, topic: str, partition: int) -> CurrentLeader | None:
+        """None: nothing that would help."""
+        if error not in _HINTED:
+            return None
+        metadata = self._partitions.metadata
+        leader = metadata.leader_of(topic, partition)
+        if leader is None or leader.broker_id == self._partitions.broker_id:
+            return None
+        broker = metadata.brokers[leader.broker_id]
+        address = client_address(metadata, broker, self._listener)
+        if address is None:
+            return None
+        self.nodes[leader.broker_id] = NodeEndpoint(
+            leader.broker_id, address["host"], address["port"], broker.rack or None
+        )
+        return CurrentLeader(leader.broker_id, leader.leader_epoch)

@@ -1,0 +1,49 @@
+"""DescribeQuorum: the operator that decides, in the words of a Kafka quorum.
+
+There is no quorum of controllers that replicate a log: the operator that holds the Lease decides,
+and what it decided is in Kubernetes objects. It is told as the leader and only voter, its epoch as
+the leader's, and the version of its metadata as the end of the log. The observer is the broker
+that answers, with the version that it has.
+"""
+
+from functools import partial
+
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
+from tidemark_broker.kafka_wire.messages.describe_quorum import DESCRIBE_QUORUM_API, METADATA_TOPIC
+from tidemark_broker.kafka_wire.messages.schema import Values, each_partition
+
+OPERATOR_NODE_ID = 3000  # above the ids of brokers, of which a pool has 1000 at most
+
+
+def describe_quorum_handler(services: KafkaServices) -> ApiHandler:
+    def respond(request: KafkaRequest, asked: Values) -> Values:
+        topics = each_partition(asked["topics"], partial(_partition, services))
+        return {"error": ErrorCode.NONE, "topics": topics, "nodes": _nodes(services)}
+
+    return services.answering.prompt_handler(DESCRIBE_QUORUM_API, respond)
+
+
+def _nodes(services: KafkaServices) -> tuple[Values, ...]:
+    address = services.controller_address()
+    if address is None:
+        return ()
+    listener = {"name": "CONTROLLER", "host": address.host, "port": address.port}
+    return ({"node_id": OPERATOR_NODE_ID, "listeners": (listener,)},)
+
+
+def _partition(services: KafkaServices, topic: str, asked: Values) -> Values:
+    found: Values = {"partition": asked["partition"], "error": ErrorCode.NONE}
+    if (topic, asked["partition"]) != (METADATA_TOPIC, 0):
+        return found | {"error": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    metadata = services.partitions.metadata
+    version = metadata.image_version
+    return found | {
+        "leader": OPERATOR_NODE_ID,
+        "leader_epoch": metadata.controller_epoch,
+        "high_watermark": version,
+        "voters": ({"replica_id": OPERATOR_NODE_ID, "log_end_offset": version},),
+        "observers": ({"replica_id": services.partitions.broker_id, "log_end_offset": version},),
+    }

@@ -1,0 +1,414 @@
+"""Fetch: a replica's goes to `ReplicaFetches`, a consumer's by its session to `ConsumerFetch`.
+
+A consumer's fetch of many partitions: one answer when there is enough, or its wait is over.
+
+Each pass reads what is there. Too little: it parks a read at every partition, of its share more of
+what is missing, and whichever has that first starts the next pass, at most one a loop tick. A pass
+over many partitions takes many turns of the loop, and is not cut short by news.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId, LeaderEpoch, TopicId
+
+from tidemark_broker.clock import Clock, Scheduler, Timer
+from tidemark_broker.kafka.apis.advertised_listeners import reach_all_brokers
+from tidemark_broker.kafka.apis.current_leaders import LeaderHints
+from tidemark_broker.kafka.apis.fetch_sessions import (
+    NO_SESSION,
+    FetchSession,
+    FetchSessions,
+    Key,
+    asked_of,
+)
+from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
+from tidemark_broker.kafka_wire.messages.api_versions import SupportedApi
+from tidemark_broker.kafka_wire.messages.cooperative_steps import Steps
+from tidemark_broker.kafka_wire.messages.fetch import (
+    FIRST_FETCH_VERSION_WITH_LEADERS,
+    MAX_FETCH_VERSION,
+    MIN_FETCH_VERSION,
+    MIN_FETCH_VERSION_OF_CONSUMERS,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionAnswer,
+    TopicAnswer,
+    decode_older_fetch_request,
+    encode_consumer_fetch_response,
+    encode_fetch_response,
+    fetch_request_steps,
+)
+from tidemark_broker.kafka_wire.messages.frames import FETCH
+from tidemark_broker.kafka_wire.messages.primitives import (
+    MAX_ELEMENTS,
+    MAX_ELEMENTS_OF_PEERS,
+    MalformedFrame,
+)
+from tidemark_broker.quota_manager import Used
+from tidemark_broker.replication.follower_link import REPLICA_SESSION_ID
+from tidemark_broker.replication.replica_manager import FetchResult, Partitions
+from tidemark_broker.replication.results import Consumer
+
+MAX_RESPONSE_BYTES = 55 * 1024 * 1024  # Kafka's fetch.max.bytes of a broker
+MAX_WAIT_MS = 5 * 60 * 1000
+
+Found = dict[Key, PartitionAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """`rack` None: the client is too old to be sent elsewhere."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    rack: str | None
+
+
+class ConsumerFetch:
+    def __init__(
+        self,
+        partitions: Partitions,
+        asked: dict[Key, FetchPartition],
+        limits: FetchLimits,
+        *,
+        scheduler: Scheduler,
+        clock: Clock,
+        share_bytes: Callable[[], int],
+        in_turns: Callable[[Steps[None]], object],
+        respond: Callable[[Found], None],
+    ) -> None:
+        """`respond` is called once, maybe before `start` returns; not after `cancel`.
+        `share_bytes`: how much an answer may read now, whatever was asked for. `in_turns` runs a
+        pass, a slice at a time, until it ends."""
+        self._partitions = partitions
+        self._asked = asked
+        self._asked_bytes = max(1, min(limits.max_bytes, MAX_RESPONSE_BYTES))
+        self._asked_min_bytes = limits.min_bytes
+        self._share_bytes = share_bytes
+        self._in_turns = in_turns
+        self._rack = limits.rack
+        self._scheduler = scheduler
+        self._clock = clock
+        self._deadline_ms = clock() + max(0, min(limits.max_wait_ms, MAX_WAIT_MS))
+        self._respond = respond
+        self._cancels: list[Callable[[], None]] = []
+        self._timer: Timer | None = None
+        self._is_passing = False
+        self._has_news = False
+        self._is_over = False
+
+    def start(self) -> None:
+        """One pass; then an answer or a wait."""
+        self._is_passing = True
+        self._in_turns(self._pass())
+
+    def _pass(self) -> Steps[None]:
+        yield from self._read_all()
+        self._is_passing = False
+        if self._has_news and not self._is_over:
+            self._scheduler.call_soon(self._pass_again)
+
+    def _read_all(self) -> Steps[None]:
+        found: Found = {}
+        read_bytes: dict[Key, int] = {}
+        total = 0
+        # Who asks for no partition waits for nothing, as Kafka: clients end their sessions so.
+        is_final = not self._asked or self._clock() >= self._deadline_ms
+        # Who asks for no byte at all is given one batch a time, as by Kafka.
+        max_bytes = max(1, min(self._asked_bytes, self._share_bytes()))
+        for key, asked in self._asked.items():
+            read_bytes[key] = min(max(1, asked.max_bytes), max_bytes - total)
+            answer = self._read(key, asked, read_bytes[key])
+            found[key] = answer
+            total += len(answer.records)
+            is_final = is_final or _ends_the_wait(answer)
+            yield 1
+            if self._is_over:
+                return
+        missing_bytes = min(self._asked_min_bytes, max_bytes) - total
+        if is_final or missing_bytes <= 0:
+            self._is_over = True
+            self._respond(found)
+            return
+        # So much more at one partition at least: were it less at each, it would be too little.
+        yield from self._park(found, read_bytes, -(-missing_bytes // len(self._asked)))
+
+    def hurry(self) -> None:
+        """Its wait is over."""
+        self._deadline_ms = self._clock()
+        self._wake()
+
+    def cancel(self) -> None:
+        self._is_over = True
+        self._leave()
+
+    # ---- inside
+
+    def _read(self, key: Key, asked: FetchPartition, max_bytes: int) -> PartitionAnswer:
+        topic = self._topic(key)
+        if isinstance(topic, ErrorCode):
+            return PartitionAnswer(asked.partition, topic)
+        if max_bytes <= 0:  # others have filled the answer; every read gives at least one batch
+            view = self._partitions.replica(topic, asked.partition)
+            if view is not None:
+                return PartitionAnswer(
+                    asked.partition, ErrorCode.NONE, view.high_watermark, view.log_start_offset
+                )
+        results: list[FetchResult] = []
+        self._partitions.fetch(
+            topic,
+            asked.partition,
+            asked.fetch_offset,
+            max_bytes=max_bytes,
+            min_bytes=0,
+            max_wait_ms=0,
+            done=results.append,
+            consumer=self._consumer(asked),
+        )
+        return _answer(asked.partition, results[0])
+
+    def _park(self, found: Found, read_bytes: dict[Key, int], more_bytes: int) -> Steps[None]:
+        wait_ms = max(1, self._deadline_ms - self._clock())
+        self._timer = self._scheduler.call_later(wait_ms / 1000, self._wake)
+        for key, asked in self._asked.items():
+            topic = self._topic(key)
+            if isinstance(topic, ErrorCode):
+                continue
+            cancel = self._partitions.fetch(
+                topic,
+                asked.partition,
+                asked.fetch_offset,
+                max_bytes=read_bytes[key],
+                min_bytes=len(found[key].records) + more_bytes,
+                max_wait_ms=wait_ms,
+                done=self._wake,
+                consumer=self._consumer(asked),
+            )
+            self._cancels.append(cancel)
+            yield 1
+            if self._is_over:
+                self._leave()
+                return
+
+    def _wake(self, news: FetchResult | None = None) -> None:
+        """Not from here: this may be the middle of an append."""
+        if not self._has_news:
+            self._has_news = True
+            self._scheduler.call_soon(self._pass_again)
+
+    def _pass_again(self) -> None:
+        if self._is_over or self._is_passing or not self._has_news:
+            return
+        self._has_news = False
+        self._leave()
+        self.start()
+
+    def _leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        cancels, self._cancels = self._cancels, []
+        for cancel in cancels:
+            cancel()
+
+    def _consumer(self, asked: FetchPartition) -> Consumer:
+        return Consumer(self._rack, LeaderEpoch(asked.current_leader_epoch))
+
+    def _topic(self, key: Key) -> str | ErrorCode:
+        name, topic_id, _ = key
+        if name:
+            return name
+        topic = self._partitions.metadata.topics_by_id.get(topic_id)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        present = self._partitions.metadata.topics.get(topic.topic)
+        # guard: topic-id-is-present-one (B12)
+        is_replaced = present is None or present.topic_id != topic_id
+        return ErrorCode.UNKNOWN_TOPIC_ID if is_replaced else topic.topic
+
+
+def _ends_the_wait(answer: PartitionAnswer) -> bool:
+    return answer.error is not ErrorCode.NONE or answer.preferred_replica >= 0
+
+
+def _answer(partition: int, result: FetchResult) -> PartitionAnswer:
+    return PartitionAnswer(
+        partition,
+        result.error,
+        result.high_watermark,
+        result.log_start_offset,
+        result.data,
+        preferred_replica=result.preferred_replica,
+    )
+
+
+_FIRST_VERSION_WITH_RACK = 11
+
+
+def fetch_handler(services: KafkaServices) -> ApiHandler:
+    consumers = ConsumerFetches(services)
+
+    turns = services.answering.turns
+
+    def take(request: KafkaRequest, fetch: FetchRequest) -> None:
+        if fetch.replica_id >= 0:
+            _fetch_of_replica(services, request, fetch)
+        else:
+            consumers.handle(request, fetch)
+
+    def handle(request: KafkaRequest) -> None:
+        if request.version < MIN_FETCH_VERSION:
+            consumers.handle(request, decode_older_fetch_request(request.reader, request.version))
+            return
+        request.reader.elements_left = MAX_ELEMENTS_OF_PEERS
+        steps = fetch_request_steps(request.reader, request.version)
+        work = turns.take(request, steps, lambda fetch: take(request, fetch))
+        if not work.is_over:
+            request.cancel = work.cancel
+
+    supported = SupportedApi(FETCH, MIN_FETCH_VERSION_OF_CONSUMERS, MAX_FETCH_VERSION)
+    return ApiHandler(supported, handle, has_large_answer=True)
+
+
+def _fetch_of_replica(services: KafkaServices, request: KafkaRequest, fetch: FetchRequest) -> None:
+    correlation_id = request.header.correlation_id
+    own_cluster = services.cluster_id
+    if fetch.cluster_id is not None and own_cluster and fetch.cluster_id != own_cluster:
+        error = FetchResponse(correlation_id, ErrorCode.INCONSISTENT_CLUSTER_ID)
+        request.answer(encode_fetch_response(error))
+        return
+    if services.fetches.is_left(request.link, fetch) or not request.link.may_take(fetch):
+        error = FetchResponse(correlation_id, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        request.answer(encode_fetch_response(error))
+        return
+    session_id = NO_SESSION if fetch.session_epoch < 0 else REPLICA_SESSION_ID
+
+    def respond(topics: tuple[TopicAnswer, ...]) -> None:
+        answer = FetchResponse(correlation_id, ErrorCode.NONE, topics, session_id)
+        request.answer(encode_fetch_response(answer))
+
+    broker = services.partitions.metadata.brokers.get(BrokerId(fetch.replica_id))
+    if broker is not None and broker.broker_epoch == fetch.replica_epoch:
+        request.link.is_peer = True
+    else:
+        _require_few(fetch)
+    request.cancel = lambda: services.fetches.cancel(request.link)
+    services.fetches.handle(fetch, request.link, respond)
+
+
+def _require_few(fetch: FetchRequest) -> None:
+    """Of brokers of the pool alone it is known only now that they may ask for more."""
+    count = sum(len(topic.partitions) for topic in fetch.topics)
+    if count > MAX_ELEMENTS:
+        raise MalformedFrame(f"Fetch: expected at most {MAX_ELEMENTS} partitions, found {count}")
+
+
+class ConsumerFetches:
+    def __init__(self, services: KafkaServices) -> None:
+        self._services = services
+        self._sessions = FetchSessions(services.first_session_id)
+
+    def handle(self, request: KafkaRequest, fetch: FetchRequest) -> None:
+        _require_few(fetch)
+        services = self._services
+        session = self._sessions.find(fetch, services.clock())
+        if isinstance(session, ErrorCode):
+            self._answer(request, FetchResponse(request.header.correlation_id, session))
+            return
+        is_incremental = session is not None and fetch.session_epoch > 0
+        quota_bytes = services.quotas.most_bytes(request.header.client_id, Used.FETCH_BYTES)
+
+        def respond(found: Found) -> None:
+            self._respond(request, session, found, is_incremental=is_incremental)
+
+        consumer_fetch = ConsumerFetch(
+            services.partitions,
+            dict(session.asked) if session is not None else asked_of(fetch),
+            FetchLimits(
+                fetch.max_wait_ms,
+                fetch.min_bytes,
+                _most_bytes(fetch, quota_bytes),
+                self._rack(request, fetch),
+            ),
+            scheduler=services.scheduler,
+            clock=services.clock,
+            share_bytes=services.memory.share_bytes,
+            in_turns=lambda steps: services.answering.turns.take(request, steps, _no_more),
+            respond=respond,
+        )
+        request.cancel = consumer_fetch.cancel
+        request.hurry = consumer_fetch.hurry
+        consumer_fetch.start()
+
+    def _rack(self, request: KafkaRequest, fetch: FetchRequest) -> str | None:
+        """None: it reads from leaders. Sent to a replica that it has no address of, it would ask
+        the leader again and be sent there again."""
+        if request.version < _FIRST_VERSION_WITH_RACK:
+            return None
+        metadata = self._services.partitions.metadata
+        may_leave = not fetch.rack or reach_all_brokers(metadata, request.listener)
+        return fetch.rack if may_leave else None
+
+    def _respond(
+        self,
+        request: KafkaRequest,
+        session: FetchSession | None,
+        found: Found,
+        *,
+        is_incremental: bool,
+    ) -> None:
+        topics: dict[tuple[str, TopicId], list[PartitionAnswer]] = {}
+        hints = LeaderHints(self._services.partitions, request.listener)
+        for key, answer in found.items():
+            if session is not None and is_incremental and not session.is_news(key, answer):
+                continue
+            has_failed = answer.error is not ErrorCode.NONE
+            if has_failed and request.version >= FIRST_FETCH_VERSION_WITH_LEADERS:
+                answer = self._with_leader(hints, key, answer)
+            topics.setdefault(key[:2], []).append(answer)
+            if session is not None:
+                session.note_told(key, answer)
+        named = {key[:2]: key for key in found}
+        answers = tuple(
+            TopicAnswer(named[name][1], tuple(entries), named[name][0])
+            for name, entries in topics.items()
+        )
+        session_id = NO_SESSION if session is None else session.session_id
+        correlation_id = request.header.correlation_id
+        response = FetchResponse(correlation_id, ErrorCode.NONE, answers, session_id)
+        self._answer(request, response._replace(nodes=hints.nodes.values()))
+
+    def _with_leader(
+        self, hints: LeaderHints, key: Key, answer: PartitionAnswer
+    ) -> PartitionAnswer:
+        topic = self._services.partitions.metadata.topics_by_id.get(key[1])
+        if topic is None:
+            return answer
+        leader = hints.leader(answer.error, topic.topic, answer.partition)
+        return answer._replace(current_leader=leader)
+
+    def _answer(self, request: KafkaRequest, response: FetchResponse) -> None:
+        read_bytes = sum(
+            len(answer.records) for topic in response.topics for answer in topic.partitions
+        )
+        throttle_ms = self._services.quotas.throttle_ms(
+            request.header.client_id, Used.FETCH_BYTES, read_bytes
+        )
+        request.throttle_ms = max(request.throttle_ms, throttle_ms)
+        if request.throttle_ms:
+            response = response._replace(throttle_ms=request.throttle_ms)
+        request.answer(encode_consumer_fetch_response(response, request.version))
+
+
+def _no_more(outcome: None) -> None:
+    """A pass answers, or waits, by itself."""
+
+
+def _most_bytes(fetch: FetchRequest, quota_bytes: int | None) -> int:
+    """Kafka too gives at most what the window of the quota holds."""
+    return fetch.max_bytes if quota_bytes is None else min(fetch.max_bytes, quota_bytes)

@@ -1,0 +1,173 @@
+"""FindCoordinator v0-6, ListGroups v0-5, DescribeGroups v0-6, DeleteGroups v0-3.
+
+There are no transactions and no share groups: their coordinators are refused. All groups are
+classic ones. Versions of DescribeGroups before 6 say state `Dead` and no error of a group that is
+not there.
+"""
+
+import asyncio
+
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.coordinator.core.requests import DeleteGroup, DeleteGroupAnswer, DescribedGroup
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.kafka.apis.advertised_listeners import client_address
+from tidemark_broker.kafka.apis.group_membership import ask
+from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
+from tidemark_broker.kafka.network.response_writer import Answering
+from tidemark_broker.kafka_wire.messages.authorized_operations import NOT_ASKED, OF_GROUP
+from tidemark_broker.kafka_wire.messages.group_admin import (
+    DELETE_GROUPS_API,
+    DESCRIBE_GROUPS_API,
+    LIST_GROUPS_API,
+)
+from tidemark_broker.kafka_wire.messages.group_membership import FIND_COORDINATOR_API
+from tidemark_broker.kafka_wire.messages.schema import Each, Values
+from tidemark_broker.metadata.metadata_cache import MetadataCache
+
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+CLASSIC = "classic"
+DELETIONS_AT_ONCE = 100
+DELETIONS_SECONDS = 20.0
+_FIRST_FIND_OF_MANY = 4  # KIP-699
+_NOBODY: Values = {"broker_id": -1, "host": "", "port": -1}
+_FIRST_DESCRIBE_WITH_NOT_FOUND = 6
+_NOT_DELETED = {
+    ErrorCode.NON_EMPTY_GROUP: "the group has members: stop them, or wait for their sessions' end",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "its coordinator could not be asked in time: try again",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "its coordinator is loading groups: try again",
+    ErrorCode.NOT_COORDINATOR: "its coordinator is another broker now: look it up again",
+}
+
+
+def group_admin_handlers(
+    groups: GroupCoordinators, answering: Answering, metadata: MetadataCache
+) -> tuple[ApiHandler, ...]:
+    asked = GroupAdmin(groups, metadata)
+    return (
+        answering.table_handler(FIND_COORDINATOR_API, asked.find_coordinator),
+        answering.table_handler(LIST_GROUPS_API, asked.list_groups),
+        answering.table_handler(DESCRIBE_GROUPS_API, asked.describe_groups),
+        answering.table_handler(DELETE_GROUPS_API, asked.delete_groups),
+    )
+
+
+class GroupAdmin:
+    def __init__(self, groups: GroupCoordinators, metadata: MetadataCache) -> None:
+        self._groups = groups
+        self._metadata = metadata
+
+    async def find_coordinator(self, request: KafkaRequest, asked: Values) -> Values:
+        key_type = asked["key_type"]
+        error = _refused_key_type(key_type)
+        if error is not ErrorCode.NONE:
+
+            def find(key: str) -> Values:
+                message = "only groups have coordinators here, and a name"
+                return {"key": key, "error": error, "message": message, **_NOBODY}
+        else:
+            await self._groups.ensure_topic()
+
+            def find(key: str) -> Values:
+                return self._find(request.listener, key)
+
+        if request.version < _FIRST_FIND_OF_MANY:
+            return find(asked["key"])
+        return {"coordinators": Each(asked["keys"], find)}
+
+    def _find(self, listener: str, key: str) -> Values:
+        """At its address for clients of the listener that they came in by."""
+        error, message, address = ErrorCode.NONE, None, None
+        broker = self._groups.coordinator_of(key)
+        if broker is None:
+            error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, self._groups.absence(key)
+        else:
+            address = client_address(self._metadata, broker, listener)
+            if address is None:
+                error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+                message = f"broker {broker.broker_id} has no address at {listener}"
+        return {"key": key, "error": error, "message": message, **(address or _NOBODY)}
+
+    async def list_groups(self, request: KafkaRequest, asked: Values) -> Values:
+        types = {name.lower() for name in asked["types"]}
+        if types and CLASSIC not in types:
+            return {"error": ErrorCode.NONE}
+        error, groups = self._groups.list_groups(frozenset(asked["states"]))
+        return {
+            "error": error,
+            "groups": Each(
+                groups,
+                lambda group: {
+                    "group_id": group.group_id,
+                    "protocol_type": group.protocol_type,
+                    "state": group.state,
+                },
+            ),
+        }
+
+    async def describe_groups(self, request: KafkaRequest, asked: Values) -> Values:
+        def group(name: str) -> Values:
+            found = _described(self._groups.describe_group(name), request.version)
+            is_told = asked["include_authorized_operations"] and found["error"] is ErrorCode.NONE
+            return found | {"authorized_operations": OF_GROUP if is_told else NOT_ASKED}
+
+        # Each once: of one group there may be much to tell.
+        return {"groups": Each(tuple(dict.fromkeys(asked["groups"])), group)}
+
+    async def delete_groups(self, request: KafkaRequest, asked: Values) -> Values:
+        return {"groups": await delete_all(self._groups, tuple(dict.fromkeys(asked["groups"])))}
+
+
+async def delete_all(groups: GroupCoordinators, group_ids: tuple[str, ...]) -> tuple[Values, ...]:
+    """What became of each. Many at once, as each waits for the log; those that nobody came to
+    within some time are COORDINATOR_NOT_AVAILABLE: clients try these again."""
+    clock = asyncio.get_running_loop().time
+    end_s = clock() + DELETIONS_SECONDS
+    errors: list[ErrorCode] = []
+    for first in range(0, len(group_ids), DELETIONS_AT_ONCE):
+        some = group_ids[first : first + DELETIONS_AT_ONCE]
+        if clock() < end_s:
+            deletions = (ask(groups, DeleteGroup(each), DeleteGroupAnswer) for each in some)
+            errors += [deleted.error for deleted in await asyncio.gather(*deletions)]
+        else:
+            errors += [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(some)
+    return tuple(
+        {"group_id": group_id, "error": error, "message": _NOT_DELETED.get(error)}
+        for group_id, error in zip(group_ids, errors, strict=True)
+    )
+
+
+def _refused_key_type(key_type: int) -> ErrorCode:
+    if key_type == TRANSACTION_KEY:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if key_type != GROUP_KEY:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def _described(group: DescribedGroup, version: int) -> Values:
+    error, message = group.error, None
+    if error is ErrorCode.GROUP_ID_NOT_FOUND:
+        message = f"Group {group.group_id} not found."
+        if version < _FIRST_DESCRIBE_WITH_NOT_FOUND:
+            error = ErrorCode.NONE
+    return {
+        "error": error,
+        "message": message,
+        "group_id": group.group_id,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol,
+        "members": tuple(
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "metadata": member.metadata,
+                "assignment": member.assignment,
+            }
+            for member in group.members
+        ),
+    }

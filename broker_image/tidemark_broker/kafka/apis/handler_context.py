@@ -1,0 +1,61 @@
+"""What the handlers work with, and the table of all of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from tidemark_broker.clock import Clock, Scheduler, monotonic_ms
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.kafka.network.limits import ListenerLimits
+from tidemark_broker.kafka.network.memory_pool import ListenerMemory
+from tidemark_broker.kafka.network.request import ApiHandler
+from tidemark_broker.kafka.network.response_writer import Answering
+from tidemark_broker.log.disk import DiskSpace
+from tidemark_broker.metadata.controller_channel import Address
+from tidemark_broker.metadata.leader_changes import Departures
+from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.replication.follower_fetch import ReplicaFetches
+from tidemark_broker.replication.replica_manager import Partitions
+
+
+def no_time() -> float:
+    return 0.0
+
+
+def no_address() -> Address | None:
+    return None
+
+
+@dataclass(slots=True)
+class KafkaServices:
+    """`first_session_id`: of fetch sessions, another one in each life, so that a client's session
+    of a former life is not taken for one of this life. `handlers` by API key.
+    `processing_clock_s`: what a request's time on the loop is measured with."""
+
+    partitions: Partitions
+    fetches: ReplicaFetches
+    groups: GroupCoordinators
+    scheduler: Scheduler
+    new_uuid: Callable[[], UUID]
+    quotas: ClientQuotas
+    departures: Departures
+    cluster_id: str = ""
+    log_directory: str = ""
+    space: Callable[[], DiskSpace] = lambda: DiskSpace(-1, -1)  # of its volume; in a worker
+    controller_address: Callable[[], Address | None] = no_address  # of the operator that leads
+    creates_topics: bool = False  # that clients ask for and that there are not
+    broker_configs: Mapping[str, str] = field(default_factory=dict)  # by Kafka's names
+    first_session_id: int = 1
+    clock: Clock = monotonic_ms
+    processing_clock_s: Callable[[], float] = no_time
+    limits: ListenerLimits = field(default_factory=ListenerLimits)
+    answering: Answering = field(default_factory=Answering)
+    handlers: dict[int, ApiHandler] = field(default_factory=dict)
+    memory: ListenerMemory = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.memory = ListenerMemory(self.limits.memory, self.scheduler, self.clock)
+
+    def add(self, *handlers: ApiHandler) -> None:
+        for handler in handlers:
+            self.handlers[handler.supported.api_key] = handler

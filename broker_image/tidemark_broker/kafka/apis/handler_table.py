@@ -1,0 +1,79 @@
+"""The table of handlers: what is in it is what ApiVersions tells.
+
+ApiVersions: the table of handlers, told to the client.
+
+A client that means another broker, or another cluster, is told to begin at its bootstrap servers
+again (KIP-1242): the address that it had is somebody else's now.
+"""
+
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.kafka.apis.client_quotas import quota_admin_handlers
+from tidemark_broker.kafka.apis.configs import config_admin_handlers
+from tidemark_broker.kafka.apis.describe_producers import describe_producers_handler
+from tidemark_broker.kafka.apis.describe_quorum import describe_quorum_handler
+from tidemark_broker.kafka.apis.fetch import fetch_handler
+from tidemark_broker.kafka.apis.group_admin import group_admin_handlers
+from tidemark_broker.kafka.apis.group_membership import group_member_handlers
+from tidemark_broker.kafka.apis.group_offsets import group_offset_handlers
+from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.list_config_resources import list_config_resources_handler
+from tidemark_broker.kafka.apis.logs import log_admin_handlers
+from tidemark_broker.kafka.apis.metadata import cluster_handlers
+from tidemark_broker.kafka.apis.offsets import list_offsets_handler, offset_for_leader_epoch_handler
+from tidemark_broker.kafka.apis.produce import init_producer_id_handler, produce_handler
+from tidemark_broker.kafka.apis.reassignments import partition_admin_handlers
+from tidemark_broker.kafka.apis.topics import topic_admin_handlers
+from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
+from tidemark_broker.kafka_wire.messages.api_versions import (
+    MAX_API_VERSIONS_VERSION,
+    MeantNode,
+    SupportedApi,
+    decode_api_versions_request,
+    encode_api_versions_response,
+)
+from tidemark_broker.kafka_wire.messages.frames import API_VERSIONS
+
+
+def api_versions_handler(services: KafkaServices) -> ApiHandler:
+    def handle(request: KafkaRequest) -> None:
+        error = ErrorCode.NONE
+        if 0 <= request.version <= MAX_API_VERSIONS_VERSION:
+            meant = decode_api_versions_request(request.reader, request.version)
+            error = _meant_error(services, meant)
+        supported = tuple(services.handlers[key].supported for key in sorted(services.handlers))
+        request.answer(encode_api_versions_response(request.header, supported, error))
+
+    return ApiHandler(SupportedApi(API_VERSIONS, 0, MAX_API_VERSIONS_VERSION), handle)
+
+
+def _meant_error(services: KafkaServices, meant: MeantNode) -> ErrorCode:
+    if meant.is_half:
+        return ErrorCode.INVALID_REQUEST
+    if meant.cluster_id is None or not services.cluster_id:  # before the first registration
+        return ErrorCode.NONE
+    local = MeantNode(services.cluster_id, services.partitions.broker_id)
+    return ErrorCode.NONE if meant == local else ErrorCode.REBOOTSTRAP_REQUIRED
+
+
+def add_handlers(services: KafkaServices) -> None:
+    services.add(
+        produce_handler(services),
+        fetch_handler(services),
+        list_offsets_handler(services),
+        api_versions_handler(services),
+        init_producer_id_handler(services),
+        offset_for_leader_epoch_handler(services),
+        describe_producers_handler(services),
+        list_config_resources_handler(services),
+        describe_quorum_handler(services),
+        *cluster_handlers(services),
+        *topic_admin_handlers(services),
+        *config_admin_handlers(services),
+        *partition_admin_handlers(services),
+        *log_admin_handlers(services),
+        *quota_admin_handlers(services),
+        *group_member_handlers(services.groups, services.answering, services.new_uuid),
+        *group_offset_handlers(services.groups, services.answering, services.partitions.metadata),
+        *group_admin_handlers(services.groups, services.answering, services.partitions.metadata),
+    )

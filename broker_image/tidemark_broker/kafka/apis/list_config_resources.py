@@ -1,0 +1,43 @@
+"""ListConfigResources: what has configs, by kind. Topics and brokers have.
+
+No kind asked for means all. Groups, loggers of brokers and client metrics have none here.
+"""
+
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.kafka.apis.config_docs import ResourceType
+from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
+from tidemark_broker.kafka_wire.messages.list_config_resources import LIST_CONFIG_RESOURCES_API
+from tidemark_broker.kafka_wire.messages.schema import Each, Values
+from tidemark_broker.metadata.metadata_cache import MetadataCache
+
+
+def list_config_resources_handler(services: KafkaServices) -> ApiHandler:
+    metadata = services.partitions.metadata
+
+    def respond(request: KafkaRequest, asked: Values) -> Values:
+        kinds = frozenset(asked["resource_types"]) or frozenset(ResourceType)
+        if not kinds <= frozenset(ResourceType):
+            return {"error": ErrorCode.UNSUPPORTED_VERSION}
+        found: list[tuple[str, ResourceType]] = []
+        if ResourceType.BROKER in kinds:
+            found += ((name, ResourceType.BROKER) for name in _live_brokers(metadata))
+        if ResourceType.TOPIC in kinds:
+            served = (name for name in sorted(metadata.topics) if metadata.served_topic(name))
+            found += ((name, ResourceType.TOPIC) for name in served)
+        return {"error": ErrorCode.NONE, "resources": Each(found, _resource)}
+
+    return services.answering.prompt_handler(LIST_CONFIG_RESOURCES_API, respond)
+
+
+def _live_brokers(metadata: MetadataCache) -> list[str]:
+    known = metadata.brokers.values()
+    return [
+        str(number) for number in sorted(each.broker_id for each in known if not each.is_fenced)
+    ]
+
+
+def _resource(found: tuple[str, ResourceType]) -> Values:
+    name, kind = found
+    return {"resource": name, "resource_type": kind}

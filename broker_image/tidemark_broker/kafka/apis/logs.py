@@ -1,0 +1,121 @@
+"""DeleteRecords, DescribeLogDirs and AlterReplicaLogDirs, of the replicas on this broker.
+
+A broker has one directory: a replica is there already, or is asked for in one that there is not.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import Offset
+
+from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
+from tidemark_broker.kafka_wire.messages.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS_API
+from tidemark_broker.kafka_wire.messages.logs import DELETE_RECORDS_API, DESCRIBE_LOG_DIRS_API
+from tidemark_broker.kafka_wire.messages.schema import Values, each_partition
+from tidemark_broker.log.disk import DiskSpace
+from tidemark_broker.replication.delayed_delete_records import Awaited, LowWatermarks
+from tidemark_broker.replication.log_start_offset import DeleteRecordsResult
+from tidemark_broker.replication.partition import HostedReplica
+
+SpaceOf = Callable[[], DiskSpace]  # of the volume; in a worker
+
+
+def log_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
+    admin = LogAdmin(services)
+    return (
+        services.answering.table_handler(DELETE_RECORDS_API, admin.delete_records),
+        services.answering.table_handler(DESCRIBE_LOG_DIRS_API, admin.describe_log_dirs),
+        services.answering.prompt_handler(ALTER_REPLICA_LOG_DIRS_API, admin.alter_log_dirs),
+    )
+
+
+class LogAdmin:
+    def __init__(self, services: KafkaServices) -> None:
+        self._partitions = services.partitions
+        self._low_watermarks = LowWatermarks(services.partitions, services.fetches)
+        self._path = services.log_directory
+        self._space = services.space
+
+    async def delete_records(self, request: KafkaRequest, asked: Values) -> Values:
+        """At the leader; answered when all live replicas have followed, or the time is up."""
+        answers: dict[tuple[str, int], Values] = {}
+        awaited: list[Awaited] = []
+        for topic in asked["topics"]:
+            for each in topic["partitions"]:
+                place = topic["topic"], each["partition"]
+                deleted = self._deleted(*place, each["offset"])
+                answers[place] = {
+                    "partition": place[1],
+                    "low_watermark": deleted.log_start_offset,
+                    "error": deleted.error,
+                }
+                if deleted.error is ErrorCode.NONE:
+                    awaited.append(Awaited(*place, deleted.log_start_offset))
+        reached = await self._low_watermarks.wait(awaited, asked["timeout_ms"])
+        for waited, found in zip(awaited, reached, strict=True):
+            answer = answers[waited.topic, waited.partition]
+            answer |= {"low_watermark": found.offset, "error": found.error}
+        return {
+            "topics": each_partition(
+                asked["topics"], lambda topic, each: answers[topic, each["partition"]]
+            )
+        }
+
+    def _deleted(self, topic: str, partition: int, before_offset: int) -> DeleteRecordsResult:
+        replica = self._partitions.find_leading(topic, partition)
+        if isinstance(replica, ErrorCode):
+            return DeleteRecordsResult(replica)
+        settings = replica.log.settings
+        if settings.compacts and not settings.deletes:
+            return DeleteRecordsResult(ErrorCode.POLICY_VIOLATION)  # as Kafka
+        result = self._partitions.delete_records(topic, partition, Offset(before_offset))
+        return result if result.error is ErrorCode.NONE else DeleteRecordsResult(result.error)
+
+    async def describe_log_dirs(self, request: KafkaRequest, asked: Values) -> Values:
+        topics = asked["topics"]
+        wanted = (
+            None
+            if topics is None
+            else {(each["topic"], number) for each in topics for number in each["partitions"]}
+        )
+        by_topic: dict[str, list[Values]] = {}
+        for replica in self._partitions.replicas:
+            if wanted is None or (replica.topic, replica.partition) in wanted:
+                by_topic.setdefault(replica.topic, []).append(_described(replica))
+        space = await asyncio.to_thread(self._space)
+        directory = {
+            "error": ErrorCode.NONE,
+            "path": self._path,
+            "topics": tuple(
+                {"topic": topic, "partitions": tuple(by_topic[topic])} for topic in sorted(by_topic)
+            ),
+            "total_bytes": space.total_bytes,
+            "usable_bytes": space.free_bytes,
+        }
+        return {"error": ErrorCode.NONE, "directories": (directory,)}
+
+    def alter_log_dirs(self, request: KafkaRequest, asked: Values) -> Values:
+        hosted = {(replica.topic, replica.partition) for replica in self._partitions.replicas}
+        topics: dict[str, list[Values]] = {}
+        for directory in asked["directories"]:
+            for topic in directory["topics"]:
+                for number in topic["partitions"]:
+                    error = ErrorCode.NONE
+                    if directory["path"] != self._path:
+                        error = ErrorCode.LOG_DIR_NOT_FOUND
+                    elif (topic["topic"], number) not in hosted:
+                        error = ErrorCode.REPLICA_NOT_AVAILABLE
+                    answer = {"partition": number, "error": error}
+                    topics.setdefault(topic["topic"], []).append(answer)
+        return {"topics": tuple({"topic": topic, "partitions": topics[topic]} for topic in topics)}
+
+
+def _described(replica: HostedReplica) -> Values:
+    lag = max(0, replica.high_watermark - replica.log.log_end_offset)
+    return {
+        "partition": replica.partition,
+        "size_bytes": replica.log.size_bytes,
+        "offset_lag": lag,
+    }

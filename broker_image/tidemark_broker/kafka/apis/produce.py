@@ -1,0 +1,218 @@
+"""Produce: each partition's batch to `Partitions.produce`, one answer when all of them have theirs.
+
+Before anything else only what an old client may do wrong is looked at, in the batch's header: a
+record format before v2, more than one batch, zstd before the version that brought it (KIP-110).
+
+InitProducerId. There are no transactions: a transactional id is refused for good, with the code
+that every client gives up on (TRANSACTIONAL_ID_AUTHORIZATION_FAILED: nobody may use one here).
+"""
+
+from collections.abc import Sequence
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import TopicId
+
+from tidemark_broker.kafka.apis.current_leaders import LeaderHints
+from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.network.request import NO_ANSWER, ApiHandler, KafkaRequest
+from tidemark_broker.kafka_wire.messages.api_versions import SupportedApi
+from tidemark_broker.kafka_wire.messages.cooperative_steps import WHOLE_TURN, Steps
+from tidemark_broker.kafka_wire.messages.frames import PRODUCE
+from tidemark_broker.kafka_wire.messages.primitives import INT16, INT32
+from tidemark_broker.kafka_wire.messages.produce import (
+    FIRST_PRODUCE_VERSION_WITH_IDS,
+    INIT_PRODUCER_ID_API,
+    MAX_PRODUCE_VERSION,
+    MIN_PRODUCE_VERSION,
+    ProduceAnswer,
+    ProducePartition,
+    ProduceRequest,
+    decode_produce_request,
+    encode_produce_response,
+)
+from tidemark_broker.kafka_wire.messages.schema import Values
+from tidemark_broker.quota_manager import Used
+from tidemark_broker.replication.record_appender import ACKS_ALL, ACKS_LEADER, ACKS_NONE
+from tidemark_broker.replication.record_errors import MOST_RECORD_ERRORS
+from tidemark_broker.replication.replica_manager import Partitions, ProduceResult
+
+_LENGTH_AT, _MAGIC_AT, _ATTRIBUTES_AT = 8, 16, 21
+_LENGTH_END = 12
+_ZSTD = 4
+_FIRST_VERSION_WITH_ZSTD = 7
+BATCHES_OF_A_TURN = 64  # each is a write to a file
+BYTES_OF_A_STEP = 256 * 1024  # of a batch that is large
+
+
+def produce_handler(services: KafkaServices) -> ApiHandler:
+    topics_by_id = services.partitions.metadata.topics_by_id
+
+    def name_of(topic_id: TopicId) -> str:
+        known = topics_by_id.get(topic_id)
+        return "" if known is None else known.topic
+
+    def handle(request: KafkaRequest) -> None:
+        produce = decode_produce_request(request.reader, request.version, name_of=name_of)
+        size_bytes = request.reader.end
+        throttle_ms = services.quotas.throttle_ms(
+            request.header.client_id, Used.PRODUCE_BYTES, size_bytes
+        )
+        request.throttle_ms = max(request.throttle_ms, throttle_ms)
+        producing = Producing(services.partitions, request, produce)
+        services.answering.turns.take(
+            request,
+            producing.start_steps(produce.partitions),
+            lambda _: request.release(0),
+            steps_of_a_slice=BATCHES_OF_A_TURN,
+        )
+
+    supported = SupportedApi(PRODUCE, MIN_PRODUCE_VERSION, MAX_PRODUCE_VERSION)
+    return ApiHandler(supported, handle, overlaps=True)
+
+
+class Producing:
+    """One request until its last partition is answered. It keeps no records."""
+
+    __slots__ = (
+        "_answers",
+        "_left",
+        "_partitions",
+        "_places",
+        "_produce",
+        "_record_errors_left",
+        "_request",
+    )
+
+    def __init__(
+        self, partitions: Partitions, request: KafkaRequest, produce: ProduceRequest
+    ) -> None:
+        self._partitions = partitions
+        self._request = request
+        self._produce = produce._replace(partitions=())
+        self._places = tuple(
+            (asked.topic, asked.partition, asked.topic_id) for asked in produce.partitions
+        )
+        self._left = len(self._places)
+        self._answers: list[ProduceAnswer | None] = [None] * self._left
+        self._record_errors_left = MOST_RECORD_ERRORS
+
+    def start_steps(self, partitions: Sequence[ProducePartition]) -> Steps[None]:
+        """Until it ends no other request of the connection begins: batches keep their order."""
+        if not self._left:
+            self._finish()
+        for index, asked in enumerate(partitions):
+            refused = refusal(asked, self._produce, self._request.version)
+            if refused is not None:
+                self._done(index, refused)
+            else:
+                self._append(index, asked)
+            yield self._steps_of(asked) if index + 1 < len(partitions) else 1
+
+    def _steps_of(self, asked: ProducePartition) -> int:
+        replica = self._partitions.find_leading(asked.topic, asked.partition)
+        is_opened = not isinstance(replica, ErrorCode) and replica.log.settings.opens_batches
+        return WHOLE_TURN if is_opened else 1 + len(asked.records) // BYTES_OF_A_STEP
+
+    def _append(self, index: int, asked: ProducePartition) -> None:
+        self._partitions.produce(
+            asked.topic,
+            asked.partition,
+            asked.records,
+            acks=self._produce.acks,
+            timeout_ms=self._produce.timeout_ms,
+            done=lambda result: self._done(index, result),
+        )
+
+    def _done(self, index: int, result: ProduceResult) -> None:
+        topic, partition, topic_id = self._places[index]
+        record_errors = result.record_errors[: self._record_errors_left]
+        self._record_errors_left -= len(record_errors)
+        self._answers[index] = ProduceAnswer(
+            topic,
+            partition,
+            result.error,
+            result.base_offset,
+            append_time_ms=result.append_time_ms,
+            log_start_offset=result.log_start_offset,
+            message=result.message,
+            record_errors=record_errors,
+            topic_id=topic_id,
+        )
+        self._left -= 1
+        if not self._left:
+            self._finish()
+
+    def _finish(self) -> None:
+        request = self._request
+        answers = [answer for answer in self._answers if answer is not None]
+        if self._produce.acks == ACKS_NONE:
+            failed = [answer for answer in answers if answer.error is not ErrorCode.NONE]
+            if failed:  # as Kafka: nobody reads an answer, so a closed connection has to say it
+                request.fail(f"acks=0: {failed[0].error.name} {failed[0].message}")
+                return
+            request.answer(NO_ANSWER)
+            return
+        header = request.header
+        hints = LeaderHints(self._partitions, request.listener)
+        if any(answer.error is not ErrorCode.NONE for answer in answers):
+            answers = [_with_leader(hints, answer) for answer in answers]
+        request.answer(
+            encode_produce_response(
+                header.correlation_id,
+                header.api_version,
+                answers,
+                throttle_ms=request.throttle_ms,
+                nodes=hints.nodes.values(),
+            )
+        )
+
+
+def _with_leader(hints: LeaderHints, answer: ProduceAnswer) -> ProduceAnswer:
+    leader = hints.leader(answer.error, answer.topic, answer.partition)
+    return answer._replace(current_leader=leader)
+
+
+def refusal(asked: ProducePartition, produce: ProduceRequest, version: int) -> ProduceResult | None:
+    """Why the batch is not even tried; everything else `Partitions.produce` decides."""
+    if produce.transactional_id is not None:
+        return ProduceResult(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message="there are no transactions"
+        )
+    if produce.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
+        return ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS)
+    if not asked.topic and version >= FIRST_PRODUCE_VERSION_WITH_IDS:
+        return ProduceResult(ErrorCode.UNKNOWN_TOPIC_ID)
+    records = asked.records
+    if len(records) <= _MAGIC_AT:
+        return None
+    if records[_MAGIC_AT] != 2:
+        return ProduceResult(
+            ErrorCode.INVALID_RECORD,
+            message=f"record format v{records[_MAGIC_AT]}: expected record batches (v2)",
+        )
+    if _LENGTH_END + int(INT32.unpack_from(records, _LENGTH_AT)[0]) < len(records):
+        return ProduceResult(ErrorCode.INVALID_RECORD, message="expected one record batch")
+    if len(records) < _ATTRIBUTES_AT + 2 or version >= _FIRST_VERSION_WITH_ZSTD:
+        return None
+    if int(INT16.unpack_from(records, _ATTRIBUTES_AT)[0]) & 7 == _ZSTD:
+        return ProduceResult(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            message=f"zstd: expected Produce v{_FIRST_VERSION_WITH_ZSTD} or later",
+        )
+    return None
+
+
+def init_producer_id_handler(services: KafkaServices) -> ApiHandler:
+    async def respond(request: KafkaRequest, asked: Values) -> Values:
+        if asked["transactional_id"] is not None:
+            return {"error": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+        given = await services.partitions.init_producer_id(
+            asked["producer_id"], asked["producer_epoch"]
+        )
+        return {
+            "error": given.error,
+            "producer_id": given.producer_id,
+            "producer_epoch": given.producer_epoch,
+        }
+
+    return services.answering.table_handler(INIT_PRODUCER_ID_API, respond)

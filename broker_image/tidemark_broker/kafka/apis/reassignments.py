@@ -1,0 +1,189 @@
+"""ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments (KIP-460, KIP-455).
+
+Moves are written into the Topic's spec.placement and begin by it; what is under way is read from
+this broker's own metadata. An election changes no manifest.
+"""
+
+from collections.abc import Iterable
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.partition_state import PartitionState
+from tidemark_protocol.topic_messages import (
+    MAX_CHANGES,
+    ElectedPartition,
+    Reassignment,
+    TopicResult,
+)
+
+from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.topics import by_topic, told
+from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
+from tidemark_broker.kafka_wire.messages.reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS_API,
+    ELECT_LEADERS_API,
+    LIST_PARTITION_REASSIGNMENTS_API,
+    PREFERRED,
+    UNCLEAN,
+)
+from tidemark_broker.kafka_wire.messages.schema import Values
+from tidemark_broker.metadata.topic_admin_client import Deadline
+
+_Place = tuple[str, int]  # topic, partition
+
+
+def partition_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
+    admin = PartitionAdmin(services)
+    return (
+        services.answering.table_handler(ELECT_LEADERS_API, admin.elect),
+        services.answering.table_handler(ALTER_PARTITION_REASSIGNMENTS_API, admin.reassign),
+        services.answering.prompt_handler(LIST_PARTITION_REASSIGNMENTS_API, admin.reassignments),
+    )
+
+
+class PartitionAdmin:
+    def __init__(self, services: KafkaServices) -> None:
+        self._metadata = services.partitions.metadata
+        self._changes = services.partitions.topic_changes
+
+    # ---- elections
+
+    async def elect(self, request: KafkaRequest, asked: Values) -> Values:
+        unclean = asked["election_type"] == UNCLEAN
+        if asked["election_type"] not in (PREFERRED, UNCLEAN):
+            return {"error": ErrorCode.INVALID_REQUEST, "topics": ()}
+        places = self._asked_places(asked["topics"])
+        wants_all = asked["topics"] is None
+        results = {place: self._needless(place, unclean=unclean) for place in places}
+        needed = [place for place in places if results[place].error is ErrorCode.NONE]
+        deadline = Deadline(asked["timeout_ms"])
+        for first in range(0, len(needed), MAX_CHANGES):
+            chunk = needed[first : first + MAX_CHANGES]
+            results |= await self._elected(chunk, deadline, unclean=unclean)
+        answers = {
+            place: told(result)
+            for place, result in results.items()
+            if not (wants_all and result.error is ErrorCode.ELECTION_NOT_NEEDED)
+        }
+        return {"error": ErrorCode.NONE, "topics": _grouped(answers)}
+
+    async def _elected(
+        self, places: list[_Place], deadline: Deadline, *, unclean: bool
+    ) -> dict[_Place, TopicResult]:
+        partitions = tuple(ElectedPartition(*place) for place in places)
+        response = await self._changes.elect(partitions, deadline, unclean=unclean)
+        if response.error is not ErrorCode.NONE:
+            return {
+                place: TopicResult(place[0], response.error, response.message, place[1])
+                for place in places
+            }
+        return {(result.topic, result.partition): result for result in response.results}
+
+    def _needless(self, place: _Place, *, unclean: bool) -> TopicResult:
+        """What this broker sees at once; NONE: the controller is to look."""
+        topic, partition = place
+        if not self._is_served(place):
+            return _unknown(place)
+        state = self._metadata.partition(topic, partition)
+        if state is not None and (
+            state.has_leader if unclean else state.leader == state.replicas[0]
+        ):
+            message = "it has the leader that it should have"
+            return TopicResult(topic, ErrorCode.ELECTION_NOT_NEEDED, message, partition)
+        return TopicResult(topic, ErrorCode.NONE, partition=partition)
+
+    # ---- moves
+
+    async def reassign(self, request: KafkaRequest, asked: Values) -> Values:
+        results: dict[_Place, TopicResult] = {}
+        moves: list[Reassignment] = []
+        for topic in asked["topics"]:
+            for entry in topic["partitions"]:
+                place = topic["topic"], entry["partition"]
+                replicas = entry["replicas"]
+                results[place] = self._needless_move(place, replicas)
+                if results[place].error is ErrorCode.NONE:
+                    target = None if replicas is None else tuple(map(BrokerId, replicas))
+                    moves.append(Reassignment(*place, target))
+        results |= await self._reassigned(moves, asked)
+        return {
+            "may_change_replication_factor": asked["may_change_replication_factor"],
+            "error": ErrorCode.NONE,
+            "error_message": None,
+            "topics": _grouped({place: told(result) for place, result in results.items()}),
+        }
+
+    async def _reassigned(
+        self, moves: list[Reassignment], asked: Values
+    ) -> dict[_Place, TopicResult]:
+        if not moves:
+            return {}
+        if len(moves) > MAX_CHANGES:
+            message = f"expected at most {MAX_CHANGES} partitions in a request, found {len(moves)}"
+            refused = {
+                move.topic: TopicResult(move.topic, ErrorCode.INVALID_REQUEST, message)
+                for move in moves
+            }
+            return {(move.topic, move.partition): refused[move.topic] for move in moves}
+        response = await self._changes.reassign(
+            tuple(moves),
+            Deadline(asked["timeout_ms"]),
+            may_change_replication_factor=asked["may_change_replication_factor"],
+        )
+        by_name = by_topic(response, [move.topic for move in moves])
+        return {(move.topic, move.partition): by_name[move.topic] for move in moves}
+
+    def _needless_move(self, place: _Place, replicas: tuple[int, ...] | None) -> TopicResult:
+        topic, partition = place
+        if not self._is_served(place):
+            return _unknown(place)
+        state = self._metadata.partition(topic, partition)
+        if replicas is None and state is not None and not _is_moving(state):
+            message = "no move of this partition is under way"
+            return TopicResult(topic, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, message, partition)
+        return TopicResult(topic, ErrorCode.NONE, partition=partition)
+
+    def reassignments(self, request: KafkaRequest, asked: Values) -> Values:
+        moving: dict[_Place, Values] = {}
+        for topic, partition in self._asked_places(asked["topics"]):
+            state = self._metadata.partition(topic, partition)
+            if state is not None and _is_moving(state) and self._metadata.served_topic(topic):
+                moving[topic, partition] = {
+                    "replicas": state.replicas,
+                    "adding_replicas": state.adding_replicas,
+                    "removing_replicas": state.removing_replicas,
+                }
+        return {"error": ErrorCode.NONE, "error_message": None, "topics": _grouped(moving)}
+
+    # ---- inside
+
+    def _is_served(self, place: _Place) -> bool:
+        """Also where its state is not known here now: the controller judges then."""
+        is_visible = self._metadata.served_topic(place[0]) is not None
+        return is_visible and self._metadata.has_partition(*place)
+
+    def _asked_places(self, topics: Iterable[Values] | None) -> list[_Place]:
+        """Each once; None: of all topics."""
+        if topics is None:
+            names = sorted(self._metadata.topics)
+            visible = [t for name in names if (t := self._metadata.served_topic(name))]
+            return [(t.topic, number) for t in visible for number in range(t.partition_count)]
+        named = [(each["topic"], number) for each in topics for number in each["partitions"]]
+        return list(dict.fromkeys(named))
+
+
+def _unknown(place: _Place) -> TopicResult:
+    message = "this broker knows no such partition"
+    return TopicResult(place[0], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, place[1])
+
+
+def _is_moving(state: PartitionState) -> bool:
+    return bool(state.adding_replicas or state.removing_replicas)
+
+
+def _grouped(by_place: dict[_Place, Values]) -> tuple[Values, ...]:
+    """Topics, each with its partitions."""
+    topics: dict[str, list[Values]] = {}
+    for (topic, partition), values in by_place.items():
+        topics.setdefault(topic, []).append({"partition": partition} | values)
+    return tuple({"topic": topic, "partitions": tuple(rest)} for topic, rest in topics.items())

@@ -1,0 +1,72 @@
+"""A topic's configs as DescribeConfigs and CreateTopics tell them.
+
+Brokers know the values that hold, not who set them: what differs from the default is told as set
+for the topic, and what is the default as default, also where a manifest says it again.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+
+from tidemark_protocol.partition_state import TopicState
+from tidemark_protocol.topic_configs import KNOWN_CONFIGS, MIN_INSYNC_REPLICAS, TopicConfig
+
+from tidemark_broker.kafka.apis.config_docs import TOPIC_CONFIG_WORDS, type_of
+from tidemark_broker.kafka_wire.messages.schema import Values
+
+
+class ConfigSource(IntEnum):
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+def topic_configs(topic: TopicState) -> tuple[Values, ...]:
+    """All of them, with their sources, synonyms and documentation."""
+    return tuple(_described(topic, known) for known in KNOWN_CONFIGS)
+
+
+def _described(topic: TopicState, known: TopicConfig) -> Values:
+    default = default_of(known, topic.replication_factor)
+    value = topic.config.get(known.name, default)
+    source = ConfigSource.DEFAULT if value == default else ConfigSource.TOPIC
+    return {
+        "name": known.name,
+        "value": value,
+        "is_read_only": False,
+        "source": source,
+        "synonyms": tuple(_synonyms(known.name, value, source, default)),
+        "config_type": type_of(known),
+        "documentation": TOPIC_CONFIG_WORDS[known.name].documentation,
+    }
+
+
+def _synonyms(name: str, value: str, source: ConfigSource, default: str) -> Iterator[Values]:
+    """Where a value would come from, the first one holds (KIP-226)."""
+    if source is ConfigSource.TOPIC:
+        yield {"name": name, "value": value, "source": source}
+    broker_name = TOPIC_CONFIG_WORDS[name].broker_name
+    if broker_name:
+        yield {"name": broker_name, "value": default, "source": ConfigSource.DEFAULT}
+
+
+def default_of(known: TopicConfig, replication_factor: int) -> str:
+    """As the operator fills it in."""
+    if known.name == MIN_INSYNC_REPLICAS:
+        return str(min(2, replication_factor))
+    return known.default_text
+
+
+def created_config(
+    effective: Mapping[str, str], set_by_user: Mapping[str, str]
+) -> tuple[Values, ...]:
+    """Of a topic that was just made (KIP-525)."""
+    return tuple(
+        {
+            "name": name,
+            "value": effective[name],
+            "source": ConfigSource.TOPIC if name in set_by_user else ConfigSource.DEFAULT,
+        }
+        for name in sorted(effective)
+    )

@@ -1,0 +1,214 @@
+"""CreateTopics, DeleteTopics and CreatePartitions: any broker takes them, and asks the controller.
+
+Answered when this broker sees what was asked for, at the latest when the request's time is up
+(REQUEST_TIMED_OUT: it comes all the same). What is refused here: names that come twice, shapes
+that only the wire allows; all else the controller judges, by the rules of Topic manifests.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.topic_messages import (
+    MAX_CHANGES,
+    DoomedTopic,
+    GrownTopic,
+    NewTopic,
+    TopicResult,
+    TopicsResponse,
+)
+from tidemark_protocol.topic_names import OFFSETS_TOPIC
+
+from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.topic_configs import created_config
+from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
+from tidemark_broker.kafka_wire.messages.schema import ZERO_TOPIC_ID, Values
+from tidemark_broker.kafka_wire.messages.topics import (
+    CREATE_PARTITIONS_API,
+    CREATE_TOPICS_API,
+    DELETE_TOPICS_API,
+)
+from tidemark_broker.metadata.topic_admin_client import Deadline
+
+MAX_MESSAGE = 1_000  # characters
+
+
+def topic_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
+    admin = TopicAdmin(services)
+    handler = services.answering.table_handler
+    return (
+        handler(CREATE_TOPICS_API, admin.create),
+        handler(DELETE_TOPICS_API, admin.delete),
+        handler(CREATE_PARTITIONS_API, admin.add_partitions),
+    )
+
+
+class TopicAdmin:
+    def __init__(self, services: KafkaServices) -> None:
+        self._metadata = services.partitions.metadata
+        self._changes = services.partitions.topic_changes
+
+    async def create(self, request: KafkaRequest, asked: Values) -> Values:
+        refused = refuse_twice(entry["topic"] for entry in asked["topics"])
+        news: list[NewTopic] = []
+        for entry in asked["topics"]:
+            new = _new_topic(entry)
+            if isinstance(new, TopicResult):
+                refused.setdefault(new.topic, new)
+            elif new.topic not in refused:
+                news.append(new)
+        results = refused | await self._created(asked, tuple(news))
+        set_by_user = {new.topic: new.config for new in news}
+        return {
+            "topics": tuple(
+                _created_answer(result, set_by_user.get(topic, {}))
+                for topic, result in _in_order(asked["topics"], results)
+            )
+        }
+
+    async def _created(self, asked: Values, news: tuple[NewTopic, ...]) -> dict[str, TopicResult]:
+        if not news:
+            return {}
+        response = await self._changes.create(
+            news, Deadline(asked["timeout_ms"]), validate_only=asked["validate_only"]
+        )
+        return by_topic(response, [new.topic for new in news])
+
+    async def delete(self, request: KafkaRequest, asked: Values) -> Values:
+        """By name, or, from v6 on, by id."""
+        entries = asked["topics"] or tuple(
+            {"topic": name, "topic_id": ZERO_TOPIC_ID} for name in asked["names"]
+        )
+        answers: list[Values] = []
+        doomed: dict[str, Values] = {}
+        twice = refuse_twice(entry["topic"] for entry in entries if entry["topic"] is not None)
+        for entry in entries:
+            named = self._named(entry)
+            answers.append(named)
+            if named["error"] is ErrorCode.NONE and named["topic"] in twice:
+                named |= told(twice[named["topic"]])
+            elif named["error"] is ErrorCode.NONE:
+                doomed[named["topic"]] = named
+        if doomed:
+            topics = tuple(DoomedTopic(name, each["asked_id"]) for name, each in doomed.items())
+            response = await self._changes.delete(topics, Deadline(asked["timeout_ms"]))
+            for name, result in by_topic(response, list(doomed)).items():
+                doomed[name] |= told(result)
+        return {"topics": tuple(answers)}
+
+    def _named(self, entry: Values) -> Values:
+        """The topic that is meant, or UNKNOWN_TOPIC_ID."""
+        name, topic_id = entry["topic"], entry["topic_id"]
+        answer: Values = {"topic": name, "topic_id": topic_id, "error": ErrorCode.NONE}
+        if name is not None:
+            known = self._metadata.served_topic(name)
+            found_id = known.topic_id if known is not None else ZERO_TOPIC_ID
+            return answer | {"topic_id": found_id, "asked_id": ""}
+        found = self._metadata.topics_by_id.get(topic_id)
+        if found is None or topic_id in self._metadata.retained:
+            return answer | {"error": ErrorCode.UNKNOWN_TOPIC_ID}
+        return answer | {"topic": found.topic, "asked_id": topic_id}
+
+    async def add_partitions(self, request: KafkaRequest, asked: Values) -> Values:
+        results = refuse_twice(entry["topic"] for entry in asked["topics"])
+        grown = tuple(
+            GrownTopic(
+                entry["topic"],
+                entry["partition_count"],
+                tuple(_brokers(each["replicas"]) for each in entry["assignments"] or ()),
+            )
+            for entry in asked["topics"]
+            if entry["topic"] not in results
+        )
+        if grown:
+            response = await self._changes.add_partitions(
+                grown, Deadline(asked["timeout_ms"]), validate_only=asked["validate_only"]
+            )
+            results |= by_topic(response, [each.topic for each in grown])
+        return {
+            "topics": tuple(
+                {"topic": topic} | told(result)
+                for topic, result in _in_order(asked["topics"], results)
+            )
+        }
+
+
+def _new_topic(entry: Values) -> NewTopic | TopicResult:
+    topic = entry["topic"]
+    if topic == OFFSETS_TOPIC:
+        message = "brokers make it themselves, when the first group comes"
+        return TopicResult(topic, ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+    assignments = {each["partition"]: _brokers(each["replicas"]) for each in entry["assignments"]}
+    if sorted(assignments) != list(range(len(entry["assignments"]))):
+        return TopicResult(
+            topic,
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "expected assignments of partitions 0 to n-1, each once",
+        )
+    config = {each["name"]: each["value"] for each in entry["configs"]}
+    if None in config.values() or len(config) != len(entry["configs"]):
+        return TopicResult(
+            topic, ErrorCode.INVALID_CONFIG, "expected each config once, with a value"
+        )
+    return NewTopic(
+        topic,
+        entry["partition_count"],
+        entry["replication_factor"],
+        tuple(assignments[number] for number in sorted(assignments)),
+        config,
+    )
+
+
+def _brokers(numbers: Iterable[int]) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, numbers or ()))
+
+
+def refuse_twice(topics: Iterable[str]) -> dict[str, TopicResult]:
+    """Kafka's answer to a name that comes twice; and to more than the controller takes at once."""
+    counts = Counter(topics)
+    if len(counts) > MAX_CHANGES:
+        message = f"expected at most {MAX_CHANGES} topics in a request, found {len(counts)}"
+        return {topic: TopicResult(topic, ErrorCode.INVALID_REQUEST, message) for topic in counts}
+    return {
+        topic: TopicResult(topic, ErrorCode.INVALID_REQUEST, "it is named twice in the request")
+        for topic, count in counts.items()
+        if count > 1
+    }
+
+
+def by_topic(response: TopicsResponse, topics: list[str]) -> dict[str, TopicResult]:
+    """What the controller said of each; an error of the whole request is said of all."""
+    if response.error is not ErrorCode.NONE:
+        return {topic: TopicResult(topic, response.error, response.message) for topic in topics}
+    unsaid = "the controller's answer does not name it; look whether it was done, then ask again"
+    answered = {result.topic: result for result in response.results}
+    return {
+        topic: answered.get(topic, TopicResult(topic, ErrorCode.UNKNOWN_SERVER_ERROR, unsaid))
+        for topic in topics
+    }
+
+
+def told(result: TopicResult) -> Values:
+    """Some names in a message are the client's own: what they are the beginning of will do."""
+    message = result.message[:MAX_MESSAGE] or None
+    return {"error": result.error, "error_message": message}
+
+
+def _in_order(
+    entries: Iterable[Values], results: dict[str, TopicResult]
+) -> Iterable[tuple[str, TopicResult]]:
+    """Each topic once."""
+    return ((topic, results[topic]) for topic in dict.fromkeys(each["topic"] for each in entries))
+
+
+def _created_answer(result: TopicResult, set_by_user: dict[str, str]) -> Values:
+    answer = {"topic": result.topic} | told(result)
+    if result.error is not ErrorCode.NONE:
+        return answer | {"configs": ()}
+    return answer | {
+        "topic_id": result.topic_id or ZERO_TOPIC_ID,
+        "partition_count": result.partition_count,
+        "replication_factor": result.replication_factor,
+        "configs": created_config(result.config, set_by_user),
+    }

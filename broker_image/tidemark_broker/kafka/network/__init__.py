@@ -1,0 +1,1 @@
+"""Accepts connections and bounds memory."""

@@ -1,0 +1,499 @@
+"""One connection: frames in, answers out in the order of their requests.
+
+Requests are worked on one at a time, but those that may overlap (Produce, so that acks=all of one
+does not hold up the next). Bounded, by not reading the socket: requests waiting and in work, their
+bytes, answers that the client does not read, what all connections hold together
+(memory_pool.py), and a
+client above its quota (quotas.py). What is not Kafka's protocol ends the connection.
+"""
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Protocol, cast
+
+from tidemark_broker.clock import Timer
+from tidemark_broker.kafka.network.connection_limit import Newcomers
+from tidemark_broker.kafka.network.limits import ListenerLimits
+from tidemark_broker.kafka.network.memory_pool import (
+    LARGE_FRAME_BYTES,
+    SMALL_FRAME_BYTES,
+    ListenerMemory,
+)
+from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
+from tidemark_broker.kafka.network.violations import Complaints
+from tidemark_broker.kafka_wire.messages.frames import (
+    API_VERSIONS,
+    FETCH,
+    OFFSET_FOR_LEADER_EPOCH,
+    Buffers,
+    Frame,
+    FrameSplitter,
+    foreign_protocol,
+    read_request_header,
+)
+from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reader
+from tidemark_broker.quota_manager import ClientQuotas, Used
+from tidemark_broker.replication.follower_fetch import FollowerLink, ReplicaFetches
+
+# What a decoded request may hold more than its frame while its answer waits: many small fields of
+# a Fetch become objects, of which a frame has at most MAX_ELEMENTS (kafka_wire/messages/schema.py).
+DECODED_FACTOR = 16
+MAX_DECODED_BYTES = 48 * 1024 * 1024
+_NOTHING = Reader(b"")
+# All else waits, unread, for this broker's first metadata, as without it no topic is known (0058).
+# Whoever follows this broker, or reads from it, is told at once to look elsewhere.
+_BEFORE_METADATA = frozenset({API_VERSIONS, FETCH, OFFSET_FOR_LEADER_EPOCH})
+
+_log = logging.getLogger(__name__)
+
+
+class ConnectionOwner(Protocol):
+    connections: "dict[KafkaConnection, None]"
+    has_metadata: bool
+    limits: ListenerLimits
+    memory: ListenerMemory
+    newcomers: Newcomers
+    complaints: Complaints
+
+    @property
+    def handlers(self) -> Mapping[int, ApiHandler]: ...
+    @property
+    def fetches(self) -> ReplicaFetches: ...
+    @property
+    def quotas(self) -> ClientQuotas: ...
+    def processing_clock_s(self) -> float: ...
+
+
+class _Waiting:
+    """A whole request; its bytes count in the pool of requests, or `large_bytes` in the other."""
+
+    __slots__ = ("frame", "large_bytes")
+
+    def __init__(self, frame: Frame, large_bytes: int) -> None:
+        self.frame = frame
+        self.large_bytes = large_bytes
+
+    @property
+    def counted_bytes(self) -> int:
+        return 0 if self.large_bytes else len(self.frame)
+
+
+class _InWork:
+    """A request from its begin until its answer is written; `buffers` None: not answered yet."""
+
+    __slots__ = (
+        "begun_s",
+        "buffers",
+        "counted_bytes",
+        "large_bytes",
+        "overlaps",
+        "request",
+        "throttle_ms",
+    )
+
+    def __init__(self, waiting: _Waiting) -> None:
+        self.overlaps = False  # the next may begin
+        self.begun_s = 0.0  # loop time, of one that is not small
+        self.counted_bytes = waiting.counted_bytes
+        self.large_bytes = waiting.large_bytes
+        self.buffers: Buffers | None = None
+        self.request: KafkaRequest | None = None
+        self.throttle_ms = 0
+
+
+class KafkaConnection(asyncio.Protocol):
+    def __init__(self, owner: ConnectionOwner, listener: str = "") -> None:
+        """`listener`: the name of the one it came in by."""
+        self._owner = owner
+        self._listener = listener
+        self._limits = owner.limits
+        self._memory = owner.memory
+        self._transport: asyncio.Transport | None = None
+        self._splitter = FrameSplitter(max_frame_bytes=owner.limits.request_bytes)
+        self._waiting: deque[_Waiting] = deque()
+        self._waiting_bytes = 0
+        self._partial_counted = 0
+        self._in_work: deque[_InWork] = deque()
+        self._link = FollowerLink()
+        self._is_write_paused = False
+        self._is_beginning = False
+        self._unread_counted = 0
+        self._throttle_timer: Timer | None = None
+        self._is_newcomer = False  # above the limit of connections
+        self._is_known = False  # something whole has come
+        self._client_host = ""
+        self._loop = asyncio.get_running_loop()
+        self.active_s = 0.0  # loop time of the last whole request or answer
+
+    @property
+    def is_peer(self) -> bool:
+        """Another broker of the pool: no client may hold it up."""
+        return self._link.is_peer
+
+    # ---- what the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not asyncio's by class, only by what they do.
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self._client_host = str(peer[0]) if peer else ""
+        if len(self._owner.connections) >= self._limits.connections:
+            self._is_newcomer = True
+            self._owner.newcomers.join(self)
+        stream = transport.get_extra_info("socket")
+        if stream is not None:  # a client whose machine is gone says nothing
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._note_activity()
+        self._owner.connections[self] = None
+        self._memory.join(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._owner.connections.pop(self, None)
+        self._forget_waiting()
+        self._memory.requests.give_back(self._partial_counted)
+        self._memory.answers.give_back(self._unread_counted)
+        self._partial_counted = self._unread_counted = 0
+        self._memory.forget(self)
+        self._owner.newcomers.forget(self)
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
+        self._owner.fetches.cancel(self._link)
+        self._drop_work()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            frames = self._splitter.feed(data)
+        except MalformedFrame as error:
+            self._refuse_stream(data, str(error))
+            return
+        self._count(frames)
+        if frames:
+            self._is_known = True
+            self._note_activity()
+            self._owner.fetches.end_now(self._link)
+        self._work()
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        unread, self._unread_counted = self._unread_counted, 0
+        self._memory.answers.give_back(unread)
+        self._work()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def close_if_idle(self, since_s: float) -> None:
+        """Nothing whole came or went since then, and it waits for nothing of ours."""
+        if self.active_s < since_s and (not self._in_work or self._is_write_paused):
+            self._abort()
+
+    # ---- what the memory of all connections calls
+
+    def look_again(self) -> None:
+        if self._memory.is_reserved(self):
+            counted, self._partial_counted = self._partial_counted, 0
+            self._memory.requests.give_back(counted)
+        self._set_reading()
+        self._hurry()
+        if self._waiting:  # not from here: this may be the middle of an append
+            asyncio.get_running_loop().call_soon(self._work)
+
+    def partial_bytes(self) -> int:
+        return self._splitter.partial_bytes
+
+    def unanswered_bytes(self, patience_s: float) -> int:
+        before_s = self._loop.time() - patience_s
+        return sum(work.counted_bytes for work in self._in_work if 0 < work.begun_s <= before_s)
+
+    def unread_bytes(self) -> int:
+        transport = self._transport
+        if transport is None or not self._unread_counted:
+            return 0
+        return max(1, transport.get_write_buffer_size())
+
+    def refuse(self, kind: str, reason: str) -> None:
+        """At once: whatever is on its way to the client is not worth its memory."""
+        self._owner.complaints.note(self._client_host, kind, reason)
+        self._abort()
+
+    # ---- inside
+
+    def _count(self, frames: list[Frame]) -> None:
+        """What has arrived, in the pool that it belongs to."""
+        memory, splitter = self._memory, self._splitter
+        former, self._partial_counted = self._partial_counted, 0
+        counted_bytes = 0
+        for frame in frames:
+            size_bytes = len(frame)
+            large_bytes = memory.keep_reserved(self) if size_bytes > LARGE_FRAME_BYTES else 0
+            self._waiting.append(_Waiting(frame, large_bytes))
+            self._waiting_bytes += size_bytes
+            counted_bytes += 0 if large_bytes else size_bytes
+        if splitter.partial_bytes:
+            claimed = splitter.claimed_bytes
+            is_large = claimed > LARGE_FRAME_BYTES
+            if not (is_large and memory.reserve(self, claimed)):
+                self._partial_counted = splitter.partial_bytes
+                counted_bytes += self._partial_counted
+        memory.requests.take(counted_bytes)
+        if former:
+            memory.requests.give_back(former)
+
+    def _work(self) -> None:
+        while self._waiting and self._transport is not None and self._may_begin():
+            if self._is_newcomer and not self._may_stay():
+                return
+            waiting = self._waiting.popleft()
+            self._waiting_bytes -= len(waiting.frame)
+            self._is_beginning = True
+            try:
+                self._begin(waiting)
+            except MalformedFrame as error:
+                self._fail(error)
+                return
+            except Exception as error:
+                _log.exception("a request failed")
+                self._fail(f"{type(error).__name__}: {error}")
+                return
+            finally:
+                self._is_beginning = False
+        self._set_reading()
+
+    def _set_reading(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        may_read = self._may_read()
+        if may_read == transport.is_reading():
+            return
+        if may_read:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
+
+    def _may_read(self) -> bool:
+        limits = self._limits
+        is_full = (
+            len(self._waiting) >= limits.waiting_requests
+            or self._waiting_bytes >= limits.waiting_bytes
+        )
+        if is_full or self._throttle_timer is not None:
+            return False
+        is_small = self._splitter.claimed_bytes <= LARGE_FRAME_BYTES
+        if is_small and not self._memory.requests.is_full:
+            return True
+        return self.is_peer or self._memory.is_reserved(self)
+
+    def _may_begin(self) -> bool:
+        if self._is_write_paused or self._throttle_timer is not None:
+            return False
+        if len(self._in_work) >= self._limits.requests_in_work:
+            return False
+        key = _api_key(self._waiting[0].frame)
+        handler = self._owner.handlers.get(key)
+        if handler is None:
+            return not self._in_work  # refused in its turn
+        if not self._owner.has_metadata and key not in _BEFORE_METADATA:
+            return False
+        if self._memory.answers.is_full and not self.is_peer and not self._may_answer(handler):
+            return False
+        if not self._in_work:
+            return True
+        return handler.overlaps and all(work.overlaps for work in self._in_work)
+
+    def _may_stay(self) -> bool:
+        """A client's request is not begun, as its answer would be lost."""
+        if _api_key(self._waiting[0].frame) == FETCH:
+            return True
+        self._is_newcomer = False
+        return self._owner.newcomers.judge(self)
+
+    def _may_answer(self, handler: ApiHandler) -> bool:
+        """While clients leave too much unread: no more records, and of all else what a half more
+        holds, so that who wants to write finds leaders and coordinators."""
+        answers = self._memory.answers
+        is_within = answers.used_bytes * 2 < answers.limit_bytes * 3
+        return handler.overlaps or (is_within and not handler.has_large_answer)
+
+    def _begin(self, waiting: _Waiting) -> None:
+        work = _InWork(waiting)
+        # From here on it is the deque that knows what has to be given back.
+        self._in_work.append(work)
+        reader = Reader(waiting.frame)
+        header = read_request_header(reader)
+        handler = self._owner.handlers.get(header.api_key)
+        if handler is None:
+            raise MalformedFrame(
+                f"api key {header.api_key} version {header.api_version}: not served here"
+            )
+        supported = handler.supported
+        is_known = supported.min_version <= header.api_version <= supported.max_version
+        if not is_known and header.api_key != API_VERSIONS:
+            raise MalformedFrame(
+                f"api key {header.api_key}: expected version {supported.min_version} to"
+                f" {supported.max_version}, found {header.api_version}"
+            )
+        frame_bytes = len(waiting.frame)
+        if frame_bytes > SMALL_FRAME_BYTES and not handler.overlaps and not self.is_peer:
+            work.begun_s = self._loop.time()
+            more_bytes = min(DECODED_FACTOR * frame_bytes, MAX_DECODED_BYTES)
+            work.counted_bytes += more_bytes
+            self._memory.requests.take(more_bytes)
+        request = work.request = KafkaRequest(
+            header,
+            reader,
+            self._link,
+            lambda buffers: self._answer(work, buffers),
+            self._fail,
+            self._client_host,
+            listener=self._listener,
+            release=lambda kept: self._release_begun(work, kept, overlaps=handler.overlaps),
+        )
+        self._handle(handler, request)
+        self._hurry()
+
+    def _hurry(self) -> None:
+        """What waits for an answer and holds much ends its wait while memory is short."""
+        if not self._memory.requests.is_full:
+            return
+        for work in self._in_work:
+            if work.request is not None and work.counted_bytes > SMALL_FRAME_BYTES:
+                work.request.hurry()
+
+    def _handle(self, handler: ApiHandler, request: KafkaRequest) -> None:
+        quotas = self._owner.quotas
+        if self.is_peer or not quotas.limits_time:
+            handler.handle(request)
+            return
+        client_id = request.header.client_id
+        # Of this request's time its own answer knows nothing yet, the next one does.
+        request.throttle_ms = quotas.throttle_ms(client_id, Used.LOOP_SECONDS, 0)
+        clock_s = self._owner.processing_clock_s
+
+        def measured(part: Callable[[], None]) -> None:
+            began_s = clock_s()
+            part()
+            quotas.throttle_ms(client_id, Used.LOOP_SECONDS, clock_s() - began_s)
+
+        request.measured = measured
+        measured(lambda: handler.handle(request))
+
+    def _answer(self, work: _InWork, buffers: Buffers) -> None:
+        assert work.buffers is None, "a request is answered once"
+        assert work.request is not None
+        work.buffers = buffers
+        work.throttle_ms = work.request.throttle_ms
+        work.request.end()
+        work.request = None
+        self._release(work)
+        while self._in_work and (ready := self._in_work[0].buffers) is not None:
+            throttle_ms = self._in_work.popleft().throttle_ms
+            self._write(ready)
+            if throttle_ms:
+                self._throttle(throttle_ms)
+        self._note_activity()
+        if self._waiting:  # not from here: answers may come in the middle of an append
+            self._loop.call_soon(self._work)
+
+    def _write(self, buffers: Buffers) -> None:
+        transport = self._transport
+        # uvloop raises on a closed handle.
+        if not buffers or transport is None or transport.is_closing():
+            return
+        transport.writelines(buffers)
+        if self._is_write_paused and not self.is_peer:
+            size_bytes = sum(len(buffer) for buffer in buffers)
+            self._unread_counted += size_bytes
+            self._memory.answers.take(size_bytes)
+
+    def _release_begun(self, work: _InWork, kept_bytes: int, *, overlaps: bool) -> None:
+        """All of it was begun: one that may overlap it keeps its order from here on."""
+        work.overlaps = overlaps
+        self._release(work)
+        if kept_bytes:
+            work.counted_bytes = kept_bytes
+            self._memory.requests.take(kept_bytes)
+        if self._waiting and not self._is_beginning:
+            self._loop.call_soon(self._work)
+
+    def _release(self, work: _InWork) -> None:
+        """Its frame is not needed any more."""
+        counted, large = work.counted_bytes, work.large_bytes
+        work.counted_bytes = work.large_bytes = 0
+        if work.request is not None:
+            work.request.reader = _NOTHING
+        if counted:
+            self._memory.requests.give_back(counted)
+        if large:
+            self._memory.release_large(large)
+
+    def _throttle(self, throttle_ms: int) -> None:
+        """KIP-219: the client was told to wait; one that does not is not heard."""
+        loop = asyncio.get_running_loop()
+        if self._transport is None:
+            return
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
+        self._throttle_timer = loop.call_later(throttle_ms / 1000, self._end_throttle)
+        self._set_reading()
+
+    def _end_throttle(self) -> None:
+        self._throttle_timer = None
+        self._work()
+
+    def _note_activity(self) -> None:
+        self.active_s = self._loop.time()
+
+    def _drop_work(self) -> None:
+        """Nobody is left to answer."""
+        in_work, self._in_work = self._in_work, deque()
+        for work in in_work:
+            self._release(work)
+            if work.buffers is None and work.request is not None:
+                work.request.cancel()
+
+    def _forget_waiting(self) -> None:
+        dropped, self._waiting = self._waiting, deque()
+        self._waiting_bytes = 0
+        for waiting in dropped:
+            self._memory.requests.give_back(waiting.counted_bytes)
+            if waiting.large_bytes:
+                self._memory.release_large(waiting.large_bytes)
+
+    def _refuse_stream(self, data: bytes, reason: str) -> None:
+        foreign = "" if self._is_known else foreign_protocol(data)
+        if foreign:
+            self._refuse(foreign, f"a client speaks {foreign} to the port of the Kafka protocol")
+        else:
+            self._refuse("malformed frame", reason)
+
+    def _fail(self, reason: str | MalformedFrame) -> None:
+        is_malformed = isinstance(reason, MalformedFrame)
+        self._refuse("malformed request" if is_malformed else "failed request", str(reason))
+
+    def _refuse(self, kind: str, reason: str) -> None:
+        """What follows in the stream has no meaning any more."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._owner.complaints.note(self._client_host, kind, reason)
+        self._forget_waiting()
+        self._drop_work()
+        transport.close()  # answers on their way are still sent, but not for ever
+        self._loop.call_later(self._limits.closing_seconds, self._abort)
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _api_key(frame: Frame) -> int:
+    return int.from_bytes(frame[:2], "big", signed=True)

@@ -1,0 +1,54 @@
+"""Connections above the limit: kept for a moment, in case they are brokers of the pool.
+
+However many clients there are, a follower must get in, or records stop being acknowledged. Who
+comes is only known from the first request: a fetch of a replica in its present epoch stays, as a
+connection like any other. All others are refused: with their first request, when their time is up,
+or when as many newer ones have come.
+"""
+
+from typing import Protocol
+
+from tidemark_broker.clock import Scheduler, Timer
+from tidemark_broker.kafka.network.limits import ListenerLimits
+
+
+class Newcomer(Protocol):
+    @property
+    def is_peer(self) -> bool: ...
+
+    def refuse(self, kind: str, reason: str) -> None: ...
+
+
+class Newcomers:
+    def __init__(self, limits: ListenerLimits, scheduler: Scheduler) -> None:
+        self._limits = limits
+        self._scheduler = scheduler
+        self._timers: dict[Newcomer, Timer] = {}  # by age
+
+    def join(self, newcomer: Newcomer) -> None:
+        if len(self._timers) >= self._limits.newcomers:
+            self.judge(next(iter(self._timers)))
+        self._timers[newcomer] = self._scheduler.call_later(
+            self._limits.newcomer_seconds, lambda: self.judge(newcomer)
+        )
+
+    def judge(self, newcomer: Newcomer) -> bool:
+        """Whether it stays; if so it is a newcomer no longer."""
+        timer = self._timers.pop(newcomer, None)
+        if timer is None:
+            return True
+        timer.cancel()
+        if not newcomer.is_peer:
+            reason = f"{self._limits.connections} connections are open"
+            newcomer.refuse("too many connections", reason)
+        return newcomer.is_peer
+
+    def forget(self, newcomer: Newcomer) -> None:
+        """It is gone."""
+        timer = self._timers.pop(newcomer, None)
+        if timer is not None:
+            timer.cancel()
+
+    def stop(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()

@@ -1,0 +1,24 @@
+"""Every bound of the Kafka listener in one place, but those of what a frame may say (wire/)."""
+
+from dataclasses import dataclass, field
+
+from tidemark_broker.kafka.network.memory_pool import MemoryLimits
+
+MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """`waiting_*` and `requests_in_work` are of one connection: at them its socket is not read."""
+
+    request_bytes: int = 100 * MEBIBYTE  # Kafka's socket.request.max.bytes
+    connections: int = 2048
+    newcomers: int = 64  # above those, until it is known whether they are brokers of the pool
+    newcomer_seconds: float = 1.0
+    waiting_requests: int = 8
+    waiting_bytes: int = 16 * MEBIBYTE
+    requests_in_work: int = 8
+    idle_seconds: float = 600.0  # without a whole request or answer; connections.max.idle.ms
+    closing_seconds: float = 5.0  # for answers on their way when a connection is ended
+    sweep_seconds: float = 30.0  # how late an idle connection may be closed
+    memory: MemoryLimits = field(default_factory=MemoryLimits)

@@ -1,0 +1,306 @@
+"""How many bytes of clients the Kafka listener holds at once, over all its connections.
+
+Three pools. Requests: whatever has arrived of them, until each is answered; while the pool is full
+nobody's socket is read. Large requests: one that comes in pieces takes its whole length before more
+of it is read, smallest first, so that what was begun can be ended; those above a quarter of it
+have one place of their own, so that a slow one keeps none of the others waiting. Answers: what was
+given to a socket whose client does not read; a fetch reads at most a share of what is left, and
+none begins while little is left. Whoever holds a full pool and does not move is cut, so slow
+clients do not cost the others more than a second or two. Brokers of the pool are outside all of
+this.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidemark_broker.clock import Clock, Scheduler, Timer
+
+MEBIBYTE = 1024 * 1024
+SMALL_FRAME_BYTES = 4096  # what becomes of it is not worth counting
+LARGE_FRAME_BYTES = 256 * 1024  # what one read of a socket brings at most
+OUTSIZE_PART = 4  # of the pool of large requests
+SMALLEST_SHARE_BYTES = 64 * 1024
+WATCH_SECONDS = 0.125  # while a pool is full, or somebody waits for one
+PATIENCE_MS = 500  # with a request begun, or an answer unread, while others wait
+PROGRESS_BYTES = 32 * 1024  # in that time: less is no progress
+_TOO_LONG = f"memory is short: expected an answer within {PATIENCE_MS} ms"
+_TOO_SLOW = f"memory is short: expected {PROGRESS_BYTES} bytes in {PATIENCE_MS} ms"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimits:
+    """Bytes of each pool. What a process holds is at most their sum, one request of the largest
+    size (in that place of its own), and for each connection what its socket gave or takes at once
+    (64 to 256 KiB)."""
+
+    requests: int = 64 * MEBIBYTE
+    large_requests: int = 64 * MEBIBYTE
+    answers: int = 128 * MEBIBYTE
+
+
+class Pool:
+    """A count with a limit. It may be passed once; then it is full until a quarter is free."""
+
+    __slots__ = ("_on_change", "is_full", "limit_bytes", "used_bytes")
+
+    def __init__(self, limit_bytes: int, on_change: Callable[[], None]) -> None:
+        """`on_change`: became full, or no longer is."""
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        self.is_full = False
+        self._on_change = on_change
+
+    @property
+    def room_bytes(self) -> int:
+        return max(0, self.limit_bytes - self.used_bytes)
+
+    def take(self, count: int) -> None:
+        self.used_bytes += count
+        if self.used_bytes >= self.limit_bytes and not self.is_full:
+            self.is_full = True
+            self._on_change()
+
+    def give_back(self, count: int) -> None:
+        self.used_bytes -= count
+        assert self.used_bytes >= 0, "more was given back than taken"
+        if self.is_full and self.used_bytes * 4 <= self.limit_bytes * 3:
+            self.is_full = False
+            self._on_change()
+
+
+class Holder(Protocol):
+    """A connection, as far as its bytes are concerned."""
+
+    @property
+    def is_peer(self) -> bool: ...
+
+    def look_again(self) -> None:
+        """Reads, begins requests, or stops to, as the pools are now."""
+
+    def partial_bytes(self) -> int:
+        """What has come of a request that is not whole yet."""
+
+    def unanswered_bytes(self, patience_s: float) -> int:
+        """What requests of some size hold that were begun so long ago and wait, for other members
+        of their group, or for the controller."""
+
+    def unread_bytes(self) -> int:
+        """What the socket has still to send of answers; 0 while it keeps up."""
+
+    def refuse(self, kind: str, reason: str) -> None: ...
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A holder's bytes when it last moved."""
+
+    holder_bytes: int
+    since_ms: int
+
+
+class ListenerMemory:
+    def __init__(self, limits: MemoryLimits, scheduler: Scheduler, clock: Clock) -> None:
+        self.limits = limits
+        self.requests = Pool(limits.requests, self._on_change)
+        self.answers = Pool(limits.answers, self._on_change)
+        self._scheduler = scheduler
+        self._clock = clock
+        self._holders: dict[Holder, None] = {}  # by age
+        self._reserved: dict[Holder, int] = {}
+        self._waiting: dict[Holder, int] = {}
+        self._large_bytes = self._outsize_bytes = 0
+        self._seen_partial: dict[Holder, _Seen] = {}
+        self._seen_unread: dict[Holder, _Seen] = {}
+        self._watch_timer: Timer | None = None
+        self._change_timer: Timer | None = None
+        self._turn = 0
+
+    def join(self, holder: Holder) -> None:
+        """A connection was made."""
+        self._holders[holder] = None
+
+    def forget(self, holder: Holder) -> None:
+        """It is gone."""
+        self._holders.pop(holder, None)
+        self._waiting.pop(holder, None)
+        self._seen_partial.pop(holder, None)
+        self._seen_unread.pop(holder, None)
+        size_bytes = self._reserved.pop(holder, None)
+        if size_bytes is not None:
+            self.release_large(size_bytes)
+
+    # ---- answers
+
+    def share_bytes(self) -> int:
+        """How much one answer may read now: many slow readers get less each, not none."""
+        return max(SMALLEST_SHARE_BYTES, self.answers.room_bytes // 8)
+
+    # ---- large requests
+
+    def reserve(self, holder: Holder, size_bytes: int) -> bool:
+        """Room for a whole large request. False: `look_again` is called once there is."""
+        if holder in self._reserved:
+            return True
+        is_outsize = self._is_outsize(size_bytes)
+        is_next = all(self._is_outsize(each) != is_outsize for each in self._waiting.values())
+        if is_next and self._has_large_room(size_bytes):
+            self._reserve(holder, size_bytes)
+            return True
+        self._waiting[holder] = size_bytes
+        self._watch()
+        return False
+
+    def is_reserved(self, holder: Holder) -> bool:
+        return holder in self._reserved
+
+    def release_large(self, size_bytes: int) -> None:
+        """A large request was answered or dropped."""
+        self._count_large(size_bytes, -size_bytes)
+        assert self._large_bytes >= 0 <= self._outsize_bytes, "more was given back than reserved"
+        self._grant()
+
+    def keep_reserved(self, holder: Holder) -> int:
+        """Its large request is whole: returns what `release_large` gives back once it is done; 0
+        if nothing was reserved."""
+        if self._waiting:
+            self._waiting.pop(holder, None)
+        return self._reserved.pop(holder, 0)
+
+    def stop(self) -> None:
+        for timer in (self._watch_timer, self._change_timer):
+            if timer is not None:
+                timer.cancel()
+
+    # ---- inside
+
+    def _is_outsize(self, size_bytes: int) -> bool:
+        return size_bytes * OUTSIZE_PART > self.limits.large_requests
+
+    def _has_large_room(self, size_bytes: int) -> bool:
+        if self._is_outsize(size_bytes):
+            return not self._outsize_bytes
+        return self._large_bytes + size_bytes <= self.limits.large_requests
+
+    def _reserve(self, holder: Holder, size_bytes: int) -> None:
+        self._reserved[holder] = size_bytes
+        self._count_large(size_bytes, size_bytes)
+
+    def _count_large(self, size_bytes: int, change_bytes: int) -> None:
+        if self._is_outsize(size_bytes):
+            self._outsize_bytes += change_bytes
+        else:
+            self._large_bytes += change_bytes
+
+    def _grant(self) -> None:
+        for holder, size_bytes in sorted(self._waiting.items(), key=lambda entry: entry[1]):
+            if not self._has_large_room(size_bytes):
+                continue
+            del self._waiting[holder]
+            self._reserve(holder, size_bytes)
+            holder.look_again()
+
+    def _on_change(self) -> None:
+        """Full: at once, or every socket that is ready brings more. Else in the next turn, as this
+        may be the middle of an answer."""
+        if self.requests.is_full:
+            self._tell_all()
+        elif self._change_timer is None:
+            self._change_timer = self._scheduler.call_later(0, self._tell_all)
+        if self.requests.is_full or self.answers.is_full:
+            self._watch()
+
+    def _tell_all(self) -> None:
+        self._change_timer = None
+        holders = [holder for holder in self._holders if not holder.is_peer]
+        # Not always the oldest first: the pool may be full again before the last one has its turn.
+        self._turn = (self._turn + 1 + len(holders) // 8) % max(1, len(holders))
+        for holder in holders[self._turn :] + holders[: self._turn]:
+            holder.look_again()
+
+    def _watch(self) -> None:
+        if self._watch_timer is None:
+            self._watch_timer = self._scheduler.call_later(WATCH_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Who holds what others wait for, and does not move, is cut."""
+        self._watch_timer = None
+        now_ms = self._clock()
+        if self.requests.is_full or self._waiting:
+            self._cut_slow_senders(now_ms)
+        else:
+            self._seen_partial.clear()
+        if self.answers.is_full:
+            self._cut_slow_readers(now_ms)
+        else:
+            self._seen_unread.clear()
+        if self.requests.is_full or self.answers.is_full or self._waiting:
+            self._watch()
+
+    def _cut_slow_senders(self, now_ms: int) -> None:
+        """Of those that hold the pool with requests that have begun to come, or that wait for their
+        answer, and of those that have a place for a large request which others wait for."""
+        stuck = self._stuck(
+            self._seen_partial, lambda each: each.partial_bytes(), now_ms, grows=True
+        )
+        if self._waiting:
+            for holder, _ in stuck:
+                if holder in self._reserved:
+                    holder.refuse("slow request", f"{_TOO_SLOW} of a large request")
+        if not self.requests.is_full:
+            return
+        begun = [(each, held) for each, held in stuck if each not in self._reserved]
+        waiting = [
+            (each, held)
+            for each in self._holders
+            if not each.is_peer and (held := each.unanswered_bytes(PATIENCE_MS / 1000))
+        ]
+        for found, reason in ((begun, f"{_TOO_SLOW} of a request"), (waiting, _TOO_LONG)):
+            if sum(held for _, held in found) * 4 >= self.limits.requests:
+                _cut(found, self.requests, "slow request", reason)
+
+    def _cut_slow_readers(self, now_ms: int) -> None:
+        stuck = self._stuck(
+            self._seen_unread, lambda each: each.unread_bytes(), now_ms, grows=False
+        )
+        _cut(stuck, self.answers, "slow reader", f"{_TOO_SLOW} of answers read")
+
+    def _stuck(
+        self,
+        seen: dict[Holder, _Seen],
+        held_bytes: Callable[[Holder], int],
+        now_ms: int,
+        *,
+        grows: bool,
+    ) -> list[tuple[Holder, int]]:
+        """Who holds something and has not moved for as long as patience lasts, and how much."""
+        found = []
+        for holder in tuple(self._holders):
+            held = 0 if holder.is_peer else held_bytes(holder)
+            before = seen.get(holder)
+            if held <= 0:
+                seen.pop(holder, None)
+                continue
+            if before is None or _has_moved(before.holder_bytes, held, grows=grows):
+                seen[holder] = _Seen(held, now_ms)
+            elif now_ms - before.since_ms >= PATIENCE_MS:
+                found.append((holder, held))
+        return found
+
+
+def _cut(stuck: list[tuple[Holder, int]], pool: Pool, kind: str, reason: str) -> None:
+    """Those that hold most go first, until three quarters of it will be free: as many others may
+    be as slow."""
+    left_bytes = pool.used_bytes
+    for holder, held in sorted(stuck, key=lambda entry: -entry[1]):
+        if left_bytes * 4 <= pool.limit_bytes:
+            return
+        left_bytes -= held
+        holder.refuse(kind, reason)
+
+
+def _has_moved(before: int, now: int, *, grows: bool) -> bool:
+    """A request grows as it comes and an answer shrinks as it is read; the other way round it is
+    the next one."""
+    gained = now - before if grows else before - now
+    return gained >= PROGRESS_BYTES or gained < 0

@@ -1,0 +1,108 @@
+"""A request as its handler gets it, and the handler as the listener knows it.
+
+What a decoded request keeps while it waits for its answer: its values alone, not its frame.
+
+Values as they are read are views of the frame, which a client may fill with what nobody reads.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemark_broker.kafka_wire.messages.api_versions import SupportedApi
+from tidemark_broker.kafka_wire.messages.cooperative_steps import Steps
+from tidemark_broker.kafka_wire.messages.frames import Buffers, RequestHeader
+from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reader
+from tidemark_broker.replication.follower_fetch import FollowerLink
+
+NO_ANSWER: Buffers = []
+
+
+def _nothing() -> None:
+    return None
+
+
+def _nothing_of_it(kept_bytes: int) -> None:
+    return None
+
+
+def _at_once(part: Callable[[], None]) -> None:
+    part()
+
+
+@dataclass(slots=True, eq=False)
+class KafkaRequest:
+    """`answer` is called once, maybe before `handle` returns, with a whole frame or NO_ANSWER.
+    `cancel` is called if the connection ends before; `fail` closes the connection. `hurry` asks for
+    an answer with what there is: its memory is wanted. `release`: the frame is no longer needed,
+    but so many bytes are still held; it is said before the answer where that may take a while.
+    `throttle_ms`: told in the answer; for so long nothing more is read of the client. `listener`:
+    by whose port it came in. `measured` does a part of its work, which counts against the client's
+    quota."""
+
+    header: RequestHeader
+    reader: Reader
+    link: FollowerLink
+    answer: Callable[[Buffers], None]
+    fail: Callable[[str | MalformedFrame], None]
+    client_host: str = ""
+    listener: str = ""
+    throttle_ms: int = 0
+    release: Callable[[int], None] = _nothing_of_it
+    hurry: Callable[[], object] = _nothing
+    measured: Callable[[Callable[[], None]], None] = _at_once
+    cancel: Callable[[], object] = field(default=_nothing)
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+    def end(self) -> None:
+        """Answered. Whoever was to be told of its end knows it too: such a circle would hold the
+        answer's records until Python looks for circles."""
+        self.hurry = self.cancel = _nothing
+        self.measured = _at_once
+
+
+@dataclass(frozen=True, slots=True)
+class ApiHandler:
+    """`overlaps`: the next request with this flag on its connection may begin before this one is
+    answered; answers go out in order all the same. `has_large_answer`: not begun while clients
+    leave too much unread. `handle` may raise MalformedFrame."""
+
+    supported: SupportedApi
+    handle: Callable[[KafkaRequest], None]
+    overlaps: bool = False
+    has_large_answer: bool = False
+
+
+OBJECT_BYTES = 64  # of a number, and of what a string is besides its letters
+STRUCT_BYTES = 512
+_SLOT_BYTES = 8
+
+
+def kept_steps(value: Any) -> Steps[tuple[Any, int]]:
+    """The same value without views, and about how many bytes it holds."""
+    match value:
+        case dict():
+            struct: dict[str, Any] = {}
+            held_bytes = STRUCT_BYTES
+            for name, each in value.items():
+                struct[name], more_bytes = yield from kept_steps(each)
+                held_bytes += more_bytes
+            return struct, held_bytes
+        case tuple():
+            elements = []
+            held_bytes = OBJECT_BYTES
+            for each in value:
+                element, more_bytes = yield from kept_steps(each)
+                elements.append(element)
+                held_bytes += more_bytes + _SLOT_BYTES
+                yield 1
+            return tuple(elements), held_bytes
+        case memoryview():
+            return bytes(value), OBJECT_BYTES + len(value)
+        case str():
+            return value, OBJECT_BYTES + len(value)
+        case _:
+            return value, OBJECT_BYTES

@@ -1,0 +1,97 @@
+"""Requests of which a table of fields is all there is to know: decoded, answered, encoded.
+
+Large ones a slice at a time (turns.py); those whose answer takes a while, as tasks that end with
+their connection.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tidemark_broker.kafka.network.fair_queue import Turns
+from tidemark_broker.kafka.network.memory_pool import SMALL_FRAME_BYTES
+from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest, kept_steps
+from tidemark_broker.kafka_wire.messages.api_versions import SupportedApi
+from tidemark_broker.kafka_wire.messages.cooperative_steps import Steps
+from tidemark_broker.kafka_wire.messages.frames import Buffers
+from tidemark_broker.kafka_wire.messages.schema import Api, Values
+
+Respond = Callable[[KafkaRequest, Values], Values]
+RespondLater = Callable[[KafkaRequest, Values], Awaitable[Values]]
+
+_log = logging.getLogger(__name__)
+
+
+class Answering:
+    def __init__(self) -> None:
+        self.turns = Turns()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+
+    def prompt_handler(self, api: Api, respond: Respond) -> ApiHandler:
+        """Answers with what `respond` gives. Where that may be much, its arrays are `Each`: what
+        is in them is then looked up a slice at a time too."""
+
+        def steps(request: KafkaRequest) -> Steps[Buffers]:
+            asked = yield from api.request_steps(request.reader, request.version)
+            return (yield from _response_steps(api, request, respond(request, asked)))
+
+        def handle(request: KafkaRequest) -> None:
+            work = self.turns.take(request, steps(request), request.answer)
+            if not work.is_over:
+                request.cancel = work.cancel
+
+        return ApiHandler(_supported(api), handle)
+
+    def table_handler(self, api: Api, respond: RespondLater) -> ApiHandler:
+        """As the prompt one, when `respond` has waited for what it needs."""
+
+        def begin(request: KafkaRequest, asked: Values) -> None:
+            task = asyncio.get_running_loop().create_task(self._run(api, request, respond, asked))
+            self._tasks[task] = None
+            task.add_done_callback(lambda done: self._tasks.pop(done, None))
+            request.cancel = task.cancel
+
+        def handle(request: KafkaRequest) -> None:
+            steps = _asked_steps(api, request)
+            work = self.turns.take(request, steps, lambda asked: begin(request, asked))
+            if not work.is_over:
+                request.cancel = work.cancel
+
+        return ApiHandler(_supported(api), handle)
+
+    async def _run(
+        self, api: Api, request: KafkaRequest, respond: RespondLater, asked: Values
+    ) -> None:
+        try:
+            values = await respond(request, asked)
+            request.measured(lambda: self._answer(api, request, values))
+        except Exception as error:
+            _log.exception("a request could not be answered", extra={"api": api.name})
+            request.fail(f"{api.name}: {error}")
+
+    def _answer(self, api: Api, request: KafkaRequest, values: Values) -> None:
+        work = self.turns.take(request, _response_steps(api, request, values), request.answer)
+        if not work.is_over:
+            request.cancel = work.cancel
+
+
+def _supported(api: Api) -> SupportedApi:
+    return SupportedApi(api.api_key, api.min_version, api.max_version)
+
+
+def _asked_steps(api: Api, request: KafkaRequest) -> Steps[Values]:
+    """Of one that waits for others: in the meantime it holds what it asks for, and no more."""
+    frame_bytes = request.reader.end
+    asked = yield from api.request_steps(request.reader, request.version)
+    if frame_bytes > SMALL_FRAME_BYTES:
+        asked, kept_bytes = yield from kept_steps(asked)
+        request.release(kept_bytes)
+    return asked
+
+
+def _response_steps(api: Api, request: KafkaRequest, values: Values) -> Steps[Buffers]:
+    header = request.header
+    if request.throttle_ms:
+        values = values | {"throttle_time_ms": request.throttle_ms}
+    return api.response_steps(header.correlation_id, header.api_version, values)

@@ -1,0 +1,83 @@
+"""The Kafka listener: accepts connections, closes those that idle, ends them all at the end."""
+
+import asyncio
+from collections.abc import Mapping
+
+from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_table import add_handlers
+from tidemark_broker.kafka.network.connection import KafkaConnection
+from tidemark_broker.kafka.network.connection_limit import Newcomers
+from tidemark_broker.kafka.network.request import ApiHandler
+from tidemark_broker.kafka.network.violations import Complaints
+from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.replication.follower_fetch import ReplicaFetches
+
+
+class KafkaListener:
+    """All connections, of all named listeners."""
+
+    def __init__(self, services: KafkaServices) -> None:
+        self.services = services
+        self.limits = services.limits
+        self.memory = services.memory
+        self.newcomers = Newcomers(services.limits, services.scheduler)
+        self.complaints = Complaints(services.clock)
+        add_handlers(services)
+        self.connections: dict[KafkaConnection, None] = {}  # by age
+        self.has_metadata = services.partitions.metadata.has_come
+        services.partitions.listeners.metadata_came = self._on_first_metadata
+        self._servers: list[asyncio.Server] = []
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def handlers(self) -> Mapping[int, ApiHandler]:
+        return self.services.handlers
+
+    @property
+    def fetches(self) -> ReplicaFetches:
+        return self.services.fetches
+
+    @property
+    def quotas(self) -> ClientQuotas:
+        return self.services.quotas
+
+    def processing_clock_s(self) -> float:
+        return self.services.processing_clock_s()
+
+    async def start(self, host: str, port: int, *, listener: str = "") -> int:
+        """Returns the port (0 asks for a free one). May be called for several ports, each with the
+        name of a listener of its own. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: KafkaConnection(self, listener), host, port, backlog=512
+        )
+        self._servers.append(server)
+        if self._sweep_timer is None:
+            self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
+        return int(server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        self.memory.stop()
+        self.services.departures.stop()
+        self.newcomers.stop()
+        self.complaints.tell_counts()
+        for server in self._servers:
+            server.close()
+        for connection in tuple(self.connections):
+            connection.close()
+        for server in self._servers:
+            await server.wait_closed()
+
+    def _on_first_metadata(self) -> None:
+        self.has_metadata = True
+        for connection in tuple(self.connections):
+            connection.look_again()
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        for connection in tuple(self.connections):
+            connection.close_if_idle(loop.time() - self.limits.idle_seconds)
+        self.complaints.sweep()
+        self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)

@@ -1,0 +1,52 @@
+"""Connections that are closed for what their client did, said once and not a thousand times.
+
+The first of a client host and kind is logged at once, those that follow within a minute are counted
+and told with the next. Bounded: so many hosts and kinds a minute, the rest as one number.
+"""
+
+import logging
+
+from tidemark_broker.clock import Clock
+
+WINDOW_MS = 60_000
+MAX_KINDS = 100  # host and kind, in one window
+
+_log = logging.getLogger(__name__)
+
+
+class Complaints:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._counts: dict[tuple[str, str], int] = {}
+        self._untold = 0
+        self._window_ends_ms = 0
+
+    def note(self, host: str, kind: str, reason: str) -> None:
+        self.sweep()
+        key = (host, kind)
+        if key in self._counts:
+            self._counts[key] += 1
+        elif len(self._counts) < MAX_KINDS:
+            self._counts[key] = 0
+            _log.warning("connection closed", extra={"peer": host, "kind": kind, "reason": reason})
+        else:
+            self._untold += 1
+
+    def sweep(self) -> None:
+        """Now and then: tells the counts of a window that is over."""
+        now_ms = self._clock()
+        if now_ms >= self._window_ends_ms:
+            self.tell_counts()
+            self._window_ends_ms = now_ms + WINDOW_MS
+
+    def tell_counts(self) -> None:
+        """What was only counted since the window began."""
+        for (host, kind), count in self._counts.items():
+            if count:
+                _log.warning(
+                    "more connections closed", extra={"peer": host, "kind": kind, "count": count}
+                )
+        if self._untold:
+            _log.warning("more connections closed", extra={"count": self._untold})
+        self._counts.clear()
+        self._untold = 0

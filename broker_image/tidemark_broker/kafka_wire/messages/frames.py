@@ -1,0 +1,175 @@
+"""Frames of the Kafka protocol: a four-byte length, then so many bytes; and their headers.
+
+`FrameSplitter` cuts a byte stream into frames and refuses lengths beyond its limit before it
+holds any of them. Request header v2 and response header v1 (flexible versions); requests of
+older header versions are decoded as far as their correlation id and client id.
+"""
+
+import struct
+from typing import NamedTuple
+
+from tidemark_broker.kafka_wire.messages.primitives import (
+    INT16,
+    INT32,
+    MalformedFrame,
+    Reader,
+    nullable_string,
+)
+
+PRODUCE = 0
+FETCH = 1
+LIST_OFFSETS = 2
+METADATA = 3
+OFFSET_COMMIT = 8
+OFFSET_FETCH = 9
+FIND_COORDINATOR = 10
+JOIN_GROUP = 11
+HEARTBEAT = 12
+LEAVE_GROUP = 13
+SYNC_GROUP = 14
+DESCRIBE_GROUPS = 15
+LIST_GROUPS = 16
+API_VERSIONS = 18
+CREATE_TOPICS = 19
+DELETE_TOPICS = 20
+DELETE_RECORDS = 21
+INIT_PRODUCER_ID = 22
+OFFSET_FOR_LEADER_EPOCH = 23
+DESCRIBE_CONFIGS = 32
+ALTER_CONFIGS = 33
+ALTER_REPLICA_LOG_DIRS = 34
+DESCRIBE_LOG_DIRS = 35
+CREATE_PARTITIONS = 37
+DELETE_GROUPS = 42
+ELECT_LEADERS = 43
+INCREMENTAL_ALTER_CONFIGS = 44
+ALTER_PARTITION_REASSIGNMENTS = 45
+LIST_PARTITION_REASSIGNMENTS = 46
+OFFSET_DELETE = 47
+DESCRIBE_CLIENT_QUOTAS = 48
+ALTER_CLIENT_QUOTAS = 49
+DESCRIBE_QUORUM = 55
+DESCRIBE_CLUSTER = 60
+DESCRIBE_PRODUCERS = 61
+LIST_CONFIG_RESOURCES = 74
+DESCRIBE_TOPIC_PARTITIONS = 75
+
+_SMALL_PART = 16
+_HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"PRI ")
+_HEADER = struct.Struct(">hhi")  # api key, version, correlation id
+
+Frame = bytes | bytearray | memoryview
+Buffers = list[bytes | bytearray | memoryview]
+
+
+class FrameSplitter:
+    """Feed it what the socket gives; it returns whole frames, without their lengths."""
+
+    def __init__(self, *, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._partial = bytearray()
+
+    @property
+    def partial_bytes(self) -> int:
+        """What is held of a frame that is not whole, with its length."""
+        return len(self._partial)
+
+    @property
+    def claimed_bytes(self) -> int:
+        """How large that frame is to be; 0 while its length is not whole either."""
+        if len(self._partial) < 4:
+            return 0
+        return self._frame_size(self._partial, 0)
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Frames cut from `data` alone are views of it, unless they are far smaller: one that waits
+        must not keep all the rest. Raises MalformedFrame."""
+        frames: list[Frame] = []
+        position = 0
+        if self._partial:
+            position = self._complete_partial(data, frames)
+        view = memoryview(data)
+        end = len(data)
+        while end - position >= 4:
+            size = self._frame_size(data, position)
+            if end - position - 4 < size:
+                break
+            frame = view[position + 4 : position + 4 + size]
+            frames.append(bytes(frame) if size * _SMALL_PART <= end else frame)
+            position += 4 + size
+        if position < end:
+            self._partial += view[position:]
+            if len(self._partial) >= 4:
+                self._frame_size(self._partial, 0)
+        return frames
+
+    def _complete_partial(self, data: bytes, frames: list[Frame]) -> int:
+        """Add to the partial frame what it still lacks; returns how much of `data` it took."""
+        position = 0
+        if len(self._partial) < 4:
+            position = min(4 - len(self._partial), len(data))
+            self._partial += data[:position]
+            if len(self._partial) < 4:
+                return position
+        lacking = 4 + self._frame_size(self._partial, 0) - len(self._partial)
+        taken = min(lacking, len(data) - position)
+        # It grows with what has really arrived: a claimed length alone reserves nothing.
+        self._partial += memoryview(data)[position : position + taken]
+        if taken == lacking:
+            frames.append(memoryview(self._partial)[4:])
+            self._partial = bytearray()
+        return position + taken
+
+    def _frame_size(self, data: bytes | bytearray, position: int) -> int:
+        size = int(INT32.unpack_from(data, position)[0])
+        if not 0 <= size <= self._max_frame_bytes:
+            raise MalformedFrame(
+                f"a frame of {size} bytes: expected 0 to {self._max_frame_bytes}"
+                " (of a client's requests: see its max.request.size or message.max.bytes)"
+            )
+        return size
+
+
+def foreign_protocol(first_bytes: bytes) -> str:
+    """HTTP or TLS, by how a connection begins; empty: neither."""
+    if first_bytes[:4] in _HTTP_METHODS:
+        return "HTTP"
+    # A handshake record of TLS 1.x; as a length of Kafka's it would be above 368 MiB.
+    return "TLS" if first_bytes[:2] == b"\x16\x03" else ""
+
+
+class RequestHeader(NamedTuple):
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def read_request_header(reader: Reader) -> RequestHeader:
+    """Up to the client id; a flexible header's tagged fields follow (`skip_header_tags`)."""
+    if reader.end < _HEADER.size:
+        raise MalformedFrame(
+            f"a request: expected at least {_HEADER.size} bytes, found {reader.end}"
+        )
+    api_key, api_version, correlation_id = reader.fields(_HEADER)
+    return RequestHeader(api_key, api_version, correlation_id, reader.nullable_string())
+
+
+def skip_header_tags(reader: Reader) -> None:
+    reader.tagged_fields()
+
+
+def request_header(api_key: int, api_version: int, correlation_id: int, client_id: str) -> bytes:
+    """Header v2, without the frame's length."""
+    return (
+        INT16.pack(api_key)
+        + INT16.pack(api_version)
+        + INT32.pack(correlation_id)
+        + nullable_string(client_id)
+        + b"\x00"
+    )
+
+
+def framed(parts: Buffers) -> Buffers:
+    """Put the length before a frame given in parts, without joining them."""
+    return [INT32.pack(sum(len(part) for part in parts)), *parts]

@@ -1,0 +1,1 @@
+"""Kafka's records: record batches and compression."""

@@ -1,0 +1,1 @@
+"""Partition logs on one volume: segments, indexes, recovery, checkpoints, compaction."""

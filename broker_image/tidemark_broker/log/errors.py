@@ -1,0 +1,134 @@
+"""What can go wrong with a log directory, each with its operands.
+
+A full disk is told apart from every other I/O error: the first is survivable (produce is refused,
+reads go on), after the second nothing more is written (S8: an fsync that failed may have dropped
+pages that the kernel now calls clean).
+
+What an I/O error means for one log: want of room (disk, descriptors) refuses, any other ends all
+writing (S8).
+"""
+
+import contextlib
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+from tidemark_protocol.ids import Offset
+
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch, StorageError
+
+DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+# Nothing was written, and later it may be: no disk failed. The last two: no descriptor is left.
+NO_ROOM_ERRORS = DISK_FULL_ERRORS | {errno.EMFILE, errno.ENFILE}
+
+
+class DirectoryLocked(StorageError):
+    def __init__(self, path: Path, holder_pid: int | None) -> None:
+        holder = "another process" if holder_pid is None else f"process {holder_pid}"
+        super().__init__(f"log directory {path} is in use by {holder}; wait for it to end")
+        self.path = path
+        self.holder_pid = holder_pid
+
+
+class ForeignVolume(StorageError):
+    """The volume belongs to another broker or cluster, or is not known to belong to this one."""
+
+    def __init__(self, path: Path, expected: str, found: str) -> None:
+        super().__init__(
+            f"{path} belongs to somebody else: expected {expected}, found {found}; "
+            "mount the right volume, or empty this one to start as a new replica"
+        )
+        self.path = path
+        self.expected = expected
+        self.found = found
+
+
+class UnsafeFilesystem(StorageError):
+    """A filesystem whose locks and caches are not those of one kernel (S13)."""
+
+    def __init__(self, path: Path, filesystem: str) -> None:
+        super().__init__(
+            f"{path} is on {filesystem}: expected a filesystem of this machine's kernel "
+            "(ext4, xfs, ...); network and FUSE filesystems cannot keep two brokers apart"
+        )
+        self.path = path
+        self.filesystem = filesystem
+
+
+class DiskFull(StorageError):
+    """Nothing was written: log end, files and epochs are as before the call (S10)."""
+
+
+class OwnLogDamaged(CorruptBatch):
+    """Met where this log was to be changed, or looked through: nothing was changed. `offset`: of
+    the batch, or of one behind it."""
+
+    def __init__(self, offset: int, met: CorruptBatch) -> None:
+        super().__init__(met.position, met.expected, met.found)
+        self.offset = offset
+        self.is_unreadable = met.is_unreadable
+
+
+class StorageFailed(StorageError):
+    """An I/O error other than a full disk. The log refuses every further write."""
+
+
+class OffsetOutOfRange(StorageError):
+    def __init__(self, offset: Offset, log_start_offset: Offset, log_end_offset: Offset) -> None:
+        super().__init__(
+            f"offset {offset} is out of range: the log holds {log_start_offset} to {log_end_offset}"
+        )
+        self.offset = offset
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+
+
+class OffsetGap(StorageError):
+    """Replicated batches that do not continue this log."""
+
+    def __init__(self, expected: Offset, found: Offset) -> None:
+        super().__init__(f"expected a batch at offset {expected}, found one at {found}")
+        self.expected = expected
+        self.found = found
+
+
+def is_storage_failure(error: Exception) -> bool:
+    """Errors after which nothing more may be written (S8)."""
+    return isinstance(error, StorageFailed | OSError)
+
+
+class LogFailure:
+    """`reason`: why the log refuses writes; empty while it takes them. Never taken back."""
+
+    def __init__(self, directory: Path) -> None:
+        self.reason = ""
+        self._directory = directory
+
+    def ensure_writable(self) -> None:
+        """Raises StorageFailed."""
+        if self.reason:
+            raise StorageFailed(f"{self._directory} takes no more writes: {self.reason}")
+
+    def note(self, reason: str) -> None:
+        """The first reason stays."""
+        self.reason = self.reason or reason
+
+    def failed_by(self, error: OSError, action: str) -> DiskFull | StorageFailed:
+        """To be raised; a full disk leaves the log as it was, and writable."""
+        if error.errno in NO_ROOM_ERRORS and not self.reason:
+            return DiskFull(f"cannot {action} in {self._directory}: {error}; nothing was written")
+        return self.broken_by(error, action)
+
+    def broken_by(self, error: OSError, action: str) -> StorageFailed:
+        """To be raised; nothing is written any more, also after a full disk."""
+        self.note(f"could not {action}: {error}")
+        return StorageFailed(f"cannot {action} in {self._directory}: {error}")
+
+    @contextlib.contextmanager
+    def breaking(self, action: str) -> Iterator[None]:
+        """What fails in it breaks the log. Raises StorageFailed."""
+        try:
+            yield
+        except OSError as error:
+            raise self.broken_by(error, action) from error

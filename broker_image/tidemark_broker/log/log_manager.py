@@ -1,0 +1,513 @@
+"""A broker's volume: whose it is, that nobody else has it open, and the logs on it.
+
+Opening goes in the order that safety asks for: filesystem (S13), lock for life (I17), identity,
+proofs of the former life taken off (S1), and only then the logs. Whether an empty volume or an
+unclean stop costs a replica its place in the ISR is the controller's decision; here it is reported.
+Methods that sync may run in a worker thread; one lock keeps the checkpoint files whole.
+"""
+
+import threading
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from tidemark_protocol.controller_messages import BootStamp
+from tidemark_protocol.ids import (
+    NO_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    Offset,
+    TopicId,
+)
+
+from tidemark_broker.kafka_wire.records.errors import StorageError
+from tidemark_broker.log import checkpoint_formats
+from tidemark_broker.log.clean_shutdown import UNKNOWN_MOUNT, Mount, StartProofs
+from tidemark_broker.log.disk import Disk, HeldLock
+from tidemark_broker.log.disk_reserve import SpaceReserve
+from tidemark_broker.log.errors import (
+    NO_ROOM_ERRORS,
+    DirectoryLocked,
+    DiskFull,
+    ForeignVolume,
+    StorageFailed,
+    UnsafeFilesystem,
+)
+from tidemark_broker.log.offset_checkpoint import OffsetCheckpoint
+from tidemark_broker.log.partition_log import LogSettings, PartitionLog
+from tidemark_broker.log.producer_state_entry import NO_PRODUCER_ID
+from tidemark_broker.log.recovery import FormerLife, write_again
+from tidemark_broker.log.removed import LOG_NAME, delete_removed, deleted_name, name_with
+from tidemark_broker.log.synced_prefix_files import synced_part_of
+from tidemark_broker.log.unborn_logs import (
+    JUST_MADE,
+    UNBORN_SUFFIX,
+    WantedLog,
+    make_log_directories,
+)
+from tidemark_broker.log.volume_identity import VolumeIdentity, identify, write_identity
+
+LogKey = tuple[TopicId, int]
+T = TypeVar("T")
+
+_STRAY_SUFFIX = "-stray"
+
+
+class LogDirectory:
+    def __init__(
+        self,
+        path: Path,
+        disk: Disk,
+        lock: HeldLock,
+        broker_id: BrokerId,
+        settings: LogSettings,
+        new_uuid: Callable[[], uuid.UUID],
+    ) -> None:
+        """Use `open`."""
+        self.path = path
+        self.broker_id = broker_id
+        self.directory_id = ""
+        self.cluster_id = ""
+        self.was_empty = False
+        self.highest_broker_epoch = BrokerEpoch(NO_EPOCH)
+        self.highest_controller_epoch = ControllerEpoch(NO_EPOCH)
+        # Made in workers and looked at on the loop: who goes over all of them takes a copy first.
+        self.logs: dict[LogKey, PartitionLog] = {}
+        self.high_watermarks: dict[LogKey, Offset] = {}
+        self.strays: list[Path] = []  # set aside at this start, with all they hold
+        self.reserve = SpaceReserve(path, disk)
+        self._disk = disk = self.reserve.checkpoints
+        self._lock = lock
+        self._settings = settings
+        self._new_uuid = new_uuid
+        self.proofs = StartProofs(path, disk)
+        self._files_lock = threading.RLock()
+        self._let_go: dict[LogKey, Path] = {}  # still to be renamed
+        self._making = threading.RLock()  # logs come and go one batch after the other
+        self._offsets = tuple(
+            OffsetCheckpoint(disk, path / name, self._files_lock)
+            for name in checkpoint_formats.OFFSETS
+        )
+        self._recovery_points, self._high_watermarks, self._starts, *cleaned = self._offsets
+        self._cleaned, self._frames_checked = cleaned
+
+    # guard: no-network-filesystem (S13)
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        disk: Disk,
+        *,
+        broker_id: BrokerId,
+        settings: LogSettings,
+        new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+        mount: Mount = UNKNOWN_MOUNT,
+    ) -> "LogDirectory":
+        """`mount`: where the volume is now. Raises DirectoryLocked (try again), ForeignVolume,
+        UnsafeFilesystem, StorageFailed."""
+        try:
+            if not disk.is_directory(path):
+                disk.make_directory(path)
+                disk.sync_directory(path.parent)
+            filesystem = disk.network_filesystem(path)
+            # S13: a lock of a filesystem of several machines may not lock.
+            if filesystem is not None and not settings.allow_network_filesystem:
+                raise UnsafeFilesystem(path, filesystem)
+            lock = _lock(disk, path)
+        except OSError as error:
+            raise StorageFailed(f"cannot open log directory {path}: {error}") from error
+        directory = cls(path, disk, lock, broker_id, settings, new_uuid)
+        try:
+            directory.reserve.look()
+            directory._identify()
+            directory.proofs.take()  # S1: before a log is read
+            directory._load_logs(is_same_mount=directory.proofs.was_served_at(mount))
+        except OSError as error:
+            lock.release()
+            raise StorageFailed(f"cannot open log directory {path}: {error}") from error
+        except StorageError:
+            lock.release()
+            raise
+        return directory
+
+    # Whose it is
+
+    def _identify(self) -> None:
+        known = identify(self._disk, self.path, self.broker_id, self._new_uuid)
+        self.directory_id, self.cluster_id, self.was_empty = known
+        epochs = self._read(
+            checkpoint_formats.HIGHEST_EPOCHS,
+            checkpoint_formats.decode_highest_epochs,
+            (NO_EPOCH, NO_EPOCH),
+        )
+        self.highest_broker_epoch = BrokerEpoch(epochs[0])
+        self.highest_controller_epoch = ControllerEpoch(epochs[1])
+
+    def _write_identity(self, cluster_id: str) -> None:
+        known = VolumeIdentity(self.directory_id, cluster_id)
+        write_identity(self._disk, self.path, self.broker_id, known)
+
+    def set_cluster_id(self, cluster_id: str) -> None:
+        """On the first registration; durable. ForeignVolume if it belongs to another cluster."""
+        if self.cluster_id == cluster_id:
+            return
+        if self.cluster_id:
+            raise ForeignVolume(self.path, f"cluster {cluster_id}", f"cluster {self.cluster_id}")
+        self._guarded("write the cluster id", lambda: self._write_identity(cluster_id))
+        self.cluster_id = cluster_id
+
+    def note_epochs(self, broker_epoch: BrokerEpoch, controller_epoch: ControllerEpoch) -> None:
+        """The highest ever seen, durable before the call returns (S16). In a worker, maybe in
+        several: two answers of a new controller come together. Raises DiskFull, StorageFailed."""
+        with self._files_lock:
+            known = self.highest_broker_epoch, self.highest_controller_epoch
+            highest = max(known[0], broker_epoch), max(known[1], controller_epoch)
+            if highest == known:
+                return
+            data = checkpoint_formats.encode_highest_epochs(*highest)
+            self._guarded(
+                "write epochs", lambda: self._write(checkpoint_formats.HIGHEST_EPOCHS, data)
+            )
+            self.highest_broker_epoch, self.highest_controller_epoch = highest
+
+    # What the former life left as proof that nothing was lost
+
+    @property
+    def clean_stop_epoch(self) -> BrokerEpoch:
+        """The life that was stopped cleanly; -1: none, or one that something speaks against."""
+        return self.proofs.clean_stop_epoch
+
+    @property
+    def boot_stamp(self) -> BootStamp | None:
+        """Of a life that was only killed; None: none, or something speaks against it."""
+        return self.proofs.boot_stamp
+
+    # guard: logs-synced-before-proof (S8)
+    def secure_logs(self) -> None:
+        """S8: what a killed process left in the page cache is on disk before its proof is claimed.
+        An error voids the proof, which is off the volume already, and the start. In a worker.
+        A clean stop left nothing unsynced."""
+        if self.clean_stop_epoch != NO_EPOCH:
+            return
+        for log in tuple(self.logs.values()):
+            log.flush()
+
+    def write_boot_stamp(self, stamp: BootStamp) -> None:
+        """Once the verdict on this start is durable (S1). Raises DiskFull, StorageFailed: no proof
+        then, so a kill is an unclean end. In a worker."""
+        self._guarded("write the boot stamp", lambda: self.proofs.stamp(stamp))
+
+    def remove_boot_stamp(self) -> None:
+        """S8. Raises DiskFull, StorageFailed. In a worker."""
+        self._guarded("remove the boot stamp", self.proofs.remove_stamp)
+
+    def give_back_proofs(self) -> None:
+        """For a life that ends before it registered: nothing was written, so what its volume
+        proved is as true as before. Raises DiskFull, StorageFailed. In a worker."""
+        self._guarded("give back the proofs", self.proofs.give_back)
+
+    # Opening the logs
+
+    def _load_logs(self, *, is_same_mount: bool) -> None:
+        """`is_same_mount`: files are as the last lives wrote them, synced or not."""
+        recovery_points = self._recovery_points.read()
+        high_watermarks, log_starts = self._high_watermarks.read(), self._starts.read()
+        cleaned_to, frames_checked_to = self._cleaned.read(), self._frames_checked.read()
+        is_clean = self.proofs.has_clean_stop
+        for name in self._disk.list_names(self.path):
+            match = LOG_NAME.match(name)
+            path = self.path / name
+            if name.endswith(UNBORN_SUFFIX):
+                self._disk.remove_tree(path)
+            if match is None or not self._disk.is_directory(path):
+                continue
+            topic, partition = match[1], int(match[2])
+            topic_id = self._topic_id_of(path)
+            if topic_id is None or (topic_id, partition) in self.logs:
+                self._set_aside(path)
+                continue
+            at = (topic, partition)
+            part = synced_part_of(self._disk, path) if is_same_mount else None
+            recovery_point = recovery_points.get(at, Offset(0))
+            if part is not None:  # it was written after a sync of all below
+                recovery_point = max(recovery_point, part.next_offset)
+            if not is_clean:
+                write_again(self._disk, path, recovery_point, part)
+            log = PartitionLog(
+                self.reserve.data,
+                path,
+                topic=topic,
+                topic_id=topic_id,
+                partition=partition,
+                settings=self._settings,
+                former=FormerLife(
+                    None if is_clean else recovery_point,
+                    log_starts.get(at, Offset(0)),
+                    part,
+                    before_cut=self.proofs.weigh,
+                ),
+            )
+            log.cleaned_to = min(cleaned_to.get(at, Offset(0)), log.log_end_offset)
+            log.frames_checked_to = min(frames_checked_to.get(at, Offset(0)), log.cleaned_to)
+            self._recovery_points.lower({at: log.recovery_point})  # recovery may have cut it
+            self._add(log)
+            high_watermark = max(high_watermarks.get(at, Offset(0)), log.log_start_offset)
+            self.high_watermarks[topic_id, partition] = high_watermark
+
+    def _topic_id_of(self, path: Path) -> TopicId | None:
+        try:
+            data = self._disk.read(path / checkpoint_formats.PARTITION_METADATA)
+            return checkpoint_formats.decode_partition_metadata(data)
+        except (FileNotFoundError, checkpoint_formats.MalformedFile):
+            return None
+
+    def _set_aside(self, path: Path) -> Path:
+        """Not known whose it is: kept, under a name that nothing loads."""
+        stray = path.with_name(name_with(path.name, f".{self._new_uuid().hex}{_STRAY_SUFFIX}"))
+        self._disk.rename(path, stray)
+        self._disk.sync_directory(self.path)
+        self.strays.append(stray)
+        return stray
+
+    @property
+    def highest_producer_id(self) -> int:
+        """Of all that is in the logs, or was when a snapshot was written (S5); -1: none."""
+        return max(
+            (log.producers.highest_producer_id for log in tuple(self.logs.values())),
+            default=NO_PRODUCER_ID,
+        )
+
+    @property
+    def appended_bytes(self) -> int:
+        """To all logs that are here, since they were opened."""
+        return sum(log.appended_bytes for log in tuple(self.logs.values()))
+
+    # Logs come and go
+
+    def create_log(
+        self,
+        topic: str,
+        topic_id: TopicId,
+        partition: int,
+        settings: LogSettings | None = None,
+    ) -> PartitionLog:
+        """The log, as `create_logs` makes it; the existing one if it is there already."""
+        if (topic_id, partition) not in self.logs:
+            self.create_logs(((topic, topic_id, partition),), settings)
+        return self.logs[topic_id, partition]
+
+    def create_logs(
+        self, wanted: Iterable[tuple[str, TopicId, int]], settings: LogSettings | None = None
+    ) -> None:
+        """(topic, topic id, partition): durable as empty ones, those that are not there already,
+        with few syncs for all of them. Other topics' logs of the same names are set aside first.
+        Call it in a worker. Raises DiskFull, StorageFailed."""
+        with self._making:
+            missing = [each for each in wanted if each[1:] not in self.logs]
+            if missing:
+                action = f"create {missing[0][0]}-{missing[0][2]} ({len(missing)} logs)"
+                used = settings or self._settings
+                self._guarded(action, lambda: self._create_logs(missing, used))
+
+    def _create_logs(
+        self, missing: Sequence[tuple[str, TopicId, int]], settings: LogSettings
+    ) -> None:
+        paths = [self.path / f"{topic}-{partition}" for topic, _, partition in missing]
+        taken = [path for path in paths if self._disk.is_directory(path)]
+        with self._files_lock:  # no checkpoint tells of the former logs again
+            for key, log in list(self.logs.items()) if taken else ():
+                if log.directory in taken:
+                    log.note_removed()
+                    del self.logs[key]
+                    self.high_watermarks.pop(key, None)
+            # S23: before the directories exist
+            self._drop_checkpoints([(topic, partition) for topic, _, partition in missing])
+        for path in taken:
+            self._set_aside(path)
+        make_log_directories(
+            self.reserve.data,
+            [
+                WantedLog(path, topic_id, self._new_uuid().hex)
+                for path, (_, topic_id, _) in zip(paths, missing, strict=True)
+            ],
+        )
+        for path, (topic, topic_id, partition) in zip(paths, missing, strict=True):
+            log = PartitionLog(
+                self.reserve.data,
+                path,
+                topic=topic,
+                topic_id=topic_id,
+                partition=partition,
+                settings=settings,
+                former=JUST_MADE,
+            )
+            self._add(log)
+            self.high_watermarks[topic_id, partition] = Offset(0)
+
+    def _add(self, log: PartitionLog) -> None:
+        at = (log.topic, log.partition)
+        log.before_cut = partial(self._note_cut, at)
+        log.write_data = self.reserve.write_data
+        log.small_writes = log.damage_mark.disk = self.reserve.checkpoints
+        self.logs[log.topic_id, log.partition] = log
+
+    # guard: truncation-lowers-checkpoints (S31)
+    def _note_cut(self, at: checkpoint_formats.TopicPartition, offset: Offset) -> None:
+        for offsets in self._offsets:
+            offsets.lower({at: offset})
+
+    # guard: recreated-log-drops-checkpoints (S23)
+    def _drop_checkpoints(self, dropped: Sequence[checkpoint_formats.TopicPartition]) -> None:
+        for offsets in self._offsets:
+            offsets.drop(dropped)
+
+    def let_go(self, key: LogKey) -> None:
+        """On the loop: nothing is written of it any more. `remove_logs` does the rest."""
+        self.high_watermarks.pop(key, None)
+        log = self.logs.pop(key, None)
+        if log is not None:
+            log.note_removed()
+            self._let_go[key] = log.directory
+
+    def remove_logs(self, keys: Collection[LogKey]) -> None:
+        """Renamed, with one sync for all; `delete_removed` frees the space after a grace time
+        (S12). Raises DiskFull, StorageFailed. Call it in a worker."""
+        with self._making:
+            for key in keys:
+                self.let_go(key)
+            removed = [self._let_go.pop(key) for key in keys if key in self._let_go]
+            if removed:
+                self._guarded(f"remove {removed[0].name}", lambda: self._rename_removed(removed))
+
+    def _rename_removed(self, directories: Sequence[Path]) -> None:
+        for path in directories:
+            unique = self._new_uuid().hex
+            self._disk.rename(path, self.path / deleted_name(path.name, unique))
+        self._disk.sync_directory(self.path)
+
+    def delete_removed(self, *, now_s: float, grace_s: float) -> int:
+        """Deletes what was removed or truncated away; wall clock. In a worker. Entries deleted."""
+        logs = tuple(self.logs.values())
+        retired = [(log.directory, log.segments) for log in logs if log.segments.has_retired]
+        return self._guarded(
+            "delete removed logs",
+            lambda: delete_removed(self._disk, self.path, retired, before_s=now_s - grace_s),
+        )
+
+    # Checkpoints
+
+    # guard: truncation-voids-read-watermarks (S31)
+    @property
+    def cuts(self) -> int:
+        """How often any log was cut: what was known of watermarks before says nothing after."""
+        return self._high_watermarks.cuts
+
+    # guard: watermarks-lowered-to-log-ends (S31)
+    def lower_high_watermarks(self) -> None:
+        """S31: once the controller has heard of watermarks that lie past the end of their logs
+        (S9), and before a record follows that end. Raises StorageFailed. In a worker."""
+        logs = tuple(self.logs.values())
+        ends = {(log.topic, log.partition): log.log_end_offset for log in logs}
+        self._guarded("lower high watermarks", lambda: self._high_watermarks.lower(ends))
+
+    def checkpoint_high_watermarks(
+        self, high_watermarks: Mapping[LogKey, Offset], *, cuts: int | None = None
+    ) -> bool:
+        """Of logs that exist; others are dropped. Durable. In a worker. False, and nothing is
+        written, if there were more than the `cuts` when the watermarks were looked at.
+
+        S29: truncations are synced first. A watermark that outlives the kernel must not have below
+        it what was cut off. Raises DiskFull, StorageFailed: the older checkpoint stays.
+        """
+        for log in list(self.logs.values()):
+            if log.owes_truncation:
+                log.flush()
+        with self._files_lock:
+            offsets = {
+                (log.topic, log.partition): min(high_watermarks[key], log.log_end_offset)
+                for key, log in list(self.logs.items())
+                if key in high_watermarks
+            }
+            if cuts not in (None, self.cuts):
+                return False
+            self._guarded(
+                "checkpoint high watermarks", lambda: self._high_watermarks.write(offsets)
+            )
+            return True
+
+    def checkpoint_recovery_points(self) -> None:
+        """Flushes every log, then writes how far they are durable. In a worker."""
+        for log in list(self.logs.values()):
+            if not log.failure:
+                log.flush()
+        self._write_recovery_points()
+
+    def _write_recovery_points(self) -> None:
+        with self._files_lock:
+            logs = [((log.topic, log.partition), log) for log in list(self.logs.values())]
+            offsets = (
+                (self._recovery_points, {at: log.recovery_point for at, log in logs}),
+                (self._starts, {at: log.log_start_offset for at, log in logs}),
+                (self._cleaned, {at: log.cleaned_to for at, log in logs}),
+                (self._frames_checked, {at: log.frames_checked_to for at, log in logs}),
+            )
+
+            def write() -> None:
+                for checkpoint, stored in offsets:
+                    checkpoint.write(stored)
+
+            self._guarded("checkpoint recovery points", write)
+
+    @property
+    def durable_log_starts(self) -> Mapping[checkpoint_formats.TopicPartition, Offset]:
+        """As they were written down last."""
+        return self._starts.stored
+
+    def write_clean_stop(self, broker_epoch: BrokerEpoch) -> None:
+        """Closes every log for writing, then leaves the proof, last.
+
+        Raises DiskFull, StorageFailed: no proof then, so the next start is unclean.
+        """
+        for log in list(self.logs.values()):
+            log.close()
+        self._write_recovery_points()
+        data = checkpoint_formats.encode_clean_stop(broker_epoch)
+        self._guarded(
+            "write the stop proof", lambda: self._write(checkpoint_formats.CLEAN_STOP, data)
+        )
+
+    def close(self) -> None:
+        """Lets go of the lock; without `write_clean_stop` before, the stop is unclean."""
+        self._lock.release()
+
+    # Files
+
+    def _read(self, name: str, decode: Callable[[bytes], T], default: T) -> T:
+        """A missing or unreadable file says nothing: the caller's default is the safe value."""
+        try:
+            return decode(self._disk.read(self.path / name))
+        except (FileNotFoundError, checkpoint_formats.MalformedFile):
+            return default
+
+    def _write(self, name: str, data: bytes) -> None:
+        self._disk.write_atomically(self.path / name, data, durable=True)
+
+    def _guarded(self, action: str, run: Callable[[], T]) -> T:
+        try:
+            return run()
+        except OSError as error:
+            kind = DiskFull if error.errno in NO_ROOM_ERRORS else StorageFailed
+            raise kind(f"cannot {action} in {self.path}: {error}") from error
+
+
+# guard: directory-lock (S13)
+def _lock(disk: Disk, path: Path) -> HeldLock:
+    lock_path = path / checkpoint_formats.LOCK
+    try:
+        return disk.lock(lock_path)
+    except BlockingIOError as error:
+        text = disk.read(lock_path)
+        raise DirectoryLocked(path, int(text) if text.isdigit() else None) from error

@@ -1,0 +1,496 @@
+"""The log of one partition: segments, leader epochs, and what moves together when they change.
+
+One thread calls it (the broker's loop), except `flush`, which a worker runs: the append path never
+syncs. The log end and everything else in memory move only after a write returned in full; a failed
+or short one is taken back (S10). After an I/O error other than a full disk it refuses every further
+write. It knows no high watermark: the caller says up to where to read (I1 is the caller's too).
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tidemark_protocol.ids import LeaderEpoch, Offset, TopicId
+
+from tidemark_broker.kafka_wire.records.record_batch import Batch, split_batches
+from tidemark_broker.log.appending import (
+    AppendedRange,
+    PreparedAppend,
+    holds_inside,
+    needs_roll,
+    prepare_as_follower,
+    prepare_as_leader,
+    within_reach,
+)
+from tidemark_broker.log.cleaner import Rewritten
+from tidemark_broker.log.corruption_marker import DamageMark
+from tidemark_broker.log.disk import Disk
+from tidemark_broker.log.errors import DiskFull, LogFailure, OffsetOutOfRange, StorageFailed
+from tidemark_broker.log.leader_epoch_cache import EpochCheckpoint
+from tidemark_broker.log.log_config import LogSettings
+from tidemark_broker.log.producer_state_entry import ProducerStates
+from tidemark_broker.log.producer_state_manager import LogProducers
+from tidemark_broker.log.reading import LogReader
+from tidemark_broker.log.recovery import CLEANLY_STOPPED, FormerLife, RecoveryReport, load_segments
+from tidemark_broker.log.recovery_point import Durability
+from tidemark_broker.log.segment import Segment
+from tidemark_broker.log.segment_list import SegmentList
+from tidemark_broker.log.segment_swap import Swaps
+from tidemark_broker.log.synced_prefix_files import DuePart, SyncedParts
+from tidemark_broker.log.timestamp_lookup import first_record_from
+
+__all__ = ["AppendedRange", "LogSettings", "PartitionLog"]
+
+
+class PartitionLog:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        *,
+        topic: str,
+        topic_id: TopicId,
+        partition: int,
+        settings: LogSettings,
+        former: FormerLife = CLEANLY_STOPPED,
+    ) -> None:
+        """Opens the log in an existing directory, recovering it from its recovery point on. Raises
+        StorageFailed, DiskFull."""
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.directory = directory
+        self.settings = settings
+        self._disk = self.small_writes = disk
+        self._failing = LogFailure(directory)
+        self.is_removed = False
+        self._reader = LogReader()
+        self.swaps = Swaps(disk, directory)
+        self.appended_bytes = 0  # since it was opened
+        # Below them every record was compacted once, and no LZ4 frame has linked blocks.
+        self.cleaned_to = self.frames_checked_to = Offset(0)
+        self.before_cut: Callable[[Offset], None] = lambda offset: None  # may raise OSError
+        self.write_data: Callable[..., Any] = lambda write, *given: write(*given)  # that too
+        try:
+            self.damage_mark = DamageMark(disk, directory)
+            self._load(former)
+        except OSError as error:
+            raise self._failing.failed_by(error, "open") from error
+
+    def _load(self, former: FormerLife) -> None:
+        self._checkpoint = EpochCheckpoint(self._disk, self.directory)
+        loaded = load_segments(
+            self._disk,
+            self.directory,
+            former=former,
+            epochs=self._checkpoint.epochs,
+            epochs_known=self._checkpoint.is_known,
+            index_interval_bytes=self.settings.index_interval_bytes,
+        )
+        self._synced_parts = SyncedParts(self._disk, self.directory, loaded.part)
+        self._segments = SegmentList(self._disk, self.directory, loaded.segments)
+        self.recovery: RecoveryReport = loaded.report
+        self.log_end_offset = self._segments.active.next_offset
+        end, point = self.log_end_offset, former.recovery_point
+        first_offset = self._segments[0].base_offset
+        self.log_start_offset = min(max(former.log_start_offset, first_offset), end)
+        synced_to = end if point is None else min(point, end)
+        self._durability = Durability(self._disk, self.directory, synced_to, former.is_synced)
+        self._checkpoint.is_written = False  # recovery may have completed or cut it
+        self._checkpoint.write_if_possible()
+        self._producers = LogProducers(self._disk, self._checkpoint)
+        self._producers.restore(self._segments, self.log_start_offset, loaded.part)
+        self.damage_mark.take_off_if_readable(loaded, self._checkpoint.epochs)
+
+    # What is known
+
+    @property
+    def segments(self) -> SegmentList:
+        """In order, the active one last. To look at."""
+        return self._segments
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segments.size_bytes
+
+    @property
+    def recovery_point(self) -> Offset:
+        """All below is on the disk for good."""
+        return self._durability.recovery_point
+
+    @property
+    def owes_truncation(self) -> bool:
+        """Records past the recovery point were cut off, which a lost kernel may give back."""
+        return self._durability.owes_truncation()
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch:
+        return self._checkpoint.epochs.latest_epoch
+
+    @property
+    def producers(self) -> ProducerStates:
+        """What the log says of each producer id, as of its end."""
+        return self._producers.states
+
+    @property
+    def epoch_entries(self) -> tuple[tuple[LeaderEpoch, Offset], ...]:
+        return self._checkpoint.epochs.entries
+
+    @property
+    def failure(self) -> str:
+        """Why this log refuses writes; empty while it takes them."""
+        return self._failing.reason
+
+    @property
+    def first_epoch(self) -> LeaderEpoch:
+        return self._checkpoint.epochs.first_epoch
+
+    def end_offset_for(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset] | None:
+        return self._checkpoint.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def epoch_start_offset(self, epoch: LeaderEpoch) -> Offset | None:
+        return self._checkpoint.epochs.start_offset_of(epoch)
+
+    # Leader epochs
+
+    # guard: empty-epoch-is-stored (I5)
+    def assign_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
+        """On becoming leader, before any append. On the disk at once, synced by the next flush.
+
+        Raises ValueError if it would contradict batches in the log (I5), DiskFull, StorageFailed.
+        """
+        self._failing.ensure_writable()
+        if not self._checkpoint.epochs.may_lead_in(epoch, start_offset, self.log_end_offset):
+            raise ValueError(
+                f"epoch {epoch} from {start_offset}: the log ends at {self.log_end_offset} "
+                f"in epoch {self.latest_epoch}"
+            )
+        before = self.epoch_entries
+        self._checkpoint.assign(epoch, start_offset)
+        try:
+            self._write_epochs()
+        except OSError as error:
+            self._checkpoint.restore(before)
+            raise self._failing.failed_by(error, "write leader epochs") from error
+
+    def _write_epochs(self) -> None:
+        if not self._checkpoint.is_written and self._checkpoint.write():
+            self._durability.note_epochs_written()
+
+    # Appending
+
+    def append_as_leader(
+        self, batches: Sequence[Batch], *, leader_epoch: LeaderEpoch
+    ) -> AppendedRange:
+        """Batches as `split_batches` checked them, at the log's end, in one write.
+
+        Raises InvalidBatch (nothing written), DiskFull, StorageFailed; ValueError as
+        `assign_epoch` does, and if there is no batch.
+        """
+        self._failing.ensure_writable()
+        first_offset = self.log_end_offset
+        append = prepare_as_leader(batches, log_end_offset=first_offset, leader_epoch=leader_epoch)
+        if leader_epoch != self.latest_epoch:
+            self.assign_epoch(leader_epoch, first_offset)
+        self._append(append)
+        return AppendedRange(first_offset, append.last_offset)
+
+    def append_as_follower(self, data: memoryview) -> AppendedRange | None:
+        """Batches as a leader stored them, offsets and epochs kept; None if there are none.
+
+        All or nothing. Raises CorruptBatch, OffsetGap (nothing written), DiskFull, StorageFailed.
+        """
+        self._failing.ensure_writable()
+        batches: Sequence[Batch] = split_batches(data, max_batch_bytes=len(data))
+        if not batches:
+            return None
+        first_offset = self.log_end_offset
+        data, batches = within_reach(data, batches, first_offset)
+        has_nothing = self._segments[0].base_offset == first_offset
+        if has_nothing and holds_inside(batches[0].header, first_offset):
+            return self._begin_with(batches[0].header.base_offset, data)
+        last_epoch = self._checkpoint.epochs.epoch_at(Offset(first_offset - 1))
+        append = prepare_as_follower(
+            data, batches, log_end_offset=first_offset, last_batch_epoch=last_epoch
+        )
+        before = self._checkpoint.take_up(append.new_epochs, first_offset)
+        try:
+            self._append(append)
+        except (DiskFull, StorageFailed):
+            if before is not None:
+                self._checkpoint.restore(before)  # S10
+            raise
+        return AppendedRange(first_offset, append.last_offset)
+
+    def _begin_with(self, base_offset: Offset, data: memoryview) -> AppendedRange | None:
+        """KAFKA-6975: records were deleted up to an offset inside a batch. Whole batches are stored
+        and fetched, so the log begins with that one and starts where it did."""
+        start_offset = self.log_start_offset
+        try:
+            self.truncate_fully_and_start_at(base_offset)
+            return self.append_as_follower(data)
+        finally:
+            self.log_start_offset = start_offset  # I1, whatever fails: the watermark is there
+            self.log_end_offset = max(self.log_end_offset, start_offset)
+            if self.log_end_offset == start_offset and not self.failure:
+                self.truncate_fully_and_start_at(start_offset)
+
+    def _append(self, append: PreparedAppend) -> None:
+        try:
+            self._write_epochs()  # before their batches: recovery counts on it
+            segment = self._segment_for(append)
+        except OSError as error:
+            raise self._failing.failed_by(error, "prepare an append") from error
+        try:
+            position = self.write_data(segment.write, append.buffers, append.size_bytes)
+        except OSError as error:
+            self._take_back(segment)
+            raise self._failing.failed_by(error, "append") from error
+        for size_bytes, last_offset, max_timestamp_ms in append.batches:
+            segment.note_batch(position, size_bytes, last_offset, max_timestamp_ms)
+            position += size_bytes
+        segment.size_bytes = position
+        self.log_end_offset = segment.next_offset
+        self.appended_bytes += append.size_bytes
+        if append.producer_batches:
+            self.producers.note(append.producer_batches)  # S10: not before the write
+
+    # guard: failed-append-is-rolled-back (S10)
+    def _take_back(self, segment: Segment) -> None:
+        """S10. The next write would overwrite the torn bytes, but a restart would see them."""
+        try:
+            segment.file.truncate(segment.size_bytes)
+        except OSError as error:
+            self._failing.note(f"could not cut a failed append off {segment.path}: {error}")
+
+    def _segment_for(self, append: PreparedAppend) -> Segment:
+        """The active segment, or a new one where Kafka would roll. Raises OSError."""
+        active = self._segments.active
+        return self._roll() if needs_roll(active, append, self.settings) else active
+
+    def _roll(self) -> Segment:
+        self._segments.active.write_indexes()
+        return self._begin_segment()
+
+    def _begin_segment(self) -> Segment:
+        segment = self._segments.begin(
+            self.log_end_offset, index_interval_bytes=self.settings.index_interval_bytes
+        )
+        self._durability.note_files_created()
+        self._producers.write_snapshot(self._segments)
+        return segment
+
+    # Reading
+
+    def read(self, offset: Offset, *, max_bytes: int, end_offset: Offset) -> bytes:
+        """Whole batches of one segment, from the one that holds `offset`, all below `end_offset`.
+
+        The first comes whole even if larger than `max_bytes`. All of them are sound (I10). Raises
+        OffsetOutOfRange, CorruptBatch, StorageFailed.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
+        if offset >= min(end_offset, self.log_end_offset):
+            return b""
+        try:
+            segment, epochs = self._segments.holding(offset), self._checkpoint.epochs
+            return self._reader.read(
+                segment, offset, max_bytes=max_bytes, end_offset=end_offset, epochs=epochs
+            )
+        except OSError as error:
+            raise self._failing.broken_by(error, "read") from error
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
+        """(offset, timestamp) of the first record not earlier; None if all are. In batches that
+        cannot be opened here, the first offset of the batch. Raises OwnLogDamaged, StorageFailed.
+        """
+        with self._failing.breaking("look up a timestamp"):
+            return first_record_from(
+                self._segments, timestamp_ms, log_start_offset=self.log_start_offset
+            )
+
+    # Retention
+
+    def raise_log_start(self, offset: Offset) -> bool:
+        """What lies below is not served any more; True if that is news. The caller knows that it is
+        committed, and checkpoints log starts before `delete_segments_below`."""
+        if offset <= self.log_start_offset:
+            return False
+        assert offset <= self.log_end_offset, f"{offset} is past {self.log_end_offset}"  # I1
+        self.log_start_offset = offset
+        return True
+
+    def delete_segments_below(self, durable_start_offset: Offset) -> int:
+        """Segments that end at or below a log start that is checkpointed: a crash in between finds
+        there that a missing beginning is no damage. How many. Raises DiskFull, StorageFailed."""
+        self._failing.ensure_writable()
+        count = self._segments.count_below(durable_start_offset)
+        if self._segments.active.size_bytes == 0:
+            count = min(count, len(self._segments) - 1)  # a new one would have its name
+        if count == 0:
+            return 0
+        try:
+            if count == len(self._segments):
+                self._begin_segment()
+            kept_from = self._segments[count].base_offset
+            if not self._producers.may_lose_below(kept_from, self._segments, self.small_writes):
+                return 0  # it goes after the next flush
+            self._void_copies()
+            self._segments.drop_first(count)
+            self._reader.forget_places()  # whose open files would keep their space
+            self._producers.drop_snapshots(self._segments)
+            self._checkpoint.epochs.truncate_from_start(self._segments[0].base_offset)
+            self._checkpoint.is_written = False
+            self._write_epochs_if_possible()
+        except OSError as error:
+            raise self._failing.failed_by(error, "delete segments") from error
+        return count
+
+    # Compaction
+
+    def take_in(self, rewritten: Rewritten) -> None:
+        """Its file is committed (`Swaps.commit`): it takes the place of what it replaces. On the
+        loop, a few renames. Raises StorageFailed."""
+        self._segments.replace(rewritten.replaced, rewritten.segment)
+        self._reader.forget_places()
+        self._synced_parts.void()
+        with self._failing.breaking("take in a compacted segment"):
+            for segment in rewritten.replaced:
+                segment.retire()
+            self.swaps.complete(rewritten.segment.path)
+
+    # Truncating
+
+    def truncate_to(self, offset: Offset) -> int:
+        """Removes batches that hold `offset` or more, and epochs that start there. Records removed.
+        A batch is never split, so the log may end below `offset`. Checkpoint the recovery points
+        soon after. Raises CorruptBatch (nothing changed), StorageFailed."""
+        self._failing.ensure_writable()
+        if offset < self.log_start_offset:
+            return self.truncate_fully_and_start_at(offset)
+        old_end_offset = self.log_end_offset
+        with self._failing.breaking("truncate"):
+            if offset < old_end_offset:
+                self._cut(*self._producers.checked(self._segments.end_before(offset)))
+            self._checkpoint.truncate_from_end(min(offset, self.log_end_offset))
+            self._write_epochs_if_possible()
+        return old_end_offset - self.log_end_offset
+
+    def truncate_before_damage(self, offset: Offset) -> int:
+        """Cuts where the last sound batch before `offset` ends, whatever an index says. Records
+        removed. Raises StorageFailed."""
+        self._failing.ensure_writable()
+        old_end_offset = self.log_end_offset
+        with self._failing.breaking("truncate"):
+            segment = self._segments.holding(max(offset, self._segments[0].base_offset))
+            position, sound_end = segment.sound_part(offset)
+            if sound_end < self.log_start_offset:
+                return self.truncate_fully_and_start_at(self.log_start_offset)
+            self._cut(segment, position, sound_end)
+            self._checkpoint.truncate_from_end(sound_end)
+            self._write_epochs_if_possible()
+        return old_end_offset - self.log_end_offset
+
+    def _cut(self, segment: Segment, position: int, next_offset: Offset) -> None:
+        self.log_start_offset = min(self.log_start_offset, next_offset)
+        self._forget_from(next_offset, goes_on_from=next_offset)
+        self._segments.drop_behind(segment.base_offset)
+        if position < segment.size_bytes:
+            segment.truncate(position, next_offset)
+        self.log_end_offset = segment.next_offset
+        self._durability.note_truncated(self.log_end_offset)
+        self._producers.cut(self._segments, self.log_start_offset)
+
+    def truncate_fully_and_start_at(self, offset: Offset) -> int:
+        """Drops everything; the log is empty and begins at `offset`. Records removed."""
+        self._failing.ensure_writable()
+        removed = self.log_end_offset - self.log_start_offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        with self._failing.breaking("truncate"):
+            self._forget_from(Offset(0), goes_on_from=offset)
+            self._checkpoint.forget_all()
+            self._producers.forget_all()  # first: what begins there would believe a snapshot
+            self._segments.restart_at(
+                offset, index_interval_bytes=self.settings.index_interval_bytes
+            )
+            self._durability.note_files_created()
+        self.log_start_offset = self.log_end_offset = offset
+        self._durability.note_truncated(offset)
+        return removed
+
+    def _forget_from(self, offset: Offset, *, goes_on_from: Offset) -> None:
+        """Before anything is cut. A worker that writes checkpoints meanwhile reads what holds
+        after it. Raises OSError."""
+        self._durability.note_truncating(offset)
+        self.cleaned_to = min(self.cleaned_to, offset)
+        self.frames_checked_to = min(self.frames_checked_to, offset)
+        self.before_cut(goes_on_from)
+        self._void_copies()
+        self._reader.forget_places()
+
+    def _void_copies(self) -> None:
+        """What workers write of the log as it was does not count any more. Raises OSError."""
+        self._synced_parts.void()
+        self.swaps.void()
+
+    def _write_epochs_if_possible(self) -> None:
+        if self._checkpoint.write_if_possible():
+            self._durability.note_epochs_written()
+
+    # Making durable
+
+    def flush(self) -> None:
+        """Syncs all below the log end at the call, then moves the recovery point. In a worker.
+        Raises StorageFailed; after that nothing more is written (S8). Of a removed log nothing
+        is owed any more: its deletion, met by a flush that was asked before, is no disk's failure.
+        """
+        try:
+            self._failing.ensure_writable()
+            if snapshots := self._producers.sync():
+                self._durability.note_files_created()
+            self._durability.sync(self._to_be_synced)
+            self._producers.note_synced(snapshots)
+        except (OSError, StorageFailed) as error:
+            if self.is_removed:
+                return  # also while this ran: renamed away under us
+            if isinstance(error, OSError):
+                raise self._failing.broken_by(error, "flush") from error
+            raise
+
+    def _to_be_synced(self) -> tuple[Offset, Sequence[Segment], Path | None]:
+        path = self._checkpoint.path if self._checkpoint.exists else None
+        return self.log_end_offset, tuple(self._segments), path
+
+    def due_part(self, *, growth_bytes: int) -> DuePart | None:
+        """A copy for `write_synced_part`, if the active segment has grown by that much since."""
+        if self.failure:
+            return None
+        epochs, active = self._checkpoint.epochs, self._segments.active
+        return self._synced_parts.copy_if_due(
+            active, self.producers, epochs, growth_bytes=growth_bytes
+        )
+
+    def write_synced_part(self, due: DuePart) -> None:
+        """In a worker. Syncs what it tells of first. Raises StorageFailed."""
+        self.flush()
+        with self._failing.breaking("write a synced part"):
+            self._synced_parts.write(due)
+
+    def close(self) -> None:
+        """Index files and epochs written, everything synced: what a clean stop needs. Raises
+        DiskFull, StorageFailed; the log counts as not cleanly closed then."""
+        self._failing.ensure_writable()
+        try:
+            self._write_epochs()
+            self._segments.active.write_indexes()
+            self._producers.write_snapshot(self._segments)
+        except OSError as error:
+            raise self._failing.failed_by(error, "close") from error
+        self.flush()
+        self._failing.note("it is closed")
+
+    def note_removed(self) -> None:
+        """Its directory is being renamed away: no more writes, and a flush may find nothing."""
+        self._synced_parts.void()
+        self.is_removed = True
+        self._failing.note("it was removed")

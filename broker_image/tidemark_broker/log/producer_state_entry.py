@@ -1,0 +1,176 @@
+"""What the log says of each idempotent producer: the last batches of each producer id. Pure.
+
+Derived from batch headers in log order, like the leader epochs: leaders and followers note the same
+batches, so they know the same. Nothing is judged here (`replication/core/idempotence.py` does) and
+nothing is forgotten by retention or compaction, only by expiry (S24), counted from the first look
+at the clock after an append or a load; compaction keeps the last batch of whom is known here. More
+than the window is kept, so that cutting uncommitted batches off the log's end seldom needs a read
+of the log.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tidemark_protocol.ids import FORGED_PRODUCER_IDS_FROM, Offset
+
+from tidemark_broker.kafka_wire.records.record_batch import BatchHeader
+
+WINDOW_BATCHES = 5  # Kafka's: a client has at most so many requests in flight
+KEPT_BATCHES = 2 * WINDOW_BATCHES
+SEQUENCES = 2**31  # a sequence follows 2^31 - 1 with 0
+NO_PRODUCER_ID = -1
+
+
+class ProducerBatch(NamedTuple):
+    """One batch in the log. Sequences are of its first and last record."""
+
+    producer_epoch: int
+    first_sequence: int
+    last_sequence: int
+    first_offset: Offset
+    last_offset: Offset
+    timestamp_ms: int  # the batch's largest
+
+
+class NotedBatch(NamedTuple):
+    producer_id: int
+    batch: ProducerBatch
+
+
+def noted_batch(header: BatchHeader, first_offset: Offset) -> NotedBatch:
+    """Of a batch with a producer id, at the offset that it gets or has in the log."""
+    return NotedBatch(
+        header.producer_id,
+        ProducerBatch(
+            header.producer_epoch,
+            header.base_sequence,
+            last_sequence_of(header),
+            first_offset,
+            Offset(first_offset + header.last_offset_delta),
+            header.max_timestamp_ms,
+        ),
+    )
+
+
+def last_sequence_of(header: BatchHeader) -> int:
+    """By offsets: compaction may have taken records out, but no sequences."""
+    return (header.base_sequence + header.last_offset_delta) % SEQUENCES
+
+
+class ProducerEntry:
+    """One producer id. `batches`: the newest last, never empty outside of a truncation."""
+
+    __slots__ = ("batches", "has_forgotten", "since_ms")
+
+    def __init__(
+        self, batches: Iterable[ProducerBatch] = (), *, has_forgotten: bool = False
+    ) -> None:
+        self.batches = list(batches)
+        self.has_forgotten = has_forgotten  # older batches were noted and dropped
+        self.since_ms: int | None = None  # None: noted after the last look at the clock
+
+    @property
+    def producer_epoch(self) -> int:
+        return self.batches[-1].producer_epoch
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence
+
+    @property
+    def window(self) -> list[ProducerBatch]:
+        """The batches that a retry may repeat: the last five, of the current epoch only."""
+        epoch = self.batches[-1].producer_epoch
+        return [batch for batch in self.batches[-WINDOW_BATCHES:] if batch.producer_epoch == epoch]
+
+
+class ProducerStates:
+    """All producers of one partition, as of its log end."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, ProducerEntry] = {}
+        self.highest_producer_id = NO_PRODUCER_ID  # ever noted here, expired ones too (S5)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[tuple[int, ProducerEntry]]:
+        return iter(self._entries.items())
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """All that are not expired, as of now."""
+        return frozenset(self._entries)
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        return self._entries.get(producer_id)
+
+    def note(self, noted: Iterable[NotedBatch]) -> None:
+        """Batches that are in the log now (S10: written in full), in its order."""
+        entries = self._entries
+        for producer_id, batch in noted:
+            entry = entries.get(producer_id)
+            if entry is None:
+                entry = entries[producer_id] = ProducerEntry()
+                self.note_highest(producer_id)
+            entry.batches.append(batch)
+            entry.since_ms = None
+            if len(entry.batches) > KEPT_BATCHES:
+                del entry.batches[0]
+                entry.has_forgotten = True
+
+    def restore(self, producer_id: int, entry: ProducerEntry) -> None:
+        self._entries[producer_id] = entry
+        self.note_highest(producer_id)
+
+    def note_highest(self, producer_id: int) -> None:
+        if producer_id < FORGED_PRODUCER_IDS_FROM:
+            self.highest_producer_id = max(self.highest_producer_id, producer_id)
+
+    def copy(self) -> "ProducerStates":
+        """Of what a snapshot tells; batches noted later do not show there."""
+        copied = ProducerStates()
+        for producer_id, entry in self._entries.items():
+            copied._entries[producer_id] = ProducerEntry(
+                entry.batches, has_forgotten=entry.has_forgotten
+            )
+        copied.highest_producer_id = self.highest_producer_id
+        return copied
+
+    def forget_all(self) -> None:
+        """The log begins anew elsewhere."""
+        self._entries.clear()
+
+    def tells_enough_at(self, log_end_offset: Offset) -> bool:
+        """Whether each window that the log's end there cuts is whole, or all that was written."""
+        for entry in self._entries.values():
+            rest = sum(batch.last_offset < log_end_offset for batch in entry.batches)
+            is_cut = rest < len(entry.batches)
+            if is_cut and entry.has_forgotten and rest < WINDOW_BATCHES:
+                return False
+        return True
+
+    def truncate_to(self, log_end_offset: Offset) -> bool:
+        """Forgets batches at or above the offset. False if what is left does not tell enough: then
+        all of it must be made anew from a snapshot and the log."""
+        is_whole = self.tells_enough_at(log_end_offset)
+        for producer_id, entry in list(self._entries.items()):
+            batches = entry.batches
+            while batches and batches[-1].last_offset >= log_end_offset:
+                batches.pop()
+            if not batches:
+                del self._entries[producer_id]
+        return is_whole
+
+    # guard: idle-producer-expires-late (S24)
+    def expire(self, now_ms: int, *, expiration_ms: int) -> int:
+        """Looks at the clock: entries quiet for so long are dropped. How many were."""
+        expired = []
+        for producer_id, entry in self._entries.items():
+            if entry.since_ms is None:
+                entry.since_ms = now_ms
+            elif now_ms - entry.since_ms >= expiration_ms:
+                expired.append(producer_id)
+        for producer_id in expired:
+            del self._entries[producer_id]
+        return len(expired)

@@ -1,0 +1,168 @@
+"""The producer states of one log, kept in step with its segments, and their snapshots.
+
+The log calls this where it appends, rolls, truncates, flushes and closes; retention and compaction
+need call nothing but `drop_snapshots`. I8 rests on the order: noted after the write, cut with it.
+"""
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import Offset
+
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch
+from tidemark_broker.log.disk import Disk
+from tidemark_broker.log.leader_epoch_cache import EpochCheckpoint
+from tidemark_broker.log.producer_snapshots import ProducerSnapshots
+from tidemark_broker.log.producer_state_entry import NO_PRODUCER_ID, ProducerStates, noted_batch
+from tidemark_broker.log.segment import Segment
+from tidemark_broker.log.synced_prefix import SyncedPart
+
+
+@dataclass(slots=True, eq=False)
+class Told:
+    """A snapshot of this log; another one may come in its place, at the same offset."""
+
+    offset: Offset
+    is_synced: bool = False  # said by a worker, maybe when it is gone
+
+
+NOTHING_TOLD = Told(Offset(-1), is_synced=True)
+
+
+class LogProducers:
+    """Methods raise OSError, but for a full disk, which only costs a snapshot."""
+
+    def __init__(self, disk: Disk, checkpoint: EpochCheckpoint) -> None:
+        """`checkpoint`: the log's leader epochs, which lie in its directory."""
+        self.states = ProducerStates()
+        self._checkpoint = checkpoint
+        self._snapshots = ProducerSnapshots(disk, checkpoint.path.parent)
+        self._told = NOTHING_TOLD  # by the newest snapshot of this log that is there
+        self._there: dict[Offset, Told] = {}  # those that may be counted on once they are synced
+
+    def restore(
+        self,
+        segments: Sequence[Segment],
+        log_start_offset: Offset,
+        part: SyncedPart | None = None,
+    ) -> None:
+        """As of the end of the segments: the newest usable snapshot, or what the synced part of one
+        of them says, and the log after it.
+
+        A segment that turns out corrupt is read as far as it goes: it is not served, and the
+        replica is soon replaced."""
+        highest_producer_id = self.states.highest_producer_id
+        self.states, offset = self._snapshots.load_newest(
+            self._checkpoint.epochs,
+            first_offset=segments[0].base_offset,
+            log_start_offset=log_start_offset,
+            log_end_offset=segments[-1].next_offset,
+        )
+        self._told, self._there = NOTHING_TOLD, {}
+        if len(self.states):
+            self._note_told(offset)  # it need not be synced: a flush syncs the newest of then alone
+        if part is not None and part.next_offset >= offset:
+            highest_producer_id = max(highest_producer_id, self.states.highest_producer_id)
+            self.states, offset = part.producers, part.next_offset
+        self.states.note_highest(highest_producer_id)
+        for segment in segments:
+            if segment.next_offset > offset:
+                try:
+                    self.states.note(
+                        noted_batch(header, header.base_offset)
+                        for header in segment.headers_from(offset)
+                        if header.producer_id > NO_PRODUCER_ID
+                    )
+                except CorruptBatch:
+                    continue
+        self.drop_snapshots(segments)
+
+    # guard: producers-rebuilt-from-checked-headers (I10)
+    def checked(self, end: tuple[Segment, int, Offset]) -> tuple[Segment, int, Offset]:
+        """Where the log is to be cut, as `SegmentList.end_before` says. If `cut` will read what
+        stays of that segment, it is read here first: a number that flipped in a header would be
+        believed, and a retry appended once more (I8). Raises CorruptBatch, OSError."""
+        segment, position, log_end_offset = end
+        if not self.states.tells_enough_at(log_end_offset):
+            sound, sound_end = segment.sound_part(log_end_offset)
+            if sound != position:
+                raise CorruptBatch(sound, f"sound batches to {log_end_offset}", f"to {sound_end}")
+        return end
+
+    def cut(self, segments: Sequence[Segment], log_start_offset: Offset) -> None:
+        """The log was truncated: sequences of batches that are gone are free again."""
+        log_end_offset = segments[-1].next_offset
+        self._snapshots.remove_above(log_end_offset)
+        self._there = {at: told for at, told in self._there.items() if at <= log_end_offset}
+        if self._told.offset > log_end_offset:
+            self._told = NOTHING_TOLD
+        if not self.states.truncate_to(log_end_offset):
+            self.restore(segments, log_start_offset)
+
+    def forget_all(self) -> None:
+        """The log begins anew elsewhere."""
+        self._snapshots.remove_above(Offset(-1))
+        self._told, self._there = NOTHING_TOLD, {}
+        self.states.forget_all()
+
+    def write_snapshot(self, segments: Sequence[Segment], disk: Disk | None = None) -> None:
+        """At the log's end, for a roll or a clean stop. Synced by `sync`. `disk`: another way to
+        the same directory."""
+        end_offset = segments[-1].next_offset
+        if end_offset == 0:
+            return
+        epochs = self._checkpoint.epochs
+        if self._snapshots.write_if_possible(self.states, end_offset, epochs, disk):
+            self._note_told(end_offset)
+        self.drop_snapshots(segments)
+
+    def _note_told(self, offset: Offset) -> None:
+        self._told = self._there[offset] = Told(offset)
+
+    # guard: retention-keeps-producer-batches (S24)
+    def may_lose_below(
+        self, offset: Offset, segments: Sequence[Segment], small_writes: Disk
+    ) -> bool:
+        """All that is remembered of producers is told by a snapshot that is synced, or by batches
+        that stay: else a retry is taken for a first batch after the next start (S24, I8). If not,
+        the snapshot is written, by the way that is open to small writes when the volume is full.
+        Raises OSError, ENOSPC where that too has no room."""
+        if self._synced_at >= offset:
+            return True
+        if all(entry.window[0].first_offset >= offset for _, entry in self.states):
+            return True
+        if self._told.offset < offset:
+            self.write_snapshot(segments, small_writes)
+            if self._told.offset < offset:
+                raise OSError(errno.ENOSPC, "no room for a snapshot of the producers")
+        return False
+
+    # guard: producer-snapshot-is-synced (S24)
+    @property
+    def _synced_at(self) -> Offset:
+        synced = (at for at, told in self._there.items() if told.is_synced)
+        return max(synced, default=NOTHING_TOLD.offset)
+
+    def drop_snapshots(self, segments: Sequence[Segment]) -> None:
+        """Of segments that are gone. What they tell of expires, and not before (S24). The newest
+        synced one stays: a log that rolls faster than it is flushed has no newer one. So does what
+        a start read, which a former life may have counted on, until a newer one is synced."""
+        kept = {*(segment.base_offset for segment in segments), self._told.offset}
+        if self._there:
+            kept.add(max(self._synced_at, min(self._there)))
+        self._snapshots.prune(kept)
+        self._there = {at: told for at, told in self._there.items() if at in kept}
+
+    def sync(self) -> Told | None:
+        """In a worker. What `note_synced` is to be told once the directory is synced too; None:
+        there was nothing to sync."""
+        told = self._told
+        if told.is_synced:
+            return None
+        self._snapshots.sync(told.offset)
+        return told
+
+    def note_synced(self, told: Told | None) -> None:
+        if told is not None:
+            told.is_synced = True

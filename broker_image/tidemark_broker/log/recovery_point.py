@@ -1,0 +1,120 @@
+"""What of one log is on the disk for good: everything below its recovery point.
+
+The loop appends and truncates, workers sync. A sync counts what was there when it began, nothing
+if a truncation came in between. A new segment's directory entry and the leader epochs are synced
+before the recovery point passes them (S11). A truncation is owed a sync like what is appended:
+until then a lost kernel gives back what was cut (S29).
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tidemark_protocol.ids import Offset
+
+from tidemark_broker.log.disk import Disk
+from tidemark_broker.log.segment import Segment
+
+NONE_YET = -1
+
+
+class Durability:
+    def __init__(
+        self, disk: Disk, directory: Path, recovery_point: Offset, is_synced: bool = False
+    ) -> None:
+        """Nothing is known of what a former life left unsynced, so all of it is owed, but for a log
+        that was just made (`is_synced`)."""
+        self.recovery_point = recovery_point
+        self._disk = disk
+        self._directory = directory
+        self._syncing = threading.Lock()  # one at a time: one must not skip what another still does
+        self._state = threading.Lock()  # of the four below and the recovery point
+        self._failure: OSError | None = None
+        self._truncations = 0
+        # None of a former life's truncations is known to be synced, nor which file it cut. And what
+        # lay past the recovery point may be gone without a trace: only a sync of the very file
+        # hears that its write-back failed (S8). So the first sync of a life syncs all of them.
+        self._synced_truncations = 0 if is_synced else NONE_YET
+        self._owes_directory = not is_synced
+        self._owes_epochs = not is_synced
+
+    # guard: truncation-owes-sync (S29)
+    def owes_truncation(self) -> bool:
+        """True until the first sync too: a former life may have cut."""
+        return self._synced_truncations != self._truncations
+
+    # guard: new-file-names-are-synced (S11)
+    def note_files_created(self) -> None:
+        with self._state:
+            self._owes_directory = True
+
+    def note_epochs_written(self) -> None:
+        with self._state:
+            self._owes_epochs = True
+
+    # guard: sync-before-truncation-is-stale (S11)
+    def note_truncating(self, end_offset: Offset) -> None:
+        """Before files are cut: a sync under way must not move the recovery point, and a checkpoint
+        under way must not write what it was."""
+        with self._state:
+            self._truncations += 1
+            self.recovery_point = min(self.recovery_point, end_offset)
+
+    # guard: sync-during-truncation-is-stale (S11)
+    def note_truncated(self, end_offset: Offset) -> None:
+        """After it: nor must one that began in between."""
+        with self._state:
+            self._truncations += 1
+            self._owes_directory = True  # whole segments may have gone
+            self.recovery_point = min(self.recovery_point, end_offset)
+
+    def _least_unsynced(self) -> int:
+        """What was cut in this life ends at the recovery point or past it, also where another
+        segment was begun behind it since."""
+        if self._synced_truncations == NONE_YET:
+            return 0
+        return self.recovery_point + (0 if self.owes_truncation() else 1)
+
+    def sync(
+        self,
+        what_is_there: Callable[[], tuple[Offset, Sequence[Segment], Path | None]],
+    ) -> None:
+        """In a worker. `what_is_there`: the log's end, its segments and its file of leader epochs
+        if any, in this order as the loop appends meanwhile. Raises OSError."""
+        with self._syncing:
+            if self._failure is not None:
+                raise self._failure  # the kernel tells it once (S8): whoever waited hears it too
+            try:
+                self._sync(what_is_there)
+            except OSError as error:
+                self._failure = error
+                raise
+
+    def _sync(
+        self, what_is_there: Callable[[], tuple[Offset, Sequence[Segment], Path | None]]
+    ) -> None:
+        with self._state:
+            truncations = self._truncations
+            covered, segments, epochs_path = what_is_there()
+            unsynced = [s for s in segments if s.next_offset >= self._least_unsynced()]
+            owes_directory, self._owes_directory = self._owes_directory, False
+            owes_epochs, self._owes_epochs = self._owes_epochs, False
+        for segment in unsynced:
+            segment.file.sync()
+        if owes_epochs and epochs_path is not None:
+            self._sync_epochs(epochs_path, truncations)
+        if owes_directory or owes_epochs:
+            self._disk.sync_directory(self._directory)
+        with self._state:
+            if self._truncations == truncations:
+                self.recovery_point = max(self.recovery_point, covered)
+                self._synced_truncations = truncations
+
+    def _sync_epochs(self, path: Path, truncations: int) -> None:
+        """A log that is begun anew meanwhile lets go of the file; else it must be there."""
+        try:
+            self._disk.sync_file(path)
+        except FileNotFoundError:
+            with self._state:
+                if self._truncations == truncations:
+                    raise

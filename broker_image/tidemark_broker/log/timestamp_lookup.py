@@ -1,0 +1,72 @@
+"""The first record at or after a timestamp: by time index, headers, then one batch's records."""
+
+from collections.abc import Iterable
+
+from tidemark_protocol.ids import Offset
+
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch, UnsupportedCompression
+from tidemark_broker.kafka_wire.records.record_batch import OpeningBudget, check_crc
+from tidemark_broker.log.errors import OwnLogDamaged
+from tidemark_broker.log.segment import PlacedBatch, Segment
+from tidemark_broker.log.unreadable_sectors import unreadable_is_damaged
+
+MOST_BATCHES = 8  # opened in one look-up, which is one piece of work for the broker's loop
+
+
+def first_record_from(
+    segments: Iterable[Segment], timestamp_ms: int, *, log_start_offset: Offset
+) -> tuple[Offset, int] | None:
+    """(offset, timestamp), or None. Raises OwnLogDamaged, OSError.
+
+    In batches whose records cannot be read here, the first offset of the batch: never too late a
+    one. So too once a look-up has opened much, which only headers that say more than their records
+    bring.
+    """
+    budget = OpeningBudget(MOST_BATCHES)
+    for segment in segments:
+        if segment.next_offset <= log_start_offset:
+            continue
+        try:
+            with unreadable_is_damaged():
+                found = _record_in(segment, timestamp_ms, log_start_offset, budget)
+        except CorruptBatch as error:
+            raise OwnLogDamaged(segment.next_offset - 1, error) from error
+        if found is not None:
+            return found
+    return None
+
+
+def _record_in(
+    segment: Segment, timestamp_ms: int, log_start_offset: Offset, budget: OpeningBudget
+) -> tuple[Offset, int] | None:
+    for placed in segment.batches_reaching(timestamp_ms):
+        found = _record_from(segment, placed, timestamp_ms, log_start_offset, budget)
+        if found is not None:
+            return found
+    return None
+
+
+def _record_from(
+    segment: Segment,
+    placed: PlacedBatch,
+    timestamp_ms: int,
+    log_start_offset: Offset,
+    budget: OpeningBudget,
+) -> tuple[Offset, int] | None:
+    position, header = placed
+    if header.last_offset < log_start_offset:
+        return None
+    first = max(header.base_offset, log_start_offset), header.max_timestamp_ms
+    try:
+        budget.take(header)
+    except UnsupportedCompression:
+        return first
+    batch = memoryview(segment.file.read_at(position, header.size_bytes))
+    check_crc(header, batch, position)
+    try:
+        for record in budget.records_of(header, batch):
+            if record.offset >= log_start_offset and record.timestamp_ms >= timestamp_ms:
+                return record.offset, record.timestamp_ms
+    except (UnsupportedCompression, CorruptBatch):
+        return first  # the batch is whole: this is how its producer packed it
+    return None

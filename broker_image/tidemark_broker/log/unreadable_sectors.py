@@ -1,0 +1,35 @@
+"""Sectors that a disk cannot read any more: what they mean while a log is open (0089).
+
+To a start it stays an I/O error, which may pass: whoever took it for the end of the log would cut
+off what no other replica may have.
+"""
+
+import contextlib
+import errno
+from collections.abc import Iterator
+
+from tidemark_broker.kafka_wire.records.errors import UnreadableBatch
+from tidemark_broker.kafka_wire.records.record_batch import HEADER_BYTES
+from tidemark_broker.log.disk import DiskFile
+
+
+@contextlib.contextmanager
+def unreadable_is_damaged() -> Iterator[None]:
+    """Around what only reads. Raises UnreadableBatch for EIO."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EIO:
+            raise UnreadableBatch(error) from error
+        raise
+
+
+def read_ahead(file: DiskFile, position: int, size_bytes: int) -> bytes:
+    """A batch's header, and more if all of it can be read: the bad sector may lie in a later batch.
+    Raises OSError."""
+    try:
+        return file.read_at(position, size_bytes)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return file.read_at(position, min(size_bytes, HEADER_BYTES))

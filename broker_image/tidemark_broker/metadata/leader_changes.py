@@ -1,0 +1,121 @@
+"""Leaders that are leaving, for those who ask where leaders are (docs/decisions/0063).
+
+A client whose leader dies asks any other broker at once, before the controller has moved leadership
+and often before that broker itself has seen its connection to the leader break: an answer of that
+moment names the dead leader again, and librdkafka asks anew a second later only. So who asks waits
+for `NOTICE_SECONDS`, and while a suspect of ours leads what is asked for until there is a verdict,
+for `VERDICT_SECONDS` at most. And a broker that was live a moment ago stays among the brokers told:
+librdkafka forgets the new leader too when the old one disappears in the same answer.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Collection
+
+from tidemark_protocol.controller_messages import BrokerState
+from tidemark_protocol.ids import BrokerEpoch, BrokerId
+
+from tidemark_broker.clock import Clock, Scheduler, Timer, monotonic_ms
+from tidemark_broker.metadata.metadata_cache import MetadataCache
+
+NOTICE_SECONDS = 0.02
+VERDICT_SECONDS = 0.3
+TOLD_MS = 3_000  # after it was live for the last time
+
+
+class Departures:
+    def __init__(
+        self, metadata: MetadataCache, *, scheduler: Scheduler, clock: Clock = monotonic_ms
+    ) -> None:
+        self._metadata = metadata
+        self._scheduler = scheduler
+        self._clock = clock
+        self._live: frozenset[BrokerId] = frozenset()
+        self._left_at_ms: dict[BrokerId, int] = {}
+        self._suspects: dict[BrokerId, tuple[BrokerEpoch, Timer]] = {}
+        self._waited_for: dict[BrokerId, BrokerEpoch] = {}  # in this life of theirs
+        self._doubtful: frozenset[str] = frozenset()  # topics of which suspects lead something
+        self._is_stopped = False
+        self._changed = asyncio.Event()  # set when the topics in doubt are others, and replaced
+
+    async def verdicts(self, topics: Collection[str] | None) -> None:
+        """Returns when what metadata say of the leaders of these topics (None: of all) is worth
+        telling."""
+        await asyncio.sleep(NOTICE_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(VERDICT_SECONDS):
+                while self._is_in_doubt(topics):
+                    await self._changed.wait()
+
+    def _is_in_doubt(self, topics: Collection[str] | None) -> bool:
+        return bool(self._doubtful) if topics is None else not self._doubtful.isdisjoint(topics)
+
+    def suspect(self, broker_id: BrokerId) -> None:
+        """Its connection broke. Waited for once in a life, as it may be refused for long."""
+        broker = self._metadata.brokers.get(broker_id)
+        if self._is_stopped or broker is None or broker.is_fenced:
+            return
+        if self._waited_for.get(broker_id) == broker.broker_epoch:
+            return
+        self._waited_for[broker_id] = broker.broker_epoch
+        former = self._suspects.pop(broker_id, None)  # of a life before this one
+        if former is not None:
+            former[1].cancel()
+        timer = self._scheduler.call_later(VERDICT_SECONDS, lambda: self._clear(broker_id))
+        self._suspects[broker_id] = (broker.broker_epoch, timer)
+        self._look()
+
+    def on_answer(self, broker_id: BrokerId) -> None:
+        """It is there: only a connection was lost. That it accepted another one would not say so:
+        its kernel does that for a process that stands still."""
+        self._waited_for.pop(broker_id, None)
+        self._clear(broker_id)
+
+    def on_metadata(self) -> None:
+        brokers = self._metadata.brokers
+        live = frozenset(each for each, broker in brokers.items() if not broker.is_fenced)
+        now_ms = self._clock()
+        for broker_id in self._live - live:
+            self._left_at_ms[broker_id] = now_ms
+        for broker_id in live:
+            self._left_at_ms.pop(broker_id, None)
+        self._live = live
+        for broker_id, (broker_epoch, _) in tuple(self._suspects.items()):
+            if broker_id not in live or brokers[broker_id].broker_epoch != broker_epoch:
+                self._clear(broker_id)
+        if self._suspects:
+            self._look()
+
+    def live_and_departed(self) -> list[BrokerState]:
+        """Live ones and those that left a moment ago, by id."""
+        since_ms = self._clock() - TOLD_MS
+        return [
+            broker
+            for broker_id, broker in sorted(self._metadata.brokers.items())
+            if not broker.is_fenced or self._left_at_ms.get(broker_id, since_ms - 1) >= since_ms
+        ]
+
+    def stop(self) -> None:
+        """For good: followers here may go on for a while."""
+        self._is_stopped = True
+        for broker_id in tuple(self._suspects):
+            self._clear(broker_id)
+
+    def _clear(self, broker_id: BrokerId) -> None:
+        cleared = self._suspects.pop(broker_id, None)
+        if cleared is not None:
+            cleared[1].cancel()
+            self._look()
+
+    def _look(self) -> None:
+        """Once for all who wait: there may be many, and many partitions."""
+        topics, states = self._metadata.topics_by_id, self._metadata.partitions
+        doubtful = frozenset(
+            topics[topic_id].topic
+            for (topic_id, _), state in (states.items() if self._suspects else ())
+            if state.leader in self._suspects and topic_id in topics
+        )
+        if doubtful != self._doubtful:
+            self._doubtful = doubtful
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()

@@ -1,0 +1,280 @@
+"""Topics made and changed for this broker's clients: asked of the controller, then waited for.
+
+The controller stores what is asked for in Topic objects; that the operator has made it so is seen
+in this broker's own metadata, and so is answered no earlier than its clients can use it. A request
+is sent again while no controller has answered, with the same id, until the caller's time is up.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId
+from tidemark_protocol.topic_messages import (
+    ADD_PARTITIONS_PATH,
+    ALTER_CONFIGS_PATH,
+    APPLIED_VERSION_PATH,
+    CREATE_TOPICS_PATH,
+    DELETE_TOPICS_PATH,
+    ELECT_LEADERS_PATH,
+    REASSIGN_PARTITIONS_PATH,
+    AddPartitionsRequest,
+    AlterConfigsRequest,
+    AlteredTopic,
+    AppliedVersionRequest,
+    AskingBroker,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DoomedTopic,
+    ElectedPartition,
+    ElectLeadersRequest,
+    GrownTopic,
+    NewTopic,
+    Reassignment,
+    ReassignPartitionsRequest,
+    TopicResult,
+    TopicsRequest,
+    TopicsResponse,
+)
+
+from tidemark_broker.metadata.metadata_cache import MetadataCache
+
+FIRST_RETRY_SECONDS = 0.05
+MAX_RETRY_SECONDS = 0.5
+MAX_WAIT_MS = 600_000
+LEAST_ASKING_MS = 3000
+EVERYWHERE_MS = 1000
+FIRST_LOOK_SECONDS = 0.005
+
+# (path, request, milliseconds): None says that no controller answered, ask again.
+AskForTopics = Callable[[str, TopicsRequest, int], Awaitable[TopicsResponse | None]]
+
+_NOT_SEEN = (
+    "the Topic object says so now, and the operator has not made it so in time: its conditions say"
+    " what it waits for (kubectl describe topic, or tidemark status)"
+)
+_NOBODY = AskingBroker("", BrokerId(-1), BrokerEpoch(NO_EPOCH))
+
+
+async def _nobody_to_ask(path: str, request: TopicsRequest, timeout_ms: int) -> None:
+    return None
+
+
+class Deadline:
+    """Of one client's request, on the loop's clock."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._at_s = asyncio.get_running_loop().time() + max(0, min(timeout_ms, MAX_WAIT_MS)) / 1000
+
+    def left_s(self) -> float:
+        return max(0.0, self._at_s - asyncio.get_running_loop().time())
+
+
+class TopicChanges:
+    def __init__(self, metadata: MetadataCache) -> None:
+        self.ask: AskForTopics = _nobody_to_ask  # these two are set by the broker
+        self.asking: Callable[[], AskingBroker] = lambda: _NOBODY
+        self._metadata = metadata
+        self._requests = 0
+        self._waiters: dict[asyncio.Future[None], None] = {}
+
+    # ---- what may be asked for; one result for each thing, in their order. What is not seen to be
+    # so in time is REQUEST_TIMED_OUT, and comes all the same: the objects say so already.
+
+    async def create(
+        self, topics: tuple[NewTopic, ...], deadline: Deadline, *, validate_only: bool = False
+    ) -> TopicsResponse:
+        """Until each topic is led in all its partitions."""
+        request = CreateTopicsRequest(self.asking(), self._request_id(), topics, validate_only)
+        response = await self._asked(CREATE_TOPICS_PATH, request, deadline)
+        if validate_only:
+            return response
+        return await self._seen(response, self._has_all_partitions, deadline)
+
+    async def delete(self, topics: tuple[DoomedTopic, ...], deadline: Deadline) -> TopicsResponse:
+        """Until the topics that had these names are gone."""
+        known = self._metadata.topics
+        ids = {each.topic: known[each.topic].topic_id for each in topics if each.topic in known}
+        request = DeleteTopicsRequest(self.asking(), self._request_id(), topics)
+        response = await self._asked(DELETE_TOPICS_PATH, request, deadline)
+        by_id = self._metadata.topics_by_id
+        return await self._seen(response, lambda gone: ids.get(gone.topic) not in by_id, deadline)
+
+    async def add_partitions(
+        self, topics: tuple[GrownTopic, ...], deadline: Deadline, *, validate_only: bool = False
+    ) -> TopicsResponse:
+        """Until each topic has as many, all of them led."""
+        request = AddPartitionsRequest(self.asking(), self._request_id(), topics, validate_only)
+        response = await self._asked(ADD_PARTITIONS_PATH, request, deadline)
+        if validate_only:
+            return response
+        return await self._seen(response, self._has_all_partitions, deadline)
+
+    async def alter_configs(
+        self, topics: tuple[AlteredTopic, ...], deadline: Deadline, *, validate_only: bool = False
+    ) -> TopicsResponse:
+        """Until this broker has what was changed (the others hear of it at the same time). Other
+        changes of the same topic may be seen with it, or before."""
+        request = AlterConfigsRequest(self.asking(), self._request_id(), topics, validate_only)
+        response = await self._asked(ALTER_CONFIGS_PATH, request, deadline)
+        if validate_only:
+            return response
+
+        asked = {each.topic: each for each in topics}
+
+        def is_known(altered: TopicResult) -> bool:
+            known = self._metadata.topics.get(altered.topic)
+            if known is None:
+                return False
+            changed = asked[altered.topic]
+            names = {change.name for change in changed.changes}
+            if changed.replaces_all:
+                names |= known.config.keys() | altered.config.keys()
+            return all(known.config.get(name) == altered.config.get(name) for name in names)
+
+        return await self._seen(response, is_known, deadline)
+
+    async def reassign(
+        self,
+        reassignments: tuple[Reassignment, ...],
+        deadline: Deadline,
+        *,
+        may_change_replication_factor: bool = True,
+    ) -> TopicsResponse:
+        """One result for each topic. Until the moves have begun, or are done already."""
+        request = ReassignPartitionsRequest(
+            self.asking(), self._request_id(), reassignments, may_change_replication_factor
+        )
+        response = await self._asked(REASSIGN_PARTITIONS_PATH, request, deadline)
+
+        def has_begun(result: TopicResult) -> bool:
+            moves = [each for each in reassignments if each.topic == result.topic]
+            return all(map(self._is_on_its_way, moves))
+
+        return await self._seen(response, has_begun, deadline)
+
+    async def elect(
+        self, partitions: tuple[ElectedPartition, ...], deadline: Deadline, *, unclean: bool
+    ) -> TopicsResponse:
+        """One result for each partition. Until this broker knows the leaders."""
+        request = ElectLeadersRequest(self.asking(), self._request_id(), partitions, unclean)
+        response = await self._asked(ELECT_LEADERS_PATH, request, deadline)
+
+        def is_elected(result: TopicResult) -> bool:
+            state = self._metadata.partition(result.topic, result.partition)
+            if state is None or not state.has_leader:
+                return False
+            return unclean or state.leader == state.replicas[0]
+
+        return await self._seen(response, is_elected, deadline)
+
+    # ---- what this broker knows
+
+    def is_served(self, topic: str) -> bool:
+        """Every partition of it has a leader."""
+        known = self._metadata.served_topic(topic)
+        if known is None:
+            return False
+        states = (
+            self._metadata.partitions.get((known.topic_id, number))
+            for number in range(known.partition_count)
+        )
+        return all(state is not None and state.has_leader for state in states)
+
+    def _has_all_partitions(self, made: TopicResult) -> bool:
+        """They come a slice at a time: each push may tell of more of them."""
+        known = self._metadata.topics.get(made.topic)
+        has_all = known is not None and known.partition_count >= made.partition_count
+        return has_all and self.is_served(made.topic)
+
+    def _is_on_its_way(self, move: Reassignment) -> bool:
+        state = self._metadata.partition(move.topic, move.partition)
+        if state is None:
+            return False
+        if move.replicas is None:
+            return not state.adding_replicas
+        target = tuple(b for b in state.replicas if b not in state.removing_replicas)
+        return target == move.replicas
+
+    # ---- waiting
+
+    def on_metadata(self) -> None:
+        """A push was applied: who waits for it looks again."""
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait_until(self, is_so: Callable[[], bool], deadline: Deadline) -> bool:
+        """False when the time was up first."""
+        try:
+            async with asyncio.timeout(deadline.left_s()):
+                while not is_so():
+                    waiter = asyncio.get_running_loop().create_future()
+                    self._waiters[waiter] = None
+                    try:
+                        await waiter
+                    finally:
+                        self._waiters.pop(waiter, None)
+        except TimeoutError:
+            return is_so()
+        return True
+
+    # ---- inside
+
+    async def _seen(
+        self,
+        response: TopicsResponse,
+        is_so: Callable[[TopicResult], bool],
+        deadline: Deadline,
+    ) -> TopicsResponse:
+        changed = [result for result in response.results if result.error is ErrorCode.NONE]
+        if not changed:
+            return response
+        if await self.wait_until(lambda: all(map(is_so, changed)), deadline):
+            await self._applied_everywhere(deadline)
+            return response
+        results = tuple(
+            result
+            if result.error is not ErrorCode.NONE or is_so(result)
+            else replace(result, error=ErrorCode.REQUEST_TIMED_OUT, message=_NOT_SEEN)
+            for result in response.results
+        )
+        return replace(response, results=results)
+
+    async def _applied_everywhere(self, deadline: Deadline) -> None:
+        """So that the client finds the same at whichever broker it asks next. One that is silent
+        and not fenced yet is not waited for longer than EVERYWHERE_MS."""
+        version, delay_s = self._metadata.image_version, FIRST_LOOK_SECONDS
+        limit = Deadline(min(EVERYWHERE_MS, int(deadline.left_s() * 1000)))
+        while limit.left_s() > 0:
+            request = AppliedVersionRequest(self.asking())
+            left_ms = max(1, int(limit.left_s() * 1000))
+            response = await self.ask(APPLIED_VERSION_PATH, request, left_ms)
+            if response is not None and response.applied_version >= version:
+                return
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, MAX_RETRY_SECONDS)
+
+    def _request_id(self) -> str:
+        """Of this broker's life, and no other one's ever."""
+        broker = self.asking()
+        self._requests += 1
+        return f"{broker.broker_id}-{broker.broker_epoch}-{self._requests}"
+
+    async def _asked(self, path: str, request: TopicsRequest, deadline: Deadline) -> TopicsResponse:
+        delay_s = FIRST_RETRY_SECONDS
+        while True:
+            # Whoever gives no time still wants it done (Kafka begins it, and answers at once).
+            left_ms = max(int(deadline.left_s() * 1000), LEAST_ASKING_MS)
+            response = await self.ask(path, request, left_ms)
+            if response is not None:
+                return response
+            if deadline.left_s() <= delay_s:
+                return TopicsResponse(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    "no controller has answered in time: ask again, or look at the operator",
+                )
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, MAX_RETRY_SECONDS)

@@ -1,0 +1,1 @@
+"""Renders `/metrics` from snapshots."""

@@ -1,0 +1,181 @@
+"""What every metric of a broker has in common, and the metrics of the broker as a whole.
+
+Prometheus text format 0.0.4 by an own renderer: 2,000 partitions are some 60,000 lines, which
+prometheus-client's registry would build from objects. Every family is in
+docs/operations/metrics.md.
+
+The metrics of the groups that a broker coordinates, all of them together.
+
+Nothing is labelled with a group: there may be thousands of them, of clients' own naming.
+"""
+
+import os
+import resource
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.loop_lag import LoopLag
+
+from tidemark_broker.coordinator.core.classic_group import GroupState
+from tidemark_broker.coordinator.core.requests import GroupCensus, GroupCounts
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+PREFIX = "tidemark_"
+_STARTED_SECONDS = time.time()
+
+
+class MetricsProfile(Enum):
+    """How much a broker exports. Each holds what those before it do."""
+
+    MINIMAL = "minimal"  # in-sync sets, lag, epochs, watermarks, proof of loss
+    AUDIT = "audit"
+    FULL = "full"  # digests too: every committed record is read once more
+
+    def includes(self, other: "MetricsProfile") -> bool:
+        order = list(MetricsProfile)
+        return order.index(other) <= order.index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    name: str  # without the prefix
+    kind: str
+    help: str
+    profile: MetricsProfile = MetricsProfile.AUDIT  # the least that exports it
+
+    @property
+    def head(self) -> str:
+        return f"# HELP {PREFIX}{self.name} {self.help}\n# TYPE {PREFIX}{self.name} {self.kind}\n"
+
+    def sample(self, value: float, **labels: str) -> str:
+        written = ",".join(f'{name}="{escape(text)}"' for name, text in labels.items())
+        return f"{PREFIX}{self.name}{f'{{{written}}}' if labels else ''} {value}\n"
+
+
+def escape(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+class CrcFailures:
+    """Batches that failed their CRC, by where that was noticed."""
+
+    PLACES = ("produce", "fetch", "replica", "recovery", "compaction", "digest")
+    FAMILY = Family("crc_failures_total", "counter", "Record batches that failed their CRC.")
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(self.PLACES, 0)
+
+    def note(self, where: str) -> None:
+        self._counts[where] += 1
+
+    def render(self) -> Iterator[str]:
+        yield self.FAMILY.head
+        for where, count in self._counts.items():
+            yield self.FAMILY.sample(count, where=where)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFacts:
+    """What a broker says of itself."""
+
+    broker_id: BrokerId
+    broker_epoch: int  # -1: not registered yet
+    pool: str
+    rack: str
+    profile: MetricsProfile
+    fsyncs: int
+    loop_lag: LoopLag
+
+
+INFO = Family("broker_info", "gauge", "Always 1; which broker this is.")
+EPOCH = Family("broker_epoch", "gauge", "Epoch of this life of the broker; -1: not registered.")
+LOOP_LAG = Family(
+    "broker_loop_lag_seconds",
+    "gauge",
+    "How late the event loop was at its last beat.",
+    MetricsProfile.MINIMAL,
+)
+LOOP_LAG_MAX = Family(
+    "broker_loop_lag_max_seconds",
+    "gauge",
+    "The most of the last one to two minutes.",
+    MetricsProfile.MINIMAL,
+)
+FSYNCS = Family("fsyncs_total", "counter", "Files and directories that were synced.")
+
+
+def render_broker(facts: BrokerFacts) -> Iterator[str]:
+    names = {"broker": str(facts.broker_id), "pool": facts.pool}
+    yield INFO.head
+    yield INFO.sample(
+        1, **names, rack=facts.rack, version=_version(), metrics_profile=facts.profile.value
+    )
+    yield EPOCH.head
+    yield EPOCH.sample(facts.broker_epoch, **names)
+    yield LOOP_LAG.head
+    yield LOOP_LAG.sample(round(facts.loop_lag.last_s, 6), **names)
+    yield LOOP_LAG_MAX.head
+    yield LOOP_LAG_MAX.sample(round(facts.loop_lag.max_s, 6), **names)
+    if facts.profile.includes(FSYNCS.profile):
+        yield FSYNCS.head
+        yield FSYNCS.sample(facts.fsyncs)
+
+
+@cache
+def _version() -> str:
+    try:
+        return version("tidemark")
+    except PackageNotFoundError:  # run from a directory, not installed
+        return "unknown"
+
+
+def render_process() -> Iterator[str]:
+    """Under the names that Prometheus clients share, so that known dashboards work."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    try:
+        resident_pages = int(Path("/proc/self/statm").read_text().split()[1])
+        with os.scandir("/proc/self/fd") as entries:  # thousands: paths would take 5 times as long
+            open_files = sum(1 for _ in entries)
+    except OSError:
+        resident_pages = open_files = 0
+    values = (
+        ("process_cpu_seconds_total", "counter", usage.ru_utime + usage.ru_stime),
+        ("process_resident_memory_bytes", "gauge", resident_pages * resource.getpagesize()),
+        ("process_open_fds", "gauge", open_files),
+        ("process_start_time_seconds", "gauge", round(_STARTED_SECONDS, 3)),
+    )
+    for name, kind, value in values:
+        yield f"# HELP {name} Of this process.\n# TYPE {name} {kind}\n{name} {value}\n"
+
+
+GROUPS = Family("groups", "gauge", "Groups that this broker coordinates, by state.")
+MEMBERS = Family("group_members", "gauge", "Members of these groups.")
+OFFSETS = Family("group_offsets", "gauge", "Partitions that these groups have committed.")
+REBALANCES = Family(
+    "group_rebalances_total", "counter", "Generations whose members were all told of it."
+)
+COMMITS = Family("group_offset_commits_total", "counter", "Offsets that were committed.")
+
+
+def render_groups(
+    census: GroupCensus, counts: GroupCounts, profile: MetricsProfile
+) -> Iterator[str]:
+    if not profile.includes(GROUPS.profile):
+        return
+    yield GROUPS.head
+    for state in GroupState:
+        yield GROUPS.sample(census.groups[state.value], state=state.value)
+    for family, value in (
+        (MEMBERS, census.members),
+        (OFFSETS, census.offsets),
+        (REBALANCES, counts.completed_rebalances),
+        (COMMITS, counts.committed_offsets),
+    ):
+        yield family.head
+        yield family.sample(value)

@@ -1,0 +1,1 @@
+"""Decides about replicas: leader, follower, assignment, idempotence, corruption."""

@@ -1,0 +1,141 @@
+"""What a leader decides about a batch of an idempotent producer: append, answer as before, refuse.
+
+Kafka's ProducerAppendInfo, but for a producer id that the partition does not know: Kafka takes any
+sequence then (KIP-360), we only 0 (docs/decisions/0011). Followers judge nothing: they note what
+the leader appended. One small function per rule. Pure. I8.
+"""
+
+from dataclasses import dataclass
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import Offset
+
+from tidemark_broker.kafka_wire.records.record_batch import BatchHeader
+from tidemark_broker.log.producer_state_entry import (
+    NO_PRODUCER_ID,
+    SEQUENCES,
+    ProducerBatch,
+    ProducerEntry,
+    ProducerStates,
+    last_sequence_of,
+)
+
+# Each costs about half a kilobyte; beyond this a partition takes no new ones until some expire.
+# None is ever dropped early: a retry of a dropped one would be appended a second time (I8).
+MAX_PRODUCERS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """It is in the log already, here. To be acknowledged once that is committed, not earlier."""
+
+    first_offset: Offset
+    end_offset: Offset
+    timestamp_ms: int  # its largest
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseBatch:
+    error: ErrorCode
+    message: str
+
+
+ProducerVerdict = Duplicate | RefuseBatch | None  # None: append it
+
+
+def malformed_producer(header: BatchHeader) -> str:
+    """What of its producer fields cannot be, as a sentence; empty if nothing."""
+    producer_id = header.producer_id
+    if header.is_transactional:
+        return "a transactional batch: transactions are not supported, send without the bit"
+    if producer_id == NO_PRODUCER_ID:
+        return ""  # the other two say nothing then; clients send -1 or 0
+    if producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0:
+        return (
+            "expected producer id, epoch and base sequence from 0 on (or producer id -1), found "
+            f"{producer_id}, {header.producer_epoch}, {header.base_sequence}"
+        )
+    return ""
+
+
+def judge_batch(header: BatchHeader, producers: ProducerStates) -> ProducerVerdict:
+    """A whole, well-formed batch with a producer id. `producers` as of the log's end."""
+    entry = producers.get(header.producer_id)
+    if entry is None:
+        return _judge_unknown(header, producers)
+    if header.producer_epoch == entry.producer_epoch:
+        return _judge_known(header, entry)
+    if _is_fenced(header, entry):
+        return RefuseBatch(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"producer {header.producer_id} has written with epoch {entry.producer_epoch}, "
+            f"found epoch {header.producer_epoch}: ask for a newer one",
+        )
+    if _may_begin(header):
+        return None
+    return RefuseBatch(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {header.producer_id}, new epoch {header.producer_epoch}: expected base "
+        f"sequence 0, found {header.base_sequence}",
+    )
+
+
+def _judge_known(header: BatchHeader, entry: ProducerEntry) -> ProducerVerdict:
+    if _is_next(header, entry):  # the usual case; no batch of five is as long as all sequences
+        return None
+    duplicate = _find_duplicate(header, entry)
+    if duplicate is not None:
+        end_offset = Offset(duplicate.last_offset + 1)
+        return Duplicate(duplicate.first_offset, end_offset, duplicate.timestamp_ms)
+    return RefuseBatch(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {header.producer_id}, epoch {header.producer_epoch}: expected base sequence "
+        f"{(entry.last_sequence + 1) % SEQUENCES}, found {header.base_sequence}, which is none of "
+        "the last batches either",
+    )
+
+
+def _judge_unknown(header: BatchHeader, producers: ProducerStates) -> ProducerVerdict:
+    if not _may_begin(header):
+        return RefuseBatch(
+            ErrorCode.UNKNOWN_PRODUCER_ID,
+            f"producer {header.producer_id} is not known here (never was, or expired): expected "
+            f"base sequence 0, found {header.base_sequence}; ask for a new epoch and begin at 0",
+        )
+    if _is_full(producers):
+        return RefuseBatch(
+            ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+            f"{len(producers)} producer ids were active within producer.id.expiration.ms, which is "
+            "the most that a partition remembers: use ids for longer, or lower that setting",
+        )
+    return None
+
+
+# guard: older-producer-epoch-is-fenced (B8)
+def _is_fenced(header: BatchHeader, entry: ProducerEntry) -> bool:
+    return header.producer_epoch < entry.producer_epoch
+
+
+# guard: unknown-producer-begins-at-zero (B8)
+def _may_begin(header: BatchHeader) -> bool:
+    """The first batch of a producer id, or of an epoch of it."""
+    return header.base_sequence == 0
+
+
+# guard: duplicate-is-found (I8)
+def _find_duplicate(header: BatchHeader, entry: ProducerEntry) -> ProducerBatch | None:
+    first = header.base_sequence
+    last = last_sequence_of(header)
+    for batch in reversed(entry.window):
+        if batch.first_sequence == first and batch.last_sequence == last:
+            return batch
+    return None
+
+
+# guard: sequence-is-next (B8)
+def _is_next(header: BatchHeader, entry: ProducerEntry) -> bool:
+    return header.base_sequence == (entry.last_sequence + 1) % SEQUENCES
+
+
+def _is_full(producers: ProducerStates) -> bool:
+    return len(producers) >= MAX_PRODUCERS

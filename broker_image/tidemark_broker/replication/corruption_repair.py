@@ -1,0 +1,127 @@
+"""Which replicas here have a corrupt batch, what the controller is told, when they are rebuilt.
+
+The rules are in `replica_damage`; this keeps the count, the report, the log line of each, and the
+mark in its log's directory: whoever was reported failed is so after a restart too (decision 0066).
+The mark is durable before the report, and stays until the cut is: a lost kernel gives back what was
+cut (S29).
+"""
+
+import logging
+from collections.abc import Callable
+
+from tidemark_protocol.ids import BrokerId, Offset, TopicId
+
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch
+from tidemark_broker.log.corruption_marker import KnownDamage
+from tidemark_broker.log.errors import NO_ROOM_ERRORS
+from tidemark_broker.metrics.broker_metrics import CrcFailures
+from tidemark_broker.replication.core.corruption import Damage, is_alone
+from tidemark_broker.replication.partition import HostedReplica
+
+_log = logging.getLogger(__name__)
+
+
+class DamagedReplicas:
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        *,
+        failed_replicas: dict[tuple[TopicId, int], str],
+        recreate: Callable[[HostedReplica, Damage], None],
+        fail_storage: Callable[[Exception], None],
+    ) -> None:
+        """`failed_replicas`: what heartbeats report; `recreate` cuts the log and begins anew."""
+        self.crc_failures = CrcFailures()
+        self.on_damage: Callable[[HostedReplica], None] = lambda replica: None
+        self._broker_id = broker_id
+        self._failed_replicas = failed_replicas
+        self._recreate = recreate
+        self._fail_storage = fail_storage
+        self._has_disk_failed = False  # a failing one may take seconds for each try
+
+    def note(self, replica: HostedReplica, offset: Offset, error: CorruptBatch, where: str) -> None:
+        """A read met a corrupt batch; `where`: as `CrcFailures` counts."""
+        self.crc_failures.note(where)
+        if replica.damage is None or replica.damage.sound_from is not None:
+            _log.error(
+                "corrupt batch on the disk",
+                extra={
+                    "topic": replica.topic,
+                    "partition": replica.partition,
+                    "offset": offset,
+                    "high_watermark": replica.high_watermark,
+                    "error": str(error),
+                },
+            )
+            former = replica.damage
+            replica.damage = Damage(self._broker_id, offset, str(error), error.is_unreadable)
+            replica.damage.owe(former)
+        replica.damage.offset = min(replica.damage.offset, offset)
+        replica.damage.is_unreadable &= error.is_unreadable
+        self.on_damage(replica)
+        self.settle(replica)
+
+    def remember(self, replica: HostedReplica) -> None:
+        """What a former life knew, as its log was opened. Recovery may have cut the damage off
+        since, or retention deleted it: the replica is rebuilt from there all the same."""
+        known = replica.log.damage_mark.damage
+        if known is None:
+            return
+        offset = max(known.offset, replica.log.segments[0].base_offset)
+        replica.damage = Damage(self._broker_id, offset, known.reason, known.is_unreadable)
+        if known.is_reported:
+            self._failed_replicas[replica.topic_id, replica.partition] = known.reason
+
+    def note_heard(self, replica: HostedReplica) -> bool:
+        """True: that was news, and its leader may be asked now."""
+        damage = replica.damage
+        if damage is None:
+            return False
+        is_news = not damage.is_heard
+        damage.is_heard = True
+        self.settle(replica)
+        return is_news
+
+    def settle(self, replica: HostedReplica) -> None:
+        """Reported while somebody else can lead; rebuilt when it may be; over once it is sound."""
+        damage, key = replica.damage, (replica.topic_id, replica.partition)
+        if damage is None:
+            self._take_off_mark(replica)
+        elif replica.follower is not None and replica.may_be_rebuilt:
+            shared_end = replica.follower.shared_end(replica.log.log_end_offset)
+            damage.cut(shared_end, replica.leader_epoch)
+            self._recreate(replica, damage)
+        elif damage.is_over(replica.log.log_end_offset, replica.leader_epoch):
+            replica.damage = None
+            self._failed_replicas.pop(key, None)
+            self._take_off_mark(replica)
+        else:
+            is_reported = key in self._failed_replicas
+            is_reported = is_reported or not is_alone(replica.state, self._broker_id)
+            self._mark(
+                replica,
+                KnownDamage(damage.offset, damage.reason, is_reported, damage.is_unreadable),
+            )
+            if is_reported:
+                self._failed_replicas[key] = damage.reason
+
+    def _mark(self, replica: HostedReplica, damage: KnownDamage) -> None:
+        """Also of a log that takes no more writes: the process ends for that, and the next one must
+        know. One of a log that is gone is nobody's to keep."""
+        if replica.log.is_removed or self._has_disk_failed:
+            return
+        try:
+            replica.log.damage_mark.set(damage)
+        except OSError as error:
+            if error.errno not in NO_ROOM_ERRORS:  # else tried again, with every tick
+                self._has_disk_failed = True
+                self._fail_storage(error)
+
+    def _take_off_mark(self, replica: HostedReplica) -> None:
+        mark = replica.log.damage_mark
+        if mark.damage is None or replica.log.failure or replica.log.owes_truncation:
+            return
+        try:
+            mark.take_off()
+        except OSError as error:
+            self._fail_storage(error)

@@ -1,0 +1,244 @@
+"""A consumer's read of one partition: below the replica's own high watermark, parked while there is
+too little. While it is parked it reads what is new alone; all of it is read again for the answer.
+
+It ends once: by enough records, by its wait, by an error, or by cancellation. An offset between
+high watermark and log end is not an error: it waits, as in Kafka. A follower serves only readers
+that come with a rack (KIP-392), and only while it is in sync and its leader confirms its log;
+otherwise it says NOT_LEADER_OR_FOLLOWER, and the leader, which serves everybody, decides anew.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, Offset
+from tidemark_protocol.partition_state import Member
+
+from tidemark_broker.clock import Clock, Scheduler, Timer
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch, StorageError
+from tidemark_broker.kafka_wire.records.record_batch import read_header
+from tidemark_broker.log.errors import OffsetOutOfRange, is_storage_failure
+from tidemark_broker.log.partition_log import PartitionLog
+from tidemark_broker.replication.core.leader import preferred_replica
+from tidemark_broker.replication.delayed_produce import answer
+from tidemark_broker.replication.partition import BrokerLife, HostedReplica
+from tidemark_broker.replication.results import Consumer, FetchResult
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    offset: Offset
+    max_bytes: int
+    min_bytes: int
+    consumer: Consumer
+    clock: Clock
+
+
+class ConsumerRead:
+    __slots__ = (
+        "_cannot_grow",
+        "_damaged",
+        "_done",
+        "_found_bytes",
+        "_key",
+        "_life",
+        "_next_offset",
+        "_replica",
+        "_request",
+        "_storage_failed",
+        "_timer",
+    )
+
+    def __init__(
+        self,
+        replica: HostedReplica,
+        request: ReadRequest,
+        life: BrokerLife,
+        *,
+        key: int,
+        done: Callable[[FetchResult], None],
+        storage_failed: Callable[[Exception], None],
+        damaged: Callable[[CorruptBatch], None],
+    ) -> None:
+        self._replica = replica
+        self._request = request
+        self._life = life
+        self._key = key
+        self._done = done
+        self._storage_failed = storage_failed
+        self._damaged = damaged
+        self._timer: Timer | None = None
+        self._found_bytes = 0  # up to here, and too few
+        self._next_offset = request.offset
+        self._cannot_grow = False  # the limit, or the end of its segment, cuts what one read gives
+
+    def start(self, scheduler: Scheduler, max_wait_ms: int) -> Callable[[], None]:
+        """Answers at once or parks; returns what cancels it."""
+        result = self._sent_elsewhere()
+        if result is None:
+            is_last_try = max_wait_ms <= 0 or self._request.min_bytes <= 0
+            result = self._read(is_last_try=is_last_try)
+        if result is not None:
+            answer(self._done, result)
+            return lambda: None
+        self._replica.readers[self._key] = self._retry
+        self._timer = scheduler.call_later(max_wait_ms / 1000, self._end)
+        return self._leave
+
+    def _retry(self) -> None:
+        result = self._read(is_last_try=False)
+        if result is not None:
+            self._leave()
+            answer(self._done, result)
+
+    def _end(self) -> None:
+        result = self._read(is_last_try=True)
+        assert result is not None
+        self._leave()
+        answer(self._done, result)
+
+    def _leave(self) -> None:
+        self._replica.readers.pop(self._key, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _sent_elsewhere(self) -> FetchResult | None:
+        """As leader, at once and without data (KAFKA-13767)."""
+        replica, request = self._replica, self._request
+        leader = replica.leader
+        if leader is None or request.consumer.rack is None or self._refusal() is not None:
+            return None
+        if not replica.log.log_start_offset <= request.offset:
+            return None
+        preferred = preferred_replica(
+            leader, self._life.brokers, rack=request.consumer.rack, offset=request.offset
+        )
+        if preferred == leader.broker_id:
+            return None
+        return self._result(ErrorCode.NONE, preferred_replica=preferred)
+
+    def _refusal(self) -> ErrorCode | None:
+        """Kafka's order: the leader epoch, then the role."""
+        refused = epoch_refusal(self._request.consumer.current_leader_epoch, self._replica)
+        if refused is not None or self._replica.leader is not None:
+            return refused
+        if self._request.consumer.rack is not None and may_serve_as_follower(
+            self._replica, self._life, self._request.clock()
+        ):
+            return None
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _read(self, *, is_last_try: bool) -> FetchResult | None:
+        refused = self._refusal()
+        if refused is not None:
+            return FetchResult(refused)
+        replica, offset = self._replica, self._request.offset
+        log = replica.log
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            return self._out_of_range()
+        data = b""
+        error, message = ErrorCode.NONE, ""
+        if offset < replica.high_watermark:
+            try:
+                if self._found_bytes and not is_last_try and not self._has_grown_enough(log):
+                    return None
+                data = log.read(
+                    offset,
+                    max_bytes=self._request.max_bytes,
+                    end_offset=replica.high_watermark,
+                )
+            except OffsetOutOfRange as found:
+                error, message = ErrorCode.OFFSET_OUT_OF_RANGE, str(found)
+            except CorruptBatch as found:
+                error, message = ErrorCode.CORRUPT_MESSAGE, str(found)
+                self._damaged(found)
+            except (StorageError, OSError) as found:
+                error, message = ErrorCode.KAFKA_STORAGE_ERROR, str(found)
+                if is_storage_failure(found):
+                    self._storage_failed(found)
+        if error is ErrorCode.NONE and not is_last_try and len(data) < self._request.min_bytes:
+            self._note_too_little(data)
+            return None
+        return self._result(error, data, message)
+
+    def _has_grown_enough(self, log: PartitionLog) -> bool:
+        """Reads what is new. Raises as `PartitionLog.read` does."""
+        if self._cannot_grow or self._next_offset >= self._replica.high_watermark:
+            return False
+        new = log.read(
+            self._next_offset,
+            max_bytes=self._request.max_bytes - self._found_bytes,
+            end_offset=self._replica.high_watermark,
+        )
+        self._found_bytes += len(new)
+        self._next_offset = _end_of(new, self._next_offset)
+        return self._found_bytes >= self._request.min_bytes
+
+    def _note_too_little(self, data: bytes) -> None:
+        self._cannot_grow = self._found_bytes > len(data)  # though there is more
+        self._found_bytes = len(data)
+        self._next_offset = _end_of(data, self._request.offset)
+
+    def _out_of_range(self) -> FetchResult:
+        log, offset = self._replica.log, self._request.offset
+        error = ErrorCode.OFFSET_OUT_OF_RANGE
+        if self._replica.leader is None and offset > log.log_end_offset:
+            # Only the leader knows whether there is such an offset: a client that took our end for
+            # the log's would start anew and read twice. (Kafka says OFFSET_OUT_OF_RANGE here and
+            # has its clients ask the leader before they believe it.)
+            error = ErrorCode.OFFSET_NOT_AVAILABLE
+        high_watermark = self._replica.high_watermark
+        message = f"offset {offset}: expected {log.log_start_offset} to {high_watermark}"
+        return self._result(error, message=message)
+
+    def _result(
+        self,
+        error: ErrorCode,
+        data: bytes = b"",
+        message: str = "",
+        preferred_replica: BrokerId = NO_BROKER,
+    ) -> FetchResult:
+        log = self._replica.log
+        return FetchResult(
+            error,
+            data,
+            self._replica.high_watermark,
+            log.log_start_offset,
+            log.log_end_offset,
+            message,
+            preferred_replica,
+            self._replica.topic_id,
+        )
+
+
+def _end_of(data: bytes, offset: Offset) -> Offset:
+    """After these whole batches, which are read from `offset` on."""
+    position = 0
+    while position < len(data):
+        header = read_header(data, position)
+        offset = header.next_offset
+        position += header.size_bytes
+    return offset
+
+
+def epoch_refusal(current_leader_epoch: LeaderEpoch, replica: HostedReplica) -> ErrorCode | None:
+    """KIP-320, at leaders and followers alike: whoever is behind looks up the leader first."""
+    if current_leader_epoch == NO_EPOCH or current_leader_epoch == replica.leader_epoch:
+        return None
+    if current_leader_epoch < replica.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+# guard: follower-serves-in-sync-only (B10)
+def may_serve_as_follower(replica: HostedReplica, life: BrokerLife, now_ms: int) -> bool:
+    """In sync as far as this broker knows, in its present life, and confirmed by the leader within
+    the lag window: what a reader sees here is never older than that."""
+    follower, state = replica.follower, replica.state
+    return (
+        follower is not None
+        and state is not None
+        and Member(life.broker_id, life.broker_epoch) in state.in_sync_replicas
+        and follower.may_serve_readers(now_ms, lag_max_ms=replica.replica_lag_max_ms)
+    )

@@ -1,0 +1,126 @@
+"""Produces that wait, oldest first: with acks=all for the high watermark.
+
+A deque of (end offset, deadline, done) drained as the watermark moves: O(1) per batch that was
+appended, no task and no timer per request. A duplicate waits like its original: to be answered at
+once would acknowledge what is not committed. Every `done` is called exactly once, and a caller's
+exception never keeps the others waiting.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import Offset
+
+from tidemark_broker.replication.core.leader import PartitionLeader
+from tidemark_broker.replication.results import ProduceResult
+
+_log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+ProduceDone = Callable[[ProduceResult], None]
+
+_ON_TOO_FEW = ProduceResult(
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    message="fewer replicas than min.insync.replicas are in sync since it was appended;"
+    " it stays in the log and can be read",
+)
+
+
+def answer(done: Callable[[Result], None], result: Result) -> None:
+    """Callbacks belong to connections that may be gone: isolate them (uvloop raises then)."""
+    try:
+        done(result)
+    except Exception:
+        _log.exception("a request could not be answered")
+
+
+@dataclass(slots=True)
+class _Waiting:
+    end_offset: Offset
+    deadline_ms: int
+    result: ProduceResult
+    done: ProduceDone | None  # None: answered already (timed out)
+
+
+class ProducePurgatory:
+    """Of one replica: who waits for the watermark, and with `flush: Always` who waits for the
+    leader's disk alone (acks=1)."""
+
+    def __init__(self) -> None:
+        self._for_commit: deque[_Waiting] = deque()
+        self._for_sync: deque[_Waiting] = deque()
+
+    def __len__(self) -> int:
+        return len(self._for_commit) + len(self._for_sync)
+
+    def add(
+        self,
+        end_offset: Offset,
+        *,
+        deadline_ms: int,
+        result: ProduceResult,
+        done: ProduceDone,
+        for_sync_only: bool = False,
+    ) -> None:
+        """In the order of end offsets, also a duplicate of a batch that waits since earlier."""
+        waiting = self._for_sync if for_sync_only else self._for_commit
+        at = len(waiting)
+        while at and waiting[at - 1].end_offset > end_offset:
+            at -= 1
+        waiting.insert(at, _Waiting(end_offset, deadline_ms, result, done))
+
+    def complete(self, leader: PartitionLeader | None) -> None:
+        """Answer all that the leader's watermark has passed.
+
+        With commitRule MinInsync it stands while the ISR is below min ISR, and they wait for the
+        ISR or for their timeout, as in Kafka since KIP-966. With Isr it moves with whoever is left,
+        and that is not what acks=all asked for: NOT_ENOUGH_REPLICAS_AFTER_APPEND (I9).
+        """
+        if leader is None:
+            return
+        for entry in _taken(self._for_commit, leader.high_watermark):
+            if entry.done is not None:
+                answer(entry.done, entry.result if _is_held(leader) else _ON_TOO_FEW)
+
+    def on_synced(self, durable_end_offset: Offset) -> None:
+        for entry in _taken(self._for_sync, durable_end_offset):
+            if entry.done is not None:
+                answer(entry.done, entry.result)
+
+    def fail_all(self, error: ErrorCode, message: str) -> None:
+        """The records stay in the log and may yet commit; nobody can say so any more."""
+        entries = (*self._for_commit, *self._for_sync)
+        self._for_commit.clear()
+        self._for_sync.clear()
+        for entry in entries:
+            if entry.done is not None:
+                answer(entry.done, ProduceResult(error, message=message))
+
+    # guard: produce-times-out (L2)
+    def expire(self, now_ms: int) -> None:
+        for waiting, missing in (
+            (self._for_commit, "not enough in-sync replicas have the records yet"),
+            (self._for_sync, "the leader's disk has not taken the records yet"),
+        ):
+            for entry in waiting:
+                if entry.done is not None and entry.deadline_ms <= now_ms:
+                    done, entry.done = entry.done, None
+                    message = f"{missing}; they stay in the log and may still be committed"
+                    answer(done, ProduceResult(ErrorCode.REQUEST_TIMED_OUT, message=message))
+            while waiting and waiting[0].done is None:
+                waiting.popleft()
+
+
+# guard: acknowledge-with-min-isr (I9)
+def _is_held(leader: PartitionLeader) -> bool:
+    return leader.has_enough_in_sync_replicas
+
+
+def _taken(waiting: deque[_Waiting], end_offset: Offset) -> Iterator[_Waiting]:
+    """One at a time: an answer may bring the next request, or end the role."""
+    while waiting and waiting[0].end_offset <= end_offset:
+        yield waiting.popleft()

@@ -1,0 +1,194 @@
+"""Following: a connection to each broker that leads what we follow, for as long as it does.
+
+A connection (leader_endpoint.py) that breaks or is refused makes its broker a suspect at once:
+that is how a killed leader is noticed within milliseconds. Peers are dialled at the addresses of
+the metadata, never by name.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+from tidemark_protocol.controller_messages import Endpoints
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_broker.replication.follower_link import Key
+from tidemark_broker.replication.leader_endpoint import LeaderConnection
+from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.replica_manager import Partitions
+
+CONNECT_TIMEOUT_SECONDS = 1.0
+FIRST_RECONNECT_SECONDS = 0.02
+MAX_RECONNECT_SECONDS = 1.0
+
+Tell = Callable[[BrokerId], None]
+
+
+class LeaderFetcher:
+    """Keeps a connection to one leader for as long as there is something to follow there."""
+
+    def __init__(
+        self, leader_id: BrokerId, partitions: Partitions, *, suspect: Tell, answered: Tell
+    ) -> None:
+        self.leader_id = leader_id
+        self._partitions = partitions
+        self._suspect = suspect
+        self._answered = answered
+        self._followed: dict[Key, HostedReplica] = {}
+        self._connection: LeaderConnection | None = None
+        self._endpoints: Endpoints | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def follows_anything(self) -> bool:
+        return bool(self._followed)
+
+    def follow(self, replicas: Sequence[HostedReplica]) -> None:
+        """These too from now on, or their roles or settings may have changed."""
+        for replica in replicas:
+            self._followed[replica.topic_id, replica.partition] = replica
+        self.look_at(replicas)
+
+    def leave(self, keys: Iterable[Key]) -> None:
+        """These no more."""
+        left = [self._followed.pop(key) for key in keys]
+        self.look_at(left)
+
+    def dial(self, endpoints: Endpoints | None) -> None:
+        """Where it is, which may have changed."""
+        if endpoints != self._endpoints:
+            self._endpoints = endpoints
+            self._changed.set()
+            if self._connection is not None:
+                self._connection.close()
+
+    def look_at(self, replicas: Iterable[HostedReplica]) -> None:
+        if self._connection is not None:
+            self._connection.look_at(replicas)
+
+    def retire(self) -> None:
+        """Nothing is followed there any more: no suspicion when the connection ends now."""
+        self._followed = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        delay = FIRST_RECONNECT_SECONDS
+        try:
+            while True:
+                self._changed.clear()
+                if await self._connect_once():
+                    delay = FIRST_RECONNECT_SECONDS
+                try:
+                    # Not wait_for: in Python 3.11 it swallows a cancellation that comes together
+                    # with the event.
+                    async with asyncio.timeout(delay):
+                        await self._changed.wait()
+                except TimeoutError:
+                    delay = min(2 * delay, MAX_RECONNECT_SECONDS)
+        finally:
+            if self._connection is not None:
+                self._connection.close()
+
+    async def _connect_once(self) -> bool:
+        """True if a connection was made, and is lost again."""
+        endpoints = self._endpoints
+        if endpoints is None:
+            return False
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+                _, connection = await loop.create_connection(
+                    lambda: LeaderConnection(self.leader_id, self._partitions),
+                    endpoints.host,
+                    endpoints.kafka_port,
+                )
+        except TimeoutError:
+            return False
+        except OSError:
+            self._report(endpoints)
+            return False
+        self._connection = connection
+        connection.answered.add_done_callback(lambda _: self._answered(self.leader_id))
+        connection.follow(list(self._followed.values()))
+        try:
+            await connection.lost
+        finally:
+            self._connection = None
+            connection.close()
+        self._report(endpoints)
+        return True
+
+    def _report(self, endpoints: Endpoints) -> None:
+        """Not when we left ourselves, or when the leader is known to be elsewhere by now."""
+        if self._followed and endpoints == self._endpoints:
+            self._suspect(self.leader_id)
+
+
+class ReplicaFetchers:
+    """Which leaders are followed, from the roles that metadata gave."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        *,
+        suspect: Tell,
+        answered: Tell,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._partitions = partitions
+        self._suspect = suspect
+        self._answered = answered
+        self._tasks = tasks
+        self._fetchers: dict[BrokerId, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
+        self._leaders: dict[Key, BrokerId] = {}  # of all that is followed
+        partitions.listeners.log_start_raised = self.kick
+
+    def refresh(self) -> None:
+        """Roles and leaders of some replicas may have changed, or addresses."""
+        followed, left = self._changes()
+        for leader_id, keys in left.items():
+            self._fetchers[leader_id][0].leave(keys)
+        for leader_id, replicas in followed.items():
+            self._fetcher(leader_id).follow(replicas)
+        for leader_id, (fetcher, task) in tuple(self._fetchers.items()):
+            if not fetcher.follows_anything:
+                del self._fetchers[leader_id]
+                fetcher.retire()
+                task.cancel()
+                continue
+            broker = self._partitions.metadata.brokers.get(leader_id)
+            fetcher.dial(None if broker is None else broker.endpoints)
+
+    def _changes(self) -> tuple[dict[BrokerId, list[HostedReplica]], dict[BrokerId, list[Key]]]:
+        """By leader: what is followed there now, and what no more."""
+        followed: dict[BrokerId, list[HostedReplica]] = {}
+        left: dict[BrokerId, list[Key]] = {}
+        for key in self._partitions.roles.take_touched():
+            replica = self._partitions.hosted(*key)
+            former = self._leaders.pop(key, None)
+            leader = None
+            if replica is not None and replica.follower is not None:
+                leader = self._leaders[key] = replica.follower.leader
+                followed.setdefault(leader, []).append(replica)
+            if former is not None and former != leader:
+                left.setdefault(former, []).append(key)
+        return followed, left
+
+    def _fetcher(self, leader_id: BrokerId) -> LeaderFetcher:
+        if leader_id not in self._fetchers:
+            fetcher = LeaderFetcher(
+                leader_id, self._partitions, suspect=self._suspect, answered=self._answered
+            )
+            task = self._tasks.create_task(fetcher.run(), name=f"follow-{leader_id}")
+            self._fetchers[leader_id] = (fetcher, task)
+        return self._fetchers[leader_id][0]
+
+    def kick(self, replica: HostedReplica) -> None:
+        """A follower has something to say: it was held back (flush: Always), or deleted records."""
+        if replica.follower is not None and replica.follower.leader in self._fetchers:
+            self._fetchers[replica.follower.leader][0].look_at((replica,))
+
+    def stop(self) -> None:
+        for fetcher, task in self._fetchers.values():
+            fetcher.retire()
+            task.cancel()
+        self._fetchers.clear()

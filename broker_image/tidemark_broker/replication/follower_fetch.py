@@ -1,0 +1,446 @@
+"""Followers' fetches as the leaders here answer them: all partitions of one request together.
+
+A fetch with nothing to tell is parked and woken once per loop tick by appends, and, coalesced, by
+the high watermark, so that followers learn it without being asked all the time (Kafka lets them
+wait 500 ms, KAFKA-9952). Only partitions with news are in an answer: records, an error, a
+divergence, or a watermark that this follower has not been told. What is idle costs nothing: neither
+the fetch names it (follower_link.py) nor is it looked at before something happened to it.
+"""
+
+import logging
+from collections.abc import Callable
+from itertools import islice
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+
+from tidemark_broker.clock import Clock, Scheduler, monotonic_ms
+from tidemark_broker.kafka_wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    PartitionAnswer,
+    TopicAnswer,
+)
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch, StorageError
+from tidemark_broker.log.errors import is_storage_failure
+from tidemark_broker.replication.core.effects import DivergingEpoch, RejectFetch, ReplicaFetch
+from tidemark_broker.replication.follower_link import (
+    FIRST_SESSION_EPOCH,
+    FollowerLink,
+    Key,
+    ParkedFetch,
+    Respond,
+    next_session_epoch,
+)
+from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.replica_manager import Partitions
+
+__all__ = ["FollowerLink", "ReplicaFetches"]
+
+MAX_WAIT_MS = 500
+WATERMARK_DELAY_SECONDS = 0.01  # rises within this are told together
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024  # whatever the follower asks for
+# Of one turn of the loop, and of an answer: each is read here, and appended there in one turn too.
+MAX_LOOKED_AT = 250
+MAX_ANSWERED = 100
+MAX_POSITIONS = 500
+
+_log = logging.getLogger(__name__)
+
+Found = dict[Key, PartitionAnswer]
+
+
+class ReplicaFetches:
+    def __init__(
+        self, partitions: Partitions, *, scheduler: Scheduler, clock: Clock = monotonic_ms
+    ) -> None:
+        self._partitions = partitions
+        self._scheduler = scheduler
+        self._clock = clock
+        # Inner dicts keep the order of arrival.
+        self._watching: dict[Key, dict[FollowerLink, None]] = {}
+        self._to_wake: dict[FollowerLink, None] = {}
+        # By follower and its life: the newest connection that it asked on.
+        self._newest: dict[BrokerId, tuple[int, int]] = {}  # (broker epoch, number of the link)
+        self._is_flush_scheduled = False
+        # While several followers are answered at once: what was read for the first of them, by
+        # replica, offset and limit.
+        self._shared: dict[tuple[HostedReplica, int, int], bytes] | None = None
+        self.listeners: dict[Callable[[], None], None] = {}  # told of each fetch
+
+    def is_left(self, link: FollowerLink, request: FetchRequest) -> bool:
+        """That follower already asks on a later connection: it has one at a time. What comes of
+        an earlier one was said before, and would undo or overstate its progress."""
+        asks_as = (request.replica_epoch, link.number)
+        return asks_as < self._newest.get(BrokerId(request.replica_id), asks_as)
+
+    def handle(self, request: FetchRequest, link: FollowerLink, respond: Respond) -> None:
+        """A request that the link may take. `respond` is called once, maybe before the return; not
+        after `cancel`."""
+        self._unpark(link)
+        self._begin(request, link)
+        now_ms = self._clock()
+        asked: list[Key] = []
+        for topic in request.topics:
+            for partition in topic.partitions:
+                key = (topic.topic_id, partition.partition)
+                self._watch(link, key, partition)
+                asked.append(key)
+        found = self._answers(link)  # who got nothing last time for want of room comes first
+        budget = _budget(request) - sum(len(answer.records) for answer in found.values())
+        for key in asked:
+            answer = self._first_answer(key, link, request, budget, now_ms)
+            if answer is not None:
+                found[key] = answer
+                budget -= len(answer.records)
+        link.contact.last_fetch_ms = now_ms
+        if found or request.max_wait_ms <= 0:
+            self._respond(link, found, respond)
+        else:
+            self._park(link, request, respond)
+        for listener in self.listeners:
+            listener()
+
+    def log_starts(self, key: Key) -> dict[BrokerId, Offset]:
+        """Where the logs of followers begin, as they said when they asked; of those alone that ask
+        for the partition at the moment."""
+        found: dict[BrokerId, Offset] = {}
+        for link in self._watching.get(key, ()):
+            asked = link.asked.get(key)
+            if asked is not None and link.request is not None:
+                found[BrokerId(link.request.replica_id)] = Offset(asked.log_start_offset)
+        return found
+
+    def cancel(self, link: FollowerLink) -> None:
+        """The connection is gone."""
+        self._unpark(link)
+        for key in tuple(link.watched):
+            self._forget(link, key)
+
+    def end_now(self, link: FollowerLink) -> None:
+        """The follower already sent its next fetch: it has more to ask, so it shall not wait."""
+        if link.parked is not None:
+            self._finish(link)
+
+    # ---- what may give a follower news
+
+    def on_appended(self, replica: HostedReplica) -> None:
+        """Also when a role changes: the fetch is then answered with the error."""
+        key = (replica.topic_id, replica.partition)
+        watching = self._watching.get(key)
+        if not watching:
+            return
+        for link in watching:
+            link.unread[key] = None
+            if link.parked is not None:
+                self._wake(link)
+
+    def _wake(self, link: FollowerLink) -> None:
+        self._to_wake[link] = None
+        if not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            self._scheduler.call_soon(self._flush)
+
+    def on_watermark(self, replica: HostedReplica) -> None:
+        """Also when the log's start moves."""
+        key = (replica.topic_id, replica.partition)
+        for link in self._watching.get(key, ()):
+            link.moved[key] = None
+            if link.parked is not None:
+                self._arm_watermark_timer(link, link.parked)
+
+    # ---- sessions
+
+    def _begin(self, request: FetchRequest, link: FollowerLink) -> None:
+        if request.session_epoch <= FIRST_SESSION_EPOCH:
+            for key in tuple(link.watched):
+                self._forget(link, key)
+        link.next_epoch = next_session_epoch(max(FIRST_SESSION_EPOCH, request.session_epoch))
+        link.request = request
+        known = self._partitions.metadata.brokers.get(BrokerId(request.replica_id))
+        if known is not None and request.replica_epoch == known.broker_epoch:
+            self._newest[known.broker_id] = (known.broker_epoch, link.number)
+        for _, topic_id, partitions in request.forgotten:
+            for partition in partitions:
+                self._forget(link, (topic_id, partition))
+                link.told_positions.pop((topic_id, partition), None)
+        if known is not None and request.replica_epoch < known.broker_epoch:
+            # KIP-903: a later life was heard of, so every question of this one is judged again.
+            link.unread.update(dict.fromkeys(link.asked))
+
+    def _watch(self, link: FollowerLink, key: Key, asked: FetchPartition) -> None:
+        link.asked[key] = asked
+        link.moved[key] = None
+        link.unread.pop(key, None)
+        if key not in link.watched:
+            link.watched[key] = None
+            self._watching.setdefault(key, {})[link] = None
+
+    def _forget(self, link: FollowerLink, key: Key) -> None:
+        self._close_question(link, key)
+        link.unread.pop(key, None)
+        link.moved.pop(key, None)
+        if key in link.watched:
+            del link.watched[key]
+            watching = self._watching[key]
+            del watching[link]
+            if not watching:
+                del self._watching[key]
+
+    def _close_question(self, link: FollowerLink, key: Key) -> None:
+        if link.asked.pop(key, None) is None:
+            return
+        replica = self._partitions.hosted(*key)
+        if replica is not None and link.request is not None:
+            replica.on_contact_ended(BrokerId(link.request.replica_id), link.contact)
+
+    # ---- waiting
+
+    def _park(self, link: FollowerLink, request: FetchRequest, respond: Respond) -> None:
+        wait_seconds = min(MAX_WAIT_MS, request.max_wait_ms) / 1000
+        timer = self._scheduler.call_later(wait_seconds, lambda: self._end(link, parked))
+        parked = link.parked = ParkedFetch(respond, timer)
+        if self._has_moved(link):
+            self._arm_watermark_timer(link, parked)
+        if link.unread:
+            self._wake(link)  # there were more than one turn may look at
+
+    def _has_moved(self, link: FollowerLink) -> bool:
+        for key in tuple(link.moved):
+            if self._news(key, link) is not None:
+                return True
+            del link.moved[key]
+        return False
+
+    def _unpark(self, link: FollowerLink) -> None:
+        parked, link.parked = link.parked, None
+        if parked is not None:
+            parked.cancel()
+            self._to_wake.pop(link, None)
+
+    def _arm_watermark_timer(self, link: FollowerLink, parked: ParkedFetch) -> None:
+        if parked.watermark_timer is None:
+            parked.watermark_timer = self._scheduler.call_later(
+                WATERMARK_DELAY_SECONDS, lambda: self._end(link, parked)
+            )
+
+    def _end(self, link: FollowerLink, parked: ParkedFetch) -> None:
+        """Its wait is over, or a watermark rose: answer with whatever there is."""
+        if link.parked is parked:
+            self._finish(link)
+
+    def _flush(self) -> None:
+        self._is_flush_scheduled = False
+        to_wake, self._to_wake = self._to_wake, {}
+        self._shared = {}
+        try:
+            for link in to_wake:
+                if link.parked is not None:
+                    before = len(link.unread)
+                    found = self._answers(link)
+                    if found:
+                        self._finish(link, found)
+                    elif 0 < len(link.unread) < before:
+                        self._wake(link)
+        finally:
+            self._shared = None
+
+    def _finish(self, link: FollowerLink, found: Found | None = None) -> None:
+        parked = link.parked
+        assert parked is not None
+        self._unpark(link)
+        self._respond(link, self._answers(link) if found is None else found, parked.respond)
+
+    # ---- answers
+
+    def _answers(self, link: FollowerLink) -> Found:
+        """Of open questions to which something happened. The follower's progress was noted when it
+        asked."""
+        request = link.request
+        found: Found = {}
+        if not link.unread or request is None:
+            return found
+        budget = _budget(request)
+        for key in tuple(islice(link.unread, MAX_LOOKED_AT)):
+            if budget <= 0 or len(found) >= MAX_ANSWERED:
+                break
+            del link.unread[key]
+            asked = link.asked.get(key)
+            if asked is None:
+                continue
+            answer, _ = self._look(key, asked, request, budget)
+            if answer is not None:
+                found[key] = answer
+                budget -= len(answer.records)
+        return found
+
+    def _first_answer(
+        self,
+        key: Key,
+        link: FollowerLink,
+        request: FetchRequest,
+        budget: int,
+        now_ms: int,
+    ) -> PartitionAnswer | None:
+        asked = link.asked[key]
+        replica = self._partitions.hosted(*key)
+        # Before the read: later appends must not make the follower look late.
+        leader_end = Offset(-1) if replica is None else replica.log.log_end_offset
+        answer, accepted = self._look(key, asked, request, budget)
+        if accepted is None or replica is None:
+            return answer
+        is_session = request.session_epoch >= FIRST_SESSION_EPOCH
+        replica.on_replica_fetch(accepted, leader_end, now_ms, link.contact if is_session else None)
+        self._partitions.ticks.note(replica)
+        if answer is None:
+            if accepted.fetch_offset != leader_end:  # there was no room
+                link.unread[key] = None
+            return None
+        if not answer.records:
+            return answer
+        return _with_watermark(answer, replica.high_watermark)
+
+    def _look(
+        self, key: Key, asked: FetchPartition, request: FetchRequest, budget: int
+    ) -> tuple[PartitionAnswer | None, ReplicaFetch | None]:
+        """(the answer if there is news, the fetch if it was accepted and its read succeeded)."""
+        replica = self._partitions.hosted(*key)
+        if replica is None or replica.leader is None:
+            return self._not_leading(key, asked, replica), None
+        log = replica.log
+        fetch = ReplicaFetch(
+            BrokerId(request.replica_id),
+            BrokerEpoch(request.replica_epoch),
+            LeaderEpoch(asked.current_leader_epoch),
+            Offset(asked.fetch_offset),
+            LeaderEpoch(asked.last_fetched_epoch),
+            Offset(asked.log_start_offset),
+        )
+        verdict = replica.leader.check_fetch(fetch, log)
+        if isinstance(verdict, RejectFetch):
+            return PartitionAnswer(
+                asked.partition, verdict.error, log_start_offset=log.log_start_offset
+            ), None
+        if isinstance(verdict, DivergingEpoch):
+            return PartitionAnswer(
+                asked.partition,
+                ErrorCode.NONE,
+                high_watermark=replica.high_watermark,
+                log_start_offset=log.log_start_offset,
+                diverging_epoch=(verdict.epoch, verdict.end_offset),
+            ), None
+        if asked.fetch_offset == log.log_end_offset or budget <= 0:
+            return None, fetch
+        return self._read(replica, asked, fetch, budget)
+
+    def _read(
+        self, replica: HostedReplica, asked: FetchPartition, fetch: ReplicaFetch, budget: int
+    ) -> tuple[PartitionAnswer | None, ReplicaFetch | None]:
+        log = replica.log
+        try:
+            records = self._records(replica, fetch.fetch_offset, min(budget, asked.max_bytes))
+        except CorruptBatch as error:
+            self._partitions.damaged.note(replica, fetch.fetch_offset, error, "replica")
+            return PartitionAnswer(asked.partition, ErrorCode.CORRUPT_MESSAGE), None
+        except (StorageError, OSError) as error:
+            if is_storage_failure(error):
+                self._partitions.fail_storage(error)
+            _log.error("a replica's fetch could not be read", extra={"error": str(error)})
+            return PartitionAnswer(asked.partition, ErrorCode.KAFKA_STORAGE_ERROR), None
+        answer = PartitionAnswer(
+            asked.partition,
+            ErrorCode.NONE,
+            replica.high_watermark,
+            log.log_start_offset,
+            records,
+        )
+        return answer, fetch
+
+    def _records(self, replica: HostedReplica, offset: Offset, max_bytes: int) -> bytes:
+        shared = self._shared
+        wanted = (replica, offset, max_bytes)
+        if shared is not None and (found := shared.get(wanted)) is not None:
+            return found
+        log = replica.log
+        records = log.read(offset, max_bytes=max_bytes, end_offset=log.log_end_offset)
+        if shared is not None:
+            shared[wanted] = records
+        return records
+
+    def _not_leading(
+        self, key: Key, asked: FetchPartition, replica: HostedReplica | None
+    ) -> PartitionAnswer:
+        """Kafka's order: is it known, then the leader epoch, then who leads."""
+        metadata = self._partitions.metadata
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if replica is None:
+            topic = metadata.topics_by_id.get(key[0])
+            if topic is None:
+                error = ErrorCode.UNKNOWN_TOPIC_ID
+            elif not 0 <= key[1] < topic.partition_count:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif 0 <= asked.current_leader_epoch < replica.leader_epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        elif asked.current_leader_epoch > replica.leader_epoch:
+            error = ErrorCode.UNKNOWN_LEADER_EPOCH
+        return PartitionAnswer(asked.partition, error)
+
+    def _news(self, key: Key, link: FollowerLink) -> HostedReplica | None:
+        replica = self._partitions.hosted(*key)
+        if replica is None or replica.leader is None:
+            return None
+        watermark, log_start = link.told_positions.get(key, (-1, -1))
+        is_news = replica.high_watermark > watermark or replica.log.log_start_offset > log_start
+        return replica if is_news else None
+
+    def _add_positions(self, link: FollowerLink, found: Found) -> None:
+        """Watermarks of all others travel along: no second answer for them alone."""
+        for key in tuple(islice(link.moved, MAX_POSITIONS)):
+            del link.moved[key]
+            asked = link.asked.get(key)
+            if key in found or asked is None:
+                continue
+            replica = self._news(key, link)
+            if replica is not None and self._is_asked_in_its_epoch(asked, replica):
+                found[key] = PartitionAnswer(
+                    key[1], ErrorCode.NONE, replica.high_watermark, replica.log.log_start_offset
+                )
+
+    # guard: watermark-told-in-asked-epoch (I2)
+    @staticmethod
+    def _is_asked_in_its_epoch(asked: FetchPartition, replica: HostedReplica) -> bool:
+        """If not, there was no room yet to judge it, and by the answer its follower could not tell
+        whose watermark it is (I2)."""
+        return asked.current_leader_epoch == replica.leader_epoch
+
+    def _respond(self, link: FollowerLink, found: Found, respond: Respond) -> None:
+        self._add_positions(link, found)
+        topics: dict[TopicId, list[PartitionAnswer]] = {}
+        for key, answer in found.items():
+            topics.setdefault(key[0], []).append(answer)
+            if answer.error is not ErrorCode.NONE or answer.diverging_epoch is not None:
+                link.told_positions.pop(key, None)
+                self._forget(link, key)
+                continue
+            link.told_positions[key] = (
+                Offset(answer.high_watermark),
+                Offset(answer.log_start_offset),
+            )
+            if answer.records:
+                self._close_question(link, key)
+        respond(
+            tuple(TopicAnswer(topic_id, tuple(answers)) for topic_id, answers in topics.items())
+        )
+
+
+def _budget(request: FetchRequest) -> int:
+    return min(MAX_RESPONSE_BYTES, max(1, request.max_bytes))
+
+
+def _with_watermark(answer: PartitionAnswer, high_watermark: Offset) -> PartitionAnswer:
+    """This very fetch may have moved it: the follower learns it now."""
+    if answer.high_watermark == high_watermark:
+        return answer
+    return PartitionAnswer(
+        answer.partition, answer.error, high_watermark, answer.log_start_offset, answer.records
+    )

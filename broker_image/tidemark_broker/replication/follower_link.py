@@ -1,0 +1,87 @@
+"""One follower's connection as the leaders here see it: its session and its parked fetch.
+
+A session (KIP-227, docs/decisions/0032) remembers what the follower asks for, so a fetch names only
+what changed: a partition that is asked anew, or none any more. An answer with records, an error or
+a divergence closes the question: the follower asks again or does not. A connection has one session.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+
+from tidemark_protocol.ids import Offset, TopicId
+
+from tidemark_broker.clock import Timer
+from tidemark_broker.kafka_wire.messages.fetch import FetchPartition, FetchRequest, TopicAnswer
+from tidemark_broker.replication.core.remote_replica import FollowerContact
+
+REPLICA_FETCH_MAX_BYTES = 10 * 1024 * 1024  # of an answer; Kafka: replica.fetch.response.max.bytes
+REPLICA_SESSION_ID = 1  # a connection has one, so all have the same
+FIRST_SESSION_EPOCH = 0
+MAX_SESSION_EPOCH = 2**31 - 1
+
+Respond = Callable[[tuple[TopicAnswer, ...]], None]
+Key = tuple[TopicId, int]
+
+
+def next_session_epoch(epoch: int) -> int:
+    return epoch % MAX_SESSION_EPOCH + 1
+
+
+@dataclass(slots=True, eq=False)
+class ParkedFetch:
+    """A fetch that waits for news."""
+
+    respond: Respond
+    timer: Timer
+    watermark_timer: Timer | None = None
+
+    def cancel(self) -> None:
+        self.timer.cancel()
+        if self.watermark_timer is not None:
+            self.watermark_timer.cancel()
+
+
+_numbers = count()  # of connections, in the order in which they were accepted
+
+
+class FollowerLink:
+    __slots__ = (
+        "asked",
+        "contact",
+        "is_peer",
+        "moved",
+        "next_epoch",
+        "number",
+        "parked",
+        "request",
+        "told_positions",
+        "unread",
+        "watched",
+    )
+
+    def __init__(self) -> None:
+        self.number = next(_numbers)
+        self.is_peer = False  # it fetched as the present life of a broker of the pool
+        self.asked: dict[Key, FetchPartition] = {}  # open questions
+        self.watched: dict[Key, None] = {}  # those, and those answered with records just now
+        self.unread: dict[Key, None] = {}  # may have records or a refusal; the first waits longest
+        self.moved: dict[Key, None] = {}  # watermark or log start may have
+        self.told_positions: dict[Key, tuple[Offset, Offset]] = {}  # watermark, log start
+        self.parked: ParkedFetch | None = None
+        self.contact = FollowerContact()
+        self.request: FetchRequest | None = None  # the last one: who asks, and its limits
+        self.next_epoch = FIRST_SESSION_EPOCH
+
+    def may_take(self, request: FetchRequest) -> bool:
+        """Whether it begins a session, or is the next of the same life in this one."""
+        if request.session_epoch <= FIRST_SESSION_EPOCH:
+            return True
+        former = self.request
+        return (
+            former is not None
+            and request.session_epoch == self.next_epoch
+            and request.session_id == REPLICA_SESSION_ID
+            and request.replica_id == former.replica_id
+            and request.replica_epoch == former.replica_epoch
+        )

@@ -1,0 +1,112 @@
+"""Where logs begin: retention in three steps, and deletion of records on request.
+
+The log starts are raised on the loop, checkpointed in a worker, and only then are the segments
+below them deleted: a start of the broker in between finds nothing that looks like damage. Every
+replica does it for itself below its own high watermark; followers follow their leader's log start
+besides (Kafka: UnifiedLog.deleteOldSegments, ReplicaManager.deleteRecords).
+"""
+
+import logging
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import Offset, TopicId
+
+from tidemark_broker.log.errors import DiskFull
+from tidemark_broker.log.segment_list import retained_start
+from tidemark_broker.replication.partition import HostedReplica
+
+UP_TO_HIGH_WATERMARK = Offset(-1)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RaisedStarts:
+    """What may be deleted once the checkpoint of log starts is written."""
+
+    starts: tuple[tuple[HostedReplica, Offset], ...]
+
+    def as_far_as(self, written: Mapping[tuple[str, int], Offset]) -> "RaisedStarts":
+        """Where the checkpoint could not be written: what an earlier one says may go."""
+        return RaisedStarts(
+            tuple(
+                (replica, min(start, written.get((replica.topic, replica.partition), Offset(0))))
+                for replica, start in self.starts
+            )
+        )
+
+
+def raise_log_starts(
+    replicas: Iterable[HostedReplica], wall_ms: int, kept: Container[TopicId] = ()
+) -> RaisedStarts:
+    """By retention, but of `kept`, topics whose Topic is gone and whose data somebody may ask for
+    again (I20). Raises OSError."""
+    starts = []
+    for replica in replicas:
+        log = replica.log
+        if log.failure:
+            continue
+        start = log.log_start_offset
+        has_config = replica.topic_state is not None  # else it may keep everything for ever
+        if has_config and replica.topic_id not in kept:
+            start = retained_start(
+                log.segments,
+                log.settings,
+                log_start_offset=start,
+                high_watermark=replica.high_watermark,
+                now_ms=wall_ms,
+            )
+        if replica.raise_log_start(start):
+            _log.info(
+                "log start raised by retention",
+                extra={
+                    "topic": replica.topic,
+                    "partition": replica.partition,
+                    "log_start_offset": start,
+                    "high_watermark": replica.high_watermark,
+                },
+            )
+        starts.append((replica, log.log_start_offset))
+    return RaisedStarts(tuple(starts))
+
+
+def delete_segments(raised: RaisedStarts) -> int:
+    """After the checkpoint. Segments deleted. Raises StorageFailed; a full disk only delays it."""
+    deleted = 0
+    for replica, start in raised.starts:
+        log = replica.log
+        if log.failure:
+            continue
+        try:
+            # A truncation meanwhile may have begun the log anew below.
+            deleted += log.delete_segments_below(min(start, log.log_start_offset))
+        except DiskFull as error:
+            _log.warning("retention waits for space", extra={"error": str(error)})
+    return deleted
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecordsResult:
+    error: ErrorCode
+    log_start_offset: Offset = Offset(-1)
+    message: str = ""
+
+
+def delete_records(replica: HostedReplica, before_offset: Offset) -> DeleteRecordsResult:
+    """As the leader: nothing below `before_offset` is served any more, and followers follow.
+
+    UP_TO_HIGH_WATERMARK stands for the high watermark. OFFSET_OUT_OF_RANGE above it (I1). The files
+    go with the next retention pass (Kafka: DeleteRecords, KIP-107).
+    """
+    high_watermark = replica.high_watermark
+    wanted = high_watermark if before_offset == UP_TO_HIGH_WATERMARK else before_offset
+    if not 0 <= wanted <= high_watermark:
+        return DeleteRecordsResult(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            replica.log.log_start_offset,
+            f"records before {before_offset}: expected 0 to {high_watermark} (the high watermark)",
+        )
+    replica.raise_log_start(wanted)
+    return DeleteRecordsResult(ErrorCode.NONE, replica.log.log_start_offset)

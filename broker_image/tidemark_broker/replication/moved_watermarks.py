@@ -1,0 +1,29 @@
+"""High watermarks of all replicas, kept by those that moved: most do not, most of the time."""
+
+from collections.abc import Mapping
+
+from tidemark_protocol.ids import Offset, TopicId
+
+from tidemark_broker.replication.partition import HostedReplica
+
+Key = tuple[TopicId, int]
+
+
+class MovedWatermarks:
+    def __init__(self) -> None:
+        self._known: dict[Key, Offset] = {}
+        self._moved: dict[Key, None] = {}
+
+    def note(self, replica: HostedReplica) -> None:
+        """It moved, or the replica came or went."""
+        self._moved[replica.topic_id, replica.partition] = None
+
+    def current(self, hosted: Mapping[Key, HostedReplica]) -> dict[Key, Offset]:
+        for key in self._moved:
+            replica = hosted.get(key)
+            if replica is None:
+                self._known.pop(key, None)
+            else:
+                self._known[key] = replica.high_watermark
+        self._moved.clear()
+        return dict(self._known)

@@ -1,0 +1,555 @@
+"""One replica on this broker: its log, the role core of the moment, and who waits for it.
+
+The shell around `PartitionLeader` and `PartitionFollower`: it performs their effects in order and
+decides nothing about replication. What must be durable (a new epoch in the cache) precedes what
+reports it. Appends are inline: a hop to a thread costs more than the write. Synchronous; one
+event loop owns it.
+
+Committed records that replicas here cut off, until the controller has recorded the loss.
+
+Kept in memory: a process that ends before its controller heard of it leaves a line in its log and
+its metric, nothing else.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from tidemark_protocol.controller_messages import (
+    BrokerState,
+    CommittedCut,
+    InSyncAnswer,
+    InSyncProposal,
+)
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from tidemark_protocol.partition_state import FLUSH_ALWAYS, PartitionState, TopicState
+
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch
+from tidemark_broker.kafka_wire.records.record_batch import Batch
+from tidemark_broker.log.errors import DiskFull, OffsetGap, OwnLogDamaged
+from tidemark_broker.log.log_config import settings_of_topic
+from tidemark_broker.log.partition_log import PartitionLog
+from tidemark_broker.replication.core.corruption import Damage, proves_nothing
+from tidemark_broker.replication.core.effects import (
+    AppendRecords,
+    FollowLogStart,
+    HighWatermarkAdvanced,
+    LeaderAnswer,
+    LeaderEffect,
+    LeaderGrant,
+    LeaderSettings,
+    ProposeInSync,
+    ReplicaFetch,
+    RestartLogAt,
+    TruncateLog,
+)
+from tidemark_broker.replication.core.follower import (
+    FollowerFetch,
+    LeaderContact,
+    PartitionFollower,
+)
+from tidemark_broker.replication.core.leader import PartitionLeader
+from tidemark_broker.replication.core.remote_replica import FollowerContact
+from tidemark_broker.replication.core.replica_digest import ReplicaDigest
+from tidemark_broker.replication.delayed_produce import ProducePurgatory
+from tidemark_broker.replication.partition_snapshot import (
+    IsrChanges,
+    PartitionSnapshot,
+    follower_snapshots,
+)
+
+DEFAULT_REPLICA_LAG_MAX_MS = 10_000
+MAX_EXPIRY_PAUSE_MS = 600_000  # Kafka's producer.id.expiration.check.interval.ms
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaEvents:
+    """What a replica tells the rest of the broker. Each must return soon and not raise."""
+
+    propose: Callable[[InSyncProposal], None]
+    appended: Callable[["HostedReplica"], None]  # as leader: parked replica fetches have news
+    watermark_moved: Callable[["HostedReplica"], None]
+    log_start_raised: Callable[["HostedReplica"], None]  # by this broker's own doing
+    role_changed: Callable[["HostedReplica"], None]
+    flush_needed: Callable[["HostedReplica"], None]
+    truncated: Callable[["HostedReplica"], None]  # its checkpoint was lowered, not synced
+    committed_cut: Callable[[CommittedCut], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLife:
+    """Which broker we are, in which of its lives, and what we know of the others."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    brokers: Mapping[BrokerId, BrokerState]
+
+
+class HostedReplica:
+    def __init__(self, log: PartitionLog, *, high_watermark: Offset, events: ReplicaEvents) -> None:
+        self.log = log
+        self.topic = log.topic
+        self.topic_id = log.topic_id
+        self.partition = log.partition
+        self.topic_state: TopicState | None = None
+        self.state: PartitionState | None = None
+        self.leader: PartitionLeader | None = None
+        self.follower: PartitionFollower | None = None
+        self.produces = ProducePurgatory()
+        self.damage: Damage | None = None  # a corrupt batch was met on our disk
+        self.readers: dict[int, Callable[[], None]] = {}  # parked consumer reads, by arrival
+        self.next_tick_ms = 0
+        self.duplicate_batches = 0  # answered from the log instead of appended
+        # From the checkpoint, and no further than the log goes (I1).
+        start, end = log.log_start_offset, log.log_end_offset
+        self._idle_high_watermark = max(start, min(high_watermark, end))
+        self._durable_end_offset = Offset(-1)
+        self._settings = LeaderSettings()
+        self._events = events
+        self.isr_changes = IsrChanges()
+        self.digest: ReplicaDigest | None = None  # kept by `Digesting`, if anybody wants it
+        # The highest watermark that this replica knows of, its own or its leader's.
+        self._heard_high_watermark = high_watermark
+        self._election_gap = 0
+        self._largest_append = 0
+        self._past_truncated = 0
+        self._past_committed_truncated = 0
+
+    # ---- what is true now
+
+    @property
+    def high_watermark(self) -> Offset:
+        core = self.leader or self.follower
+        return self._idle_high_watermark if core is None else core.high_watermark
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        return LeaderEpoch(NO_EPOCH) if self.state is None else self.state.leader_epoch
+
+    @property
+    def role(self) -> str:
+        if self.leader is not None:
+            return "leader"
+        return "idle" if self.follower is None else "follower"
+
+    @property
+    def max_batch_bytes(self) -> int:
+        return self.log.settings.max_batch_bytes
+
+    @property
+    def replica_lag_max_ms(self) -> int:
+        return self._setting("replica.lag.time.max.ms", DEFAULT_REPLICA_LAG_MAX_MS)
+
+    def _setting(self, name: str, default: int) -> int:
+        if self.topic_state is None:
+            return default
+        try:
+            return int(self.topic_state.config[name])
+        except (KeyError, ValueError):
+            return default
+
+    # ---- roles
+
+    def apply_topic(self, topic: TopicState) -> None:
+        if topic == self.topic_state:
+            return
+        self.topic_state = topic
+        self.log.settings = settings_of_topic(topic.config)
+        former_lag_max_ms = self._settings.replica_lag_max_ms
+        self._settings = LeaderSettings(
+            commits_by_isr_alone=topic.commit_rule == "Isr",
+            flushes_always=topic.flush == FLUSH_ALWAYS,
+            replica_lag_max_ms=self.replica_lag_max_ms,
+        )
+        if former_lag_max_ms != self.replica_lag_max_ms:
+            self.next_tick_ms = 0  # it was set by the former window, which may have been hours
+        if self.leader is not None:
+            self.leader.on_settings(self._settings)
+
+    def apply_state(self, state: PartitionState, life: BrokerLife, now_ms: int) -> None:
+        """A state that names this broker among the replicas. Older ones change nothing, equal
+        ones are the same state."""
+        if self._is_older(state):
+            return
+        has_new_epoch = state.leader_epoch > self.leader_epoch
+        if state.leader == life.broker_id and state.leader_broker_epoch == life.broker_epoch:
+            before = self.state
+            proposal = None if self.leader is None else self.leader.pending_proposal
+            if self.leader is not None and not has_new_epoch:
+                self.state = state
+                self._perform(self.leader.on_state(state, now_ms))
+            else:
+                self._become_leader(state, life, now_ms)
+            if before is not None:
+                self.isr_changes.note(before, state, life.brokers, proposal)
+        elif state.has_leader and state.leader != life.broker_id:
+            if has_new_epoch or self.follower is None:
+                self._become_follower(state)
+            assert self.follower is not None
+            self.follower.is_counted_on = not proves_nothing(state, life.broker_id)
+            self.state = state
+        else:
+            # Nobody leads, or a former life of ours does by a grant that is not ours (S2).
+            if self.role != "idle":
+                self.become_idle("the partition has no leader now")
+            self.state = state
+
+    # guard: replica-applies-newer-state (I14)
+    def _is_older(self, state: PartitionState) -> bool:
+        return self.state is not None and state.partition_epoch < self.state.partition_epoch
+
+    def _become_leader(self, state: PartitionState, life: BrokerLife, now_ms: int) -> None:
+        end = self.log.log_end_offset
+        # Before any append, and even if none follows: else the epoch's start is lost (KAFKA-7415).
+        self.log.assign_epoch(state.leader_epoch, end)
+        high_watermark = self.high_watermark
+        previous = self.leader
+        self._retire_cores()
+        grant = LeaderGrant(self.topic_id, life.broker_id, life.broker_epoch, state, self._settings)
+        leader = PartitionLeader(
+            grant,
+            life.brokers,
+            log_end_offset=end,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+            previous=previous,
+        )
+        self.state = state
+        self.leader = leader
+        self._election_gap = max(0, self._heard_high_watermark - end)
+        self._largest_append = 0
+        self._durable_end_offset = Offset(-1)
+        self.next_tick_ms = now_ms + self.replica_lag_max_ms // 2
+        self._perform(leader.on_granted(now_ms))
+        self._ask_flush()
+        self._events.role_changed(self)
+        self._wake_readers()  # those parked here as at a follower: another epoch, another answer
+
+    def _become_follower(self, state: PartitionState) -> None:
+        high_watermark = self.high_watermark
+        self._retire_cores()
+        self.follower = PartitionFollower(
+            leader=state.leader, leader_epoch=state.leader_epoch, high_watermark=high_watermark
+        )
+        self.state = state
+        self._durable_end_offset = Offset(-1)
+        self._fail_waiting("leadership moved to another broker")
+
+    def become_idle(self, reason: str) -> None:
+        self._idle_high_watermark = self.high_watermark
+        self._retire_cores()
+        self._fail_waiting(reason)
+
+    def _fail_waiting(self, reason: str) -> None:
+        self._events.role_changed(self)
+        self.produces.fail_all(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason)
+        self._wake_readers()
+
+    def _retire_cores(self) -> None:
+        if self.leader is not None:
+            self._heard_high_watermark = self.leader.high_watermark
+        if self.follower is not None:
+            if self.follower.leader_high_watermark >= 0:
+                self._heard_high_watermark = self.follower.leader_high_watermark
+            self._past_truncated += self.follower.truncated_records
+            self._past_committed_truncated += self.follower.committed_truncated_records
+        self.leader = self.follower = None
+
+    # ---- as leader
+
+    def append(self, batches: list[Batch], now_ms: int) -> tuple[Offset, Offset]:
+        """(first offset, end offset). Raises DiskFull and StorageFailed, then nothing changed."""
+        leader = self.leader
+        assert leader is not None
+        appended = self.log.append_as_leader(batches, leader_epoch=leader.leader_epoch)
+        end = self.log.log_end_offset
+        if end - appended.first_offset > self._largest_append:
+            self._largest_append = end - appended.first_offset
+        self._perform(leader.on_append(end, now_ms))
+        self._ask_flush()
+        self._events.appended(self)
+        return appended.first_offset, end
+
+    def on_replica_fetch(
+        self,
+        fetch: ReplicaFetch,
+        leader_end: Offset,
+        now_ms: int,
+        contact: FollowerContact | None = None,
+    ) -> None:
+        assert self.leader is not None
+        self._perform(
+            self.leader.on_fetch(fetch, leader_end=leader_end, now_ms=now_ms, contact=contact)
+        )
+
+    def on_contact_ended(self, broker_id: BrokerId, contact: FollowerContact) -> None:
+        follower = None if self.leader is None else self.leader.follower(broker_id)
+        if follower is not None:
+            follower.on_contact_ended(contact, self.log.log_end_offset)
+
+    def raise_log_start(self, offset: Offset) -> bool:
+        """As `PartitionLog.raise_log_start`; followers are told as of a watermark, and a leader as
+        it sends readers to followers."""
+        is_news = self.log.raise_log_start(offset)
+        if is_news:
+            self._events.watermark_moved(self)
+            self._events.log_start_raised(self)
+        return is_news
+
+    def on_brokers(self, brokers: Mapping[BrokerId, BrokerState], now_ms: int) -> None:
+        if self.leader is not None:
+            self._perform(self.leader.on_brokers(brokers, now_ms))
+
+    def on_answer(self, proposal: InSyncProposal, answer: InSyncAnswer, now_ms: int) -> None:
+        """After the state in the answer went through `apply_state`."""
+        if self.leader is not None:
+            self._perform(self.leader.on_answer(proposal, answer.error, now_ms))
+
+    def on_tick(self, now_ms: int) -> None:
+        if self.leader is None:
+            return
+        self._perform(self.leader.on_pulse(now_ms))
+        if now_ms < self.next_tick_ms:
+            return
+        self.next_tick_ms = now_ms + self.replica_lag_max_ms // 2
+        self._perform(self.leader.on_tick(now_ms))
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget expired producers, as leader and as follower; return when to look again (ms).
+
+        A follower may become leader, and both have to bound their memory (S24)."""
+        expiration_ms = self.log.settings.producer_expiration_ms
+        self.log.producers.expire(now_ms, expiration_ms=expiration_ms)
+        return now_ms + max(1, min(expiration_ms // 10, MAX_EXPIRY_PAUSE_MS))
+
+    def on_stall(self, stall_ms: int, now_ms: int) -> None:
+        if self.leader is not None:
+            self.leader.on_stall(stall_ms, now_ms)
+
+    def _perform(self, effects: tuple[LeaderEffect, ...]) -> None:
+        for effect in effects:
+            if isinstance(effect, HighWatermarkAdvanced):
+                self._on_high_watermark(effect.high_watermark)
+            else:
+                assert isinstance(effect, ProposeInSync)
+                self._events.propose(effect.proposal)
+
+    def _on_high_watermark(self, high_watermark: Offset) -> None:
+        self.produces.complete(self.leader)
+        self._events.watermark_moved(self)
+        self._wake_readers()
+
+    def _wake_readers(self) -> None:
+        if self.readers:
+            for retry in tuple(self.readers.values()):
+                retry()
+
+    # ---- as follower
+
+    def next_fetch(self, now_ms: int) -> FollowerFetch | None:
+        follower, damage = self.follower, self.damage
+        if follower is None:
+            return None
+        if damage is not None and not damage.may_fetch(self.state, follower.knows_what_is_shared):
+            return None
+        if self.has_unsynced(self.log.log_end_offset):
+            # S11: the fetch offset is our acknowledgement, so it must be a durable end.
+            self._events.flush_needed(self)
+            return None
+        return follower.next_fetch(self.log, now_ms)
+
+    @property
+    def may_be_rebuilt(self) -> bool:
+        """It follows with damage that nobody counts on, and knows what of it its leader has."""
+        if self.damage is None or self.follower is None:
+            return False
+        return self.damage.may_be_cut(self.state) and self.follower.knows_what_is_shared
+
+    def on_leader_answer(
+        self, fetch: FollowerFetch, answer: LeaderAnswer, records: memoryview, now_ms: int
+    ) -> None:
+        """Raises StorageFailed; CorruptBatch, OffsetGap and DiskFull with nothing kept: the same is
+        asked for again after a while. OwnLogDamaged: a cut met a corrupt batch."""
+        follower = self.follower
+        if follower is None:
+            return
+        for effect in follower.on_answer(fetch, answer, self.log, now_ms):
+            match effect:
+                case AppendRecords(leader_high_watermark):
+                    self._append_as_follower(follower, leader_high_watermark, records, now_ms)
+                case HighWatermarkAdvanced(high_watermark):
+                    self._on_high_watermark(high_watermark)
+                case FollowLogStart(leader_start_offset):
+                    self.log.raise_log_start(follower.log_start_at(leader_start_offset))
+                case TruncateLog(to_offset):
+                    removed = self._cut_as_follower(follower, to_offset, now_ms)
+                    self._note_truncated(follower, to_offset, removed, fetch.last_fetched_epoch)
+                    self._events.truncated(self)
+                case RestartLogAt(offset):
+                    held_from = max(offset, self.log.log_start_offset)  # an empty log may go back
+                    removed = max(0, self.log.log_end_offset - held_from)
+                    self.log.truncate_fully_and_start_at(offset)
+                    self._note_truncated(follower, held_from, removed, fetch.last_fetched_epoch)
+                    follower.on_restarted(offset)
+                    self._events.truncated(self)
+
+    def _cut_as_follower(self, follower: PartitionFollower, offset: Offset, now_ms: int) -> int:
+        try:
+            return self.log.truncate_to(offset)
+        except CorruptBatch as error:
+            follower.on_cut_not_made(now_ms)
+            raise OwnLogDamaged(offset, error) from error
+
+    def _note_truncated(
+        self,
+        follower: PartitionFollower,
+        to_offset: Offset,
+        removed_records: int,
+        last_epoch: LeaderEpoch,
+    ) -> None:
+        self._durable_end_offset = Offset(-1)
+        counted = follower.committed_truncated_records
+        follower.on_truncated(
+            to_offset=to_offset,
+            removed_records=removed_records,
+            log_end_offset=self.log.log_end_offset,
+            last_epoch=last_epoch,
+        )
+        if follower.uncut is not None and follower.committed_truncated_records > counted:
+            # That loss is counted: it is not the gap of a later election too.
+            self._heard_high_watermark = follower.high_watermark
+            self._events.committed_cut(
+                CommittedCut(
+                    self.topic_id, self.partition, follower.leader_epoch, to_offset, *follower.uncut
+                )
+            )
+
+    def on_nothing_new(
+        self, fetch: FollowerFetch, now_ms: int, contact: LeaderContact | None = None
+    ) -> None:
+        if self.follower is not None:
+            self.follower.on_nothing_new(fetch, self.log, now_ms, contact)
+
+    def on_leader_contact_ended(self) -> None:
+        if self.follower is not None:
+            self.follower.on_contact_ended()
+
+    def _append_as_follower(
+        self,
+        follower: PartitionFollower,
+        leader_high_watermark: Offset,
+        records: memoryview,
+        now_ms: int,
+    ) -> None:
+        try:
+            self.log.append_as_follower(records)
+        except (CorruptBatch, OffsetGap, DiskFull):
+            follower.on_bad_records(now_ms)
+            raise
+        for effect in follower.on_appended(leader_high_watermark, self.log.log_end_offset):
+            if isinstance(effect, HighWatermarkAdvanced):
+                self._on_high_watermark(effect.high_watermark)
+
+    # ---- flush: Always
+
+    @property
+    def needs_flush(self) -> bool:
+        """Nobody waits for a replica without a role; one that was removed would ask for ever."""
+        return self.role != "idle" and self.has_unsynced(self.log.log_end_offset)
+
+    def has_unsynced(self, end_offset: Offset) -> bool:
+        """With `flush: Always`: our disk does not have all below that offset yet."""
+        return self._settings.flushes_always and self._durable_end_offset < end_offset
+
+    def _ask_flush(self) -> None:
+        if self.needs_flush:
+            self._events.flush_needed(self)
+
+    def on_flushed(self, end_offset: Offset, leader_epoch: LeaderEpoch, now_ms: int) -> None:
+        """`end_offset` and `leader_epoch` as they were before the flush began."""
+        if leader_epoch != self.leader_epoch:
+            return  # the role changed meanwhile: its first flush is asked anew
+        # Not `end_offset` alone: what was there may have been cut and written anew meanwhile (S11).
+        self._durable_end_offset = min(end_offset, self.log.recovery_point)
+        if self.leader is not None:
+            self._perform(self.leader.on_flushed(self._durable_end_offset, now_ms))
+            self.produces.on_synced(self._durable_end_offset)
+
+    # ---- /metrics
+
+    def snapshot(self, now_ms: int) -> PartitionSnapshot:
+        """One consistent cut: between two awaits nothing changes."""
+        state, leader, follower = self.state, self.leader, self.follower
+        log = self.log
+        return PartitionSnapshot(
+            topic=self.topic,
+            topic_id=self.topic_id,
+            partition=self.partition,
+            is_leader=leader is not None,
+            leader_epoch=self.leader_epoch,
+            epoch_start_offset=self._epoch_start_offset(),
+            log_start_offset=log.log_start_offset,
+            high_watermark=self.high_watermark,
+            log_end_offset=log.log_end_offset,
+            size_bytes=log.size_bytes,
+            state=state,
+            replica_lag_max_ms=self._settings.replica_lag_max_ms,
+            followers=() if leader is None else follower_snapshots(leader, now_ms),
+            isr_shrinks=tuple(self.isr_changes.shrinks.items()),
+            isr_expands=self.isr_changes.expands,
+            truncated_records=self._past_truncated
+            + (follower.truncated_records if follower else 0),
+            committed_truncated_records=self._past_committed_truncated
+            + (follower.committed_truncated_records if follower else 0),
+            election_gap_records=self._election_gap,
+            largest_append_records=self._largest_append,
+            producer_ids=len(log.producers),
+            duplicate_batches=self.duplicate_batches,
+            digest=None if self.digest is None else self.digest.shown(now_ms),
+        )
+
+    def _epoch_start_offset(self) -> Offset:
+        if self.leader is not None:
+            return self.leader.epoch_start_offset
+        start = self.log.epoch_start_offset(self.leader_epoch)
+        return Offset(-1) if start is None else start
+
+
+MAX_REPORTED = 256  # in one heartbeat; the others are in the next ones
+
+_log = logging.getLogger(__name__)
+
+
+class CommittedCuts:
+    def __init__(self) -> None:
+        self.on_news: Callable[[], None] = lambda: None
+        self._unrecorded: dict[tuple[TopicId, int, LeaderEpoch], CommittedCut] = {}
+
+    # guard: committed-truncation-is-reported (S28)
+    def note(self, cut: CommittedCut) -> None:
+        """A further cut in the same leader epoch says all that the former one said."""
+        _log.error(
+            "committed records cut off",
+            extra={
+                "topic_id": cut.topic_id,
+                "partition": cut.partition,
+                "leader_epoch": cut.leader_epoch,
+                "from_offset": cut.to_offset,
+                "high_watermark": cut.high_watermark,
+                "log_end_offset": cut.log_end_offset,
+            },
+        )
+        self._unrecorded[cut.topic_id, cut.partition, cut.leader_epoch] = cut
+        self.on_news()
+
+    def unrecorded(self) -> tuple[CommittedCut, ...]:
+        """For the next heartbeat."""
+        return tuple(self._unrecorded.values())[:MAX_REPORTED]
+
+    def note_recorded(self, cuts: Iterable[CommittedCut]) -> None:
+        """Those of one heartbeat; one that has grown since is reported again."""
+        for cut in cuts:
+            key = (cut.topic_id, cut.partition, cut.leader_epoch)
+            if self._unrecorded.get(key) == cut:
+                del self._unrecorded[key]

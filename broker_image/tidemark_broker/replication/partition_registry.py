@@ -1,0 +1,180 @@
+"""The replicas that this broker hosts, by both names, and whose logs are still to be made."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidemark_protocol.controller_messages import TopicPush
+from tidemark_protocol.ids import TopicId
+from tidemark_protocol.partition_state import PartitionState, TopicState
+
+from tidemark_broker.replication.partition import BrokerLife, HostedReplica
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class HostedReplicas:
+    """The same objects by (topic id, partition) and by (topic, partition)."""
+
+    by_id: dict[tuple[TopicId, int], HostedReplica] = field(default_factory=dict)
+    by_name: dict[tuple[str, int], HostedReplica] = field(default_factory=dict)
+    # Logs that ended below their own checkpointed watermark when they were opened. Once registered,
+    # the checkpoint says no more of it (S31), and that controller may not have known the partition.
+    short: set[tuple[TopicId, int]] = field(default_factory=set)
+    # Logs that made room for another topic's of their name, in this very life.
+    made_room: set[tuple[TopicId, int]] = field(default_factory=set)
+    # The partitions of each topic that are here: what is said of a topic costs no look at others.
+    _numbers: dict[TopicId, set[int]] = field(default_factory=dict)
+    _ids_by_topic: dict[str, set[TopicId]] = field(default_factory=dict)
+
+    def add(self, replica: HostedReplica) -> None:
+        self.by_id[replica.topic_id, replica.partition] = replica
+        self.by_name[replica.topic, replica.partition] = replica
+        self._numbers.setdefault(replica.topic_id, set()).add(replica.partition)
+        self._ids_by_topic.setdefault(replica.topic, set()).add(replica.topic_id)
+
+    def discard(self, key: tuple[TopicId, int]) -> HostedReplica | None:
+        """The replica that was here, by neither name any more."""
+        replica = self.by_id.pop(key, None)
+        if replica is None:
+            return None
+        named = (replica.topic, replica.partition)
+        if self.by_name.get(named) is replica:
+            del self.by_name[named]
+        numbers = self._numbers[replica.topic_id]
+        numbers.discard(replica.partition)
+        if not numbers:
+            del self._numbers[replica.topic_id]
+            ids = self._ids_by_topic[replica.topic]
+            ids.discard(replica.topic_id)
+            if not ids:
+                del self._ids_by_topic[replica.topic]
+        return replica
+
+    def keys_of(self, topic_id: TopicId) -> list[tuple[TopicId, int]]:
+        return [(topic_id, number) for number in sorted(self._numbers.get(topic_id, ()))]
+
+    def apply_topic(self, topic: TopicState, present: Mapping[str, TopicState]) -> None:
+        """`present`: by name. Requests name topics, so what another topic left under a name is
+        served to nobody once the name is this one's."""
+        for key in self.keys_of(topic.topic_id):
+            self.by_id[key].apply_topic(topic)
+        if present.get(topic.topic) != topic:
+            return
+        for other_id in sorted(self._ids_by_topic.get(topic.topic, set()) - {topic.topic_id}):
+            for key in self.keys_of(other_id):
+                if self.by_id[key].role != "idle":
+                    self.by_id[key].become_idle("topic recreated")
+
+    # guard: erase-by-newer-state-only (S17)
+    def is_older_than_log(self, key: tuple[TopicId, int], state: PartitionState) -> bool:
+        """S17: a slice put back from before a move does not name who joined by it. Whoever leaves
+        raises the leader epoch (S30), so a log of that epoch or a later one was not left behind."""
+        replica = self.by_id.get(key)
+        return replica is not None and replica.log.latest_epoch >= state.leader_epoch
+
+    def may_make(self, topic: TopicState, state: PartitionState, life: BrokerLife) -> bool:
+        """Its log is missing, and nobody's is in its place: while another topic id still has the
+        name here, making it sets that log aside, under the hands of whoever leads or follows it."""
+        return (
+            (topic.topic_id, state.partition) not in self.by_id
+            and (topic.topic, state.partition) not in self.by_name
+            and not self._counts_on_lost_log((topic.topic_id, state.partition), state, life)
+        )
+
+    def _counts_on_lost_log(
+        self, key: tuple[TopicId, int], state: PartitionState, life: BrokerLife
+    ) -> bool:
+        members = state.in_sync_replicas + state.eligible_leaders
+        is_named = any(member.broker_id == life.broker_id for member in members)
+        return (is_named and self._has_made_room(key)) or counts_on_former_life(state, life)
+
+    # guard: displaced-log-is-not-empty (S9)
+    def _has_made_room(self, key: tuple[TopicId, int]) -> bool:
+        return key in self.made_room
+
+    # guard: short-log-is-not-whole (S9)
+    def _is_whole(self, key: tuple[TopicId, int]) -> bool:
+        return key in self.by_id and key not in self.short
+
+    def check_counts_on_nothing_lost(
+        self, key: tuple[TopicId, int], state: PartitionState, life: BrokerLife
+    ) -> bool:
+        """Before a role is taken. ValueError: the controller hears that this replica failed, and
+        strikes the entry out. True: that may have been so, and is over."""
+        if self._is_whole(key):
+            return False
+        if self._counts_on_lost_log(key, state, life):
+            raise ValueError(
+                f"a log that broker {life.broker_id} had is counted on, and is not here, or not"
+                " whole: it begins anew once nobody counts on that one"
+            )
+        self.short.discard(key)
+        self.made_room.discard(key)
+        return True
+
+    def missing_logs(
+        self, life: BrokerLife, entries: Iterable[TopicPush]
+    ) -> tuple[tuple[str, TopicId, int], ...]:
+        """(topic, topic id, partition) of logs that this broker needs by these."""
+        return tuple(
+            (entry.topic.topic, entry.topic.topic_id, state.partition)
+            for entry in entries
+            if not entry.is_deleted
+            for state in entry.partitions
+            if life.broker_id in state.replicas and self.may_make(entry.topic, state, life)
+        )
+
+
+# guard: no-empty-log-for-earlier-life (S9)
+def counts_on_former_life(state: PartitionState, life: BrokerLife) -> bool:
+    """S9: an entry says that a former life of this broker has what is committed. Where its log is
+    gone, an empty one in its place would look like that log to everybody from then on, this broker
+    itself included once it starts again."""
+    return any(
+        member.broker_id == life.broker_id and member.broker_epoch != life.broker_epoch
+        for member in state.in_sync_replicas + state.eligible_leaders
+    )
+
+
+def log_roles(applied: Sequence[tuple[HostedReplica, PartitionState]]) -> None:
+    """One line for all of them: a line costs more than the role that it tells of."""
+    if len(applied) == 1:
+        _log_role(*applied[0])
+        return
+    _log.info(
+        "partition states applied",
+        extra={
+            "partitions": [
+                {
+                    "topic": replica.topic,
+                    "partition": replica.partition,
+                    "role": replica.role,
+                    "leader": state.leader,
+                    "leader_epoch": state.leader_epoch,
+                    "partition_epoch": state.partition_epoch,
+                    "in_sync": [member.broker_id for member in state.in_sync_replicas],
+                    "log_end_offset": replica.log.log_end_offset,
+                }
+                for replica, state in applied
+            ]
+        },
+    )
+
+
+def _log_role(replica: HostedReplica, state: PartitionState) -> None:
+    _log.info(
+        "partition state applied",
+        extra={
+            "topic": replica.topic,
+            "partition": replica.partition,
+            "role": replica.role,
+            "leader": state.leader,
+            "leader_epoch": state.leader_epoch,
+            "partition_epoch": state.partition_epoch,
+            "in_sync": [member.broker_id for member in state.in_sync_replicas],
+            "high_watermark": replica.high_watermark,
+            "log_end_offset": replica.log.log_end_offset,
+        },
+    )

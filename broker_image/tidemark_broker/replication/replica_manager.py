@@ -1,0 +1,529 @@
+"""All replicas of this broker, and the one way in for HTTP, the Kafka listener and /metrics.
+
+Synchronous: one event loop owns it, nothing here awaits but
+`replica_digest` and `init_producer_id`. It turns metadata
+into roles and serves readers below the high watermark; produces go through `produce_path`. What is
+in sync or committed the cores decide (`replication`).
+
+What tests and people compare replicas by: a digest of all that one holds, read from its disk.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from tidemark_protocol.controller_messages import (
+    InSyncAnswer,
+    InSyncProposal,
+    MetadataPush,
+    TopicPush,
+)
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, Offset, TopicId
+from tidemark_protocol.topic_names import OFFSETS_TOPIC
+
+from tidemark_broker.clock import Clock, Scheduler, monotonic_ms
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch, StorageError
+from tidemark_broker.kafka_wire.records.record_batch import read_header
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import PartitionLog
+from tidemark_broker.metadata.metadata_cache import MetadataCache, TopicPartition, parts_of
+from tidemark_broker.metadata.producer_id_manager import ProducerIdResult, ProducerIds
+from tidemark_broker.metadata.topic_admin_client import TopicChanges
+from tidemark_broker.replication.core.corruption import Damage
+from tidemark_broker.replication.core.reassignment_throttle import JoinThrottle
+from tidemark_broker.replication.corruption_repair import DamagedReplicas
+from tidemark_broker.replication.delayed_fetch import ConsumerRead, ReadRequest
+from tidemark_broker.replication.delayed_produce import ProduceDone, answer
+from tidemark_broker.replication.follower_link import REPLICA_FETCH_MAX_BYTES
+from tidemark_broker.replication.log_start_offset import DeleteRecordsResult, delete_records
+from tidemark_broker.replication.moved_watermarks import MovedWatermarks
+from tidemark_broker.replication.partition import CommittedCuts, HostedReplica, ReplicaEvents
+from tidemark_broker.replication.partition_listeners import PartitionListeners, nothing
+from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
+from tidemark_broker.replication.record_appender import ProducePath
+from tidemark_broker.replication.replica_ticks import ReplicaTicks
+from tidemark_broker.replication.results import (
+    LEADER_ONLY,
+    Consumer,
+    FetchResult,
+    OffsetsResult,
+    ProduceResult,
+    ReplicaView,
+)
+from tidemark_broker.replication.roles import (
+    LOGS_AT_A_TIME,
+    REPLICAS_AT_A_TIME,
+    ROLES_AT_A_TIME,
+    LogWork,
+    Roles,
+)
+
+STEP_BYTES = 1024 * 1024
+
+
+async def sha256_of(replica: HostedReplica, to_offset: int, damaged: DamagedReplicas) -> str:
+    """Hex, of the batches from log start that end below `to_offset`. Raises CorruptBatch, which is
+    noted then."""
+    log = replica.log
+    digest = hashlib.sha256()
+    offset = log.log_start_offset
+    end = Offset(min(to_offset, log.log_end_offset))
+    while offset < end:
+        try:
+            data = log.read(offset, max_bytes=STEP_BYTES, end_offset=end)
+        except CorruptBatch as error:
+            damaged.note(replica, offset, error, "digest")
+            raise
+        if not data:
+            break
+        digest.update(data)
+        position = 0
+        while position < len(data):
+            header = read_header(data, position)
+            offset = header.next_offset
+            position += header.size_bytes
+        await asyncio.sleep(0)  # let others run between steps
+    return digest.hexdigest()
+
+
+__all__ = [
+    "FetchResult",
+    "OffsetsResult",
+    "PartitionListeners",
+    "Partitions",
+    "ProduceResult",
+    "ReplicaView",
+]
+
+
+_log = logging.getLogger(__name__)
+
+
+class Partitions:
+    """The seam: `done` callbacks are called exactly once, maybe before the call returns."""
+
+    metadata: MetadataCache
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        *,
+        scheduler: Scheduler,
+        wall_clock_s: Callable[[], float],
+        clock: Clock = monotonic_ms,
+    ) -> None:
+        self.metadata = MetadataCache()
+        self.listeners = PartitionListeners()
+        self.is_stopped = False
+        self.failed_replicas: dict[TopicPartition, str] = {}  # roles not taken, damaged logs
+        self.damaged = DamagedReplicas(
+            broker_id,
+            failed_replicas=self.failed_replicas,
+            recreate=self._recreate,
+            fail_storage=self.fail_storage,
+        )
+        self.roles = Roles(
+            broker_id,
+            self.metadata,
+            self.failed_replicas,
+            clock=clock,
+            new_replica=self._new_replica,
+            fail_storage=self.fail_storage,
+        )
+        self.roles.settle_damage = self.damaged.settle
+        self._hosted = self.roles.hosted
+        self.committed_cuts = CommittedCuts()
+        self.join_throttle = JoinThrottle()
+        self.replica_fetch_max_bytes = REPLICA_FETCH_MAX_BYTES
+        self.shortage = ""  # of disk space: why nothing is taken
+        self.broker_id = broker_id
+        self.producer_ids = ProducerIds()
+        self.topic_changes = TopicChanges(self.metadata)
+        self._scheduler = scheduler
+        self._clock = clock
+        self.produces = ProducePath(
+            find_leading=self.find_leading,
+            fail_storage=self.fail_storage,
+            scheduler=scheduler,
+            clock=clock,
+            wall_clock_s=wall_clock_s,
+            shortage=lambda: self.shortage,
+        )
+        self._reads = 0
+        self.ticks = ReplicaTicks(self._hosted.by_id.get, self.damaged.settle, clock)
+        self.damaged.on_damage = self.ticks.note
+        self._watermarks = MovedWatermarks()
+        self._events = self._events_of_replicas()
+
+    # ---- for HTTP and the Kafka listener
+
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        batches: memoryview,
+        *,
+        acks: int,
+        timeout_ms: int,
+        done: ProduceDone,
+    ) -> None:
+        """Append whole record batches. `batches` is not kept after the call returns. The offsets
+        topic is written by group coordinators alone, past this door."""
+        if topic == OFFSETS_TOPIC:
+            message = f"{topic} is written by group coordinators alone: commit offsets instead"
+            answer(done, ProduceResult(ErrorCode.INVALID_TOPIC_EXCEPTION, message=message))
+            return
+        self.produces.produce(
+            topic, partition, batches, acks=acks, timeout_ms=timeout_ms, done=done
+        )
+
+    async def init_producer_id(
+        self, producer_id: int = -1, producer_epoch: int = -1
+    ) -> ProducerIdResult:
+        """For a client that wants its retries recognised (Kafka's InitProducerId)."""
+        return await self.producer_ids.init(producer_id, producer_epoch)
+
+    def find_leading(self, topic: str, partition: int) -> HostedReplica | ErrorCode:
+        """The replica that this broker leads, or why there is none."""
+        replica = self._hosted.by_name.get((topic, partition))
+        if replica is None or replica.leader is None or self.is_stopped:
+            return self._absence(topic, partition)
+        return replica
+
+    def _absence(self, topic: str, partition: int) -> ErrorCode:
+        is_known = self.metadata.has_partition(topic, partition)
+        if is_known or (topic, partition) in self._hosted.by_name:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int,
+        min_bytes: int,
+        max_wait_ms: int,
+        done: Callable[[FetchResult], None],
+        consumer: Consumer = LEADER_ONLY,
+    ) -> Callable[[], None]:
+        """A consumer's read below this replica's high watermark. The returned call cancels a
+        parked one: `done` is not called after that."""
+        replica = self._hosted.by_name.get((topic, partition))
+        if replica is None or self.is_stopped:
+            answer(done, FetchResult(self._absence(topic, partition)))
+            return nothing
+        self._reads += 1
+        read = ConsumerRead(
+            replica,
+            ReadRequest(Offset(offset), max_bytes, min_bytes, consumer, self._clock),
+            self.roles.life(),
+            key=self._reads,
+            done=done,
+            storage_failed=self.fail_storage,
+            damaged=lambda error: self.damaged.note(replica, Offset(offset), error, "fetch"),
+        )
+        return read.start(self._scheduler, max_wait_ms)
+
+    def offsets(self, topic: str, partition: int) -> OffsetsResult:
+        replica = self._hosted.by_name.get((topic, partition))
+        if replica is None or replica.leader is None:
+            return OffsetsResult(self._absence(topic, partition))
+        leader = replica.leader
+        error = ErrorCode.OFFSET_NOT_AVAILABLE if leader.hides_latest_offset else ErrorCode.NONE
+        return OffsetsResult(
+            error,
+            replica.log.log_start_offset,
+            leader.high_watermark,
+            replica.log.log_end_offset,
+            leader.leader_epoch,
+        )
+
+    def delete_records(
+        self, topic: str, partition: int, before_offset: Offset
+    ) -> DeleteRecordsResult:
+        """`UP_TO_HIGH_WATERMARK` (-1) deletes all that is committed."""
+        replica = self.find_leading(topic, partition)
+        if isinstance(replica, ErrorCode):
+            return DeleteRecordsResult(replica)
+        return delete_records(replica, before_offset)
+
+    def replica(self, topic: str, partition: int) -> ReplicaView | None:
+        replica = self._hosted.by_name.get((topic, partition))
+        if replica is None:
+            return None
+        return ReplicaView(
+            replica.role,
+            replica.log.log_start_offset,
+            replica.high_watermark,
+            replica.log.log_end_offset,
+            replica.leader_epoch,
+        )
+
+    async def replica_digest(self, topic: str, partition: int, to_offset: int) -> str:
+        """As `sha256_of`. KeyError if there is no such replica here."""
+        return await sha256_of(self._hosted.by_name[topic, partition], to_offset, self.damaged)
+
+    def snapshots(self) -> Iterator[PartitionSnapshot]:
+        """One consistent cut after the other; the caller may let others run in between."""
+        for replica in self.replicas:
+            yield replica.snapshot(self._clock())
+
+    # ---- for the rest of the broker
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        return self.roles.broker_epoch
+
+    @property
+    def replicas(self) -> tuple[HostedReplica, ...]:
+        return tuple(self._hosted.by_id.values())
+
+    def hosted(self, topic_id: TopicId, partition: int) -> HostedReplica | None:
+        return self._hosted.by_id.get((topic_id, partition))
+
+    def attach(self, directory: LogDirectory) -> None:
+        """The logs are open. Nothing is led or followed before metadata says so."""
+        self.roles.directory = directory
+        for (topic_id, partition), log in directory.logs.items():
+            watermark = directory.high_watermarks.get((topic_id, partition), Offset(0))
+            replica = self._new_replica(log, high_watermark=watermark)
+            self._hosted.add(replica)
+            if watermark > log.log_end_offset:
+                self._hosted.short.add((topic_id, partition))
+            self.damaged.remember(replica)
+
+    def start_life(self, broker_epoch: BrokerEpoch) -> None:
+        """Registered: from now on grants that name this epoch are ours (S2)."""
+        self.roles.broker_epoch = broker_epoch
+
+    def apply_push(self, push: MetadataPush) -> bool:
+        """All of it in one turn, which suits few partitions only. False: it is dropped."""
+        is_taken = self.metadata.takes(push)
+        for work in self.applying(push):
+            self._remove_logs(work.remove)
+        return is_taken
+
+    def applying(self, push: MetadataPush) -> Iterator[LogWork]:
+        """In steps that others may run between, once the work of each is done. One push at a time;
+        its version counts as applied after the last step."""
+        is_first = not self.metadata.has_come
+        begun = self.metadata.begin(push)
+        if begun is None:
+            return
+        self.join_throttle.set_rate(self.metadata.move_bytes_per_second, self._clock())
+        yield from self._let_go(parts_of(begun.deletions, partitions=ROLES_AT_A_TIME))
+        if begun.brokers_changed:
+            yield from self._tell_brokers()
+        for part in parts_of(begun.topics, partitions=LOGS_AT_A_TIME):
+            missing = () if self.is_stopped else self.roles.missing_logs(part)
+            if missing:
+                yield LogWork(make=missing)
+            for few in parts_of(part, partitions=ROLES_AT_A_TIME):
+                self._take_roles(few)
+                yield LogWork(remove=self.roles.take_removed())
+        self.metadata.finish(push)
+        if self.is_stopped:
+            return
+        self.listeners.roles_applied()
+        self.listeners.metadata_applied()
+        self.topic_changes.on_metadata()
+        if is_first:
+            self.listeners.metadata_came()
+
+    def _let_go(self, parts: Iterable[Sequence[TopicPush]]) -> Iterator[LogWork]:
+        """Of deleted topics: an explicit entry says so (S12)."""
+        for part in parts:
+            changes = self.metadata.apply_topics(part)
+            if self.is_stopped:
+                continue
+            for topic_id in changes.deleted:
+                keys = self._hosted.keys_of(topic_id)
+                for at in range(0, len(keys), ROLES_AT_A_TIME):
+                    for key in keys[at : at + ROLES_AT_A_TIME]:
+                        self.roles.remove(key, "topic deleted")
+                    self.listeners.roles_applied()
+                    yield LogWork(remove=self.roles.take_removed())
+            if changes.deleted_names and not self.is_stopped:
+                self.listeners.topics_deleted(changes.deleted_names)
+            yield LogWork()
+
+    def _tell_brokers(self) -> Iterator[LogWork]:
+        replicas = self.replicas
+        for at in range(0, len(replicas), REPLICAS_AT_A_TIME):
+            now_ms = self._clock()
+            for replica in replicas[at : at + REPLICAS_AT_A_TIME]:
+                replica.on_brokers(self.metadata.brokers, now_ms)
+            yield LogWork()
+
+    def _take_roles(self, entries: Sequence[TopicPush]) -> None:
+        changes = self.metadata.apply_topics(entries)
+        if self.is_stopped:
+            return
+        now_ms = self._clock()
+        for topic in changes.topics:
+            self._hosted.apply_topic(topic, self.metadata.topics)
+        for key in changes.partitions:
+            self._apply_role(key, now_ms)
+        if changes.partitions:
+            self._roles_applied()
+
+    def _roles_applied(self) -> None:
+        self.roles.log_applied()
+        self.listeners.roles_applied()
+
+    def _apply_role(self, key: TopicPartition, now_ms: int) -> None:
+        self.roles.apply(key, now_ms)
+        replica = self._hosted.by_id.get(key)
+        if replica is not None:
+            self.ticks.note(replica)  # who is in sync, and who is to be
+
+    def _remove_logs(self, removed: tuple[TopicPartition, ...]) -> None:
+        if not removed:
+            return
+        try:
+            self.roles.remove_logs(removed)
+        except (StorageError, OSError) as error:
+            self.fail_storage(error)
+
+    def take_roles_again(self) -> None:
+        """Those that could not be taken, now that there is space."""
+        self.roles.untaken.take_again()
+        self._remove_logs(self.roles.take_removed())
+        self._roles_applied()
+
+    def on_in_sync_answer(self, proposal: InSyncProposal, found: InSyncAnswer) -> None:
+        """The full durable state comes with errors too: it is applied first."""
+        if self.is_stopped:
+            return
+        now_ms = self._clock()
+        key = (proposal.topic_id, proposal.partition)
+        if found.state is not None and self.metadata.apply_partition(key[0], found.state):
+            self._apply_role(key, now_ms)
+            self._remove_logs(self.roles.take_removed())
+            self._roles_applied()
+        replica = self._hosted.by_id.get(key)
+        if replica is not None:
+            replica.on_answer(proposal, found, now_ms)
+
+    def on_tick(self) -> None:
+        for _ in self.ticking():
+            pass
+
+    def ticking(self) -> Iterator[None]:
+        """The same in steps that others may run between."""
+        return self.ticks.steps()
+
+    def on_stall(self, stall_ms: int) -> Iterator[None]:
+        """Others may run in between, but no tick."""
+        replicas = self.replicas
+        for at in range(0, len(replicas), REPLICAS_AT_A_TIME):
+            now_ms = self._clock()
+            for replica in replicas[at : at + REPLICAS_AT_A_TIME]:
+                replica.on_stall(stall_ms, now_ms)
+            yield
+
+    def is_joining(self, replica: HostedReplica) -> bool:
+        """It is being moved here and not in sync yet: only such a one is ever slowed down."""
+        state = replica.state
+        return (
+            state is not None
+            and self.broker_id in state.adding_replicas
+            and self.broker_id not in state.in_sync_ids
+        )
+
+    def _recreate(self, former: HostedReplica, damage: Damage) -> None:
+        """Re-created on what is sound of its log: only so may its high watermark fall (I2)."""
+        former.become_idle("the log is damaged")
+        try:
+            removed = former.log.truncate_before_damage(damage.offset)
+        except (StorageError, OSError) as error:
+            self.fail_storage(error)
+            return
+        _log.warning(
+            "damaged log cut, the rest is fetched anew",
+            extra={
+                "topic": former.topic,
+                "partition": former.partition,
+                "log_end_offset": former.log.log_end_offset,
+                "removed_records": removed,
+            },
+        )
+        replica = self._new_replica(former.log, high_watermark=former.high_watermark)
+        replica.damage = damage
+        self._hosted.add(replica)
+        self._events.truncated(replica)
+        self.roles.apply((replica.topic_id, replica.partition), self._clock())
+        self._roles_applied()  # there is something to fetch again
+
+    def note_failures_heard(self, failed: Iterable[TopicPartition]) -> None:
+        """The controller counts on none of these any more, and what it said since is applied."""
+        is_news = False
+        for key in failed:
+            replica = self.hosted(*key)
+            if replica is not None:
+                is_news |= self.damaged.note_heard(replica)
+                self.roles.touched[key] = None
+        if is_news:
+            self.listeners.roles_applied()  # there is something to fetch
+
+    def high_watermarks(self) -> dict[TopicPartition, Offset]:
+        return self._watermarks.current(self._hosted.by_id)
+
+    def stop(self, reason: str) -> None:
+        """Lead and follow nothing any more; whoever waits is told to look elsewhere."""
+        self.is_stopped = True
+        for replica in self.replicas:
+            if replica.role != "idle":
+                replica.become_idle(reason)
+
+    # ---- inside
+
+    def _new_replica(self, log: PartitionLog, *, high_watermark: Offset) -> HostedReplica:
+        replica = HostedReplica(log, high_watermark=high_watermark, events=self._events)
+        self._watermarks.note(replica)
+        self.ticks.add(replica)
+        return replica
+
+    def _events_of_replicas(self) -> ReplicaEvents:
+        listeners, ticks, watermarks = self.listeners, self.ticks, self._watermarks
+
+        def on_role_changed(replica: HostedReplica) -> None:
+            self.roles.touched[replica.topic_id, replica.partition] = None
+            watermarks.note(replica)
+            ticks.note(replica)
+            listeners.role_changed(replica)
+
+        def on_appended(replica: HostedReplica) -> None:
+            ticks.note(replica)
+            listeners.appended(replica)
+
+        def on_watermark(replica: HostedReplica) -> None:
+            watermarks.note(replica)
+            listeners.watermark_moved(replica)
+
+        def on_truncated(replica: HostedReplica) -> None:
+            watermarks.note(replica)
+            listeners.truncated(replica)
+
+        return ReplicaEvents(
+            propose=lambda proposal: listeners.propose(proposal),
+            appended=on_appended,
+            watermark_moved=on_watermark,
+            log_start_raised=lambda replica: listeners.log_start_raised(replica),
+            role_changed=on_role_changed,
+            flush_needed=lambda replica: listeners.flush_needed(replica),
+            truncated=on_truncated,
+            committed_cut=self.committed_cuts.note,
+        )
+
+    def fail_storage(self, error: Exception) -> None:
+        """S8: nothing more is written; the broker says so and ends."""
+        if self.is_stopped:
+            return
+        _log.error("storage failed, serving stops", extra={"error": str(error)})
+        self.stop("storage failed")
+        self.listeners.storage_failed(error)

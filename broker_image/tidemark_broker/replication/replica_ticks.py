@@ -1,0 +1,91 @@
+"""Which replicas are looked at as time passes: those to which it may do something.
+
+A replica comes in when something happened to it, and leaves once it is settled, so that a broker
+with thousands of idle ones looks at none of them. Producers expire by a queue of their own.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator
+
+from tidemark_protocol.ids import TopicId
+
+from tidemark_broker.clock import Clock
+from tidemark_broker.replication.core.settled import is_settled
+from tidemark_broker.replication.partition import HostedReplica
+
+TICKS_AT_A_TIME = 100  # some microseconds each
+EXPIRIES_AT_A_TIME = 100
+
+Key = tuple[TopicId, int]
+
+
+class ReplicaTicks:
+    def __init__(
+        self,
+        find: Callable[[Key], HostedReplica | None],
+        settle_damage: Callable[[HostedReplica], None],
+        clock: Clock,
+    ) -> None:
+        self._find = find
+        self._settle_damage = settle_damage
+        self._clock = clock
+        self._active: dict[HostedReplica, None] = {}
+        self._expiries: list[tuple[int, int, Key]] = []  # when, and in the order of their coming
+        self._count = 0
+        self.visited = 0  # replicas, since the start
+
+    def add(self, replica: HostedReplica) -> None:
+        """It is new here."""
+        self._active[replica] = None
+        self._expect_expiry(0, (replica.topic_id, replica.partition))
+
+    def note(self, replica: HostedReplica) -> None:
+        """Something happened to it."""
+        if replica in self._active:
+            return
+        self._active[replica] = None
+        # What may be overdue by now was nobody's before: its lag is judged half a window from here.
+        if replica.leader is not None:
+            half_ms = replica.replica_lag_max_ms // 2
+            replica.next_tick_ms = max(replica.next_tick_ms, self._clock() + half_ms)
+
+    def steps(self) -> Iterator[None]:
+        """One tick; others may run between two steps."""
+        active = tuple(self._active)
+        for at in range(0, len(active), TICKS_AT_A_TIME):
+            now_ms = self._clock()
+            for replica in active[at : at + TICKS_AT_A_TIME]:
+                self._visit(replica, now_ms)
+            yield
+        yield from self._expire_producers()
+
+    def _visit(self, replica: HostedReplica, now_ms: int) -> None:
+        self.visited += 1
+        if self._find((replica.topic_id, replica.partition)) is replica:
+            replica.on_tick(now_ms)
+            self._settle_damage(replica)
+            if not _is_at_rest(replica):
+                return
+        self._active.pop(replica, None)
+
+    def _expire_producers(self) -> Iterator[None]:
+        now_ms = self._clock()
+        looked_at = 0
+        while self._expiries and self._expiries[0][0] <= now_ms:
+            _, _, key = heapq.heappop(self._expiries)
+            replica = self._find(key)
+            if replica is not None:
+                self._expect_expiry(replica.expire_producers(now_ms), key)
+            looked_at += 1
+            if looked_at % EXPIRIES_AT_A_TIME == 0:
+                yield
+
+    def _expect_expiry(self, at_ms: int, key: Key) -> None:
+        self._count += 1
+        heapq.heappush(self._expiries, (at_ms, self._count, key))
+
+
+def _is_at_rest(replica: HostedReplica) -> bool:
+    if replica.damage is not None or replica.log.damage_mark.damage is not None:
+        return False
+    return replica.leader is None or is_settled(replica.leader)

@@ -1,0 +1,82 @@
+"""What `Partitions` answers to its callers (HTTP, the Kafka listener). Values only."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
+
+UNKNOWN_OFFSET = Offset(-1)
+NO_APPEND_TIME = -1
+NO_TOPIC_ID = TopicId("")
+
+
+class RecordError(NamedTuple):
+    """Why one record of a produce was refused (KIP-467). `position`: its place among all records,
+    Kafka's batch index."""
+
+    position: int
+    message: str
+
+
+class ProduceResult(NamedTuple):
+    """`record_errors`: the records for which all of them are refused, by index. Empty when the
+    error is of the whole batch."""
+
+    error: ErrorCode
+    base_offset: Offset = UNKNOWN_OFFSET
+    log_start_offset: Offset = UNKNOWN_OFFSET
+    message: str = ""
+    append_time_ms: int = NO_APPEND_TIME  # where the topic stamps records itself
+    is_for_want_of_space: bool = False  # KAFKA_STORAGE_ERROR of a disk that is sound; not written
+    record_errors: tuple[RecordError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """What a consumer says of itself. `rack` None: it reads from leaders only; a name (or "": no
+    rack) means that it goes where the leader sends it (KIP-392). `current_leader_epoch`: the one
+    it knows of, refused unless it is ours (KIP-320)."""
+
+    rack: str | None = None
+    current_leader_epoch: LeaderEpoch = LeaderEpoch(NO_EPOCH)
+
+
+LEADER_ONLY = Consumer()
+
+
+class FetchResult(NamedTuple):
+    """`data`: whole record batches; the first may begin below the asked offset. With a
+    `preferred_replica` there is neither data nor error: the reader is to ask that broker."""
+
+    error: ErrorCode
+    data: bytes = b""
+    high_watermark: Offset = UNKNOWN_OFFSET
+    log_start_offset: Offset = UNKNOWN_OFFSET
+    log_end_offset: Offset = UNKNOWN_OFFSET
+    message: str = ""
+    preferred_replica: BrokerId = NO_BROKER
+    topic_id: TopicId = NO_TOPIC_ID  # of the log that was read
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsResult:
+    """With OFFSET_NOT_AVAILABLE (a new leader whose high watermark is still below the start of
+    its epoch, KIP-207) `log_start_offset` is valid all the same."""
+
+    error: ErrorCode
+    log_start_offset: Offset = UNKNOWN_OFFSET
+    high_watermark: Offset = UNKNOWN_OFFSET
+    log_end_offset: Offset = UNKNOWN_OFFSET
+    leader_epoch: LeaderEpoch = LeaderEpoch(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """A replica on this broker, whatever its role: "leader", "follower" or "idle" (no leader)."""
+
+    role: str
+    log_start_offset: Offset
+    high_watermark: Offset
+    log_end_offset: Offset
+    leader_epoch: LeaderEpoch

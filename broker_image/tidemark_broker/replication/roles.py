@@ -1,0 +1,181 @@
+"""The roles of this broker's replicas: taken as metadata say, logs made and removed for them.
+
+Synchronous. A log to be made or removed syncs its volume, so a large push has both done in
+a worker between two of its parts (`LogWork`); logs that no worker has made are made here.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tidemark_protocol.controller_messages import TopicPush
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, Offset, TopicId
+from tidemark_protocol.partition_state import PartitionState
+
+from tidemark_broker.clock import Clock
+from tidemark_broker.kafka_wire.records.errors import StorageError
+from tidemark_broker.log.errors import DiskFull
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.metadata.metadata_cache import MetadataCache, TopicPartition
+from tidemark_broker.replication.partition import BrokerLife, HostedReplica
+from tidemark_broker.replication.partition_registry import HostedReplicas, log_roles
+from tidemark_broker.replication.untaken_roles import UntakenRoles
+
+LOGS_AT_A_TIME = 128  # made by one job of a worker, which syncs them together
+ROLES_AT_A_TIME = 16  # taken in one turn of the loop: each may write a file
+REPLICAS_AT_A_TIME = 200  # told of brokers, looked at for retention: a few microseconds each
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LogWork:
+    """What a worker is to do before the next part of a push is applied; maybe nothing, and others
+    have their turn."""
+
+    make: tuple[tuple[str, TopicId, int], ...] = ()  # topic, topic id, partition
+    remove: tuple[TopicPartition, ...] = ()
+
+
+class Roles:
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        metadata: MetadataCache,
+        failed_replicas: dict[TopicPartition, str],
+        *,
+        clock: Clock,
+        new_replica: Callable[..., HostedReplica],
+        fail_storage: Callable[[Exception], None],
+    ) -> None:
+        """`failed_replicas`: what heartbeats report."""
+        self.hosted = HostedReplicas()
+        self.directory: LogDirectory | None = None
+        self.broker_epoch = BrokerEpoch(-1)
+        self.settle_damage: Callable[[HostedReplica], None] = lambda replica: None
+        # Replicas that may ask their leader for something else now, for who asks.
+        self.touched: dict[TopicPartition, None] = {}
+        self.untaken = UntakenRoles(
+            failed_replicas, take=lambda key: self.apply(key, self._clock(), has_space=True)
+        )
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._failed_replicas = failed_replicas
+        self._clock = clock
+        self._new_replica = new_replica
+        self._fail_storage = fail_storage
+        self._to_remove: list[TopicPartition] = []
+        self._applied: list[tuple[HostedReplica, PartitionState]] = []  # not logged yet
+
+    def life(self) -> BrokerLife:
+        return BrokerLife(self._broker_id, self.broker_epoch, self._metadata.brokers)
+
+    # ---- what is to be done in a worker
+
+    def missing_logs(self, entries: Iterable[TopicPush]) -> tuple[tuple[str, TopicId, int], ...]:
+        return self.hosted.missing_logs(self.life(), entries)
+
+    def untaken_logs(self) -> tuple[tuple[str, TopicId, int], ...]:
+        """Missing ones, of roles that could not be taken."""
+        topics, states = self._metadata.topics_by_id, self._metadata.partitions
+        life = self.life()
+        return tuple(
+            (topics[key[0]].topic, *key)
+            for key in self.untaken.keys
+            if key[0] in topics and key in states
+            if self.hosted.may_make(topics[key[0]], states[key], life)
+        )
+
+    def remove_logs(self, removed: tuple[TopicPartition, ...]) -> None:
+        """Here and now, or in a worker. Raises DiskFull, StorageFailed."""
+        assert self.directory is not None
+        self.directory.remove_logs(removed)
+
+    def take_removed(self) -> tuple[TopicPartition, ...]:
+        removed, self._to_remove = tuple(self._to_remove), []
+        return removed
+
+    def log_applied(self) -> None:
+        """The states that were applied since it was called last."""
+        if self._applied:
+            applied, self._applied = self._applied, []
+            log_roles(applied)
+
+    def take_touched(self) -> tuple[TopicPartition, ...]:
+        """Whose roles, or what their followers may ask, may be others since it was called last."""
+        touched = tuple(self.touched)
+        self.touched.clear()
+        return touched
+
+    # ---- roles
+
+    def apply(self, key: TopicPartition, now_ms: int, *, has_space: bool = False) -> None:
+        state = self._metadata.partitions.get(key)
+        topic = self._metadata.topics_by_id.get(key[0])
+        self.touched[key] = None
+        if state is None or topic is None or self._broker_id not in state.replicas:
+            self.untaken.forget(key)
+        if state is None or topic is None:
+            return
+        if self._broker_id not in state.replicas:
+            if self.hosted.is_older_than_log(key, state):
+                self.hosted.by_id[key].become_idle("an older state does not name it")
+            else:
+                self.remove(key, "moved to other brokers")  # an explicit entry says so (S12)
+            return
+        named = self._metadata.topics.get(topic.topic, topic)
+        if key not in self.hosted.by_id and named.topic_id != key[0]:
+            # Its name, and with it the place of its log, is another topic's by now: an empty log
+            # of this one would put that one's aside.
+            self.untaken.forget(key)
+            return
+        life = self.life()
+        try:
+            if self.hosted.check_counts_on_nothing_lost(key, state, life):
+                self.untaken.forget(key)  # which takes no space, as roles do
+            replica = self.hosted.by_id.get(key) or self._create(key, topic.topic)
+            replica.apply_topic(topic)
+            replica.apply_state(state, life, now_ms)
+        except (DiskFull, ValueError) as error:
+            self.untaken.note(key, error)
+            return
+        except (StorageError, OSError) as error:
+            self._fail_storage(error)
+            return
+        if has_space or replica.role != "idle":
+            # An idle replica needs no space, so its success does not show that a role can be taken.
+            # If it were reported, the controller would grant the role, and take it back, again
+            # and again.
+            self.untaken.forget(key)
+        if replica.damage is None and key not in self.untaken:
+            self._failed_replicas.pop(key, None)
+        self.settle_damage(replica)
+        self._applied.append((replica, state))
+
+    def _create(self, key: TopicPartition, topic: str) -> HostedReplica:
+        assert self.directory is not None, "metadata applied before logs are open"
+        former = self.hosted.by_name.get((topic, key[1]))
+        if former is not None:  # recreated under its name: the directory sets the old one aside
+            former.become_idle("topic recreated")
+            self.hosted.discard((former.topic_id, former.partition))
+            self.hosted.made_room.add((former.topic_id, former.partition))
+        log = self.directory.create_log(topic, key[0], key[1])
+        replica = self._new_replica(log, high_watermark=Offset(0))
+        self.hosted.add(replica)
+        return replica
+
+    def remove(self, key: TopicPartition, reason: str) -> None:
+        """Nothing is served or written of it from here on; its log goes with `take_removed`."""
+        replica = self.hosted.discard(key)
+        if replica is None:
+            return
+        self.touched[key] = None
+        replica.become_idle(reason)
+        self._failed_replicas.pop(key, None)
+        assert self.directory is not None
+        self.directory.let_go(key)
+        self._to_remove.append(key)
+        _log.info(
+            "replica removed",
+            extra={"topic": replica.topic, "partition": replica.partition, "reason": reason},
+        )

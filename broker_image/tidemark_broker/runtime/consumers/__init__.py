@@ -1,1 +1,0 @@
-"""A Kafka consumer inside this broker, for clients that have only HTTP."""

@@ -1,1 +1,0 @@
-"""The Kafka protocol's requests, one handler module per API, over `Partitions`."""

@@ -1,0 +1,100 @@
+"""Pushes of the controller, applied one after the other in steps that hold nobody up.
+
+Logs are made and removed by workers, many at a time; roles are taken on the loop, a few at a time.
+Heartbeats go on meanwhile. They name the version that was applied before, so each of their answers
+brings a push again that says at least what the one under way does: only the newest is kept.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from tidemark_protocol.controller_messages import HeartbeatRequest, MetadataPush
+from tidemark_protocol.ids import ControllerEpoch, TopicId
+
+from tidemark_broker.kafka_wire.records.errors import StorageError
+from tidemark_broker.log.log_manager import LogDirectory, LogKey
+from tidemark_broker.replication.replica_manager import Partitions
+
+_log = logging.getLogger(__name__)
+
+
+class AppliedPushes:
+    def __init__(
+        self,
+        partitions: Partitions,
+        directory: LogDirectory,
+        *,
+        controller_epoch: Callable[[], ControllerEpoch],
+        on_grown: Callable[[], None],
+    ) -> None:
+        """`controller_epoch`: the highest that was heard of."""
+        self._applying = asyncio.Lock()
+        self._controller_epoch = controller_epoch
+        self._on_grown = on_grown
+        self._partitions = partitions
+        self._directory = directory
+        self._newest = (-1, -1)  # (controller epoch, image version) of those that came
+        self._under_way = (-1, -1)
+
+    async def apply(self, request: HeartbeatRequest, push: MetadataPush) -> bool:
+        """False: another push that came says all of it. `request`: whose answer brought this."""
+        version = (push.controller_epoch, push.image_version)
+        self._newest = max(self._newest, version)
+        if version == self._under_way:
+            async with self._applying:  # else it would be asked for over and over
+                return False
+        async with self._applying:
+            is_deposed = push.controller_epoch < self._controller_epoch()
+            if is_deposed or version < self._newest or self._is_applied(request, version):
+                return False
+            self._under_way = version
+            try:
+                return await self._apply(push)
+            finally:
+                self._under_way = (-1, -1)
+
+    async def _apply(self, push: MetadataPush) -> bool:
+        """False: its controller is deposed, and the next one says all of it again (I16)."""
+        for work in self._partitions.applying(push):
+            if work.make:
+                await asyncio.to_thread(self._create_logs, work.make)
+                self._on_grown()
+            elif work.remove:
+                await self._remove_logs(work.remove)
+            else:
+                await asyncio.sleep(0)
+            if push.controller_epoch < self._controller_epoch():
+                return False
+        return True
+
+    def _is_applied(self, request: HeartbeatRequest, version: tuple[int, int]) -> bool:
+        """Since that heartbeat was sent: it was asked for before."""
+        metadata = self._partitions.metadata
+        asked_with = (request.applied_controller_epoch, request.applied_image_version)
+        return version == (metadata.controller_epoch, metadata.image_version) != asked_with
+
+    async def take_roles_again(self) -> None:
+        """Those that a full disk kept from being taken; there is space now."""
+        roles = self._partitions.roles
+        if not roles.untaken.keys:
+            return
+        async with self._applying:
+            missing = roles.untaken_logs()
+            if missing:
+                await asyncio.to_thread(self._create_logs, missing)
+            if not self._partitions.is_stopped:
+                self._partitions.take_roles_again()
+
+    def _create_logs(self, missing: tuple[tuple[str, TopicId, int], ...]) -> None:
+        try:
+            self._directory.create_logs(missing)
+        except Exception as error:
+            # Tried again, and judged, when the state is applied.
+            _log.error("logs not created", extra={"topic": missing[0][0], "error": str(error)})
+
+    async def _remove_logs(self, removed: tuple[LogKey, ...]) -> None:
+        try:
+            await asyncio.to_thread(self._directory.remove_logs, removed)
+        except (StorageError, OSError) as error:
+            self._partitions.fail_storage(error)

@@ -1,0 +1,82 @@
+"""The soft disk limit: a broker that is short of space takes no records, all else goes on.
+
+Reads, fetches, truncation, retention and compaction need what is left, and a follower must go on as
+long as it can: to the last byte but for a reserve, which is filled here and out of which retention
+writes what it has to (`storage.space_reserve`). Looked at once a second, in a worker. It ends by
+itself, some way above the limit, so that it does not flap. (In Kafka a full disk ends the broker,
+and its restart too.)
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tidemark_broker.log.disk import Disk, DiskSpace
+from tidemark_broker.replication.replica_manager import Partitions
+
+INTERVAL_SECONDS = 1.0
+LEAST_FREE_BYTES = 256 * 1024 * 1024
+LEAST_FREE_SHARE = 20  # or a twentieth of a small volume, whichever is less
+RESUME_FACTOR = 1.25
+
+_log = logging.getLogger(__name__)
+
+
+class SpaceWatch:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        partitions: Partitions,
+        *,
+        keep_reserve: Callable[[DiskSpace], None],
+        take_roles: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`take_roles`: those that could not be taken for want of space."""
+        self._disk = disk
+        self._directory = directory
+        self._partitions = partitions
+        self._keep_reserve = keep_reserve
+        self._take_roles = take_roles
+
+    async def run(self) -> None:
+        """Until cancelled, or until the disk failed."""
+        while True:
+            try:
+                self.note(await asyncio.to_thread(self._look))
+            except OSError as error:
+                self._partitions.fail_storage(error)
+                return
+            if not self._partitions.shortage:
+                await self._take_roles()
+            await asyncio.sleep(INTERVAL_SECONDS)
+
+    def _look(self) -> DiskSpace:
+        space = self._disk.space(self._directory)
+        self._keep_reserve(space)
+        return space
+
+    def note(self, space: DiskSpace) -> None:
+        least_bytes = least_free_bytes(space)
+        shortage = ""
+        if is_short(space.free_bytes, least_bytes, was_short=bool(self._partitions.shortage)):
+            shortage = (
+                f"the volume of this broker has {space.free_bytes} bytes free and takes no more"
+                f" records below {least_bytes}: delete records, shorten retention.ms or"
+                " retention.bytes, or give the pool larger volumes"
+            )
+        if bool(shortage) != bool(self._partitions.shortage):
+            _log.warning(
+                "records are refused for want of space" if shortage else "there is space again",
+                extra={"free_bytes": space.free_bytes, "least_bytes": least_bytes},
+            )
+        self._partitions.shortage = shortage
+
+
+def least_free_bytes(space: DiskSpace) -> int:
+    return min(LEAST_FREE_BYTES, space.total_bytes // LEAST_FREE_SHARE)
+
+
+def is_short(free_bytes: int, least_bytes: int, *, was_short: bool) -> bool:
+    return free_bytes < (least_bytes * RESUME_FACTOR if was_short else least_bytes)

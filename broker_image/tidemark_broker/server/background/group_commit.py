@@ -1,0 +1,65 @@
+"""Group commit for `flush: Always`: one worker at a time syncs every log that asked meanwhile.
+
+While a sync runs, appends go on and gather for the next one; nobody waits for more than two. The
+ages of what is still unsynced tell the controller when a disk hangs (S20).
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from tidemark_broker.clock import monotonic_ms
+from tidemark_broker.kafka_wire.records.errors import StorageError
+from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.replica_manager import Partitions
+
+
+class GroupFlusher:
+    def __init__(
+        self, partitions: Partitions, *, on_flushed: Callable[[HostedReplica], None]
+    ) -> None:
+        """`on_flushed` is told after the replica's own watermark rules were."""
+        self._partitions = partitions
+        self._on_flushed = on_flushed
+        self._asked: dict[HostedReplica, int] = {}  # since when
+        self._has_asked = asyncio.Event()
+        self._oldest_running_ms: int | None = None
+
+    def ask(self, replica: HostedReplica) -> None:
+        self._asked.setdefault(replica, monotonic_ms())
+        self._has_asked.set()
+
+    def oldest_age_ms(self) -> int:
+        since = [*self._asked.values()]
+        if self._oldest_running_ms is not None:
+            since.append(self._oldest_running_ms)
+        return monotonic_ms() - min(since) if since else 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._has_asked.wait()
+            self._has_asked.clear()
+            asked, self._asked = self._asked, {}
+            self._oldest_running_ms = min(asked.values(), default=None)
+            # What the flush covers: positions as they are before it begins.
+            before = [
+                (replica, replica.log.log_end_offset, replica.leader_epoch) for replica in asked
+            ]
+            try:
+                await asyncio.to_thread(_flush_all, list(asked))
+            except (StorageError, OSError) as error:
+                self._partitions.fail_storage(error)
+                return
+            finally:
+                self._oldest_running_ms = None
+            now_ms = monotonic_ms()
+            for replica, end_offset, leader_epoch in before:
+                replica.on_flushed(end_offset, leader_epoch, now_ms)
+                self._on_flushed(replica)
+                if replica.needs_flush:
+                    self.ask(replica)
+
+
+def _flush_all(replicas: list[HostedReplica]) -> None:
+    for replica in replicas:
+        replica.log.flush()

@@ -1,0 +1,534 @@
+"""One broker process from lock to exit: wires everything, decides nothing about replication.
+
+Start: HTTP (health and records at once, the rest later), lock of the log directory, logs, register,
+Kafka listener, serve.
+SIGTERM: controlled shutdown, with a limit; then flush, checkpoints, the proof of a clean stop,
+exit 0. A second signal does not wait for the controller. A storage failure or a lost identity
+ends the process without a proof (S8), with a code that makes its runtime start it again.
+
+The end of a process whose disk failed (S8).
+
+A failed fsync may have dropped pages that the kernel now calls clean; the next process on the same
+kernel would find a log that looks whole. So this one does not end before the controller stored that
+its storage failed, or the boot stamp is off the volume: either makes the next start unclean. Both
+are tried at once and go on being tried. Neither is there yet if a kill comes before: what the disk
+may lack the next life writes again whatever it finds (`storage.rewriting`).
+
+The broker's pulse: leaders judge their followers' lag, and a stall of ours is nobody's (S21).
+
+A process that was frozen, or whose loop was held up, wakes to followers that it did not serve.
+Their lag is counted without that time, and what they asked meanwhile is read before anybody is
+judged.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Coroutine, Mapping
+from typing import Any
+from uuid import UUID
+
+from tidemark_protocol.controller_messages import Endpoints, RegisterRequest
+from tidemark_protocol.ids import NO_EPOCH, BrokerId, Offset
+
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.kafka.apis.fetch_sessions import MAX_SESSION_ID
+from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.network.socket_server import KafkaListener
+from tidemark_broker.kafka_wire.records.errors import StorageError
+from tidemark_broker.log.clean_shutdown import Mount
+from tidemark_broker.log.disk import Disk
+from tidemark_broker.log.errors import DirectoryLocked, DiskFull
+from tidemark_broker.log.log_manager import LogDirectory, LogKey
+from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.metadata.controller_channel import ControllerClient
+from tidemark_broker.metadata.leader_changes import Departures
+from tidemark_broker.metrics.broker_metrics import MetricsProfile
+from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.replication.fetcher_manager import ReplicaFetchers
+from tidemark_broker.replication.follower_fetch import ReplicaFetches
+from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.server.background.checkpointing import Checkpointing
+from tidemark_broker.server.background.cleaner_scheduler import LogCleaner
+from tidemark_broker.server.background.disk_probe import DiskProbe
+from tidemark_broker.server.background.disk_space import SpaceWatch
+from tidemark_broker.server.background.group_commit import GroupFlusher
+from tidemark_broker.server.background.replica_digests import Digesting
+from tidemark_broker.server.config import BrokerSettings, broker_configs
+from tidemark_broker.server.environment import BrokerEnvironment
+from tidemark_broker.server.lifecycle_manager import (
+    ControllerSession,
+    RegistrationRefusedForGood,
+    SessionCallbacks,
+    registration_request,
+)
+
+# The controller's record is the better end: it also fences us. So long it is waited for alone.
+RECORD_LIMIT_SECONDS = 5.0
+REMOVAL_RETRY_SECONDS = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+async def void_proofs(
+    session: ControllerSession,
+    directory: LogDirectory,
+    *,
+    record_limit_seconds: float = RECORD_LIMIT_SECONDS,
+) -> None:
+    """`session` is polling. Returns once no later start can be taken for clean."""
+    session.fail_storage()
+    removal = asyncio.create_task(remove_stamp(directory), name="boot-stamp-removal")
+    record = asyncio.create_task(session.proofs_are_void.wait(), name="failure-record")
+    try:
+        await asyncio.wait((record,), timeout=record_limit_seconds)
+        await asyncio.wait((record, removal), return_when=asyncio.FIRST_COMPLETED)
+        _log.info(
+            "proofs voided", extra={"recorded": record.done(), "stamp_removed": removal.done()}
+        )
+    finally:
+        removal.cancel()
+        record.cancel()
+
+
+async def remove_stamp(directory: LogDirectory) -> None:
+    """Until it is gone: no limit, as an end before that could be taken for a mere kill."""
+    while True:
+        try:
+            await asyncio.to_thread(directory.remove_boot_stamp)
+        except StorageError as error:
+            _log.error("boot stamp not removed yet", extra={"reason": str(error)})
+            await asyncio.sleep(REMOVAL_RETRY_SECONDS)
+        else:
+            return
+
+
+TICK_SECONDS = 0.25
+STALL_MS = 250  # a tick later than this was a stall
+# Long enough for the loop to look at every connection at least once, whatever order it works in.
+FETCHES_FIRST_SECONDS = 0.01
+
+
+async def run_ticks(partitions: Partitions, probe: DiskProbe) -> None:
+    """Until cancelled."""
+    loop = asyncio.get_running_loop()
+    while True:
+        began = loop.time()
+        await asyncio.sleep(TICK_SECONDS)
+        late_ms = int((loop.time() - began - TICK_SECONDS) * 1000)
+        if late_ms > STALL_MS:
+            _log.warning("this broker stalled", extra={"stall_ms": late_ms})
+            probe.on_stall(late_ms)
+            for _ in partitions.on_stall(late_ms):
+                await asyncio.sleep(0)
+            await asyncio.sleep(FETCHES_FIRST_SECONDS)
+        for _ in partitions.ticking():
+            await asyncio.sleep(0)
+
+
+EXIT_CLEAN = 0
+EXIT_CRASHED = 70
+EXIT_STORAGE_FAILED = 74
+EXIT_STALE = 75  # start again: another life of this broker registered
+EXIT_REFUSED = 78  # wrong volume or cluster: a human has to look
+
+LOCK_RETRY_SECONDS = 0.1
+
+
+class Broker:
+    def __init__(self, settings: BrokerSettings, environment: BrokerEnvironment) -> None:
+        self.settings = settings
+        self._environment = environment
+        self.incarnation = str(environment.new_uuid())
+        self.exit_code = EXIT_CLEAN
+        self.directory: LogDirectory | None = None
+        self.session: ControllerSession | None = None
+        self.kafka_port = settings.kafka_port
+        self.http_port = settings.http_port
+        self._not_ready = "starting"
+        self._loop = asyncio.get_running_loop()
+        self.partitions = Partitions(
+            settings.broker_id, scheduler=self._loop, wall_clock_s=environment.wall_clock_s
+        )
+        self.partitions.replica_fetch_max_bytes = settings.replica_fetch_max_bytes
+        self.departures = Departures(self.partitions.metadata, scheduler=self._loop)
+        self.quotas = ClientQuotas(lambda: self.partitions.metadata.quotas)
+        self.groups = GroupCoordinators(
+            self.partitions,
+            settings.groups,
+            scheduler=self._loop,
+            wall_clock_s=environment.wall_clock_s,
+        )
+        self._stop = asyncio.Event()  # an end was asked for, in whatever way
+        self._hurry = asyncio.Event()
+        self._http_stop = asyncio.Event()
+        self._http_up = asyncio.Event()
+        self._storage_error: Exception | None = None
+        self._stale = ""
+        self._tasks: asyncio.TaskGroup | None = None
+        self._background: list[asyncio.Task[None]] = []
+        self._probe: DiskProbe | None = None
+        self._flusher: GroupFlusher | None = None
+        self._fetchers: ReplicaFetchers | None = None
+
+    def is_ready(self) -> tuple[bool, str]:
+        if self._not_ready:
+            return False, self._not_ready
+        session = self.session
+        if session is None or session.is_fenced:
+            return False, "Fenced: " + (session.problem if session else "not registered")
+        return True, ""
+
+    # ---- life
+
+    async def run(self) -> int:
+        """Returns the exit code."""
+        self._loop.set_exception_handler(self._on_loop_error)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._on_signal)
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            http = tasks.create_task(self._serve_http(), name="http")
+            try:
+                await self._live()
+            finally:
+                for task in self._background:
+                    task.cancel()
+                self._http_stop.set()
+            await http
+        return self.exit_code
+
+    async def _live(self) -> None:
+        if not await self._until_stop(self._http_up.wait()):
+            return
+        directory = await self._open_directory()
+        if directory is None:
+            return
+        self.directory = directory
+        client = ControllerClient(
+            self.settings.controllers, self._environment.new_controller_transport
+        )
+        await client.start()
+        try:
+            await self._serve(directory, client)
+        finally:
+            self.partitions.stop("this process ends")  # however it does
+            await client.close()
+            # I17: no worker may still write here once the lock is gone.
+            await self._loop.shutdown_default_executor()
+            directory.close()
+
+    async def _serve(self, directory: LogDirectory, client: ControllerClient) -> None:
+        checkpointing = self._wire(directory, client)
+        try:
+            listener = await self._start_listener(directory)
+        except OSError:  # a port is taken: nothing was changed, and the next start may have it
+            await self._leave_unregistered(directory, checkpointing)
+            raise
+        assert self.session is not None
+        try:
+            self._not_ready = "Starting: registering with the controller"
+            try:
+                if not await self._until_stop(self.session.register()):
+                    await self._leave_unregistered(directory, checkpointing)
+                    return
+            except RegistrationRefusedForGood as error:
+                _log.error("registration refused", extra={"reason": str(error)})
+                self.exit_code = EXIT_REFUSED
+                await self._leave_unregistered(directory, checkpointing)
+                return
+            listener.services.cluster_id = directory.cluster_id
+            listener.services.controller_address = client.leader
+            assert self._tasks is not None
+            polling = self._tasks.create_task(self.session.run(), name="controller-session")
+            self._not_ready = ""
+            self.session.serve()
+            self._environment.on_serving()
+            await self._stop.wait()
+            await self._end_serving()
+        finally:
+            await listener.stop()
+        try:
+            await self._leave_disk(directory)
+        finally:
+            polling.cancel()
+
+    # ---- start
+
+    def _wire(self, directory: LogDirectory, client: ControllerClient) -> Checkpointing:
+        assert self._tasks is not None
+        partitions, settings = self.partitions, self.settings
+        self._probe = DiskProbe(
+            self._environment.disk, settings.data_directory, on_failure=partitions.fail_storage
+        )
+        self.session = ControllerSession(
+            client,
+            partitions,
+            directory,
+            pool=settings.pool,
+            make_registration=lambda: self._registration(directory),
+            callbacks=SessionCallbacks(
+                on_stale=self._on_stale,
+                disk_probe_age_ms=self._probe.age_ms,
+                oldest_append_age_ms=lambda: (
+                    0 if self._flusher is None else self._flusher.oldest_age_ms()
+                ),
+                wall_clock_s=self._environment.wall_clock_s,
+                on_grown=self._environment.on_grown,
+            ),
+        )
+        self._fetchers = ReplicaFetchers(
+            partitions,
+            suspect=self._on_suspect,
+            answered=self.departures.on_answer,
+            tasks=self._tasks,
+        )
+        self._flusher = GroupFlusher(partitions, on_flushed=self._fetchers.kick)
+        fetches = ReplicaFetches(partitions, scheduler=self._loop)
+        self._fetches = fetches
+        checkpointing = Checkpointing(
+            partitions, directory, self._environment.wall_clock_s, settings.recovery_points
+        )
+        listeners = partitions.listeners
+        listeners.propose = self.session.propose
+        partitions.producer_ids.ask = self.session.ask_producer_ids
+        partitions.topic_changes.ask = self.session.ask_topics
+        partitions.topic_changes.asking = self.session.asking_broker
+        listeners.appended = fetches.on_appended
+        listeners.watermark_moved = fetches.on_watermark
+        listeners.role_changed = self._on_role_changed
+        listeners.topics_deleted = self.groups.on_topics_deleted
+        listeners.flush_needed = self._flusher.ask
+        listeners.truncated = lambda _: checkpointing.note_truncated()
+        if settings.metrics_profile.includes(MetricsProfile.FULL):
+            self._keep_digests(checkpointing, directory.reserve.data)
+        listeners.roles_applied = self._fetchers.refresh
+        listeners.metadata_applied = self.departures.on_metadata
+        listeners.storage_failed = self._on_storage_failed
+        partitions.attach(directory)
+        self._start_background(self._probe.run(), "disk-probe")
+        self._start_background(self._flusher.run(), "flusher")
+        self._start_background(run_ticks(partitions, self._probe), "tick")
+        assert self.session is not None
+        space = SpaceWatch(
+            self._environment.disk,
+            settings.data_directory,
+            partitions,
+            keep_reserve=directory.reserve.keep,
+            take_roles=self.session.take_roles_again,
+        )
+        self._start_background(space.run(), "space-watch")
+        cleaner = LogCleaner(partitions, directory.reserve.data, self._environment.wall_clock_s)
+        self._start_background(cleaner.run(settings.log_cleaner_backoff_seconds), "log-cleaner")
+        self._start_background(
+            checkpointing.run_high_watermarks(settings.high_watermark_checkpoint_seconds),
+            "high-watermarks",
+        )
+        self._start_background(checkpointing.run_recovery_points(), "recovery-points")
+        return checkpointing
+
+    def _on_suspect(self, broker_id: BrokerId) -> None:
+        assert self.session is not None
+        self.session.suspect(broker_id)  # first: who waits for the verdict waits for this
+        self.departures.suspect(broker_id)
+
+    def _on_role_changed(self, replica: HostedReplica) -> None:
+        self._fetches.on_appended(replica)
+        self.groups.on_role_changed(replica)
+
+    def _keep_digests(self, checkpointing: Checkpointing, disk: Disk) -> None:
+        digesting = Digesting(self.partitions, disk, self.settings.data_directory)
+
+        def on_truncated(replica: HostedReplica) -> None:
+            digesting.note_truncated(replica)
+            checkpointing.note_truncated()
+
+        self.partitions.listeners.truncated = on_truncated
+        self._start_background(digesting.run(), "digests")
+
+    def _start_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        assert self._tasks is not None
+        self._background.append(self._tasks.create_task(work, name=name))
+
+    async def _start_listener(self, directory: LogDirectory) -> KafkaListener:
+        services = KafkaServices(
+            self.partitions,
+            self._fetches,
+            self.groups,
+            self._loop,
+            self._environment.new_uuid,
+            self.quotas,
+            self.departures,
+            cluster_id=directory.cluster_id,
+            first_session_id=UUID(self.incarnation).int % MAX_SESSION_ID + 1,
+            log_directory=str(self.settings.data_directory),
+            space=lambda: self._environment.disk.space(self.settings.data_directory),
+            creates_topics=self.settings.creates_topics,
+            broker_configs=broker_configs(self.settings),
+            processing_clock_s=self._environment.processing_clock_s,
+        )
+        listener = KafkaListener(services)
+        host = self.settings.listen_host
+        self.kafka_port = await listener.start(host, self.settings.kafka_port)
+        for name, port in self.settings.listeners:
+            await listener.start(host, port, listener=name)
+        return listener
+
+    async def _open_directory(self) -> LogDirectory | None:
+        """I17: waits for the lock; a killed predecessor may live on for seconds."""
+        settings = self.settings
+        deadline = self._loop.time() + settings.lock_limit_seconds
+        has_said_so = False
+        while True:
+            self._not_ready = "Starting: opening logs"
+            try:
+                directory = await asyncio.to_thread(
+                    LogDirectory.open,
+                    settings.data_directory,
+                    self._environment.disk,
+                    broker_id=settings.broker_id,
+                    settings=LogSettings(),
+                    new_uuid=self._environment.new_uuid,
+                    mount=Mount(settings.boot_id, settings.pod_uid, settings.claim_uid),
+                )
+                await asyncio.to_thread(directory.secure_logs)
+                return directory
+            except DirectoryLocked as error:
+                self._not_ready = f"LogDirectoryLocked: {error}"
+                if not has_said_so:
+                    _log.warning("log directory is locked, waiting", extra={"reason": str(error)})
+                    has_said_so = True
+                if self._loop.time() > deadline:
+                    self.exit_code = EXIT_STALE
+                    return None
+            except StorageError as error:
+                _log.error("log directory cannot be used", extra={"reason": str(error)})
+                self.exit_code = EXIT_REFUSED
+                return None
+            if await self._until_stop(asyncio.sleep(LOCK_RETRY_SECONDS)):
+                continue
+            return None
+
+    async def _until_stop(self, work: Coroutine[Any, Any, Any]) -> bool:
+        """False if the end came first; `work` is cancelled then. Its exception is raised."""
+        doing = asyncio.ensure_future(work)
+        stopping = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait((doing, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                doing.result()
+                return True
+            return False
+        finally:
+            stopping.cancel()
+            doing.cancel()
+
+    def _registration(self, directory: LogDirectory) -> RegisterRequest:
+        settings = self.settings
+        http_url = f"http://{settings.advertised_host}:{self.http_port}"
+        endpoints = Endpoints(
+            settings.advertised_host,
+            settings.advertised_kafka_port or self.kafka_port,
+            settings.advertised_http_port or self.http_port,
+            settings.advertised_http_url or http_url,
+        )
+        return registration_request(
+            settings, directory, incarnation=self.incarnation, endpoints=endpoints
+        )
+
+    async def _serve_http(self) -> None:
+        def on_listening(port: int) -> None:
+            self.http_port = port
+            self._http_up.set()
+
+        await self._environment.serve_http(self, self._http_stop, on_listening)
+
+    # ---- end
+
+    def _on_signal(self) -> None:
+        if self._stop.is_set():
+            self._hurry.set()
+        _log.info("asked to stop", extra={"hurry": self._hurry.is_set()})
+        self._stop.set()
+
+    def _on_storage_failed(self, error: Exception) -> None:
+        self._storage_error = self._storage_error or error
+        self.exit_code = EXIT_STORAGE_FAILED
+        self._not_ready = f"StorageFailed: {error}"
+        self._stop.set()
+
+    def _on_stale(self, reason: str) -> None:
+        _log.error("this life of the broker is over", extra={"reason": reason})
+        self._stale = reason
+        self.exit_code = EXIT_STALE
+        self._not_ready = f"Stale: {reason}"
+        self.partitions.stop("this broker was replaced")
+        self._stop.set()
+
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback's exception. Our own state may be wrong: an assertion ends the process."""
+        error = context.get("exception")
+        _log.error(
+            "error in a callback", exc_info=error, extra={"what": str(context.get("message"))}
+        )
+        if isinstance(error, AssertionError):
+            self.exit_code = EXIT_CRASHED
+            self._not_ready = "Crashed"
+            self.partitions.stop("an assertion failed")
+            self._stale = "an assertion failed"
+            self._stop.set()
+
+    async def _end_serving(self) -> None:
+        assert self.session is not None
+        if self._storage_error is None and not self._stale:
+            self._not_ready = "Stopping"
+            self.session.stop()
+            await self._wait(self.session.may_stop, self.settings.stop_limit_seconds)
+            _log.info("stopping", extra={"granted": self.session.may_stop.is_set()})
+
+    async def _wait(self, event: asyncio.Event, limit_seconds: float) -> None:
+        waits = {asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._hurry.wait())}
+        await asyncio.wait(waits, timeout=limit_seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in waits:
+            task.cancel()
+
+    async def _leave_disk(self, directory: LogDirectory) -> None:
+        """Nothing is written any more from here on but what a clean stop leaves."""
+        watermarks = self.partitions.high_watermarks()
+        self.partitions.stop("this broker is stopping")
+        assert self._fetchers is not None
+        self._fetchers.stop()
+        for task in self._background:
+            task.cancel()
+        if self._storage_error is None and not self._stale:
+            await self._prove_clean_stop(directory, watermarks)
+        if self._storage_error is not None:
+            assert self.session is not None
+            await void_proofs(self.session, directory)
+
+    async def _leave_unregistered(
+        self, directory: LogDirectory, checkpointing: Checkpointing
+    ) -> None:
+        assert self.session is not None
+        if self._storage_error is None:
+            await checkpointing.in_worker(directory.give_back_proofs)
+        elif self.session.broker_epoch != NO_EPOCH:  # the answer came, and with it a stamp
+            await remove_stamp(directory)
+
+    async def _prove_clean_stop(
+        self, directory: LogDirectory, watermarks: Mapping[LogKey, Offset]
+    ) -> None:
+        epoch = self.partitions.broker_epoch
+        try:
+            await asyncio.to_thread(
+                directory.checkpoint_high_watermarks, watermarks, cuts=directory.cuts
+            )
+            await asyncio.to_thread(directory.write_clean_stop, epoch)
+        except StorageError as error:
+            _log.error("no proof of a clean stop", extra={"reason": str(error)})
+            self.exit_code = EXIT_STORAGE_FAILED
+            if not isinstance(error, DiskFull):
+                self._storage_error = error  # what was to be flushed may be lost (S8)
+            return
+        _log.info("stopped cleanly", extra={"broker_epoch": epoch})

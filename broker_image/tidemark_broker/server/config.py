@@ -1,0 +1,313 @@
+"""What a broker is told at its start: flags, then environment, then defaults; checked once.
+
+A broker's settings by Kafka's names, as far as they mean the same here. All are read-only over
+Kafka: a BrokerPool says them, or a Topic, and who would change them is told which field it is.
+"""
+
+import argparse
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.topic_configs import KNOWN_CONFIGS
+
+from tidemark_broker.coordinator.core.group_config import GroupSettings
+from tidemark_broker.kafka.apis.config_docs import TOPIC_CONFIG_WORDS
+from tidemark_broker.kafka.network.limits import ListenerLimits
+from tidemark_broker.metadata.controller_channel import Address
+from tidemark_broker.metrics.broker_metrics import MetricsProfile
+from tidemark_broker.replication.follower_link import REPLICA_FETCH_MAX_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class PassSettings:
+    """When recovery points are written, and synced parts with them."""
+
+    interval_seconds: float = 60.0
+    appended_bytes: int = 256 * 1024 * 1024  # of all logs: what a restart writes again at most
+    # Of one log: a synced part takes three calls and an fsync, and saves 8 ms for 64 KiB of small
+    # batches.
+    growth_bytes: int = 64 * 1024
+
+
+_POOL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
+_LISTENER = re.compile(r"^[a-z]([-a-z0-9]{0,13}[a-z0-9])?$")
+_BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    broker_id: BrokerId
+    pool: str  # namespace/name
+    data_directory: Path
+    controllers: tuple[str, ...]  # host:port
+    listen_host: str = "0.0.0.0"
+    advertised_host: str = "127.0.0.1"  # peers dial it: an address, not a name
+    advertised_kafka_port: int = 0  # of the mapping that peers dial; 0: the one listened on
+    advertised_http_port: int = 0
+    advertised_http_url: str = ""  # clients are sent there; "": made of host and port
+    kafka_port: int = 9092
+    listeners: tuple[tuple[str, int], ...] = ()  # name and port of those for clients elsewhere
+    http_port: int = 8080
+    http_listeners: tuple[tuple[str, int], ...] = ()
+    rack: str = ""
+    claim_uid: str = ""
+    pod_uid: str = ""
+    boot_id: str = ""
+    log_format: str = "json"
+    metrics_profile: MetricsProfile = MetricsProfile.AUDIT
+    # How long a controlled shutdown waits for the controller; flush and proof come after (S14).
+    stop_limit_seconds: float = 10.0
+    # How long another process may hold the log directory before this one gives up.
+    lock_limit_seconds: float = 120.0
+    replica_fetch_max_bytes: int = REPLICA_FETCH_MAX_BYTES  # of an answer to it as a follower
+    high_watermark_checkpoint_seconds: float = 5.0
+    log_cleaner_backoff_seconds: float = 15.0  # between passes of compaction, as in Kafka
+    recovery_points: PassSettings = field(default_factory=PassSettings)
+    groups: GroupSettings = field(default_factory=GroupSettings)
+    creates_topics: bool = False  # that Kafka clients ask for; Kafka's auto.create.topics.enable
+    default_partitions: int = 1  # told as num.partitions; the operator makes the topics
+
+
+def parse_settings(arguments: list[str]) -> BrokerSettings:
+    """Ends the process with a sentence and status 2 on anything that cannot be used."""
+    parser = _parser()
+    found = parser.parse_args(arguments)
+    if found.broker_id is None or not 0 <= found.broker_id <= 1_000_000:
+        parser.error("--broker-id (TIDEMARK_BROKER_ID): expected 0 to 1000000")
+    if not _POOL.match(found.pool):
+        parser.error(f"--pool (TIDEMARK_POOL): expected namespace/name, found {found.pool!r}")
+    if not found.data_dir:
+        parser.error("--data-dir (TIDEMARK_DATA_DIR): expected a directory, found nothing")
+    if found.metrics_profile not in {each.value for each in MetricsProfile}:
+        parser.error(
+            "--metrics-profile (TIDEMARK_METRICS_PROFILE): expected minimal, audit or full,"
+            f" found {found.metrics_profile!r}"
+        )
+    if found.auto_create_topics_enable not in ("true", "false"):
+        parser.error(
+            "--auto-create-topics-enable (TIDEMARK_AUTO_CREATE_TOPICS_ENABLE): expected true or"
+            f" false, found {found.auto_create_topics_enable!r}"
+        )
+    controllers = tuple(text.strip() for text in found.controllers.split(",") if text.strip())
+    if not controllers:
+        parser.error("--controllers (TIDEMARK_CONTROLLERS): expected host:port[,host:port]")
+    for text in controllers:
+        try:
+            Address.parse(text)
+        except ValueError as error:
+            parser.error(f"--controllers (TIDEMARK_CONTROLLERS): {error}")
+    return BrokerSettings(
+        broker_id=BrokerId(found.broker_id),
+        pool=found.pool,
+        data_directory=Path(found.data_dir),
+        controllers=controllers,
+        listen_host=found.host,
+        advertised_host=found.advertised_host,
+        advertised_kafka_port=found.advertised_kafka_port,
+        advertised_http_port=found.advertised_http_port,
+        advertised_http_url=found.advertised_http_url.rstrip("/"),
+        kafka_port=found.kafka_port,
+        http_port=found.http_port,
+        listeners=_listeners(parser, "listeners", found.listeners),
+        http_listeners=_listeners(parser, "http-listeners", found.http_listeners),
+        rack=found.rack,
+        claim_uid=found.claim_uid,
+        pod_uid=found.pod_uid,
+        boot_id=found.boot_id or _boot_id(),
+        log_format=found.log_format,
+        metrics_profile=MetricsProfile(found.metrics_profile),
+        stop_limit_seconds=found.stop_limit_seconds,
+        groups=_group_settings(found, parser),
+        creates_topics=found.auto_create_topics_enable == "true",
+        default_partitions=found.num_partitions,
+    )
+
+
+def _group_settings(found: argparse.Namespace, parser: argparse.ArgumentParser) -> GroupSettings:
+    limits = {
+        "num_partitions": (1, 10_000),
+        "offsets_topic_partitions": (1, 1_000),
+        "offsets_retention_minutes": (1, 10 * 366 * 24 * 60),
+        "offsets_retention_check_seconds": (1, 24 * 3_600),
+        "group_initial_rebalance_delay_ms": (0, 300_000),
+    }
+    for name, (smallest, largest) in limits.items():
+        if not smallest <= getattr(found, name) <= largest:
+            flag = f"--{name.replace('_', '-')} (TIDEMARK_{name.upper()})"
+            parser.error(f"{flag}: expected {smallest} to {largest}, found {getattr(found, name)}")
+    return GroupSettings(
+        offsets_partitions=found.offsets_topic_partitions,
+        offsets_retention_ms=found.offsets_retention_minutes * 60_000,
+        expiry_check_ms=found.offsets_retention_check_seconds * 1_000,
+        initial_rebalance_delay_ms=found.group_initial_rebalance_delay_ms,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    env = os.environ.get
+    parser = argparse.ArgumentParser(prog="tidemark-broker", description=__doc__)
+    add = parser.add_argument
+    broker_id = env("TIDEMARK_BROKER_ID", "")
+    add("--broker-id", type=int, default=int(broker_id) if broker_id.isdigit() else None)
+    add("--pool", default=env("TIDEMARK_POOL", ""), help="namespace/name")
+    add("--data-dir", default=env("TIDEMARK_DATA_DIR", ""))
+    add("--controllers", default=env("TIDEMARK_CONTROLLERS", ""), help="host:port[,host:port]")
+    add("--host", default=env("TIDEMARK_HOST", "0.0.0.0"), help="address to listen on")
+    add(
+        "--advertised-host",
+        default=env("TIDEMARK_ADVERTISED_HOST", "127.0.0.1"),
+        help="address that other brokers dial",
+    )
+    for name, protocol in (("KAFKA", "Kafka"), ("HTTP", "HTTP")):
+        add(
+            f"--advertised-{name.lower()}-port",
+            type=int,
+            default=int(env(f"TIDEMARK_ADVERTISED_{name}_PORT", "0")),
+            help=f"port at which other brokers and the controller reach {protocol} (0: the same)",
+        )
+    add("--advertised-http-url", default=env("TIDEMARK_ADVERTISED_HTTP_URL", ""))
+    add("--kafka-port", type=int, default=int(env("TIDEMARK_KAFKA_PORT", "9092")))
+    add("--http-port", type=int, default=int(env("TIDEMARK_HTTP_PORT", "8080")))
+    add("--listeners", default=env("TIDEMARK_LISTENERS", ""), help="name:port[,name:port]")
+    add(
+        "--http-listeners",
+        default=env("TIDEMARK_HTTP_LISTENERS", ""),
+        help="those that speak HTTP; no name is in both lists",
+    )
+    add("--rack", default=env("TIDEMARK_RACK", ""))
+    add("--claim-uid", default=env("TIDEMARK_CLAIM_UID", ""))
+    add("--pod-uid", default=env("TIDEMARK_POD_UID", ""))
+    add("--boot-id", default=env("TIDEMARK_BOOT_ID", ""), help="for tests; else the kernel's")
+    add("--log-format", choices=("json", "text"), default=env("TIDEMARK_LOG_FORMAT", "json"))
+    # Of the environment too: a default is not held against the choices.
+    profile = env("TIDEMARK_METRICS_PROFILE", "") or MetricsProfile.AUDIT.value
+    add(
+        "--metrics-profile",
+        default=profile,
+        help=f"how much /metrics says: {', '.join(each.value for each in MetricsProfile)}",
+    )
+    add(
+        "--stop-limit-seconds",
+        type=float,
+        default=float(env("TIDEMARK_STOP_LIMIT_SECONDS", "10")),
+        help="longest wait for the controller in a controlled shutdown",
+    )
+    _add_kafka_flags(parser)
+    return parser
+
+
+def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
+    """Named after Kafka's settings of brokers."""
+    parser.add_argument(
+        "--auto-create-topics-enable",
+        default=os.environ.get("TIDEMARK_AUTO_CREATE_TOPICS_ENABLE", "false"),
+        help="whether topics that Kafka clients ask for are made: true or false",
+    )
+    for name, default, meaning in (
+        (
+            "num-partitions",
+            1,
+            "partitions that the operator gives a topic where none are asked for",
+        ),
+        ("offsets-topic-partitions", 50, "partitions of __consumer_offsets when it is made"),
+        ("offsets-retention-minutes", 10_080, "how long a group without members keeps offsets"),
+        ("offsets-retention-check-seconds", 600, "how often it is looked for expired offsets"),
+        ("group-initial-rebalance-delay-ms", 3_000, "wait for more members of an empty group"),
+    ):
+        known = os.environ.get(f"TIDEMARK_{name.upper().replace('-', '_')}", "")
+        parser.add_argument(f"--{name}", type=int, default=known or default, help=meaning)
+
+
+def _listeners(
+    parser: argparse.ArgumentParser, flag: str, text: str
+) -> tuple[tuple[str, int], ...]:
+    found = []
+    named = f"--{flag} (TIDEMARK_{flag.upper().replace('-', '_')})"
+    for entry in filter(None, text.split(",")):
+        name, _, port = entry.partition(":")
+        if _LISTENER.match(name) is None or not port.isdecimal() or not 0 <= int(port) <= 65535:
+            parser.error(f"{named}: expected name:port, found {entry!r}")
+        found.append((name, int(port)))
+    if len({name for name, _ in found}) != len(found):
+        parser.error(f"{named}: a name is given twice: {text!r}")
+    return tuple(found)
+
+
+def _boot_id() -> str:
+    """Which run of which kernel; unknown is nobody's proof."""
+    try:
+        return _BOOT_ID_FILE.read_text().strip()
+    except OSError:
+        return ""
+
+
+DEFAULT_REPLICATION_FACTOR = 3  # the operator's, where the pool has as many brokers
+MOST_EXPLAINED = 5
+GROUP_CONFIG_ERROR = (
+    "groups have no configs of their own: spec.groups of the BrokerPool is for all of them, and"
+    " session.timeout.ms is each client's"
+)
+
+POOL_FIELDS = {
+    "advertised.listeners": "spec.listeners",
+    "auto.create.topics.enable": "spec.autoCreateTopics",
+    "broker.rack": "spec.rackKey",
+    "follower.replication.throttled.rate": "spec.moveBytesPerSecond",
+    "group.initial.rebalance.delay.ms": "spec.groups.initialRebalanceDelayMs",
+    "leader.replication.throttled.rate": "spec.moveBytesPerSecond",
+    "listeners": "spec.listeners",
+    "num.partitions": "spec.defaultPartitions",
+    "offsets.retention.minutes": "spec.groups.offsetsRetentionMinutes",
+    "replica.alter.log.dirs.io.max.bytes.per.second": "spec.moveBytesPerSecond",
+}
+_TOPIC_CONFIGS = {
+    words.broker_name: name for name, words in TOPIC_CONFIG_WORDS.items() if words.broker_name
+}
+
+
+def broker_configs(settings: BrokerSettings) -> Mapping[str, str]:
+    defaults = {
+        words.broker_name: known.default_text
+        for known in KNOWN_CONFIGS
+        if (words := TOPIC_CONFIG_WORDS[known.name]).broker_name
+    }
+    limits = ListenerLimits()
+    port = settings.advertised_kafka_port or settings.kafka_port
+    return defaults | {
+        "advertised.listeners": f"PLAINTEXT://{settings.advertised_host}:{port}",
+        "auto.create.topics.enable": str(settings.creates_topics).lower(),
+        "connections.max.idle.ms": str(int(limits.idle_seconds * 1000)),
+        "max.connections": str(limits.connections),
+        "broker.id": str(settings.broker_id),
+        "broker.rack": settings.rack,
+        "default.replication.factor": str(DEFAULT_REPLICATION_FACTOR),
+        "delete.topic.enable": "true",
+        "group.initial.rebalance.delay.ms": str(settings.groups.initial_rebalance_delay_ms),
+        "listeners": f"PLAINTEXT://{settings.listen_host}:{settings.kafka_port}",
+        "log.dirs": str(settings.data_directory),
+        "node.id": str(settings.broker_id),
+        "num.partitions": str(settings.default_partitions),
+        "offsets.retention.minutes": str(settings.groups.offsets_retention_ms // 60_000),
+        "offsets.topic.num.partitions": str(settings.groups.offsets_partitions),
+        "socket.request.max.bytes": str(limits.request_bytes),
+    }
+
+
+def broker_config_error(names: Sequence[str]) -> str:
+    """Say of each config which field sets it."""
+    more = f"; and {len(names) - MOST_EXPLAINED} more" if len(names) > MOST_EXPLAINED else ""
+    return "; ".join(map(_explained, names[:MOST_EXPLAINED])) + more
+
+
+def _explained(name: str) -> str:
+    field = POOL_FIELDS.get(name)
+    if field is not None:
+        return f"{name}: set {field} of the BrokerPool"
+    topic_config = _TOPIC_CONFIGS.get(name)
+    if topic_config is not None:
+        return f"{name}: set {topic_config} in spec.config of each Topic"
+    return f"{name[:100]}: no field of the BrokerPool says it"

@@ -1,0 +1,33 @@
+"""What a broker process takes from the machine around it, as one value that `main` makes.
+
+Everything else it needs of the outside comes through the running event loop: monotonic time,
+timers, connections, worker threads, signals. So the same process runs on an operating system and in
+the simulator, which brings a loop and an environment of its own.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from tidemark_broker.log.disk import Disk
+from tidemark_broker.metadata.controller_channel import ControllerTransport
+
+if TYPE_CHECKING:
+    from tidemark_broker.server.broker_server import Broker
+
+# Serves HTTP for the broker until the event is set; tells the port once it listens.
+ServeHttp = Callable[["Broker", asyncio.Event, Callable[[int], None]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEnvironment:
+    disk: Disk
+    new_controller_transport: Callable[[], ControllerTransport]
+    serve_http: ServeHttp  # HTTP knows the broker, not the other way round
+    new_uuid: Callable[[], UUID]  # random: two lives of a broker never share one
+    wall_clock_s: Callable[[], float]
+    processing_clock_s: Callable[[], float]  # finer than the loop's, for quotas of time
+    on_serving: Callable[[], None]  # once, when the broker begins to serve
+    on_grown: Callable[[], None] = lambda: None  # by more replicas, which stay for long

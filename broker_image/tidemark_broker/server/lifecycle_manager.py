@@ -1,0 +1,527 @@
+"""This broker's session with the controller: registration, and one long poll always open.
+
+What the controller decides arrives as answers to the poll; what changes here (ready, stopping, a
+suspect) is said at once by a second poll, which makes the controller answer the first. Commands
+of a deposed controller are dropped by its epoch (I16); a higher epoch is noted on disk before
+anything of it is applied (S16).
+
+STALE_BROKER_EPOCH means that another process registered under our id. We stop serving and end
+with an exit code: a new start is the one path to a broker epoch, with its proofs, and the pause
+before a restart keeps two such processes from fencing each other for ever. (Being asked to
+register again, for a fresh report, is answered within this life: S14.)
+
+What a process says of itself and of its volume when it registers.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from tidemark_protocol.controller_messages import (
+    ALLOCATE_PRODUCER_IDS_PATH,
+    ALTER_PARTITION_PATH,
+    HEARTBEAT_PATH,
+    REGISTER_PATH,
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BootStamp,
+    Endpoints,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    InSyncProposal,
+    RegisterRequest,
+    RegisterResponse,
+    ReplicaReport,
+    StorageIdentity,
+)
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import (
+    NO_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    Offset,
+)
+from tidemark_protocol.topic_messages import AskingBroker, TopicsRequest, TopicsResponse
+
+from tidemark_broker.kafka_wire.records.errors import StorageError
+from tidemark_broker.log.errors import DiskFull
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import PartitionLog
+from tidemark_broker.metadata.controller_channel import ControllerClient, ControllerUnavailable
+from tidemark_broker.replication.alter_partition import ProposalQueue
+from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.server.applied_pushes import AppliedPushes
+from tidemark_broker.server.config import BrokerSettings
+
+FIRST_RETRY_SECONDS = 0.05
+MAX_RETRY_SECONDS = 1.0
+REGISTER_TIMEOUT_MS = 5000
+MAX_OPEN_POLLS = 2  # the long poll, and one that interrupts it
+PATIENCE_SHARE = 6  # of a session: so long a poll waits for what its answer brings
+
+_log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer", AlterPartitionResponse, AllocateProducerIdsResponse, TopicsResponse)
+
+
+class RegistrationRefusedForGood(Exception):
+    """Only a human can change the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCallbacks:
+    on_stale: Callable[[str], None]  # this life of the broker is over
+    disk_probe_age_ms: Callable[[], int]
+    oldest_append_age_ms: Callable[[], int]
+    wall_clock_s: Callable[[], float]
+    on_grown: Callable[[], None] = lambda: None  # logs were made
+
+
+def next_retry(delay_seconds: float, attempt_seconds: float) -> float:
+    """How long to wait after an attempt that was answered by nobody, or refused; the delay before
+    it is 0 for the first. One that hung has waited already, and kept its broker from asking the
+    controller that leads meanwhile: delays begin anew."""
+    if attempt_seconds > MAX_RETRY_SECONDS:
+        return FIRST_RETRY_SECONDS
+    return min(max(2 * delay_seconds, FIRST_RETRY_SECONDS), MAX_RETRY_SECONDS)
+
+
+class ControllerSession:
+    def __init__(
+        self,
+        client: ControllerClient,
+        partitions: Partitions,
+        directory: LogDirectory,
+        *,
+        pool: str,
+        make_registration: Callable[[], RegisterRequest],
+        callbacks: SessionCallbacks,
+    ) -> None:
+        self.is_fenced = True
+        self.may_stop = asyncio.Event()
+        # Stored at the controller: this life's storage failed, or it is another's turn. Either
+        # way no start can be taken for a clean one after this life any more (S8).
+        self.proofs_are_void = asyncio.Event()
+        self.problem = "not registered with a controller yet"
+        self._client = client
+        self._partitions = partitions
+        self._directory = directory
+        self._pool = pool
+        self._make_registration = make_registration
+        self._callbacks = callbacks
+        self._proposals = ProposalQueue(
+            send=self._send_proposals, on_answer=partitions.on_in_sync_answer
+        )
+        self._incarnation = ""
+        self._broker_epoch = BrokerEpoch(NO_EPOCH)
+        self._controller_epoch = ControllerEpoch(NO_EPOCH)
+        self._session_timeout_ms = 3000
+        self._wants_to_serve = False
+        self._wants_to_stop = False
+        self._storage_failed = False
+        self._heartbeats = 0
+        self._suspects: set[BrokerId] = set()
+        self._has_news = asyncio.Event()
+        self._pushes = AppliedPushes(
+            partitions,
+            directory,
+            controller_epoch=lambda: self._controller_epoch,
+            on_grown=callbacks.on_grown,
+        )
+        self._registering = asyncio.Lock()
+        partitions.committed_cuts.on_news = self._has_news.set
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        return self._broker_epoch
+
+    # ---- what changes here
+
+    def serve(self) -> None:
+        self._wants_to_serve = True
+        self._has_news.set()
+
+    def stop(self) -> None:
+        self._wants_to_stop = True
+        self._has_news.set()
+
+    def fail_storage(self) -> None:
+        self._storage_failed = True
+        self._has_news.set()
+
+    def suspect(self, broker_id: BrokerId) -> None:
+        if broker_id not in self._suspects:
+            _log.info("suspected broker", extra={"suspect": broker_id})
+        self._suspects.add(broker_id)
+        self._has_news.set()
+
+    async def take_roles_again(self) -> None:
+        await self._pushes.take_roles_again()
+
+    def propose(self, proposal: InSyncProposal) -> None:
+        self._proposals.propose(proposal)
+
+    # ---- registration
+
+    async def register(self) -> RegisterResponse:
+        """Tries for ever, all addresses; also when told that this life is over, as the process
+        ends then. Raises RegistrationRefusedForGood."""
+        delay = 0.0
+        while True:
+            request = self._registration()
+            self._incarnation = request.incarnation
+            began = asyncio.get_running_loop().time()
+            try:
+                response = await self._client.call(
+                    REGISTER_PATH, request, RegisterResponse, timeout_ms=REGISTER_TIMEOUT_MS
+                )
+            except ControllerUnavailable as error:
+                self._note_problem("registration", str(error))
+            else:
+                if response.error is ErrorCode.NONE:
+                    if self._is_of_this_life(response):
+                        await self._take_registration(request.storage, response)
+                    return response
+                if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+                    raise RegistrationRefusedForGood(response.message)
+                if response.error is ErrorCode.STALE_BROKER_EPOCH:
+                    self._callbacks.on_stale(response.message)  # whoever waits for this ends it
+                if response.error is ErrorCode.NOT_CONTROLLER:
+                    self._client.prefer(response.controller_address)
+                self._note_problem("registration", f"{response.error.name}: {response.message}")
+            delay = next_retry(delay, asyncio.get_running_loop().time() - began)
+            await asyncio.sleep(delay)
+
+    # guard: registration-of-this-life (I14)
+    def _is_of_this_life(self, response: RegisterResponse) -> bool:
+        """A process has one epoch. What it leads by then was granted in that life (S2)."""
+        return self._broker_epoch in (NO_EPOCH, response.broker_epoch)
+
+    def _registration(self) -> RegisterRequest:
+        """Each anew: it goes on following while the controller is asked (S14)."""
+        metadata = self._partitions.metadata
+        return replace(
+            self._make_registration(),
+            applied_controller_epoch=metadata.controller_epoch,
+            applied_image_version=metadata.image_version,
+        )
+
+    async def _take_registration(
+        self, storage: StorageIdentity, response: RegisterResponse
+    ) -> None:
+        self.problem = ""
+        self._session_timeout_ms = response.session_timeout_ms
+        is_first = self._broker_epoch == NO_EPOCH
+        self._broker_epoch = response.broker_epoch
+        try:
+            if response.cluster_id and response.cluster_id != self._directory.cluster_id:
+                await self._write(self._directory.set_cluster_id, response.cluster_id)
+            if is_first:
+                await self._write(self._directory.lower_high_watermarks)
+            if await self._note_controller_epoch(response.controller_epoch) and is_first:
+                await self._stamp(storage, response.broker_epoch)
+        except StorageError as error:
+            self._partitions.fail_storage(error)
+            return
+        if is_first:
+            self._partitions.start_life(response.broker_epoch)
+            _log.info(
+                "registered",
+                extra={
+                    "broker_epoch": response.broker_epoch,
+                    "controller_epoch": response.controller_epoch,
+                    "is_clean": response.is_clean,
+                },
+            )
+
+    async def _stamp(self, storage: StorageIdentity, broker_epoch: BrokerEpoch) -> None:
+        """S1: the answer says that the verdict on this start is durable; not a moment earlier."""
+        stamp = BootStamp(storage.boot_id, storage.pod_uid, storage.claim_uid, broker_epoch)
+        try:
+            await asyncio.to_thread(self._directory.write_boot_stamp, stamp)
+        except DiskFull as error:
+            _log.warning(
+                "no boot stamp: if killed, this broker starts unclean", extra={"reason": str(error)}
+            )
+
+    async def _register_again(self, reason: str) -> None:
+        """Asked for a fresh report; another epoch is the end of this life."""
+        async with self._registering:
+            epoch = self._broker_epoch
+            _log.info("registering again", extra={"reason": reason})
+            response = await self.register()
+            if response.broker_epoch != epoch:
+                self._callbacks.on_stale(f"broker epoch {epoch} became {response.broker_epoch}")
+
+    # ---- the poll
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._proposals.run(), name="in-sync-proposals")
+            tasks.create_task(self._keep_polling(tasks), name="heartbeats")
+
+    async def _keep_polling(self, tasks: asyncio.TaskGroup) -> None:
+        polls: set[asyncio.Task[None]] = set()
+        while True:
+            if not polls or (self._has_news.is_set() and len(polls) < MAX_OPEN_POLLS):
+                self._has_news.clear()
+                poll = tasks.create_task(self._poll(tasks), name="heartbeat")
+                polls.add(poll)
+            waits: set[asyncio.Task[object]] = set(polls)
+            news: asyncio.Task[object] | None = None
+            if len(polls) < MAX_OPEN_POLLS:
+                news = tasks.create_task(self._has_news.wait(), name="heartbeat-news")
+                waits.add(news)
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            if news is not None:
+                news.cancel()
+            polls = {poll for poll in polls if not poll.done()}
+
+    async def _poll(self, tasks: asyncio.TaskGroup) -> None:
+        """One heartbeat and what its answer brings; paces itself when there is none. What takes
+        long of that goes on by itself."""
+        request = self._heartbeat()
+        try:
+            response = await self._client.call(
+                HEARTBEAT_PATH,
+                request,
+                HeartbeatResponse,
+                # Longer than a poll is held, and half a session: a controller that went away
+                # must not cost the session (KAFKA-14392).
+                timeout_ms=self._session_timeout_ms // 2,
+            )
+        except ControllerUnavailable as error:
+            self._suspects.update(request.suspects)
+            self._note_problem("heartbeat", str(error))
+            await asyncio.sleep(FIRST_RETRY_SECONDS)
+            return
+        match response.error:
+            case ErrorCode.NONE:
+                # Logs of thousands of partitions take a while: the session goes on meanwhile.
+                taking = tasks.create_task(
+                    self._on_heartbeat(request, response), name="heartbeat-answer"
+                )
+                patience_seconds = self._session_timeout_ms / 1000 / PATIENCE_SHARE
+                await asyncio.wait((taking,), timeout=patience_seconds)
+            case ErrorCode.NOT_CONTROLLER:
+                self._suspects.update(request.suspects)
+                self._client.prefer(response.controller_address)
+                self._note_problem("heartbeat", "no leading controller yet")
+                await asyncio.sleep(FIRST_RETRY_SECONDS)
+            case ErrorCode.BROKER_ID_NOT_REGISTERED:
+                await self._register_again(response.message)
+            case ErrorCode.STALE_BROKER_EPOCH:
+                if response.controller_epoch >= self._controller_epoch:
+                    self.proofs_are_void.set()
+                    self._callbacks.on_stale(response.message)
+                await asyncio.sleep(FIRST_RETRY_SECONDS)
+            case _:
+                text = f"{response.error.name}: {response.message}"
+                self._note_problem("heartbeat", text)
+                await asyncio.sleep(MAX_RETRY_SECONDS)
+
+    def _heartbeat(self) -> HeartbeatRequest:
+        metadata = self._partitions.metadata
+        suspects = tuple(sorted(self._suspects))
+        self._suspects.clear()
+        self._heartbeats += 1
+        return HeartbeatRequest(
+            pool=self._pool,
+            broker_id=self._partitions.broker_id,
+            broker_epoch=self._broker_epoch,
+            incarnation=self._incarnation,
+            applied_controller_epoch=metadata.controller_epoch,
+            applied_image_version=metadata.image_version,
+            wants_to_serve=self._wants_to_serve and not self._storage_failed,
+            wants_to_stop=self._wants_to_stop,
+            suspects=suspects,
+            oldest_append_age_ms=self._callbacks.oldest_append_age_ms(),
+            disk_probe_age_ms=self._callbacks.disk_probe_age_ms(),
+            storage_failed=self._storage_failed,
+            held_epochs=metadata.held_epochs,
+            failed_replicas=tuple(
+                ReplicaReport(*key, LeaderEpoch(-1), Offset(-1), Offset(-1), failed=True)
+                for key in self._partitions.failed_replicas
+            ),
+            sent_at_ms=int(self._callbacks.wall_clock_s() * 1000),
+            committed_cuts=self._partitions.committed_cuts.unrecorded(),
+            number=self._heartbeats,
+        )
+
+    async def _on_heartbeat(self, request: HeartbeatRequest, response: HeartbeatResponse) -> None:
+        if response.is_storage_failure_recorded:
+            self.proofs_are_void.set()
+        if response.controller_epoch == NO_EPOCH:
+            return  # only makes room for the newer poll
+        if not await self._note_controller_epoch(response.controller_epoch):
+            return
+        if response.are_cuts_recorded:
+            self._partitions.committed_cuts.note_recorded(request.committed_cuts)
+        self.problem = ""
+        if self.is_fenced != response.is_fenced:
+            self.is_fenced = response.is_fenced
+            _log.info("fenced" if response.is_fenced else "serving")
+        if response.push is not None and not await self._pushes.apply(request, response.push):
+            return  # a newer one says all of it, and comes with an answer of its own
+        if response.are_failures_settled:  # an answer may come before all of its wishes are granted
+            failed = ((report.topic_id, report.partition) for report in request.failed_replicas)
+            self._partitions.note_failures_heard(failed)
+        if response.may_stop and self._wants_to_stop:
+            self.may_stop.set()
+
+    # ---- proposals
+
+    async def _send_proposals(
+        self, proposals: tuple[InSyncProposal, ...]
+    ) -> AlterPartitionResponse | None:
+        request = AlterPartitionRequest(
+            self._pool, self._partitions.broker_id, self._broker_epoch, proposals
+        )
+        return await self._ask(
+            ALTER_PARTITION_PATH, request, AlterPartitionResponse, during="in-sync proposals"
+        )
+
+    # ---- producer ids
+
+    async def ask_producer_ids(self) -> AllocateProducerIdsResponse | None:
+        """A block that is this broker's alone for ever (S5); None: ask again."""
+        request = AllocateProducerIdsRequest(
+            self._pool, self._partitions.broker_id, self._broker_epoch
+        )
+        return await self._ask(
+            ALLOCATE_PRODUCER_IDS_PATH,
+            request,
+            AllocateProducerIdsResponse,
+            during="producer ids",
+        )
+
+    def asking_broker(self) -> AskingBroker:
+        return AskingBroker(self._pool, self._partitions.broker_id, self._broker_epoch)
+
+    async def ask_topics(
+        self, path: str, request: TopicsRequest, timeout_ms: int
+    ) -> TopicsResponse | None:
+        """None: ask again. As slow as the controller's own writes, and so beside the heartbeats."""
+        asking = self._client.call_aside(path, request, TopicsResponse, timeout_ms=timeout_ms)
+        return await self._good_answer(asking, during="changes of topics")
+
+    # ---- asking
+
+    async def _ask(
+        self, path: str, request: object, kind: type[Answer], *, during: str
+    ) -> Answer | None:
+        """None without a good answer of the leading controller; whoever asks tries again."""
+        timeout_ms = self._session_timeout_ms // 2
+        asking = self._client.call(path, request, kind, timeout_ms=timeout_ms)
+        return await self._good_answer(asking, during=during)
+
+    async def _good_answer(self, asking: Awaitable[Answer], *, during: str) -> Answer | None:
+        try:
+            response = await asking
+        except ControllerUnavailable as error:
+            self._note_problem(during, str(error))
+            return None
+        if response.error is ErrorCode.NOT_CONTROLLER:
+            self._client.prefer("")
+            return None
+        if response.error is not ErrorCode.NONE:
+            # A stale broker epoch is the heartbeat's to judge: it names the controller epoch too.
+            self._note_problem(during, f"{response.error.name}: {response.message}")
+            return None
+        if not await self._note_controller_epoch(response.controller_epoch):
+            return None
+        return response
+
+    # ---- epochs
+
+    async def _note_controller_epoch(self, controller_epoch: ControllerEpoch) -> bool:
+        """False: a deposed controller's answer, to be dropped (I16)."""
+        if controller_epoch < self._controller_epoch:
+            _log.warning(
+                "answer of a deposed controller dropped",
+                extra={"found": controller_epoch, "expected": self._controller_epoch},
+            )
+            self._client.prefer("")
+            return False
+        self._controller_epoch = controller_epoch
+        directory = self._directory
+        if (
+            controller_epoch > directory.highest_controller_epoch
+            or self._broker_epoch > directory.highest_broker_epoch
+        ):
+            try:
+                await self._write(directory.note_epochs, self._broker_epoch, controller_epoch)
+            except StorageError as error:
+                self._partitions.fail_storage(error)
+                return False
+        # It may have waited for space, and another controller came meanwhile.
+        return controller_epoch >= self._controller_epoch
+
+    async def _write(self, work: Callable[..., object], *arguments: object) -> None:
+        """What an answer must not count without. A full disk is no failed one: the answer waits,
+        and with it the session, until there is space again. Raises StorageFailed."""
+        while True:
+            try:
+                await asyncio.to_thread(work, *arguments)
+                return
+            except DiskFull as error:
+                self._note_problem("an answer waits for space", str(error))
+                await asyncio.sleep(MAX_RETRY_SECONDS)
+
+    def _note_problem(self, during: str, problem: str) -> None:
+        text = f"{during}: {problem}"
+        if text != self.problem:
+            _log.warning("controller not reached", extra={"problem": text})
+        self.problem = text
+
+
+def registration_request(
+    settings: BrokerSettings, directory: LogDirectory, *, incarnation: str, endpoints: Endpoints
+) -> RegisterRequest:
+    """`endpoints`: as they are bound now."""
+    return RegisterRequest(
+        pool=settings.pool,
+        broker_id=settings.broker_id,
+        cluster_id=directory.cluster_id,
+        incarnation=incarnation,
+        endpoints=endpoints,
+        rack=settings.rack,
+        storage=StorageIdentity(
+            directory.directory_id, settings.claim_uid, settings.pod_uid, settings.boot_id
+        ),
+        clean_stop_epoch=directory.clean_stop_epoch,
+        highest_controller_epoch=directory.highest_controller_epoch,
+        highest_broker_epoch=directory.highest_broker_epoch,
+        highest_producer_id=directory.highest_producer_id,
+        replicas=replica_reports(directory),
+        boot_stamp=directory.boot_stamp,
+        disk_stamp=directory.proofs.disk_stamp,
+    )
+
+
+def is_marked_failed(log: PartitionLog) -> bool:
+    """It was reported failed for a corrupt batch, maybe in a former life, and that is not over."""
+    known = log.damage_mark.damage
+    return known is not None and known.is_reported
+
+
+def replica_reports(directory: LogDirectory) -> tuple[ReplicaReport, ...]:
+    """What is on disk (S9, S14), with each replica's own checkpointed high watermark."""
+    return tuple(
+        ReplicaReport(
+            topic_id=topic_id,
+            partition=partition,
+            last_epoch=log.latest_epoch,
+            log_end_offset=log.log_end_offset,
+            high_watermark=directory.high_watermarks.get((topic_id, partition), Offset(0)),
+            failed=bool(log.failure) or is_marked_failed(log),
+        )
+        for (topic_id, partition), log in tuple(directory.logs.items())
+    )

@@ -1,1 +1,0 @@
-"""Bytes on one broker's volume: batches, segments, epochs, recovery. No network, no roles."""

@@ -1,1 +1,0 @@
-"""Kafka frames to typed requests and back. Pure bytes work, every length checked."""

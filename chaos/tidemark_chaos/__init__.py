@@ -1,0 +1,1 @@
+"""Breaks a cluster under load: experiments, faults, workload, verification."""

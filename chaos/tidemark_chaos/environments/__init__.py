@@ -1,0 +1,1 @@
+"""The clusters that an experiment runs on: processes of this machine, or Kubernetes."""

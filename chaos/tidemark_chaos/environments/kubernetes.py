@@ -1,0 +1,299 @@
+"""The demo on a kind cluster: real pods, killed from inside and deleted by force.
+
+The cluster is up and holds our images before (`make demo ON=kind` sees to both). Load and
+verifier run as a pod in a namespace of their own; leadership is followed on one watch of the
+PartitionSlices, which is the controller's durable truth.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tidemark_client.cluster_status import status_of_objects
+from tidemark_client.errors import CommandFailed
+from tidemark_client.metadata import NO_LEADER, PartitionView, TopicView
+from tidemark_client.waiting import until
+
+from tidemark_chaos.environments.environment import Tell
+from tidemark_chaos.environments.kubectl import Kubectl
+from tidemark_chaos.environments.processes import ENOUGH_RECORDS, RECORD_TIMEOUT_MS, read_report
+from tidemark_chaos.environments.prometheus import AuditAnswer
+from tidemark_chaos.faults.fault import TOPIC, Blow, RoundKind
+from tidemark_chaos.faults.process_signals import SHORT_FREEZE_SECONDS
+from tidemark_chaos.verification import VerifyReport
+from tidemark_chaos.workload_log import LoadLedger, read_ledger
+
+IMAGE = "tidemark/broker:dev"
+POOL = "default"
+LOAD_POD = "tidemark-demo-load"
+BROKERS = f"app.kubernetes.io/component=broker,app.kubernetes.io/instance={POOL}"
+EVENTS = "/tmp/load.ndjson"  # in the load pod
+STOP_FILE = "/tmp/stop"
+READY_SECONDS = 120
+WATCH_AGAIN_SECONDS = 0.2
+SLICES = "/apis/tidemark.dev/v1alpha1/namespaces/{namespace}/partitionslices?watch=1"
+TO_DO = "look at: KUBECONFIG=build/kubeconfig kubectl -n {namespace} get topics,bkr,pslice,pods"
+
+# Run by sh in the broker's container, which starts faster than Python: PID 1 is an init, so its
+# child is the broker; who runs this has no parent in there.
+SIGNAL_BROKER = """
+for stat in /proc/[0-9]*/stat; do
+    read -r pid name state parent rest < "$stat" || continue
+    if [ "$parent" = 1 ]; then echo "$(date +%s%N) $pid"; kill -"$1" "$pid"; fi
+done
+"""
+
+
+class KindEnvironment:
+    runtime = "kubernetes"
+    opening = "Runs on Kubernetes: a kind cluster of 1 + 3 nodes with real kubelets, real pods."
+    closing = "That was a real Kubernetes; `make cluster-down` removes it."
+    default_kinds: tuple[RoundKind, ...] = (RoundKind.KILL, RoundKind.FORCED_DELETE)
+    possible_kinds = frozenset(
+        {
+            RoundKind.KILL,
+            RoundKind.FORCED_DELETE,
+            RoundKind.STOP,
+            RoundKind.FREEZE,
+            RoundKind.SHORT_FREEZE,
+            RoundKind.OPERATOR,
+            RoundKind.OPERATOR_AND_LEADER,
+        }
+    )
+
+    def __init__(
+        self, *, manifest: str, kubectl: Kubectl, events: Path, interval_ms: float
+    ) -> None:
+        self._manifest = manifest
+        self._events = events
+        self._interval_ms = interval_ms
+        self.namespace = f"tidemark-demo-{secrets.token_hex(2)}"
+        self._kubectl = kubectl.within(self.namespace)
+        self._slices: dict[str, Mapping[str, Any]] = {}
+        self._watching: asyncio.Task[None] | None = None
+
+    async def set_up(self, tell: Tell) -> None:
+        tell("hack/deploy: images, CRDs, helm upgrade --install tidemark charts/tidemark")
+        await self._kubectl.install_chart()
+        await self._kubectl.must("create", "namespace", self.namespace)
+        self._watching = asyncio.create_task(self._watch(), name="watch-slices")
+        tell(f"kubectl apply -f examples/orders.yaml, in the empty namespace {self.namespace}")
+        await self._kubectl.must("apply", "-f", "-", stdin=self._manifest.encode())
+        tell("waiting until the topic is Ready: the operator makes a pool, pods, claims, slices")
+        await self._kubectl.must(
+            *("wait", f"topic/{TOPIC}", "--for=condition=Ready", f"--timeout={READY_SECONDS}s"),
+            within_seconds=READY_SECONDS + 10,
+        )
+        await self._until(self._is_in_sync, f"{TOPIC} to be led and in sync", 0.05)
+
+    async def start_load(self) -> None:
+        manifest = msgspec.json.encode(load_pod_manifest(self._interval_ms))
+        await self._kubectl.must("apply", "-f", "-", stdin=manifest)
+        await self._kubectl.must(
+            *("wait", f"pod/{LOAD_POD}", "--for=condition=Ready", "--timeout=60s"),
+            within_seconds=70,
+        )
+        await self._until(self._is_acknowledged, "the load to be acknowledged", 0.3)
+
+    async def topic(self) -> TopicView | None:
+        return status_of_objects((), self._slices.values()).topic(TOPIC)
+
+    async def strike(self, kind: RoundKind, target: PartitionView) -> Blow:
+        leader = target.leader
+        match kind:
+            case RoundKind.KILL:
+                return await self._signal(leader, 9, "kill -9 of")
+            case RoundKind.STOP:
+                return await self._signal(leader, 15, "SIGTERM to")
+            case RoundKind.FREEZE | RoundKind.SHORT_FREEZE:
+                return await self._signal(leader, 19, "freeze (SIGSTOP) of")
+            case RoundKind.FORCED_DELETE:
+                pod = f"{POOL}-{leader}"
+                t_ms = time.time() * 1000  # before kubectl starts: rather too long than too short
+                await self._delete_by_force(self._kubectl, pod)
+                return Blow(t_ms, f"kubectl delete pod {pod} --grace-period=0 --force")
+            case _:
+                blow = await self._kill_operator()
+                if kind is RoundKind.OPERATOR_AND_LEADER:
+                    second = await self._signal(leader, 9, "kill -9 of")
+                    return Blow(blow.t_ms, f"{blow.words}, then {second.words}")
+                return blow
+
+    async def follow_up(self, kind: RoundKind, target: PartitionView) -> Blow | None:
+        if kind is RoundKind.FREEZE:
+
+            async def others_lead() -> bool:
+                view = await self.topic()
+                return view is not None and all(
+                    entry.leader not in (target.leader, NO_LEADER) for entry in view.partitions
+                )
+
+            await self._until(others_lead, f"others to lead instead of broker {target.leader}", 0.1)
+        elif kind is RoundKind.SHORT_FREEZE:
+            await asyncio.sleep(SHORT_FREEZE_SECONDS)
+        else:
+            return None
+        return await self._signal(target.leader, 18, "wakes (SIGCONT):")
+
+    async def worn_brokers(self) -> frozenset[int]:
+        """The kubelet restarts a container at once the first time, then after 10, 20, 40 s."""
+        pods = await self._kubectl.items("pods", "-l", BROKERS)
+        return frozenset(
+            int(pod["metadata"]["labels"]["tidemark.dev/broker-id"])
+            for pod in pods
+            if any(entry["restartCount"] for entry in pod["status"].get("containerStatuses", ()))
+        )
+
+    async def renew(self, broker_id: int) -> None:
+        await self._kubectl.must("delete", "pod", f"{POOL}-{broker_id}", within_seconds=60)
+
+        async def is_back() -> bool:
+            return broker_id not in await self.worn_brokers() and await self._is_in_sync()
+
+        await self._until(is_back, f"pod {POOL}-{broker_id} to be replaced", 0.3)
+
+    async def ledger(self) -> LoadLedger:
+        """Fetched whole, so that a broken log stream cannot cost an event."""
+        ended = await self._kubectl.run("exec", LOAD_POD, "--", "cat", EVENTS, within_seconds=30)
+        if ended.exit_code != 0:
+            return LoadLedger()
+        await asyncio.to_thread(self._keep_events, ended.stdout)
+        return await asyncio.to_thread(read_ledger, ended.stdout.splitlines())
+
+    async def stop_load(self) -> None:
+        await self._kubectl.must("exec", LOAD_POD, "--", "touch", STOP_FILE)
+        await self._until(self._is_finished, "the load to end", 0.3)
+
+    async def verify(self) -> VerifyReport:
+        ended = await self._kubectl.run(
+            *("exec", LOAD_POD, "--", "tidemark", "verify", "-o", "json"),
+            *("--load", EVENTS, "--server", f"http://{POOL}-bootstrap:8080"),
+            within_seconds=120,
+        )
+        return read_report(ended)
+
+    async def audit(self) -> AuditAnswer | str:
+        return "a ReplicationAudit judges a cluster on Kubernetes (docs/operations/audits.md)"
+
+    async def tear_down(self) -> None:
+        """The namespace goes in the background; the cluster stays for another look."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        with contextlib.suppress(TimeoutError):
+            await self._kubectl.run("delete", "namespace", self.namespace, "--wait=false")
+
+    async def _signal(self, broker_id: int, number: int, words: str) -> Blow:
+        pod = f"{POOL}-{broker_id}"
+        ended = await self._kubectl.run(
+            "exec", pod, "--", "sh", "-c", SIGNAL_BROKER, "sh", str(number)
+        )
+        # The container may end before the exec does: what was printed counts, not the exit code.
+        words_printed = ended.stdout.split()
+        if not words_printed:
+            raise CommandFailed(
+                expected=f"a broker process in pod {pod}",
+                found=ended.stderr.decode(errors="replace").strip() or "none below PID 1",
+                to_do=TO_DO.format(namespace=self.namespace),
+            )
+        t_ms, pid = int(words_printed[0]) / 1e6, words_printed[1].decode()
+        return Blow(t_ms, f"{words} the broker in pod {pod} (process {pid})")
+
+    async def _kill_operator(self) -> Blow:
+        """The replica that holds the Lease."""
+        label = "app.kubernetes.io/name=tidemark,app.kubernetes.io/component=operator"
+        pods = await self._kubectl.items("pods", "-A", "-l", label)
+        leases = await self._kubectl.items("leases", "-A")
+        holders = {str(lease["spec"].get("holderIdentity", "")) for lease in leases}
+        for pod in pods:
+            name = str(pod["metadata"]["name"])
+            if any(name in holder for holder in holders):
+                t_ms = time.time() * 1000
+                namespace = str(pod["metadata"]["namespace"])
+                await self._delete_by_force(self._kubectl.within(namespace), name)
+                return Blow(t_ms, f"kubectl delete pod {name} --grace-period=0 --force")
+        raise CommandFailed(
+            expected="an operator pod that holds the Lease",
+            found=f"pods {[pod['metadata']['name'] for pod in pods]}, holders {sorted(holders)}",
+            to_do="check that the chart is installed and an operator leads",
+        )
+
+    @staticmethod
+    async def _delete_by_force(kubectl: Kubectl, pod: str) -> None:
+        await kubectl.must("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
+
+    async def _watch(self) -> None:
+        """One line of JSON per change, for as long as the story lasts; renewed when it ends."""
+        path = SLICES.format(namespace=self.namespace)
+        while True:
+            async for line in self._kubectl.lines("get", "--raw", path):
+                with contextlib.suppress(msgspec.DecodeError):
+                    self._on_watch_event(msgspec.json.decode(line))
+            await asyncio.sleep(WATCH_AGAIN_SECONDS)
+
+    def _on_watch_event(self, event: Mapping[str, Any]) -> None:
+        found = event.get("object", {})
+        if event.get("type") in ("ADDED", "MODIFIED"):
+            self._slices[found["metadata"]["name"]] = found
+        elif event.get("type") == "DELETED":
+            self._slices.pop(found["metadata"]["name"], None)
+
+    def _keep_events(self, data: bytes) -> None:
+        self._events.parent.mkdir(parents=True, exist_ok=True)
+        self._events.write_bytes(data)
+
+    async def _until(
+        self, is_so: Callable[[], Awaitable[bool]], what: str, every_seconds: float
+    ) -> None:
+        await until(
+            is_so,
+            what,
+            within_seconds=60.0,
+            every_seconds=every_seconds,
+            to_do=TO_DO.format(namespace=self.namespace),
+        )
+
+    async def _is_in_sync(self) -> bool:
+        view = await self.topic()
+        return view is not None and view.is_fully_in_sync
+
+    async def _is_acknowledged(self) -> bool:
+        return (await self.ledger()).acknowledged_count >= ENOUGH_RECORDS
+
+    async def _is_finished(self) -> bool:
+        return (await self.ledger()).is_finished
+
+
+def load_pod_manifest(interval_ms: float) -> dict[str, Any]:
+    """Load first, then it stays for `cat` and `verify`."""
+    load = (
+        f"tidemark load {TOPIC} --server http://{POOL}-bootstrap:8080 --interval-ms {interval_ms:g}"
+        f" --idempotent --timeout-ms {RECORD_TIMEOUT_MS}"
+        f" --until-file {STOP_FILE} --out {EVENTS}; sleep 3600"
+    )
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": LOAD_POD, "labels": {"app.kubernetes.io/name": LOAD_POD}},
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "automountServiceAccountToken": False,
+            "containers": [
+                {
+                    "name": "load",
+                    "image": IMAGE,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["sh", "-c", load],
+                    # Without a request its share of a busy processor is next to none, and it
+                    # would measure its own waiting.
+                    "resources": {"requests": {"cpu": "500m", "memory": "128Mi"}},
+                }
+            ],
+        },
+    }

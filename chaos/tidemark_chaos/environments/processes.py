@@ -1,0 +1,321 @@
+"""The demo on this machine: `tidemark dev` as a child, in a temporary directory, on free ports.
+
+Nothing like a forced deletion of a pod exists here. Its nearest relative, a successor that is in
+trouble itself, stands in: `kill -9 twice` kills the broker's next process as well, as it starts.
+
+Neighbouring ports for the processes of a cluster on this machine, kept from other clusters.
+"""
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+from tidemark_client.cluster_status import ClusterStatus
+from tidemark_client.errors import CommandFailed
+from tidemark_client.http_session import HttpSession
+from tidemark_client.manifests import apply_at_controller, read_manifests
+from tidemark_client.metadata import PartitionView, TopicView
+from tidemark_client.targets import controller_status
+from tidemark_client.waiting import until
+
+from tidemark_chaos.environments import child_processes
+from tidemark_chaos.environments.environment import Tell
+from tidemark_chaos.environments.prometheus import AuditAnswer, Scraper
+from tidemark_chaos.faults.fault import TOPIC, Blow, RoundKind
+from tidemark_chaos.faults.process_signals import ProcessFaults
+from tidemark_chaos.verification import VerifyReport
+from tidemark_chaos.workload_log import LoadLedger, add_to_ledger
+
+HOST = "127.0.0.1"
+FIRST_PORT, LAST_PORT = 21000, 29000  # below what Linux gives to outgoing connections
+
+
+class PortRange:
+    """`first` and those after it, until `close`.
+
+    They are bound and not listened at: whoever looks for ports in the same way finds them taken,
+    while a server that allows reuse of its address (SO_REUSEADDR, as servers do) listens at them.
+    """
+
+    def __init__(self, count: int) -> None:
+        """Raises CommandFailed."""
+        for first in range(FIRST_PORT, LAST_PORT - count, count):
+            with contextlib.ExitStack() as sockets:
+                try:
+                    for port in range(first, first + count):
+                        _take(sockets.enter_context(socket.socket()), port)
+                except OSError:
+                    continue
+                self.first = first
+                self._taken = sockets.pop_all()
+                return
+        raise CommandFailed(
+            expected=f"{count} free neighbouring ports from {FIRST_PORT} to {LAST_PORT}",
+            found="none",
+            to_do="stop what listens there",
+        )
+
+    def __enter__(self) -> "PortRange":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._taken.close()
+
+
+def _take(held: socket.socket, port: int) -> None:
+    held.bind((HOST, port))  # fails where anybody is bound, also one of us who does not listen
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+
+BROKERS = 3
+START_SECONDS = 60.0
+LOAD_STOP_SECONDS = 70.0
+VERIFY_SECONDS = 90.0
+POLL_SECONDS = 0.05
+ENOUGH_RECORDS = 100  # acknowledged before the first blow
+RECORD_TIMEOUT_MS = 60_000  # longer than any round: no outcome stays unknown
+REST_SECONDS = 4.5  # of a struck broker: its start, and a life that is no crash loop
+
+
+class ProcessesEnvironment:
+    runtime = "processes"
+    opening = "A controller and 3 brokers, as processes of this machine."
+    closing = ""  # `make demo` says how to get a real cluster
+    default_kinds: tuple[RoundKind, ...] = (
+        RoundKind.KILL,
+        RoundKind.KILL_TWICE,
+        RoundKind.STOP,
+    )
+    possible_kinds = ProcessFaults.kinds
+    ports = 2 + 2 * BROKERS
+    is_audited = True  # by a Prometheus of its own, at the last port
+
+    def __init__(self, *, manifest: str, events: Path, interval_ms: float) -> None:
+        self._manifest = manifest
+        self._events = events
+        self._interval_ms = interval_ms
+        self._directory = Path(tempfile.mkdtemp(prefix="tidemark-demo-"))
+        self._cluster: asyncio.subprocess.Process | None = None
+        self._load: asyncio.subprocess.Process | None = None
+        self._controller_url = ""
+        self._session: HttpSession | None = None
+        self._port_range: PortRange | None = None
+        self.faults = ProcessFaults(self)
+        self._struck_at: dict[int, float] = {}  # broker id -> when, in the loop's time
+        self._ledger = LoadLedger()
+        self._read_to_byte = 0
+        self._scraper = Scraper(self._directory, log=self._log("prometheus"))
+
+    async def set_up(self, tell: Tell) -> None:
+        self._port_range = PortRange(self.ports)
+        base = self._port_range.first
+        self._controller_url = f"http://127.0.0.1:{base}"
+        tell(f"starting the controller and {BROKERS} brokers")
+        data = self._directory / "data"
+        self._cluster = await child_processes.start(
+            self.cluster_command(base, data), log=self._log("cluster")
+        )
+        # Brokers' HTTP ports follow the controller's.
+        http = [f"127.0.0.1:{base + number}" for number in range(1 + BROKERS)]
+        if self.is_audited:
+            tell("starting Prometheus, which scrapes them twice a second")
+            await self._scraper.start(base + self.ports - 1, http)
+        else:
+            self._scraper.missing = "no Prometheus watched this run"
+        await self.until(self._is_answering, "the controller to answer")
+        tell(f"applying the topic {TOPIC}")
+        await apply_at_controller(self._controller_url, read_manifests(self._manifest))
+        tell("waiting for leaders and full in-sync sets")
+        await self.until(self._is_in_sync, f"{TOPIC} to be led and in sync")
+        await self._scraper.begin()
+
+    def cluster_command(self, first_port: int, data: Path) -> list[str]:
+        """The controller at the first port, then the brokers' HTTP, then their Kafka ports."""
+        return [
+            *(sys.executable, "-m", "tidemark_cli.main", "dev", "--brokers", str(BROKERS)),
+            *("--data-dir", str(data), "--controller-port", str(first_port)),
+            *("--http-port", str(first_port + 1), "--kafka-port", str(first_port + 1 + BROKERS)),
+        ]
+
+    async def start_load(self) -> None:
+        self._events.parent.mkdir(parents=True, exist_ok=True)
+        self._events.unlink(missing_ok=True)
+        self._load = await child_processes.start(
+            [
+                *(sys.executable, "-m", "tidemark_cli.main", "load", TOPIC),
+                *("--server", self._controller_url, "--interval-ms", str(self._interval_ms)),
+                *("--out", str(self._events), "--rack", "rack-1"),
+                *("--idempotent", "--timeout-ms", str(RECORD_TIMEOUT_MS)),
+            ],
+            log=self._log("load"),
+        )
+        await self.until(self._is_acknowledged, "the load to be acknowledged")
+
+    async def topic(self) -> TopicView | None:
+        status = await self.status()
+        return None if status is None else status.topic(TOPIC)
+
+    async def strike(self, kind: RoundKind, target: PartitionView) -> Blow:
+        self._struck_at[target.leader] = asyncio.get_running_loop().time()
+        return await self.faults.strike(kind, target)
+
+    async def follow_up(self, kind: RoundKind, target: PartitionView) -> Blow | None:
+        return await self.faults.follow_up(kind, target)
+
+    async def ledger(self) -> LoadLedger:
+        """Only what was written since the last time is read: a long run asks often."""
+
+        def read_on() -> None:
+            if not self._events.exists():
+                return
+            with self._events.open("rb") as file:
+                file.seek(self._read_to_byte)
+                data = file.read()
+            whole = data.rfind(b"\n") + 1
+            add_to_ledger(self._ledger, data[:whole].splitlines())
+            self._read_to_byte += whole
+
+        await asyncio.to_thread(read_on)
+        return self._ledger
+
+    async def stop_load(self) -> None:
+        assert self._load is not None
+        if self._load.returncode is None:
+            self._load.terminate()
+        try:
+            async with asyncio.timeout(LOAD_STOP_SECONDS):
+                await self._load.wait()
+        except TimeoutError as late:
+            raise CommandFailed(
+                expected=f"the load to end within {LOAD_STOP_SECONDS:g} s",
+                found="it did not",
+                to_do=f"read {self._log('load')}",
+            ) from late
+
+    async def verify(self) -> VerifyReport:
+        ended = await child_processes.run(
+            [
+                *(sys.executable, "-m", "tidemark_cli.main", "verify", "-o", "json"),
+                *("--load", str(self._events), "--server", self._controller_url),
+            ],
+            within_seconds=VERIFY_SECONDS,
+        )
+        return read_report(ended)
+
+    async def audit(self) -> AuditAnswer | str:
+        answer = await self._scraper.audit(self._events.parent / "demo-audit")
+        return self._scraper.missing if answer is None else answer
+
+    async def worn_brokers(self) -> frozenset[int]:
+        """Local mode holds back the second restart of what lived for less than three seconds."""
+        now = asyncio.get_running_loop().time()
+        return frozenset(
+            broker_id for broker_id, at in self._struck_at.items() if now - at < REST_SECONDS
+        )
+
+    async def renew(self, broker_id: int) -> None:
+        rest = self._struck_at[broker_id] + REST_SECONDS - asyncio.get_running_loop().time()
+        await asyncio.sleep(max(0.0, rest))
+
+    async def tear_down(self) -> None:
+        self.faults.thaw()  # what is frozen cannot stop
+        if self._session is not None:
+            await self._session.close()
+        await child_processes.stop(self._load)
+        await self._scraper.stop()
+        await child_processes.stop(self._cluster)
+        if self._port_range is not None:
+            self._port_range.close()
+        await asyncio.to_thread(self._keep_logs)
+        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+
+    async def status(self) -> ClusterStatus | None:
+        """Over one connection: it is asked often while brokers need the processors."""
+        if self._session is None:
+            self._session = HttpSession()
+        return await controller_status(self._controller_url, self._session)
+
+    async def pid_of(self, broker_id: int) -> int | None:
+        """From the controller's status where it tells, else from the process table."""
+        status = await self.status()
+        row = None if status is None else status.broker(broker_id)
+        if row is not None and row.pid is not None and child_processes.command_line(row.pid):
+            return row.pid
+        assert self._cluster is not None
+        for pid in child_processes.descendants(self._cluster.pid):
+            words = child_processes.command_line(pid)
+            if ("--broker-id", str(broker_id)) in pairwise(words):
+                return pid
+        return None
+
+    def _log(self, name: str) -> Path:
+        """Beside the events, so that it survives the temporary directory."""
+        self._events.parent.mkdir(parents=True, exist_ok=True)
+        return self._events.parent / f"demo-{name}.log"
+
+    def _keep_logs(self) -> None:
+        kept = self._events.parent / "demo-logs"
+        shutil.rmtree(kept, ignore_errors=True)
+        if (logs := self._directory / "data" / "logs").is_dir():
+            shutil.copytree(logs, kept)
+
+    def _check_cluster(self) -> None:
+        if self._cluster is not None and self._cluster.returncode is not None:
+            raise self._ended("`tidemark dev` to run", "cluster")
+
+    def _ended(self, expected: str, log: str) -> CommandFailed:
+        tail = self._log(log).read_bytes()[-1500:].decode(errors="replace").strip()
+        return CommandFailed(
+            expected=expected,
+            found=f"it ended: {tail or 'without a word'}",
+            to_do=f"read {self._log(log)}",
+        )
+
+    async def until(self, is_so: Callable[[], Awaitable[bool]], what: str) -> None:
+        """Also ends when `tidemark dev` does."""
+
+        async def checked() -> bool:
+            self._check_cluster()
+            return await is_so()
+
+        await until(
+            checked,
+            what,
+            within_seconds=START_SECONDS,
+            every_seconds=POLL_SECONDS,
+            to_do=f"read {self._log('cluster')}",
+        )
+
+    async def _is_answering(self) -> bool:
+        return await self.status() is not None
+
+    async def _is_in_sync(self) -> bool:
+        view = await self.topic()
+        return view is not None and view.is_fully_in_sync
+
+    async def _is_acknowledged(self) -> bool:
+        if self._load is not None and self._load.returncode is not None:
+            raise self._ended("the load to run", "load")
+        return (await self.ledger()).acknowledged_count >= ENOUGH_RECORDS
+
+
+def read_report(ended: child_processes.Ended) -> VerifyReport:
+    """The JSON of `tidemark verify -o json`, good verdict or bad."""
+    try:
+        return msgspec.json.decode(ended.stdout, type=VerifyReport)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise CommandFailed(
+            expected="a verdict of `tidemark verify`",
+            found=(ended.stdout[-700:] + ended.stderr[-700:]).decode(errors="replace"),
+            to_do="look at `tidemark status`: every partition needs a leader",
+        ) from error

@@ -1,0 +1,343 @@
+"""The demo's story: rounds of blows under load, each waited out, and one report at the end.
+
+It knows neither processes nor pods (`environments/`), and draws nothing itself (`demo_output.py`).
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemark_cli.demo_output import Narrator
+from tidemark_client.errors import CommandFailed
+from tidemark_client.metadata import NO_LEADER, PartitionView, TopicView
+
+from tidemark_chaos.environments.environment import LEADER_MAY_STAY, Environment
+from tidemark_chaos.faults.fault import TOPIC, Blow, RoundKind
+from tidemark_chaos.verification import VerifyReport, percentile
+from tidemark_chaos.workload_log import longest_stall_ms, longest_write_gap_ms
+
+POLL_SECONDS = 0.02
+RECOVERY_SECONDS = 90.0
+QUIET_SECONDS = 1.0  # of plain load before a blow
+WORTH_TELLING_MS = 50.0
+FEW_ROUNDS = 4  # up to here every round is told in full, and figures over them mean little
+OPERATOR_SECONDS = 8.0  # how long acknowledgements are watched without an operator
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one blow did. Times in ms after it; None where it cannot happen (operator kill)."""
+
+    kind: str
+    partition: int
+    killed_broker: int | None
+    new_leader: int | None
+    leader_after_ms: float | None
+    write_gap_ms: float
+    isr_full_again_ms: float | None
+    load_stalled_ms: float = 0.0  # the longest time for which the load itself stood still
+
+
+@dataclass(frozen=True, slots=True)
+class DemoReport:
+    """build/demo-report.json."""
+
+    runtime: str
+    rounds: tuple[Round, ...]
+    acknowledged: int
+    found: int
+    lost: int
+    duplicated: int
+    unknown: int
+    unknown_found: int
+    refused_found: int
+    read_otherwise: int
+    replicas_identical: bool
+    write_gap_ms: float
+    latency_p50_ms: float
+    latency_p99_ms: float
+    seconds: float
+    notes: tuple[str, ...] = ()
+    anomalies: Mapping[str, int] = field(default_factory=dict)  # of the history, by name
+    worst_read_lag_ms: float = 0.0
+
+    @property
+    def is_good(self) -> bool:
+        broken = (
+            self.lost or self.duplicated or self.refused_found or self.read_otherwise or self.notes
+        )
+        return self.replicas_identical and not broken
+
+
+class Story:
+    def __init__(
+        self, environment: Environment, narrator: Narrator, *, quiet_seconds: float = QUIET_SECONDS
+    ) -> None:
+        self._environment = environment
+        self._narrator = narrator
+        self._quiet_seconds = quiet_seconds
+
+    async def tell(self, kinds: Sequence[RoundKind]) -> DemoReport:
+        """Set-up, load, the rounds in turn, the verdict. Raises CommandFailed; always tidies up."""
+        environment, narrator = self._environment, self._narrator
+        started = time.monotonic()
+        narrator.opening(environment.opening)
+        try:
+            narrator.chapter("Set-up")
+            with narrator.progress("starting") as tell:
+                await environment.set_up(tell)
+            narrator.topic(await self._topic())
+            with narrator.progress("starting producer and consumer"):
+                await environment.start_load()
+            narrator.line("records to every partition with acks=all; a consumer reads along")
+            rounds = []
+            for number, kind in enumerate(kinds, start=1):
+                narrator.chapter(f"Round {number} of {len(kinds)}: {kind.value}")
+                rounds.append(await self._round(number, kind))
+            narrator.chapter("Verdict")
+            with narrator.progress("every record in flight gets its outcome"):
+                await environment.stop_load()
+            with narrator.progress("reading everything back and comparing every replica"):
+                verified = await environment.verify()
+            report = demo_report(
+                environment.runtime, rounds, verified, seconds=time.monotonic() - started
+            )
+            with narrator.progress("auditing what Prometheus scraped meanwhile"):
+                audited = await environment.audit()
+            narrator.verdict(report)
+            if len(rounds) > FEW_ROUNDS:
+                narrator.figures(report_fields(report)["by_kind"])
+            narrator.chapter("Audit")
+            narrator.audit(audited)
+        finally:
+            with narrator.progress("tidying up"):
+                await environment.tear_down()
+        if environment.closing:
+            narrator.closing(environment.closing)
+        return report
+
+    async def _round(self, number: int, kind: RoundKind) -> Round:
+        view = await self._target(number)
+        partition = view.partition
+        await asyncio.sleep(self._quiet_seconds)
+        blow = await self._environment.strike(kind, view)
+        self._narrator.moment(0, blow.words)
+        if kind is RoundKind.OPERATOR:
+            with self._narrator.progress("no operator: do acknowledgements go on?"):
+                await asyncio.sleep(OPERATOR_SECONDS)
+            gap_ms, stalled_ms = await self._write_gap_ms(blow)
+            return Round(kind.value, partition, None, None, None, gap_ms, None, stalled_ms)
+        after, leader_after_ms, full_again_ms = await self._recovery(kind, view, blow)
+        await self._acknowledged_since(time.time() * 1000)
+        gap_ms, stalled_ms = await self._write_gap_ms(blow)
+        return Round(
+            kind=kind.value,
+            partition=partition,
+            killed_broker=view.leader,
+            new_leader=after.leader,
+            leader_after_ms=leader_after_ms,
+            write_gap_ms=gap_ms,
+            isr_full_again_ms=full_again_ms,
+            load_stalled_ms=stalled_ms,
+        )
+
+    async def _target(self, number: int) -> PartitionView:
+        """The partitions in turn, but none whose leader's restart would be held back."""
+        worn = await self._environment.worn_brokers()
+        while True:
+            partitions = (await self._settled()).partitions
+            first = (number - 1) % len(partitions)
+            for view in (*partitions[first:], *partitions[:first]):
+                if view.leader not in worn:
+                    return view
+            with self._narrator.progress(
+                "fresh pods first: the kubelet holds back second restarts"
+            ):
+                for broker_id in sorted(worn):
+                    await self._environment.renew(broker_id)
+            worn = frozenset()
+
+    async def _recovery(
+        self, kind: RoundKind, before: PartitionView, blow: Blow
+    ) -> tuple[PartitionView, float | None, float]:
+        """The new leader's view, when it was granted (None where the old one may stay), and when
+        all in-sync sets were full again."""
+        narrator = self._narrator
+        rest = asyncio.create_task(self._environment.follow_up(kind, before), name="follow-up")
+        leader_after_ms: float | None = None
+        after = before
+        try:
+            if kind not in LEADER_MAY_STAY:
+                after, leader_after_ms = await self._election(before, blow, rest)
+            with narrator.progress("the broker comes back and catches up"):
+                if (second := await rest) is not None:
+                    narrator.moment(round(second.t_ms - blow.t_ms, 1), second.words)
+                await self._settled()
+        finally:
+            rest.cancel()
+            await asyncio.gather(rest, return_exceptions=True)
+        full_again_ms = round(time.time() * 1000 - blow.t_ms, 1)
+        narrator.moment(full_again_ms, "all replicas in sync again")
+        return after, leader_after_ms, full_again_ms
+
+    async def _election(
+        self, before: PartitionView, blow: Blow, rest: "asyncio.Task[Blow | None]"
+    ) -> tuple[PartitionView, float]:
+        """Ends early when the rest of the round fails: its sentence says more."""
+        with self._narrator.progress(f"who leads {TOPIC}-{before.partition} now?"):
+            electing = asyncio.create_task(self._new_leader(before), name="new-leader")
+            try:
+                await asyncio.wait({electing, rest}, return_when=asyncio.FIRST_COMPLETED)
+                if rest.done() and rest.exception() is not None:
+                    await rest
+                after = await electing
+            finally:
+                electing.cancel()
+        leader_after_ms = round(time.time() * 1000 - blow.t_ms, 1)
+        self._narrator.moment(
+            leader_after_ms,
+            f"broker {after.leader} leads {TOPIC}-{before.partition}, "
+            f"leader epoch {before.leader_epoch} -> {after.leader_epoch}",
+        )
+        return after, leader_after_ms
+
+    async def _acknowledged_since(self, t_ms: float) -> None:
+        """Until every partition takes records again: only then is the gap as long as it was."""
+        try:
+            async with asyncio.timeout(RECOVERY_SECONDS):
+                while True:
+                    ledger = await self._environment.ledger()
+                    if all(
+                        ledger.acknowledged_at_ms.get(partition, [0.0])[-1] > t_ms
+                        for partition in range(ledger.partitions)
+                    ):
+                        return
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError as late:
+            raise _stuck("acknowledgements from every partition") from late
+
+    async def _write_gap_ms(self, blow: Blow) -> tuple[float, float]:
+        """The longest gap since the blow, and the load's own longest stall in that time."""
+        ledger = await self._environment.ledger()
+        window = (blow.t_ms, time.time() * 1000)
+        gap_ms = round(longest_write_gap_ms(ledger, window), 1)
+        stalled_ms = longest_stall_ms(ledger, window)
+        words = f"longest time without an acknowledgement: {gap_ms:.0f} ms"
+        if stalled_ms >= WORTH_TELLING_MS:
+            words += f" (the load itself had no processor for {stalled_ms:.0f} ms)"
+        self._narrator.line(words)
+        return gap_ms, stalled_ms
+
+    async def _new_leader(self, before: PartitionView) -> PartitionView:
+        try:
+            async with asyncio.timeout(RECOVERY_SECONDS):
+                while True:
+                    for view in (await self._topic()).partitions:
+                        if (
+                            view.partition == before.partition
+                            and view.leader != NO_LEADER
+                            and view.leader_epoch > before.leader_epoch
+                        ):
+                            return view
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError as late:
+            raise _stuck(f"a new leader of {TOPIC}-{before.partition}") from late
+
+    async def _settled(self) -> TopicView:
+        try:
+            async with asyncio.timeout(RECOVERY_SECONDS):
+                while True:
+                    view = await self._topic()
+                    if view.is_fully_in_sync:
+                        return view
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError as late:
+            raise _stuck("all replicas in sync") from late
+
+    async def _topic(self) -> TopicView:
+        """While the controller cannot be asked, a view that says nothing of any partition."""
+        return await self._environment.topic() or TopicView(TOPIC, ())
+
+
+def demo_report(
+    runtime: str, rounds: Sequence[Round], verified: VerifyReport, *, seconds: float
+) -> DemoReport:
+    verdict = verified.verdict
+    return DemoReport(
+        runtime=runtime,
+        rounds=tuple(rounds),
+        acknowledged=verdict.acknowledged,
+        found=verdict.found,
+        lost=verdict.lost,
+        duplicated=verdict.duplicated,
+        unknown=verdict.unknown,
+        unknown_found=verdict.unknown_found,
+        refused_found=verdict.refused_found,
+        read_otherwise=verdict.read_otherwise,
+        replicas_identical=all(entry.is_identical for entry in verified.replicas),
+        write_gap_ms=max((entry.write_gap_ms for entry in rounds), default=verified.write_gap_ms),
+        latency_p50_ms=verified.latency_p50_ms,
+        latency_p99_ms=verified.latency_p99_ms,
+        seconds=round(seconds, 1),
+        notes=(
+            *verdict.examples,
+            *verdict.complaints,
+            *_missing(verified),
+            *(
+                f"{entry.name} ({entry.count}): {sample}"
+                for entry in verified.broken_promises
+                for sample in entry.samples[:2]
+            ),
+        ),
+        anomalies={entry.name: entry.count for entry in verified.anomalies},
+        worst_read_lag_ms=verified.worst_read_lag_ms,
+    )
+
+
+def report_fields(report: DemoReport) -> dict[str, Any]:
+    """With figures over the rounds of each kind, for measurements."""
+    import msgspec
+
+    fields: dict[str, Any] = msgspec.to_builtins(report)
+    kinds = dict.fromkeys(entry.kind for entry in report.rounds)
+    fields["by_kind"] = {
+        kind: _figures([entry for entry in report.rounds if entry.kind == kind]) for kind in kinds
+    }
+    return fields
+
+
+def _figures(rounds: Sequence[Round]) -> dict[str, Any]:
+    columns: dict[str, list[float | None]] = {
+        "write_gap_ms": [entry.write_gap_ms for entry in rounds],
+        "leader_after_ms": [entry.leader_after_ms for entry in rounds],
+        "isr_full_again_ms": [entry.isr_full_again_ms for entry in rounds],
+        "load_stalled_ms": [entry.load_stalled_ms for entry in rounds],
+    }
+    figures: dict[str, Any] = {"rounds": len(rounds)}
+    for name, column in columns.items():
+        values = sorted(value for value in column if value is not None)
+        if values:
+            figures[name] = {
+                "p50": percentile(values, 50),
+                "p99": percentile(values, 99),
+                "max": values[-1],
+            }
+    return figures
+
+
+def _missing(verified: VerifyReport) -> tuple[str, ...]:
+    return tuple(
+        f"partition {entry.partition}: {sentence}"
+        for entry in verified.replicas
+        for sentence in entry.missing
+    )
+
+
+def _stuck(what: str) -> CommandFailed:
+    return CommandFailed(
+        expected=f"{what} within {RECOVERY_SECONDS:g} s",
+        found="none",
+        to_do="read the logs in build/, or `tidemark status`",
+    )

@@ -1,0 +1,1 @@
+"""What an experiment does to brokers."""

@@ -1,0 +1,1 @@
+"""Arguments and output of `tidemark audit`."""

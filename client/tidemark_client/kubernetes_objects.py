@@ -1,0 +1,203 @@
+"""The few calls of the command line to the Kubernetes API: create or replace a manifest, and read
+the objects that tell a cluster's state.
+"""
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+from tidemark_protocol.manifests import with_manifest
+
+from tidemark_client.cluster_status import ClusterStatus, status_of_objects
+from tidemark_client.errors import EXIT_USAGE, CommandFailed
+
+GROUP = "tidemark.dev"
+VERSION = "v1alpha1"
+PLURALS = {"Topic": "topics", "BrokerPool": "brokerpools"}
+REPLACE_ATTEMPTS = 3
+STRICT = {"field_validation": "Strict"}  # what the server does not know is refused, not dropped
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    kind: str
+    name: str
+    action: str  # created | configured | unchanged | applied
+
+
+class KubernetesObjects:
+    """One connection to an API server; an async context manager."""
+
+    def __init__(self, api_client: Any, namespace: str) -> None:
+        from kubernetes.aio import client
+
+        self._api_client = api_client
+        self._namespace = namespace
+        self._objects: Any = client.CustomObjectsApi(api_client)
+        self._failure: type[Exception] = client.ApiException
+
+    @classmethod
+    async def connect(cls, context: str | None, namespace: str | None) -> Self:
+        from kubernetes.aio import client  # slow to import: only where needed
+        from kubernetes.aio import config as typed_config
+
+        config: Any = typed_config
+
+        try:
+            await config.load_kube_config(context=context)
+            _, active = config.list_kube_config_contexts()
+        except Exception as error:  # the library has no common class of its errors
+            raise CommandFailed(
+                "The kubeconfig context cannot be used.",
+                expected="a usable kubeconfig context",
+                found=str(error),
+                to_do="check KUBECONFIG and --context, or name a broker with --server",
+                exit_code=EXIT_USAGE,
+            ) from error
+        default = ((active or {}).get("context") or {}).get("namespace")
+        return cls(client.ApiClient(), namespace or default or "default")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._api_client.close()
+
+    async def apply(self, manifest: Manifest) -> Applied:
+        """Create the object, or change it as `kubectl apply` does, by compare-and-set."""
+        kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
+        plural = PLURALS.get(kind)
+        if plural is None or manifest["apiVersion"] != f"{GROUP}/{VERSION}":
+            raise CommandFailed(
+                expected=f"kind Topic or BrokerPool of {GROUP}/{VERSION}",
+                found=f"{kind} of {manifest['apiVersion']}",
+                to_do="apply other kinds with kubectl",
+                exit_code=EXIT_USAGE,
+            )
+        namespace = str(manifest["metadata"].get("namespace") or self._namespace)
+        place = (GROUP, VERSION, namespace, plural)
+        for _ in range(REPLACE_ATTEMPTS):
+            try:
+                return await self._apply_once(place, kind, name, manifest)
+            except self._failure as error:
+                if getattr(error, "status", 0) not in (404, 409):
+                    raise _refused(kind, name, error) from error
+        raise CommandFailed(
+            expected=f"to change {kind} {name} undisturbed",
+            found=f"{REPLACE_ATTEMPTS} conflicting writes of somebody else",
+            to_do="apply it again",
+        )
+
+    async def get(self, kind: str, name: str) -> Manifest:
+        place = (GROUP, VERSION, self._namespace, PLURALS[kind])
+        try:
+            found: Manifest = await self._objects.get_namespaced_custom_object(*place, name)
+        except self._failure as error:
+            raise _refused(kind, name, error) from error
+        return found
+
+    @property
+    def namespace(self) -> str:
+        return self._namespace
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        """What is stored then."""
+        kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
+        place = (GROUP, VERSION, self._namespace, PLURALS[kind])
+        try:
+            made: Manifest = await self._objects.create_namespaced_custom_object(
+                *place, manifest, **STRICT
+            )
+        except self._failure as error:
+            raise _refused(kind, name, error) from error
+        return made
+
+    async def delete(self, kind: str, name: str) -> None:
+        place = (GROUP, VERSION, self._namespace, PLURALS[kind])
+        try:
+            await self._objects.delete_namespaced_custom_object(*place, name)
+        except self._failure as error:
+            raise _refused(kind, name, error) from error
+
+    async def patch(self, kind: str, name: str, patch: dict[str, Any]) -> Manifest:
+        """A JSON merge patch; what is stored then."""
+        place = (GROUP, VERSION, self._namespace, PLURALS[kind])
+        try:
+            changed: Manifest = await self._objects.patch_namespaced_custom_object(
+                *place, name, patch, _content_type="application/merge-patch+json", **STRICT
+            )
+        except self._failure as error:
+            raise _refused(kind, name, error) from error
+        return changed
+
+    async def _apply_once(
+        self, place: tuple[str, str, str, str], kind: str, name: str, manifest: Manifest
+    ) -> Applied:
+        try:
+            current = await self._objects.get_namespaced_custom_object(*place, name)
+        except self._failure as error:
+            if getattr(error, "status", 0) != 404:
+                raise
+            wanted = with_manifest(None, manifest)
+            await self._objects.create_namespaced_custom_object(*place, wanted, **STRICT)
+            return Applied(kind, name, "created")
+        wanted = with_manifest(current, manifest)
+        changed = await self._objects.replace_namespaced_custom_object(
+            *place, name, wanted, **STRICT
+        )
+        is_same = changed["metadata"]["resourceVersion"] == current["metadata"]["resourceVersion"]
+        return Applied(kind, name, "unchanged" if is_same else "configured")
+
+    async def cluster_status(self) -> ClusterStatus:
+        return status_of_objects(
+            await self.list("brokers"),
+            await self.list("partitionslices"),
+        )
+
+    async def list(self, plural: str) -> list[Manifest]:
+        try:
+            answer = await self._objects.list_namespaced_custom_object(
+                GROUP, VERSION, self._namespace, plural
+            )
+        except self._failure as error:
+            raise _refused(plural, self._namespace, error) from error
+        except OSError as error:
+            raise CommandFailed(
+                expected="the Kubernetes API server to answer",
+                found=str(error),
+                to_do="check the kubeconfig context, or name a broker with --server",
+            ) from error
+        return list(answer["items"])
+
+
+def _refused(kind: str, name: str, error: Exception) -> CommandFailed:
+    body = str(getattr(error, "body", "") or error)
+    message = _message(body)
+    if getattr(error, "status", 0) == 404:
+        if f'"{name}" not found' in message:  # the kind is known, the object is not there
+            return CommandFailed(f"{kind} {name!r} not found.", expected=kind, found=message)
+        return CommandFailed(
+            f"The API server does not know {kind}.{GROUP}.",
+            to_do="install Tidemark's chart (charts/tidemark) first",
+        )
+    return CommandFailed(
+        f"{kind} {name!r} was refused: {message[:1000]}",
+        to_do="correct the manifest, or ask for the right to do this",
+    )
+
+
+def _message(body: str) -> str:
+    """Of a metav1.Status, which is how an API server refuses; else the text itself."""
+    try:
+        found = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return body
+    return str(found.get("message") or body) if isinstance(found, dict) else body

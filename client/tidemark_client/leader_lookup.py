@@ -1,0 +1,196 @@
+"""Finds leaders, and finds them anew within milliseconds of a failure.
+
+A caller that met a refused or reset connection, or waits suspiciously long, reports it here. While
+such suspicions are open, two other brokers at a time are asked every 5 to 20 ms, and everybody who
+waits is woken by the first answer that brings a change. This back-off is what a producer's write
+gap after a failover consists of on the client's side.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from urllib.parse import urljoin
+
+import msgspec
+
+from tidemark_client.http_session import HttpSession, TimeLimits
+from tidemark_client.metadata import (
+    ClusterMetadata,
+    TopicView,
+    UnreadableAnswer,
+    read_brokers,
+    read_topic,
+    read_topic_names,
+)
+
+SHORTEST_PAUSE_SECONDS = 0.005
+LONGEST_PAUSE_SECONDS = 0.020
+ASK_LIMITS = TimeLimits(0.5, 0.25)
+MAX_REDIRECTS = 3
+BROKERS_ASKED_AT_ONCE = 2
+SUSPICION_SECONDS = 1.0  # how long an address is asked last
+WATCH_SECONDS = 0.3  # how long the metadata is renewed after the last suspicion
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+
+
+class NobodyAnswers(Exception):
+    """No broker answered a metadata question; the text names each address and why not."""
+
+
+class LeaderLookup:
+    """Owns the metadata of one client and the one task that renews it on suspicion."""
+
+    def __init__(
+        self,
+        session: HttpSession,
+        bootstrap_urls: tuple[str, ...],
+        *,
+        random_source: random.Random | None = None,
+        now_seconds: Callable[[], float] | None = None,
+    ) -> None:
+        self.metadata = ClusterMetadata()
+        self._session = session
+        self._bootstrap_urls = tuple(url.rstrip("/") for url in bootstrap_urls)
+        self._random = random_source or random.Random()
+        self._now = now_seconds or asyncio.get_running_loop().time
+        self._suspicions: dict[str, float] = {}  # URL -> when it stops being avoided
+        self._watch_until = 0.0
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._suspected = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._watcher = asyncio.create_task(self._watch(), name="leader-lookup")
+
+    async def close(self) -> None:
+        self._watcher.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._watcher
+        asking = tuple(self._asking.values())
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+    def suspect(self, url: str) -> None:
+        """Something at `url` failed or is slow: renew the metadata now, asking others."""
+        self._suspicions[url] = self._now() + SUSPICION_SECONDS
+        self._watch_until = self._now() + WATCH_SECONDS
+        self._suspected.set()
+
+    async def wait_for_change(self, longest_seconds: float) -> None:
+        """Returns at the next change of the metadata, or after this long."""
+        # Not wait_for: in Python 3.11 it swallows a cancellation that meets the event.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(longest_seconds):
+                await self._changed.wait()
+
+    async def learn_brokers(self) -> None:
+        self._note(self.metadata.on_brokers(read_brokers(await self.ask("/brokers"))))
+
+    async def learn_topic(self, topic: str) -> None:
+        """Raises NobodyAnswers, UnknownTopic."""
+        self._note(self.metadata.on_topic(await self.ask_topic(topic)))
+
+    async def ask_topic(self, topic: str) -> TopicView:
+        """As a broker tells it now. Raises NobodyAnswers, UnknownTopic."""
+        return read_topic(await self.ask(f"/topics/{topic}"))
+
+    async def topic_names(self) -> tuple[str, ...]:
+        return read_topic_names(await self.ask("/topics"))
+
+    async def ask(self, path: str) -> Any:
+        """The first good answer of any broker, suspected ones last."""
+        reasons = []
+        unknown_topic: UnknownTopic | None = None
+        for url in self._addresses():
+            try:
+                return await self.ask_one(url, path)
+            except UnknownTopic as error:  # this one may only lag behind: ask the others too
+                unknown_topic = error
+            except (OSError, UnreadableAnswer) as error:  # a timeout is an OSError too
+                reasons.append(f"{url}: {error or type(error).__name__}")
+        if unknown_topic is not None:
+            raise unknown_topic
+        raise NobodyAnswers("; ".join(reasons) or "no address is known")
+
+    async def ask_one(self, url: str, path: str) -> Any:
+        answer = await self._session.get(url + path, ASK_LIMITS, most_bytes=MAX_ANSWER_BYTES)
+        for _ in range(MAX_REDIRECTS):
+            if answer.status not in (307, 308):
+                break
+            location = urljoin(url + path, answer.headers.get("location", ""))
+            answer = await self._session.get(location, ASK_LIMITS, most_bytes=MAX_ANSWER_BYTES)
+        data = answer.body
+        if answer.status == 404 and path.startswith("/topics/"):
+            raise UnknownTopic(path.removeprefix("/topics/").split("/")[0], _detail(data))
+        if answer.status != 200:
+            raise UnreadableAnswer(f"expected 200 of {path}, found {answer.status}: {data[:200]!r}")
+        try:
+            return msgspec.json.decode(data)
+        except msgspec.DecodeError as error:
+            raise UnreadableAnswer(f"expected JSON of {path}, found {data[:200]!r}") from error
+
+    def _addresses(self) -> list[str]:
+        """All addresses, trusted ones first, in random order within each half."""
+        now = self._now()
+        self._suspicions = {url: end for url, end in self._suspicions.items() if end > now}
+        known = list(dict.fromkeys((*self.metadata.broker_urls.values(), *self._bootstrap_urls)))
+        self._random.shuffle(known)
+        return sorted(known, key=lambda url: url in self._suspicions)
+
+    def _note(self, has_changed: bool) -> None:
+        if has_changed:
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    async def _watch(self) -> None:
+        while True:
+            await self._suspected.wait()
+            await self._renew()
+            if self._watch_until <= self._now():
+                self._suspected.clear()
+            await asyncio.sleep(self._random.uniform(SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
+
+    async def _renew(self) -> None:
+        """Asks a few brokers at once and goes on with the first answer. One that hangs (a frozen
+        leader) holds nobody up, and is not asked again while its question is open."""
+        idle = [url for url in self._addresses() if url not in self._asking]
+        for url in idle[:BROKERS_ASKED_AT_ONCE]:
+            asking = asyncio.create_task(self._renew_from(url), name=f"ask-{url}")
+            self._asking[url] = asking
+            asking.add_done_callback(partial(self._note_answered, url))
+        if self._asking:
+            await asyncio.wait(self._asking.values(), return_when=asyncio.FIRST_COMPLETED)
+
+    def _note_answered(self, url: str, _: "asyncio.Task[None]") -> None:
+        del self._asking[url]
+
+    async def _renew_from(self, url: str) -> None:
+        try:
+            for topic in tuple(self.metadata.topics):
+                view = read_topic(await self.ask_one(url, f"/topics/{topic}"))
+                self._note(self.metadata.on_topic(view))
+                leaders = {partition.leader for partition in view.partitions}
+                if leaders - {-1} - self.metadata.broker_urls.keys():
+                    brokers = read_brokers(await self.ask_one(url, "/brokers"))
+                    self._note(self.metadata.on_brokers(brokers))
+        except (OSError, UnreadableAnswer, UnknownTopic):
+            self._suspicions[url] = self._now() + SUSPICION_SECONDS / 2
+
+
+class UnknownTopic(Exception):
+    """A broker says that there is no such topic."""
+
+    def __init__(self, topic: str, detail: str = "") -> None:
+        super().__init__(detail or f"there is no topic {topic!r}")
+        self.topic = topic
+
+
+def _detail(data: bytes) -> str:
+    """What a problem document says (RFC 9457); "" where it is none."""
+    try:
+        problem = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return ""
+    return str(problem.get("detail", "")) if isinstance(problem, dict) else ""

@@ -1,0 +1,256 @@
+"""Where commands find the cluster.
+
+`--server` or TIDEMARK_SERVER (a broker or the controller); else local mode, if it answers on its
+default address and no context or namespace is named; else the kubeconfig context, for what goes
+through the Kubernetes API. Brokers are those of one pool: `--pool`, or that of the topic.
+"""
+
+import argparse
+import asyncio
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from tidemark_client.cluster_status import ClusterStatus, read_status
+from tidemark_client.errors import EXIT_USAGE, CommandFailed, not_found
+from tidemark_client.http_session import HttpSession, TimeLimits
+from tidemark_client.local_brokers import (
+    LOCAL_CONTROLLER_URL,
+    LocalBroker,
+    clusters,
+    local_brokers,
+    runs_dev,
+)
+from tidemark_client.metadata import UnreadableAnswer
+
+STATUS_PATH = "/v1/status"
+DEFAULT_POOL = "default"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+PROBE_LIMITS = TimeLimits(2.0, 0.5)
+START_SECONDS = 10.0  # as long as a command waits for a pool that starts
+START_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What was found: a controller (local mode), brokers, or only a kubeconfig context."""
+
+    broker_urls: tuple[str, ...] = ()
+    controller_url: str = ""
+    kube_context: str | None = None
+    status: ClusterStatus = field(default_factory=ClusterStatus)
+
+    @property
+    def is_kubernetes(self) -> bool:
+        return not self.broker_urls and not self.controller_url
+
+
+async def find_target(arguments: argparse.Namespace) -> Target:
+    """Raises CommandFailed when there is nothing to talk to."""
+    named = list(arguments.server or ())
+    if not named and os.environ.get("TIDEMARK_SERVER"):
+        named = os.environ["TIDEMARK_SERVER"].split(",")
+    if named:
+        return await _target_at(tuple(_with_scheme(url) for url in named))
+    wants_kubernetes = bool(arguments.context or arguments.namespace)
+    status = None if wants_kubernetes else await _status_of_dev(LOCAL_CONTROLLER_URL)
+    if status is not None:
+        return Target(status.broker_urls, LOCAL_CONTROLLER_URL, status=status)
+    if has_kubeconfig():
+        return Target(kube_context=arguments.context)
+    if wants_kubernetes:
+        raise await _no_kubeconfig()
+    if found := clusters(local_brokers()):
+        raise await _elsewhere(found)
+    raise CommandFailed(
+        "No cluster found.",
+        expected="a local cluster, --server, or a kubeconfig",
+        found=f"no --server, nothing at {LOCAL_CONTROLLER_URL}, no kubeconfig",
+        to_do="start one with `tidemark dev`, or name a broker: --server http://HOST:PORT",
+        exit_code=EXIT_USAGE,
+    )
+
+
+async def find_api(arguments: argparse.Namespace) -> Target:
+    """Return where this command's objects are, as it was found first: a status may be large."""
+    if getattr(arguments, "api_target", None) is None:
+        arguments.api_target = await find_target(arguments)
+    found: Target = arguments.api_target
+    return found
+
+
+async def _elsewhere(found: dict[str, LocalBroker]) -> CommandFailed:
+    """Brokers of this machine belong to other controllers, or to one that was killed."""
+    told, alive = [], []
+    for address, broker in sorted(found.items()):
+        does_answer = await controller_status(f"http://{address}") is not None
+        alive += [address] if does_answer else []
+        gone = "" if does_answer else ", gone: its brokers end without it"
+        told.append(f"http://{address} (data in {broker.data_dir}{gone})")
+    return CommandFailed(
+        f"No controller at {LOCAL_CONTROLLER_URL}; on this machine there is {', '.join(told)}.",
+        to_do=f"name it: --server http://{alive[0]}"
+        if alive
+        else f"start it again: tidemark dev --data-dir {next(iter(found.values())).data_dir}",
+        exit_code=EXIT_USAGE,
+    )
+
+
+async def _no_kubeconfig() -> CommandFailed:
+    is_local = await controller_status(LOCAL_CONTROLLER_URL) is not None
+    return CommandFailed(
+        "--context and --namespace are for Kubernetes, and there is no kubeconfig."
+        + (" Local mode has no namespaces." if is_local else ""),
+        to_do="leave them out"
+        if is_local
+        else "set KUBECONFIG, or name a broker: --server http://HOST:PORT",
+        exit_code=EXIT_USAGE,
+    )
+
+
+async def find_brokers(
+    arguments: argparse.Namespace, *, topic: str | None = None
+) -> tuple[str, ...]:
+    """Return addresses of brokers of one pool, for commands on the data path.
+
+    `topic`: default `arguments.topic`, where the command has one. Waits a moment for a pool that
+    starts. Raises CommandFailed."""
+    target = await find_target(arguments)
+    if target.is_kubernetes:
+        raise CommandFailed(
+            "Records do not travel through the Kubernetes API.",
+            expected="the address of a broker",
+            found="only a kubeconfig context",
+            to_do="name a broker that this machine reaches: --server http://HOST:8080, "
+            "or run this command in the cluster (kubectl exec into a broker pod)",
+            exit_code=EXIT_USAGE,
+        )
+    if not target.controller_url:
+        return target.broker_urls
+    return await _started_brokers(arguments, target, topic or getattr(arguments, "topic", None))
+
+
+async def _started_brokers(
+    arguments: argparse.Namespace, target: Target, topic: str | None
+) -> tuple[str, ...]:
+    """Those that are up, once there is one and the topic, where it is known, has a leader."""
+    loop = asyncio.get_running_loop()
+    ends_s = loop.time() + START_SECONDS
+    status = target.status
+    while True:
+        pool = pool_of(status, arguments.pool, topic)
+        found = status.of_pool(pool)
+        is_led = topic is None or not any(
+            view.is_leaderless for view in found.topics if view.topic == topic
+        )
+        is_up = found.active_urls and (is_led or not found.is_starting)
+        if is_up and any(await asyncio.gather(*map(_answers, found.active_urls))):
+            return found.active_urls
+        if loop.time() >= ends_s:
+            break
+        await asyncio.sleep(START_POLL_SECONDS)
+        status = await controller_status(target.controller_url) or status
+    if found.broker_urls:
+        return found.broker_urls  # whoever asks them says what is wrong
+    raise CommandFailed(
+        f"BrokerPool {pool!r} has no broker yet ({found.starting_sentence})."
+        if found.brokers
+        else f"BrokerPool {pool!r} has no broker.",
+        to_do="look at `tidemark status` and wait until brokers are up",
+    )
+
+
+async def _answers(url: str) -> bool:
+    """A broker is active a moment before its HTTP API is loaded."""
+    session = HttpSession()
+    try:
+        return (await session.get(f"{url}/brokers", PROBE_LIMITS)).status == 200
+    except OSError:  # a timeout is one too
+        return False
+    finally:
+        await session.close()
+
+
+def pool_of(status: ClusterStatus, named: str | None, topic: str | None) -> str:
+    """The pool that a command means. Raises CommandFailed where none or several could be meant."""
+    pools = status.pools
+    if named is not None:
+        if pools and named not in pools:
+            raise not_found("BrokerPool", named, pools, to_do="name one of them with --pool")
+        return named
+    having = sorted({view.pool for view in status.topics if view.topic == topic})
+    if len(having) > 1:
+        raise CommandFailed(
+            f"Topic {topic!r} is in several pools: {', '.join(having)}",
+            to_do="choose one with --pool",
+            exit_code=EXIT_USAGE,
+        )
+    if having:
+        return having[0]
+    return pools[0] if len(pools) == 1 else DEFAULT_POOL
+
+
+async def _status_of_dev(url: str) -> ClusterStatus | None:
+    """The controller's view. One of a `tidemark dev` that is only starting is waited for."""
+    status = await controller_status(url)
+    parts = urlsplit(url)
+    if status is not None or parts.hostname not in LOOPBACK or not parts.port:
+        return status
+    loop = asyncio.get_running_loop()
+    ends_s = loop.time() + START_SECONDS
+    while status is None and loop.time() < ends_s and runs_dev(parts.port):
+        await asyncio.sleep(START_POLL_SECONDS)
+        status = await controller_status(url)
+    return status
+
+
+async def uptime_ms(target: Target) -> int | None:
+    """Of a `tidemark dev`; None of anything else."""
+    if not target.controller_url:
+        return None
+    session = HttpSession()
+    try:
+        answer = await session.get(f"{target.controller_url}/v1/local", PROBE_LIMITS)
+        if answer.status != 200:
+            return None
+        return int(msgspec.json.decode(answer.body)["uptimeMs"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    finally:
+        await session.close()
+
+
+async def controller_status(url: str, session: HttpSession | None = None) -> ClusterStatus | None:
+    """The controller's view, or None when no controller answers there."""
+    used = session or HttpSession()
+    try:
+        answer = await used.get(url + STATUS_PATH, PROBE_LIMITS)
+        if answer.status != 200:
+            return None
+        return read_status(msgspec.json.decode(answer.body))
+    except (OSError, msgspec.DecodeError, UnreadableAnswer):  # a timeout is an OSError too
+        return None
+    finally:
+        if session is None:
+            await used.close()
+
+
+def has_kubeconfig() -> bool:
+    named = os.environ.get("KUBECONFIG", "")
+    candidates = [Path(name) for name in named.split(":") if name]
+    return any(path.is_file() for path in candidates or [Path.home() / ".kube" / "config"])
+
+
+async def _target_at(urls: tuple[str, ...]) -> Target:
+    status = await _status_of_dev(urls[0])
+    if status is None:
+        return Target(broker_urls=urls)
+    return Target(status.broker_urls, urls[0], status=status)
+
+
+def _with_scheme(address: str) -> str:
+    address = address.strip().rstrip("/")
+    return address if "://" in address else f"http://{address}"

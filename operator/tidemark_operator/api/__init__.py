@@ -1,0 +1,1 @@
+"""The typed API objects, their kinds and validation rules."""

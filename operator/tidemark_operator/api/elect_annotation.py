@@ -1,0 +1,57 @@
+"""`tidemark.dev/elect` on a Topic: which broker shall lead a partition that nobody may lead. Pure.
+
+A human's word where only a human decides (S14): "0=2@5" means that broker 2 shall lead partition 0
+while it has no leader and its leader epoch is 5; several are separated by commas. The epoch makes
+it a word said once: the election itself raises it, so the annotation may stay where it is.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import BrokerId, LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A human's: that broker shall lead, whatever is lost. It counts while the partition has no
+    leader and the leader epoch is that one, so it can never come true twice."""
+
+    partition: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+
+
+ELECT_ANNOTATION = "tidemark.dev/elect"
+MAX_CHOICES = 1000
+_CHOICE = re.compile(r"([0-9]{1,5})=([0-9]{1,7})@([0-9]{1,18})")
+
+
+def choice_text(choice: Choice) -> str:
+    return f"{choice.partition}={choice.leader}@{choice.leader_epoch}"
+
+
+def annotated_choices(annotations: Mapping[str, str]) -> tuple[Choice, ...]:
+    """Of an annotation without faults, else none."""
+    return _read(annotations) or ()
+
+
+def elect_fault(annotations: Mapping[str, str]) -> str | None:
+    """A sentence for the user."""
+    if _read(annotations) is not None:
+        return None
+    return (
+        f"annotation {ELECT_ANNOTATION} must be like 0=2@5 (partition 0, broker 2, while its leader"
+        f" epoch is 5), several separated by commas; found {annotations[ELECT_ANNOTATION]!r:.100}"
+    )
+
+
+def _read(annotations: Mapping[str, str]) -> tuple[Choice, ...] | None:
+    text = annotations.get(ELECT_ANNOTATION, "")
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    matches = [_CHOICE.fullmatch(part) for part in parts]
+    if len(parts) > MAX_CHOICES or not all(matches):
+        return None
+    return tuple(
+        Choice(int(m[1]), BrokerId(int(m[2])), LeaderEpoch(int(m[3]))) for m in matches if m
+    )

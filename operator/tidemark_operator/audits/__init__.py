@@ -1,1 +1,0 @@
-"""ReplicationAudits: the Job or CronJob of each, and what their runs said."""

@@ -1,0 +1,1 @@
+"""Where brokers run: pods or local processes."""

@@ -1,0 +1,145 @@
+"""The seam to whatever runs brokers: pods of Kubernetes or processes of this machine.
+
+A runtime observes one pool and performs one action a call; which actions are due is decided by
+`reconcile/pool/plan.py`, from the whole observation, for both runtimes alike. Each action is
+idempotent: what is there already, or gone already, is fine. A runtime for which a part does not
+exist (a process needs no claim) reports it as present and is never asked to make it.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.api.broker_pool import ListenerSpec, PoolSpec
+
+
+class BrokerProcess(Enum):
+    """What runs for one broker id."""
+
+    ABSENT = "Absent"
+    STARTING = "Starting"  # made, not yet serving
+    RUNNING = "Running"  # ready
+    STOPPING = "Stopping"  # told to stop, still there
+    EXITED = "Exited"  # ended for good: its remains have to go before it can start again
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedBroker:
+    """One broker id of a pool, whether anything runs for it or only its storage is left."""
+
+    broker_id: BrokerId
+    process: BrokerProcess
+    instance: str = ""  # pod UID or process id: names this very process
+    has_storage: bool = True
+    storage_is_going: bool = False  # being deleted: nothing may start on it
+    storage_policy: str = ""  # its own copy of the pool's deletionPolicy (S4); "": has none
+    storage_access_mode: str = ""  # as it was made; "": this storage has no such thing
+    has_endpoint: bool = True  # its own Service
+    is_outdated: bool = False  # made of another template than the pool's present one
+    node_address: str = ""  # of the machine that it runs on
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedDoor:
+    """The Service of a listener for one broker, or (None) to begin with."""
+
+    name: str
+    uid: str
+    listener: str
+    broker_id: BrokerId | None
+    type: str
+    port: int
+    node_port: int = 0  # 0: none yet
+    balancer_host: str = ""  # "": none yet
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedPool:
+    """All that runs or is kept for one pool; brokers in the order of their ids."""
+
+    brokers: tuple[ObservedBroker, ...]
+    has_bootstrap: bool = True
+    has_disruption_budget: bool = True
+    doors: tuple[ObservedDoor, ...] | None = None  # None: this runtime has no such thing
+
+
+@dataclass(frozen=True, slots=True)
+class MakeStorage:
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class MarkStorage:
+    """Copy the pool's deletionPolicy onto storage that has another one."""
+
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class MakeEndpoint:
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class StartBroker:
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class StopBroker:
+    """End it in an orderly way, or clear away the remains of one that ended."""
+
+    broker_id: BrokerId
+    instance: str  # only this very process
+
+
+@dataclass(frozen=True, slots=True)
+class MakeBootstrap:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDoor:
+    listener: ListenerSpec
+    broker_id: BrokerId | None  # None: the one to begin with
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDoor:
+    """Of a listener or a broker that there is no more, or of another type or port."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDisruptionBudget:
+    pass
+
+
+PoolAction = (
+    MakeStorage
+    | MarkStorage
+    | MakeEndpoint
+    | StartBroker
+    | StopBroker
+    | MakeBootstrap
+    | MakeDisruptionBudget
+    | MakeDoor
+    | RemoveDoor
+)
+
+
+class BrokerRuntime(Protocol):
+    """Raises StoreError or OSError where the environment failed; the caller tries again later."""
+
+    async def observe(self, pool: PoolSpec) -> ObservedPool: ...
+
+    async def apply(self, pool: PoolSpec, action: PoolAction) -> None: ...
+
+    async def on_pool_gone(self, namespace: str, name: str) -> None:
+        """The BrokerPool object is confirmed absent: nothing may run for it any longer. Its
+        storage stays, unless the storage's own copy of the policy says Delete (S4)."""
+        ...

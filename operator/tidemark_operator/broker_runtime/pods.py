@@ -1,0 +1,224 @@
+"""BrokerRuntime of pods: each broker is a claim (its identity), a Service and a pod made anew at
+will. Claims carry no owner reference and go only by their own copy of the policy (S4)."""
+
+import asyncio
+from typing import assert_never
+
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.kinds import CLAIM, DISRUPTION_BUDGET, POD, SERVICE, Object, ResourceKind
+from tidemark_operator.broker_runtime.broker_runtime import (
+    BrokerProcess,
+    MakeBootstrap,
+    MakeDisruptionBudget,
+    MakeDoor,
+    MakeEndpoint,
+    MakeStorage,
+    MarkStorage,
+    ObservedBroker,
+    ObservedDoor,
+    ObservedPool,
+    PoolAction,
+    RemoveDoor,
+    StartBroker,
+    StopBroker,
+)
+from tidemark_operator.resources.broker_pod import PodSettings, broker_pod_manifest, template_of
+from tidemark_operator.resources.names import (
+    DELETION_POLICY_LABEL,
+    LISTENER_LABEL,
+    bootstrap_name,
+    broker_id_of,
+    broker_name,
+    claim_name,
+    pool_labels,
+)
+from tidemark_operator.resources.persistent_volume_claim import (
+    access_mode_of,
+    claim_manifest,
+    policy_of,
+)
+from tidemark_operator.resources.pod_disruption_budget import disruption_budget_manifest
+from tidemark_operator.resources.service import (
+    bootstrap_service_manifest,
+    broker_service_manifest,
+    listener_service_manifest,
+)
+from tidemark_operator.store.object_store import AlreadyExists, Conflict, ObjectStore
+
+
+class PodRuntime:
+    def __init__(self, store: ObjectStore, settings: PodSettings) -> None:
+        self._store = store
+        self._settings = settings
+
+    async def observe(self, pool: PoolSpec) -> ObservedPool:
+        labels = pool_labels(pool.name)
+        pods, claims, services, budget = await asyncio.gather(
+            self._store.list(POD, pool.namespace, labels),
+            self._store.list(CLAIM, pool.namespace, labels),
+            self._store.list(SERVICE, pool.namespace, labels),
+            self._store.get(DISRUPTION_BUDGET, pool.namespace, pool.name),
+        )
+        pod_of, claim_of = _by_broker_id(pods), _by_broker_id(claims)
+        service_of = _by_broker_id(
+            [each for each in services if LISTENER_LABEL not in each["metadata"]["labels"]]
+        )
+        brokers = tuple(
+            observed_broker(
+                broker_id,
+                pod=pod_of.get(broker_id),
+                claim=claim_of.get(broker_id),
+                has_endpoint=broker_id in service_of,
+                template=self._template(pool, broker_id, claim_of.get(broker_id)),
+            )
+            for broker_id in sorted(pod_of.keys() | claim_of.keys() | service_of.keys())
+        )
+        return ObservedPool(
+            brokers=brokers,
+            has_bootstrap=any(
+                service["metadata"]["name"] == bootstrap_name(pool.name) for service in services
+            ),
+            has_disruption_budget=budget is not None,
+            doors=tuple(
+                observed_door(each)
+                for each in services
+                if LISTENER_LABEL in each["metadata"]["labels"]
+            ),
+        )
+
+    async def apply(self, pool: PoolSpec, action: PoolAction) -> None:
+        match action:
+            case MakeStorage(broker_id):
+                await self._create(CLAIM, claim_manifest(pool, broker_id))
+            case MarkStorage(broker_id):
+                await self._mark_claim(pool, broker_id)
+            case MakeEndpoint(broker_id):
+                await self._create(SERVICE, broker_service_manifest(pool, broker_id))
+            case StartBroker(broker_id):
+                await self._start(pool, broker_id)
+            case StopBroker(broker_id, instance):
+                await self._store.delete(
+                    POD, pool.namespace, broker_name(pool.name, broker_id), uid=instance
+                )
+            case MakeBootstrap():
+                await self._create(SERVICE, bootstrap_service_manifest(pool))
+            case MakeDoor(listener, door_to):
+                await self._create(SERVICE, listener_service_manifest(pool, listener, door_to))
+            case RemoveDoor(name, uid):
+                await self._store.delete(SERVICE, pool.namespace, name, uid=uid)
+            case MakeDisruptionBudget():
+                await self._create(DISRUPTION_BUDGET, disruption_budget_manifest(pool))
+            case _:
+                assert_never(action)
+
+    async def on_pool_gone(self, namespace: str, name: str) -> None:
+        """Pods and Services follow their owner; here go only claims that say Delete."""
+        for claim in await self._store.list(CLAIM, namespace, pool_labels(name)):
+            metadata = claim["metadata"]
+            if policy_of(claim) != "Delete" or "deletionTimestamp" in metadata:
+                continue
+            await self._store.delete(CLAIM, namespace, metadata["name"], uid=metadata["uid"])
+
+    def _template(self, pool: PoolSpec, broker_id: BrokerId, claim: Object | None) -> str:
+        """That a pod made now would have; "" while there is no claim to make it for."""
+        if claim is None:
+            return ""
+        return template_of(
+            broker_pod_manifest(
+                pool, broker_id, claim_uid=claim["metadata"]["uid"], settings=self._settings
+            )
+        )
+
+    async def _start(self, pool: PoolSpec, broker_id: BrokerId) -> None:
+        claim = await self._store.get(CLAIM, pool.namespace, claim_name(pool.name, broker_id))
+        if claim is None or "deletionTimestamp" in claim["metadata"]:
+            return  # a later pass, woken by the pool's own events, makes it first
+        claim_uid = claim["metadata"]["uid"]
+        manifest = broker_pod_manifest(
+            pool, broker_id, claim_uid=claim_uid, settings=self._settings
+        )
+        await self._create(POD, manifest)
+
+    async def _mark_claim(self, pool: PoolSpec, broker_id: BrokerId) -> None:
+        claim = await self._store.get(CLAIM, pool.namespace, claim_name(pool.name, broker_id))
+        if claim is None:
+            return
+        claim["metadata"].setdefault("labels", {})[DELETION_POLICY_LABEL] = pool.deletion_policy
+        await self._store.replace(CLAIM, claim)
+
+    async def _create(self, kind: ResourceKind, manifest: Object) -> None:
+        """What is there already is fine, unless it is on its way out: then come back later, or
+        its name would stay empty for ever (swallowing this has wedged other operators)."""
+        try:
+            await self._store.create(kind, manifest)
+        except AlreadyExists:
+            metadata = manifest["metadata"]
+            found = await self._store.get(kind, metadata["namespace"], metadata["name"])
+            if found is None or "deletionTimestamp" in found["metadata"]:
+                name = f"{kind.kind} {metadata['namespace']}/{metadata['name']}"
+                raise Conflict(f"{name}: the former one is being deleted") from None
+
+
+def observed_broker(
+    broker_id: BrokerId,
+    *,
+    pod: Object | None,
+    claim: Object | None,
+    has_endpoint: bool,
+    template: str = "",
+) -> ObservedBroker:
+    """`template`: the digest that a pod made now would have; "": it cannot be said."""
+    return ObservedBroker(
+        broker_id=broker_id,
+        process=_process(pod),
+        instance="" if pod is None else pod["metadata"]["uid"],
+        has_storage=claim is not None,
+        storage_is_going=claim is not None and "deletionTimestamp" in claim["metadata"],
+        storage_policy="" if claim is None else policy_of(claim),
+        storage_access_mode="" if claim is None else access_mode_of(claim),
+        has_endpoint=has_endpoint,
+        is_outdated=pod is not None and template not in ("", template_of(pod)),
+        node_address="" if pod is None else pod.get("status", {}).get("hostIP", ""),
+    )
+
+
+def observed_door(service: Object) -> ObservedDoor:
+    metadata, spec = service["metadata"], service["spec"]
+    listener = metadata["labels"][LISTENER_LABEL]
+    # Others may have added ports of their own.
+    port: Object = next((each for each in spec["ports"] if each.get("targetPort") == listener), {})
+    ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress") or [{}]
+    return ObservedDoor(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        listener=listener,
+        broker_id=broker_id_of(service),
+        type=spec["type"],
+        port=port.get("port", 0),  # none of ours: it does not fit, and is made anew
+        node_port=port.get("nodePort", 0),
+        balancer_host=ingress[0].get("hostname") or ingress[0].get("ip", ""),
+    )
+
+
+def _process(pod: Object | None) -> BrokerProcess:
+    if pod is None:
+        return BrokerProcess.ABSENT
+    if "deletionTimestamp" in pod["metadata"]:
+        return BrokerProcess.STOPPING
+    status = pod.get("status", {})
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return BrokerProcess.EXITED
+    conditions = status.get("conditions") or ()
+    is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return BrokerProcess.RUNNING if is_ready else BrokerProcess.STARTING
+
+
+def _by_broker_id(items: list[Object]) -> dict[BrokerId, Object]:
+    found = {}
+    for item in items:
+        broker_id = broker_id_of(item)
+        if broker_id is not None:
+            found[broker_id] = item
+    return found

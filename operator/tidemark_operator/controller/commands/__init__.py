@@ -1,0 +1,1 @@
+"""Decides what a request or a change asks of one pool."""

@@ -1,0 +1,69 @@
+"""Producer ids, handed to brokers in blocks of 1000, none twice (S5).
+
+The id space is cut into rounds, and each round gives every broker of the pool one block:
+first id = (round * 1000 + broker id) * 1000. So a broker's blocks are its own by arithmetic, and
+which were used is one number on its own Broker object, raised by compare-and-set before the answer.
+Two controllers at once meet in that compare-and-set; Broker objects are ownerless and stay as long
+as claims do. A new round is above that of every broker and above every id found on a disk; where an
+object is missing, above the seconds since 1970, as not all disks may have been heard of yet: an
+object deleted by hand, or one put back from before its broker's present life, costs ids, never
+uniqueness; one put back from within that life may cost it (0091).
+Why so: docs/decisions/0007-producer-ids-by-round-and-broker.md.
+"""
+
+import logging
+from dataclasses import replace
+
+from tidemark_protocol.controller_messages import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.api.broker import BLOCK_SIZE, first_producer_id
+from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.slice_store import PutOff
+
+logger = logging.getLogger(__name__)
+
+
+async def allocate(
+    pool: PoolController, request: AllocateProducerIdsRequest
+) -> AllocateProducerIdsResponse:
+    """The next block of a registered broker. Raises Deposed."""
+    async with pool.lock:
+        state = pool.state
+        if pool.current(request.broker_id, request.broker_epoch) is None:
+            return AllocateProducerIdsResponse(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"broker {request.broker_id}: epoch {request.broker_epoch} is not its registered"
+                " one: register first",
+                state.controller_epoch,
+            )
+        producer_id_round = state.next_producer_id_round()
+        try:
+            await _use_up(pool, request.broker_id, producer_id_round)
+        except PutOff as error:
+            return AllocateProducerIdsResponse(
+                ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again", state.controller_epoch
+            )
+    first = first_producer_id(producer_id_round, request.broker_id)
+    logger.info(
+        "producer ids handed out",
+        extra={"pool": state.pool, "broker_id": request.broker_id, "first_producer_id": first},
+    )
+    return AllocateProducerIdsResponse(
+        ErrorCode.NONE,
+        controller_epoch=state.controller_epoch,
+        first_producer_id=first,
+        count=BLOCK_SIZE,
+    )
+
+
+# guard: producer-ids-stored-before-given (S5)
+async def _use_up(pool: PoolController, broker_id: BrokerId, producer_id_round: int) -> None:
+    # Known as used before it is written: a write of unknown outcome may have happened.
+    record = replace(pool.state.brokers[broker_id], producer_id_round=producer_id_round)
+    pool.state.brokers[broker_id] = record
+    await pool.save_broker(record)

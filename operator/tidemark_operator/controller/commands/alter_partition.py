@@ -1,0 +1,110 @@
+"""AlterPartition for one pool: proposals sorted by slice, judged on what is stored (shell).
+
+What is legal `in_sync_replicas.judged` decides; here each slice is one compare-and-set.
+"""
+
+import asyncio
+
+from tidemark_protocol.controller_messages import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    InSyncAnswer,
+    InSyncProposal,
+)
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.isr import judged
+from tidemark_operator.controller.core.reassignment import is_moving
+from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.slice_store import PutOff
+
+
+async def alter_partition(
+    pool: PoolController, request: AlterPartitionRequest
+) -> AlterPartitionResponse:
+    async with pool.lock:
+        record = pool.current(request.broker_id, request.broker_epoch)
+        if record is None:
+            return AlterPartitionResponse(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"broker {request.broker_id}: epoch {request.broker_epoch} is not its"
+                " registered one: register again",
+                pool.state.controller_epoch,
+            )
+        answers, by_slice = _sorted_by_slice(pool, request.proposals)
+        judgements = (
+            _judge_slice(pool, pool.state.slices[name], request.broker_id, proposals)
+            for name, proposals in by_slice.items()
+        )
+        for judged_slice in await asyncio.gather(*judgements):
+            answers.extend(judged_slice)
+        moving = {a.topic_id: None for a in answers if a.state is not None and is_moving(a.state)}
+        if moving:
+            await pool.settle(topics=moving)  # it may have been the last one that a move waited for
+    return AlterPartitionResponse(
+        ErrorCode.NONE,
+        controller_epoch=pool.state.controller_epoch,
+        answers=tuple(answers),
+    )
+
+
+def _sorted_by_slice(
+    pool: PoolController, proposals: tuple[InSyncProposal, ...]
+) -> tuple[list[InSyncAnswer], dict[str, list[InSyncProposal]]]:
+    asked = [(proposal.topic_id, proposal.partition) for proposal in proposals]
+    places = {
+        replica: value.name
+        for replica, (value, _) in pool.state.places_of(asked).items()
+        if not value.is_retained
+    }
+    unknown: list[InSyncAnswer] = []
+    by_slice: dict[str, list[InSyncProposal]] = {}
+    for proposal in proposals:
+        name = places.get((proposal.topic_id, proposal.partition))
+        if name is not None:
+            by_slice.setdefault(name, []).append(proposal)
+            continue
+        slices = pool.state.topic_slices(proposal.topic_id)
+        is_known_topic = any(not value.is_retained and value.partitions for value in slices)
+        error = (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_known_topic else ErrorCode.UNKNOWN_TOPIC_ID
+        )
+        unknown.append(InSyncAnswer(proposal.topic_id, proposal.partition, error))
+    return unknown, by_slice
+
+
+async def _judge_slice(
+    pool: PoolController, value: PartitionSlice, sender: BrokerId, proposals: list[InSyncProposal]
+) -> list[InSyncAnswer]:
+    """Answers from what is stored; none at all if that could not be settled (the leader asks
+    again): an unreadable slice gives no answers (S3)."""
+    answers: list[InSyncAnswer] = []
+
+    def decide(stored: PartitionSlice) -> PartitionSlice:
+        answers.clear()
+        standings = pool.state.standings()
+        partitions = {state.partition: state for state in stored.partitions}
+        for proposal in proposals:
+            verdict = judged(
+                stored.topic,
+                partitions[proposal.partition],
+                standings,
+                sender=sender,
+                proposal=proposal,
+            )
+            partitions[proposal.partition] = verdict.partition
+            answers.append(
+                InSyncAnswer(
+                    proposal.topic_id, proposal.partition, verdict.error, verdict.partition
+                )
+            )
+        return stored.with_partitions(tuple(partitions[n] for n in stored.numbers))
+
+    try:
+        written = await pool.slice_store.change(value, decide)
+    except PutOff:
+        pool.is_dirty = True
+        return []
+    return answers if written is not None else []

@@ -1,0 +1,115 @@
+"""Deleting a topic for good, and what is left to do of it later (shell).
+
+First the tombstone is durable; from then on the topic is gone for brokers and clients. Then its
+slices go, at once or at a later tick, by a successor too; last the tombstone itself (S12).
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from itertools import islice
+
+from tidemark_protocol.ids import TopicId
+
+from tidemark_operator.api.broker import BrokerLifeState
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.deleted_topics import Tombstone, tombstone_of
+from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.store.object_store import StoreError
+
+logger = logging.getLogger(__name__)
+
+SWEPT_AT_ONCE = 128
+
+
+async def delete_for_good(pool: PoolController, topic_id: TopicId, topic: str) -> None:
+    """The caller holds the topic and a turn of the pool. Raises PutOff, then nothing has changed.
+    `topic`: its name, by which brokers are told of one whose slices are gone, too; "": not known.
+    """
+    slices = pool.state.topic_slices(topic_id)
+    if not slices and (not topic or pool.image.was_deleted(topic_id)):
+        return
+    brokers = pool.state.brokers.values()
+    present = [r.broker_id for r in brokers if r.state is not BrokerLifeState.GONE]
+    if slices:
+        tombstone = tombstone_of(slices, present)
+    else:
+        tombstone = Tombstone(pool.state.pool, topic_id, topic, tuple(sorted(present)))
+    note_deleted(pool, await pool.slice_store.bury(tombstone))
+    for value in slices:
+        pool.state.slices.pop(value.name, None)
+        pool.state.leftovers[value.name] = value
+    pool.forget_topic(topic_id)
+    await _delete_leftovers(pool, slices)
+
+
+def note_deleted(pool: PoolController, tombstone: Tombstone) -> None:
+    """It is durable: brokers are told."""
+    pool.image.delete(tombstone.topic_state)
+    pool.state.tombstones[tombstone.topic_id] = (tombstone, pool.image.version)
+    pool.tell_brokers()
+
+
+def load_leftovers(pool: PoolController, slices: Iterable[PartitionSlice]) -> None:
+    """After a take-over: slices of topics that have a tombstone."""
+    for value in slices:
+        tombstone, _ = pool.state.tombstones[value.topic.topic_id]
+        if tombstone.covers(value):
+            pool.state.leftovers[value.name] = value
+        else:
+            logger.error(
+                "slice of a deleted topic found, left alone: its replicas are erased",
+                extra={"slice": value.name, "topic": value.topic.topic},
+            )
+
+
+def is_due(pool: PoolController) -> bool:
+    if pool.is_sweeping:
+        return False
+    return bool(pool.state.leftovers) or any(pool.state.finished_tombstones())
+
+
+async def sweep(pool: PoolController) -> None:
+    """What deletions have left: slices that are still there, tombstones that all have applied. Some
+    of them, beside whoever makes topics."""
+    pool.is_sweeping = True
+    try:
+        async with pool.lock.shared():
+            await _delete_leftovers(pool, islice(pool.state.leftovers.values(), SWEPT_AT_ONCE))
+            waiting = {value.topic.topic_id for value in pool.state.leftovers.values()}
+            finished = (
+                each for each in pool.state.finished_tombstones() if each.topic_id not in waiting
+            )
+            some = tuple(islice(finished, SWEPT_AT_ONCE))
+            await asyncio.gather(*(_unbury(pool, tombstone) for tombstone in some))
+    finally:
+        pool.is_sweeping = False
+
+
+async def _unbury(pool: PoolController, tombstone: Tombstone) -> None:
+    try:
+        await pool.slice_store.unbury(tombstone)
+    except StoreError as error:
+        logger.warning(
+            "tombstone not removed yet",
+            extra={"topic": tombstone.topic, "error": str(error)},
+        )
+        return
+    pool.state.tombstones.pop(tombstone.topic_id, None)
+    pool.image.finish_deletion(tombstone.topic_id)
+
+
+async def _delete_leftovers(pool: PoolController, slices: Iterable[PartitionSlice]) -> None:
+    await asyncio.gather(*(_delete(pool, value) for value in tuple(slices)))
+
+
+async def _delete(pool: PoolController, value: PartitionSlice) -> None:
+    try:
+        await pool.slice_store.delete(value)
+    except StoreError as error:
+        logger.warning(
+            "slice of a deleted topic not removed yet",
+            extra={"slice": value.name, "error": str(error)},
+        )
+        return
+    pool.state.leftovers.pop(value.name, None)

@@ -1,0 +1,91 @@
+"""Elections that a client asks for (Kafka's ElectLeaders, KIP-460): the preferred leader, or, where
+nobody may lead, whoever of the live replicas has the longest log (shell)."""
+
+from collections.abc import Collection
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import TopicId
+from tidemark_protocol.partition_state import PartitionState
+
+from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.elections import preferred_leader_restored
+from tidemark_operator.controller.core.unclean_recovery import ANYBODY
+from tidemark_operator.controller.pool_loop import PoolController
+
+
+async def elect_preferred(
+    pool: PoolController, topic_id: TopicId, partitions: Collection[int]
+) -> dict[int, ErrorCode]:
+    """By partition: NONE, ELECTION_NOT_NEEDED (it leads), PREFERRED_LEADER_NOT_AVAILABLE (not live
+    and in sync), UNKNOWN_TOPIC_OR_PARTITION. Raises PutOff, Deposed."""
+    async with pool.lock:
+        before = _states(pool, topic_id)
+        for value in pool.state.topic_slices(topic_id):
+            if not value.is_retained and not set(partitions).isdisjoint(value.numbers):
+                await pool.slice_store.change(
+                    value, lambda stored: _restored(pool, stored, partitions)
+                )
+        after = _states(pool, topic_id)
+    pool.tell_brokers()
+    return {number: _outcome(before.get(number), after.get(number)) for number in partitions}
+
+
+def _restored(
+    pool: PoolController, stored: PartitionSlice, partitions: Collection[int]
+) -> PartitionSlice:
+    standings, counts = pool.state.standings(), pool.state.leader_counts()
+    topic = stored.topic
+
+    def restored(state: PartitionState) -> PartitionState:
+        replica = (topic.topic_id, state.partition)
+        if state.partition not in partitions or not pool.state.may_grant(replica, state):
+            return state
+        return preferred_leader_restored(topic, state, standings, leader_counts=counts)
+
+    return stored.with_partitions(tuple(restored(state) for state in stored.partitions))
+
+
+def _outcome(before: PartitionState | None, after: PartitionState | None) -> ErrorCode:
+    if before is None or after is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if before.leader == before.replicas[0]:
+        return ErrorCode.ELECTION_NOT_NEEDED
+    if after.leader == after.replicas[0]:
+        return ErrorCode.NONE
+    return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+async def elect_anybody(
+    pool: PoolController, topic_id: TopicId, partitions: Collection[int]
+) -> dict[int, ErrorCode]:
+    """By partition: NONE (it will be led once the live replicas have said what they have; what is
+    lost is told in a condition), ELECTION_NOT_NEEDED (it has a leader),
+    ELIGIBLE_LEADERS_NOT_AVAILABLE (no replica is live), UNKNOWN_TOPIC_OR_PARTITION."""
+    async with pool.lock:
+        states = _states(pool, topic_id)
+        standings = pool.state.standings()
+        outcomes: dict[int, ErrorCode] = {}
+        for number in partitions:
+            state = states.get(number)
+            if state is None:
+                outcomes[number] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif state.has_leader:
+                outcomes[number] = ErrorCode.ELECTION_NOT_NEEDED
+            elif not any(standings.is_active(b, (topic_id, number)) for b in state.replicas):
+                outcomes[number] = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+            else:
+                outcomes[number] = ErrorCode.NONE
+                pool.state.choices[topic_id, number] = Choice(number, ANYBODY, state.leader_epoch)
+        await pool.settle(topics=(topic_id,))
+    pool.tell_brokers()
+    return outcomes
+
+
+def _states(pool: PoolController, topic_id: TopicId) -> dict[int, PartitionState]:
+    return {
+        state.partition: state
+        for value in pool.state.topic_slices(topic_id)
+        if not value.is_retained
+        for state in value.partitions
+    }

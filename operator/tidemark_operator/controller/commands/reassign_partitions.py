@@ -1,0 +1,117 @@
+"""Taking up and finishing moves of partitions between brokers (shell)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.partition_state import PartitionState
+
+from tidemark_operator.api.broker import BrokerLifeState
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.reassignment import CannotReassign, obstacle, reassigned
+from tidemark_operator.controller.pool_loop import PoolController
+
+Targets = Mapping[int, tuple[BrokerId, ...]]  # by partition
+
+MAX_NAMED = 5  # partitions in one error: a condition has an end
+
+
+async def reassign(pool: PoolController, topic_id: TopicId, targets: Targets) -> None:
+    """Those that can begin do; then CannotReassign, where others cannot: what one partition waits
+    for, or an entry that nobody can follow, holds up no drain. Idempotent."""
+    async with pool.lock:
+        slices = pool.state.topic_slices(topic_id)
+        known = {state.partition: state for value in slices for state in value.partitions}
+        problems = {
+            number: problem
+            for number, target in sorted(targets.items())
+            if (problem := _problem(pool, topic_id, known.get(number), target))
+        }
+        possible = {number: to for number, to in targets.items() if number not in problems}
+        for value in slices:
+            if not possible.keys().isdisjoint(value.numbers):
+                await pool.slice_store.change(value, lambda stored: _begun(pool, stored, possible))
+        if possible:
+            await pool.settle(topics=(topic_id,))  # what is complete already completes
+    if problems:
+        raise CannotReassign(_listed(problems))
+
+
+async def retire(pool: PoolController, broker_id: BrokerId) -> None:
+    """A broker that was emptied and whose process is gone. Only a registration brings it back."""
+    async with pool.lock:
+        record = pool.state.brokers.get(broker_id)
+        if record is None or record.state is BrokerLifeState.GONE:
+            return
+        if record.is_live or _is_named(pool, broker_id):
+            return  # its session ends soon, or a topic was placed there meanwhile
+        await pool.save_broker(replace(record, state=BrokerLifeState.GONE))
+        pool.image.set_brokers(pool.state.broker_states())
+    pool.tell_brokers()
+
+
+def _is_named(pool: PoolController, broker_id: BrokerId) -> bool:
+    return any(
+        broker_id in state.replicas
+        for value in pool.state.slices.values()
+        for state in value.partitions
+    )
+
+
+def _problem(
+    pool: PoolController,
+    topic_id: TopicId,
+    state: PartitionState | None,
+    target: tuple[BrokerId, ...],
+) -> str:
+    """Why that move cannot begin now; "": it can."""
+    if state is None:
+        return "there is none of that number that can be read"
+    unknown = [b for b in target if not _is_known(pool, b)]
+    if unknown:
+        return f"brokers {unknown} are not registered: start them first"
+    return obstacle(state, target) or _reason_to_wait(pool, topic_id, state)
+
+
+def _listed(problems: Mapping[int, str]) -> str:
+    shown = list(problems.items())[:MAX_NAMED]
+    text = "; ".join(f"partition {number}: {problem}" for number, problem in shown)
+    more = len(problems) - len(shown)
+    return f"{text}; and {more} more partitions" if more else text
+
+
+def _reason_to_wait(pool: PoolController, topic_id: TopicId, state: PartitionState) -> str:
+    """Whoever leaves raises the leader epoch (S30): nothing is granted by an old slice (S17), nor
+    to a leader that was fenced while its successor could not be written down (I12)."""
+    replica = (topic_id, state.partition)
+    if not pool.state.may_grant(replica, state):
+        return "its brokers have not all said what they hold: a move waits until they have"
+    if not _leads_on(pool, state):
+        return f"its leader {state.leader} goes: a move waits until another one leads"
+    return ""
+
+
+# guard: move-begins-under-live-leader (S30)
+def _leads_on(pool: PoolController, state: PartitionState) -> bool:
+    leader = pool.current(state.leader, state.leader_broker_epoch)
+    return leader is not None and leader.is_live and not leader.is_stopping
+
+
+def _is_known(pool: PoolController, broker_id: BrokerId) -> bool:
+    record = pool.state.brokers.get(broker_id)
+    return record is not None and record.state is not BrokerLifeState.GONE
+
+
+def _begun(pool: PoolController, stored: PartitionSlice, targets: Targets) -> PartitionSlice:
+    standings = pool.state.standings()
+
+    def begun(state: PartitionState) -> PartitionState:
+        target = targets.get(state.partition)
+        # What is stored may have changed since it was checked: then the next pass looks again.
+        if target is None or obstacle(state, target):
+            return state
+        if _reason_to_wait(pool, stored.topic.topic_id, state):
+            return state
+        return reassigned(stored.topic, state, standings, target)
+
+    return stored.with_partitions(tuple(begun(state) for state in stored.partitions))

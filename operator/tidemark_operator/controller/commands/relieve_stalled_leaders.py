@@ -1,0 +1,141 @@
+"""Leaders that live but cannot write lose leadership (S20).
+
+A disk that hangs hangs only the workers that sync: the broker goes on polling, so no session ends.
+Its heartbeats carry the age of its oldest unfinished append and of its last disk probe. Only these
+ages of the leader itself count, as a follower's stall shows in nothing that a leader measures; the
+lag rule judges followers, so who lost leadership here stays in sync as long as it keeps up. One
+move for each partition in a lag window: where everybody's disk hangs, leadership does not wander.
+"""
+
+import logging
+from collections.abc import Callable
+
+from tidemark_protocol.controller_messages import HeartbeatRequest
+from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.partition_state import PartitionState, TopicState
+from tidemark_protocol.topic_configs import REPLICA_LAG_TIME_MAX_MS, integer_of
+
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.elections import LeaderCounts, leader_moved_off
+from tidemark_operator.controller.core.eligibility import Replica, Standings
+from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.slice_store import PutOff
+
+logger = logging.getLogger(__name__)
+
+
+class GrayFailures:
+    """Of one pool, as one controller sees them."""
+
+    def __init__(
+        self, decisions: PoolController, *, now_ms: Callable[[], int], stall_limit_ms: int
+    ) -> None:
+        self._decisions = decisions
+        self._now_ms = now_ms
+        self._stall_limit_ms = stall_limit_ms
+        self._moved_at_ms: dict[Replica, int] = {}
+        # Put off, and maybe stored all the same: off whom, and when.
+        self._perhaps_moved: dict[Replica, tuple[BrokerId, int]] = {}
+
+    def note(self, request: HeartbeatRequest) -> bool:
+        """True: this broker cannot write now, so `relieve` is due."""
+        notes = self._decisions.state.notes_of(request.broker_id)
+        is_stalled = self._cannot_write(request)
+        if is_stalled != notes.is_write_stalled:
+            logger.warning(
+                "broker cannot write" if is_stalled else "broker can write again",
+                extra={
+                    "broker_id": request.broker_id,
+                    "oldest_append_age_ms": request.oldest_append_age_ms,
+                    "disk_probe_age_ms": request.disk_probe_age_ms,
+                },
+            )
+        notes.is_write_stalled = is_stalled
+        return is_stalled
+
+    def _cannot_write(self, request: HeartbeatRequest) -> bool:
+        oldest_ms = max(request.oldest_append_age_ms, request.disk_probe_age_ms)
+        return oldest_ms >= self._stall_limit_ms
+
+    async def relieve(self) -> None:
+        """Moves what stalled brokers lead to in-sync replicas that can write, if there are any."""
+        decisions = self._decisions
+        async with decisions.lock:
+            standings = decisions.state.standings()
+            counts = decisions.state.leader_counts()
+            for name in sorted(decisions.state.slices):
+                value = decisions.state.slices[name]
+                if not value.is_retained and name not in decisions.slice_store.unsettled:
+                    await self._relieve_slice(value, standings, counts)
+
+    async def _relieve_slice(
+        self, value: PartitionSlice, standings: Standings, counts: LeaderCounts
+    ) -> None:
+        topic = value.topic
+        wanted = value.with_partitions(
+            tuple(self._relieved(topic, state, standings, counts) for state in value.partitions)
+        )
+        if wanted is value:
+            return
+        moved = [
+            (before, after)
+            for before, after in zip(value.partitions, wanted.partitions, strict=True)
+            if after.leader != before.leader
+        ]
+        try:
+            # What is stored is not what we knew: the next heartbeat asks again.
+            stored = await self._decisions.slice_store.change(
+                value, lambda found: wanted if found is value else found
+            )
+        except PutOff as error:
+            self._decisions.is_dirty = True
+            logger.warning("decision put off", extra={"slice": value.name, "error": str(error)})
+            now_ms = self._forget_old()
+            for before, after in moved:
+                self._perhaps_moved[topic.topic_id, after.partition] = (before.leader, now_ms)
+            return
+        if stored is None or stored.partitions != wanted.partitions:
+            return
+        now_ms = self._forget_old()
+        numbers = [after.partition for _, after in moved]
+        self._moved_at_ms.update(((topic.topic_id, number), now_ms) for number in numbers)
+        logger.warning(
+            "leadership moved off a broker that cannot write",
+            extra={"topic": value.topic.topic, "partitions": numbers},
+        )
+
+    def _forget_old(self) -> int:
+        """Of longer ago than any topic's lag window, and of topics that are gone. Returns now."""
+        now_ms = self._now_ms()
+        since_ms = now_ms - REPLICA_LAG_TIME_MAX_MS.maximum
+        self._moved_at_ms = {
+            replica: at_ms for replica, at_ms in self._moved_at_ms.items() if at_ms > since_ms
+        }
+        self._perhaps_moved = {
+            replica: move for replica, move in self._perhaps_moved.items() if move[1] > since_ms
+        }
+        return now_ms
+
+    def _relieved(
+        self, topic: TopicState, state: PartitionState, standings: Standings, counts: LeaderCounts
+    ) -> PartitionState:
+        replica = (topic.topic_id, state.partition)
+        if not state.has_leader or standings.can_write(state.leader):
+            return state
+        may_grant = self._decisions.state.may_grant(replica, state)
+        self._note_outcome(replica, state)
+        if self._has_moved_lately(topic, replica) or not may_grant:
+            return state
+        return leader_moved_off(topic, state, standings, leader_counts=counts)
+
+    def _note_outcome(self, replica: Replica, state: PartitionState) -> None:
+        """`state`: as it was read since. Led by another one, the move that was put off is made."""
+        former, at_ms = self._perhaps_moved.pop(replica, (state.leader, 0))
+        if former != state.leader:
+            self._moved_at_ms[replica] = at_ms
+
+    # guard: one-move-in-lag-window (S20)
+    def _has_moved_lately(self, topic: TopicState, replica: Replica) -> bool:
+        moved_at_ms = self._moved_at_ms.get(replica)
+        window_ms = integer_of(REPLICA_LAG_TIME_MAX_MS, topic.config)
+        return moved_at_ms is not None and self._now_ms() - moved_at_ms < window_ms

@@ -1,0 +1,185 @@
+"""New partitions of one topic, a slice at a time (shell).
+
+Slices are made one after the other and each says how many partitions there were up to it; once all
+are there, all say the same count. Callers hold the topic, and a turn of the pool for each step.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.partition_state import TopicState
+
+from tidemark_operator.api.partition_slice import PARTITIONS_PER_SLICE, PartitionSlice, slice_name
+from tidemark_operator.api.unclean_election import Recovery
+from tidemark_operator.controller.core.new_partitions import (
+    Beginning,
+    Begun,
+    NoLiveReplica,
+    unheard,
+)
+from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.slice_store import Decide, PutOff
+
+Assignments = tuple[tuple[BrokerId, ...], ...]
+
+COUNTED_AT_ONCE = 16
+
+
+class SliceMissing(Exception):
+    """A topic id that once had slices lacks some (S12): restore them, or delete the topic."""
+
+
+@dataclass(slots=True)
+class Growth:
+    """What a topic is to have. It may be done already, in part or whole: an answer was lost."""
+
+    topic: TopicState
+    assignments: Assignments
+    first: int  # partition of `assignments`
+    object_name: str  # of its Topic
+    deletion_policy: str
+    is_new: bool | None = None  # the topic began with this; None: not known yet
+
+    @property
+    def count(self) -> int:
+        return self.first + len(self.assignments)
+
+
+async def grow(pool: PoolController, growth: Growth) -> bool:
+    """One step; True: nothing is left to do. Raises NoLiveReplica, SliceMissing, PutOff."""
+    slices = pool.state.topic_slices(growth.topic.topic_id)
+    check_complete(slices)
+    done = count_of(slices)
+    if done < growth.first:
+        raise SliceMissing(f"topic {growth.topic.topic}: partitions from {done} on are gone")
+    if done >= growth.count:
+        return await _count(pool, slices, done)
+    topic, prefix = growth.topic, growth.object_name
+    if slices:
+        # What their records were promised holds for the whole topic.
+        stored = slices[0]
+        topic = replace(topic, commit_rule=stored.topic.commit_rule, flush=stored.topic.flush)
+        prefix = stored.name_prefix
+    left = growth.assignments[done - growth.first :]
+    part = left[: PARTITIONS_PER_SLICE - done % PARTITIONS_PER_SLICE]
+    if growth.is_new is None:  # before anything is written: whether all of them may begin
+        growth.is_new = not slices
+        _check_may_begin(pool, topic, done, left, is_new=growth.is_new)
+    elif not growth.is_new:
+        _check_all_reported(pool, topic, range(done, done + len(part)))
+    name = slice_name(prefix, done // PARTITIONS_PER_SLICE)
+    await _add(pool, growth, name, replace(topic, partition_count=done + len(part)), part)
+    # A topic of one slice is done: its count is right.
+    return not slices and len(part) == growth.count
+
+
+async def _add(
+    pool: PoolController, growth: Growth, name: str, topic: TopicState, part: Assignments
+) -> None:
+    """To the slice of that name. `topic`: with the count that there will be."""
+    beginning = Beginning(pool.state, topic)
+    numbers = range(topic.partition_count - len(part), topic.partition_count)
+    begun = tuple(beginning.of(number, to) for number, to in zip(numbers, part, strict=True))
+    existing = pool.state.slices.get(name)
+    if existing is not None and existing.topic.topic_id == topic.topic_id:
+        await _change(pool, existing, _appending(topic, begun))
+        return
+    await pool.slice_store.create(
+        PartitionSlice(
+            pool=pool.state.pool,
+            name=name,
+            topic_object=growth.object_name,
+            topic=topic,
+            deletion_policy=growth.deletion_policy,
+            is_retained=False,
+            controller_epoch=pool.state.controller_epoch,
+            partitions=tuple(each.partition for each in begun),
+            recoveries=_recoveries(begun),
+        )
+    )
+
+
+async def _count(pool: PoolController, slices: list[PartitionSlice], count: int) -> bool:
+    """All say that count. What is gone by then the next step finds."""
+    others = [value for value in slices if value.topic.partition_count != count]
+    some = others[:COUNTED_AT_ONCE]
+    if some and not await pool.write({value.name: _counting(count) for value in some}):
+        raise PutOff(f"topic {some[0].topic.topic}: its partition count is not stored yet")
+    return not others
+
+
+def _check_may_begin(
+    pool: PoolController, topic: TopicState, first: int, assignments: Assignments, *, is_new: bool
+) -> None:
+    """Raises NoLiveReplica."""
+    if not is_new:  # a topic that begins has nothing on any disk
+        _check_all_reported(pool, topic, range(first, first + len(assignments)))
+    beginning = Beginning(pool.state, topic)
+    for number, replicas in enumerate(assignments, start=first):
+        beginning.check(number, replicas)
+
+
+def _check_all_reported(pool: PoolController, topic: TopicState, numbers: range) -> None:
+    """Raises NoLiveReplica until every live broker said what logs it holds; they are asked."""
+    missing = unheard(pool.state, topic.topic_id, numbers)
+    if missing is None:
+        return
+    pool.state.reports_wanted = max(pool.state.reports_wanted, missing.since_version)
+    pool.tell_brokers()
+    raise NoLiveReplica(
+        f"topic {topic.topic}: brokers {', '.join(map(str, missing.brokers))} have not said yet"
+        " what logs they have: new partitions wait until they were asked"
+    )
+
+
+def count_of(slices: Collection[PartitionSlice]) -> int:
+    return sum(len(value.partitions) for value in slices)
+
+
+def check_complete(slices: list[PartitionSlice]) -> None:
+    if not slices:
+        return
+    present = {value.index for value in slices}
+    last = max(value.topic.partition_count for value in slices)
+    missing = sorted(set(range(-(-last // PARTITIONS_PER_SLICE))) - present)
+    if missing:
+        names = ", ".join(slice_name(slices[0].name_prefix, index) for index in missing)
+        raise SliceMissing(
+            f"topic {slices[0].topic.topic}: PartitionSlice {names} existed once and is gone:"
+            " restore it"
+        )
+
+
+async def _change(pool: PoolController, value: PartitionSlice, decide: Decide) -> None:
+    if await pool.slice_store.change(value, decide) is None:
+        raise SliceMissing(f"PartitionSlice {value.name} is gone: restore it (S12)")
+
+
+def _appending(topic: TopicState, part: tuple[Begun, ...]) -> Decide:
+    def decide(stored: PartitionSlice) -> PartitionSlice:
+        present = set(stored.numbers)
+        added = tuple(each for each in part if each.partition.partition not in present)
+        if not added:
+            return stored
+        return replace(
+            stored,
+            topic=replace(stored.topic, partition_count=topic.partition_count),
+            partitions=stored.partitions + tuple(each.partition for each in added),
+            recoveries=stored.recoveries + _recoveries(added),
+        )
+
+    return decide
+
+
+def _recoveries(part: tuple[Begun, ...]) -> tuple[Recovery, ...]:
+    return tuple(each.recovery for each in part if each.recovery is not None)
+
+
+def _counting(count: int) -> Decide:
+    def decide(stored: PartitionSlice) -> PartitionSlice:
+        if stored.topic.partition_count == count:
+            return stored
+        return replace(stored, topic=replace(stored.topic, partition_count=count))
+
+    return decide

@@ -1,0 +1,1 @@
+"""Decides about partitions and brokers without I/O."""

@@ -1,0 +1,59 @@
+"""What a controller keeps in memory of each broker."""
+
+from dataclasses import dataclass
+
+from tidemark_protocol.controller_messages import ReplicaReport
+from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, ControllerEpoch
+from tidemark_protocol.partition_state import Member
+
+from tidemark_operator.controller.core.eligibility import Replica
+
+
+@dataclass(slots=True)
+class BrokerNotes:
+    """What a broker told this controller; gone with the controller, void for another life."""
+
+    applied_controller_epoch: ControllerEpoch = ControllerEpoch(NO_EPOCH)
+    applied_version: int = -1
+    # Left out of its first push, as their last write had no known outcome then (S3): not told yet.
+    untold_replicas: frozenset[Replica] = frozenset()
+    heartbeat: int = 0  # the number of the newest one
+    report: dict[Replica, ReplicaReport] | None = None
+    # The image version that was applied when it reported: what stood still by then is as it said.
+    # A process that has just started leads and follows nothing: the newest version.
+    report_version: int = -1
+    lost_replicas: frozenset[Replica] = frozenset()
+    lost_below: BrokerEpoch = BrokerEpoch(NO_EPOCH)
+    # Whole, by that registration. None: another controller had it and knows what was found.
+    found_replicas: frozenset[Replica] | None = None
+    failed_replicas: frozenset[Replica] = frozenset()  # as the newest heartbeat says
+    settled_failures: frozenset[Replica] = frozenset()  # those by which all slices are settled
+    drained_at_version: int | None = None
+    drained_at_ms: int = -1
+    was_told_to_stop: bool = False
+    is_write_stalled: bool = False  # S20
+
+    # guard: later-entry-without-log-is-void (S9)
+    def note_entry(self, replica: Replica, member: Member) -> None:
+        """S9, in a slice that came after the registration: put back by hand (S12), or a write of a
+        deposed controller that landed late (S2)."""
+        if self.found_replicas is None or replica in self.found_replicas:
+            return
+        if self._is_of_another_life(member):
+            self.lost_replicas |= {replica}
+
+    # guard: entry-of-another-life (S2)
+    def _is_of_another_life(self, member: Member) -> bool:
+        """A former one, or one whose record is lost and whose epoch was higher."""
+        return member.broker_epoch != self.lost_below
+
+    # guard: restored-entry-of-another-life-is-void (S9)
+    def note_entry_put_back(
+        self, replica: Replica, member: Member, broker_epoch: BrokerEpoch
+    ) -> None:
+        """S9, in a slice that was put back by hand (S12): the broker may have come back without
+        that log while no controller knew of it, and ours was not the one that it registered with.
+        An entry of another life proves nothing then."""
+        if self.found_replicas is None and member.broker_epoch != broker_epoch:
+            self.lost_replicas |= {replica}
+            self.lost_below = broker_epoch

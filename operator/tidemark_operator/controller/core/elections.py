@@ -1,0 +1,291 @@
+"""Who leads, decided from the whole state, never from the event.
+
+`settled` gives the state a partition should have now that brokers stand as they do: dead, stopping
+and void members out of the ISR (I13), a fenced leader replaced (I12). Order of candidates: live
+valid ISR members; live valid eligible leaders; a last resort (`last_resorts`: S14, a human, the
+topic's choice), which leaves a `Recovery`; else nobody. Among equals the one that leads the fewest
+partitions, ties in assignment order.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tidemark_protocol.ids import NO_BROKER, BrokerId
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+
+from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.unclean_election import Recovery
+from tidemark_operator.controller.core.eligibility import Replica, Standings
+from tidemark_operator.controller.core.partition_change import (
+    COMMIT_RULE_ISR,
+    NOBODY,
+    Leadership,
+    changed,
+    raised,
+)
+from tidemark_operator.controller.core.reassignment import (
+    completed,
+    is_moving,
+    may_complete,
+    without_progress_of_leavers,
+)
+from tidemark_operator.controller.core.unclean_recovery import (
+    NO_REPORTS,
+    LastResort,
+    Reports,
+    last_resort,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of one partition beside its slice and how brokers stand."""
+
+    reports: Reports = NO_REPORTS
+    choice: Choice | None = None
+    # Every live replica has been told of this state and could have said that it holds a newer one
+    # (S17): before that a slice may be an old backup, and nobody is made a leader by it.
+    is_confirmed: bool = True
+
+
+NO_EVIDENCE = Evidence()
+
+
+class LeaderCounts:
+    """Partitions led per broker, kept up to date while one event's elections are made."""
+
+    def __init__(
+        self,
+        partitions: Iterable[PartitionState] = (),
+        *,
+        counts: Counter[BrokerId] | None = None,
+    ) -> None:
+        """`counts`: as they are, where they are known already."""
+        led = Counter(state.leader for state in partitions if state.has_leader)
+        self._counts = led if counts is None else counts
+
+    def __getitem__(self, broker_id: BrokerId) -> int:
+        return self._counts[broker_id]
+
+    def note(self, before: PartitionState, after: PartitionState) -> None:
+        if before.leader == after.leader:
+            return
+        if before.has_leader:
+            self._counts[before.leader] -= 1
+        if after.has_leader:
+            self._counts[after.leader] += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    partition: PartitionState
+    recovery: Recovery | None = None  # a last resort was used: a condition has to say so
+
+
+def settled(
+    topic: TopicState,
+    partition: PartitionState,
+    standings: Standings,
+    *,
+    leader_counts: LeaderCounts,
+    evidence: Evidence = NO_EVIDENCE,
+) -> Election:
+    """The same partition value when there is nothing to do."""
+    is_completed = (
+        is_moving(partition)
+        and may_grant(evidence)
+        and may_complete(partition, _live_in_sync(topic, partition, standings))
+    )
+    before = completed(partition) if is_completed else partition
+    election = _settled(topic, before, standings, leader_counts, evidence)
+    after = election.partition
+    if is_completed:
+        if after.partition_epoch == partition.partition_epoch:
+            after = raised(after)
+        after = without_progress_of_leavers(partition, after)
+    leader_counts.note(partition, after)
+    return election if after is election.partition else replace(election, partition=after)
+
+
+def _live_in_sync(
+    topic: TopicState, partition: PartitionState, standings: Standings
+) -> list[Member]:
+    replica = (topic.topic_id, partition.partition)
+    in_sync = _remaining_in_sync(topic, partition, standings)
+    return [member for member in in_sync if standings.is_active(member.broker_id, replica)]
+
+
+def _settled(
+    topic: TopicState,
+    partition: PartitionState,
+    standings: Standings,
+    leader_counts: LeaderCounts,
+    evidence: Evidence,
+) -> Election:
+    replica = (topic.topic_id, partition.partition)
+    in_sync = _remaining_in_sync(topic, partition, standings)
+    if _may_keep_leading(partition, in_sync, standings, replica):
+        return Election(changed(topic, partition, standings, in_sync_replicas=in_sync))
+    if may_grant(evidence):
+        candidates = [m for m in in_sync if standings.is_active(m.broker_id, replica)]
+        if candidates:
+            staying = [m for m in candidates if m.broker_id not in partition.removing_replicas]
+            leader = _preferred(staying or candidates, partition, standings, leader_counts)
+            return Election(_granted(topic, partition, standings, leader, in_sync))
+        candidates = [] if in_sync else _active_eligible(topic, partition, standings)
+        if candidates:
+            leader = _preferred(candidates, partition, standings, leader_counts)
+            return Election(_granted(topic, partition, standings, leader, (leader,)))
+        resort = last_resort(topic, partition, standings, evidence.reports, evidence.choice)
+        if resort is not None:
+            return _taken(topic, partition, standings, resort)
+    leadership_none = NOBODY if partition.has_leader else None
+    return Election(
+        changed(topic, partition, standings, in_sync_replicas=in_sync, leadership=leadership_none)
+    )
+
+
+# guard: slice-is-confirmed (S17)
+def may_grant(evidence: Evidence) -> bool:
+    """S17."""
+    return evidence.is_confirmed
+
+
+def _taken(
+    topic: TopicState, partition: PartitionState, standings: Standings, resort: LastResort
+) -> Election:
+    # Whoever was in sync or eligible proves nothing about the history that begins now.
+    emptied = replace(partition, in_sync_replicas=(), eligible_leaders=())
+    after = _granted(topic, emptied, standings, resort.leader, (resort.leader,))
+    recovery = Recovery(
+        partition.partition,
+        resort.cause,
+        after.leader_epoch,
+        after.leader,
+        resort.start_offset,
+        resort.unheard,
+    )
+    return Election(after, recovery)
+
+
+def preferred_leader_restored(
+    topic: TopicState,
+    partition: PartitionState,
+    standings: Standings,
+    *,
+    leader_counts: LeaderCounts,
+) -> PartitionState:
+    """Leadership back on the first replica when it is live, in sync and can write (L5)."""
+    preferred = partition.replicas[0]
+    if not partition.has_leader or partition.leader == preferred:
+        return partition
+    replica = (topic.topic_id, partition.partition)
+    member = next((m for m in partition.in_sync_replicas if m.broker_id == preferred), None)
+    if member is None or not standings.is_active(preferred, replica):
+        return partition
+    if not standings.is_valid(member, replica, topic.flush) or not standings.can_write(preferred):
+        return partition
+    after = _granted(topic, partition, standings, member, partition.in_sync_replicas)
+    leader_counts.note(partition, after)
+    return after
+
+
+def leader_moved_off(
+    topic: TopicState,
+    partition: PartitionState,
+    standings: Standings,
+    *,
+    leader_counts: LeaderCounts,
+) -> PartitionState:
+    """Led by another in-sync replica that can write, if there is one (S20). The ISR stays."""
+    replica = (topic.topic_id, partition.partition)
+    candidates = [
+        member
+        for member in partition.in_sync_replicas
+        if member.broker_id != partition.leader
+        and standings.is_valid(member, replica, topic.flush)
+        and standings.is_active(member.broker_id, replica)
+        and standings.can_write(member.broker_id)
+    ]
+    if not candidates:
+        return partition
+    leader = _preferred(candidates, partition, standings, leader_counts)
+    after = _granted(topic, partition, standings, leader, partition.in_sync_replicas)
+    leader_counts.note(partition, after)
+    return after
+
+
+# guard: last-member-stays (I13)
+def _remaining_in_sync(
+    topic: TopicState, partition: PartitionState, standings: Standings
+) -> tuple[Member, ...]:
+    replica = (topic.topic_id, partition.partition)
+    valid = tuple(
+        m for m in partition.in_sync_replicas if standings.is_valid(m, replica, topic.flush)
+    )
+    active = tuple(m for m in valid if standings.is_active(m.broker_id, replica))
+    if not active and topic.commit_rule == COMMIT_RULE_ISR:
+        return valid  # I13: who was last in sync stays, without a leader
+    return active
+
+
+def _active_eligible(
+    topic: TopicState, partition: PartitionState, standings: Standings
+) -> list[Member]:
+    replica = (topic.topic_id, partition.partition)
+    return [
+        member
+        for member in partition.eligible_leaders
+        if standings.is_valid(member, replica, topic.flush)
+        and standings.is_active(member.broker_id, replica)
+    ]
+
+
+def _may_keep_leading(
+    partition: PartitionState,
+    in_sync: tuple[Member, ...],
+    standings: Standings,
+    replica: Replica,
+) -> bool:
+    standing = standings.of(partition.leader)
+    return (
+        partition.leader != NO_BROKER
+        and standing is not None
+        and standings.is_active(partition.leader, replica)
+        and standing.broker_epoch == partition.leader_broker_epoch  # S2: the grant names a life
+        and any(member.broker_id == partition.leader for member in in_sync)
+    )
+
+
+def _granted(
+    topic: TopicState,
+    partition: PartitionState,
+    standings: Standings,
+    leader: Member,
+    in_sync: tuple[Member, ...],
+) -> PartitionState:
+    life = standings.renewed(leader, (topic.topic_id, partition.partition), topic.flush)
+    return changed(
+        topic,
+        partition,
+        standings,
+        in_sync_replicas=in_sync,
+        leadership=Leadership(life.broker_id, life.broker_epoch),
+    )
+
+
+def _preferred(
+    candidates: list[Member],
+    partition: PartitionState,
+    standings: Standings,
+    leader_counts: LeaderCounts,
+) -> Member:
+    return min(
+        candidates,
+        key=lambda member: (
+            not standings.can_write(member.broker_id),  # S20
+            leader_counts[member.broker_id],
+            partition.replicas.index(member.broker_id),
+        ),
+    )

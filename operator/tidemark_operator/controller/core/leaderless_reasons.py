@@ -1,0 +1,62 @@
+"""Why a partition has no leader, and what a human can do about it: sentences. Pure."""
+
+from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.partition_state import PartitionState, TopicState
+
+from tidemark_operator.api.elect_annotation import ELECT_ANNOTATION, Choice, choice_text
+from tidemark_operator.controller.core.elections import Evidence
+from tidemark_operator.controller.core.eligibility import Replica, Standings
+from tidemark_operator.controller.core.unclean_recovery import has_valid_entry
+
+NOTHING_SAID = (-2, 0)  # in the place of (last epoch, log end offset): below an empty log
+
+
+def leaderless_sentence(
+    topic: TopicState,
+    partition: PartitionState,
+    standings: Standings,
+    evidence: Evidence,
+    *,
+    is_lasting: bool = True,
+) -> str:
+    """Of a served partition that nobody leads. It names the exact command that would decide, once
+    that lasts: brokers that start come back by themselves, and nothing has to be given up."""
+    replica = (topic.topic_id, partition.partition)
+    active = [b for b in partition.replicas if standings.is_active(b, replica)]
+    text = f"partition {partition.partition} has no leader: "
+    helpful = list(partition.replicas)
+    if has_valid_entry(topic, partition, standings):
+        entries = partition.in_sync_replicas + partition.eligible_leaders
+        helpful = [m.broker_id for m in entries if standings.is_valid(m, replica, topic.flush)]
+        text += (
+            f"only brokers {_names(helpful)} surely have every committed record, and none is active"
+        )
+    else:
+        unheard = [b for b in partition.replicas if evidence.reports.log_end(b, replica) is None]
+        text += "no replica can prove that it has every committed record"
+        if unheard:
+            text += f", and brokers {_names(unheard)} have not said what they have"
+        elif longest := _with_longest_log(partition, replica, evidence):
+            text += f", and brokers {_names(longest)}, which have the longest log, are not active"
+    if not active:
+        return f"{text}; start one of brokers {_names(helpful)}"
+    if not is_lasting:
+        return f"{text}; wait for them, they may be starting"
+    best = max(active, key=lambda b: (evidence.reports.log_end(b, replica) or NOTHING_SAID, -b))
+    choice = choice_text(Choice(partition.partition, best, partition.leader_epoch))
+    return (
+        f"{text}; bring them back. Only if they are lost for good give up what only they have:"
+        f" tidemark elect {topic.topic} {partition.partition} {best}, or on Kubernetes annotate the"
+        f" Topic with {ELECT_ANNOTATION}={choice}"
+    )
+
+
+def _with_longest_log(
+    partition: PartitionState, replica: Replica, evidence: Evidence
+) -> list[BrokerId]:
+    ends = {b: evidence.reports.log_end(b, replica) or NOTHING_SAID for b in partition.replicas}
+    return [b for b, end in ends.items() if end == max(ends.values())]
+
+
+def _names(broker_ids: list[BrokerId]) -> str:
+    return ", ".join(map(str, sorted(set(broker_ids))))

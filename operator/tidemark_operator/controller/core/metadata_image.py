@@ -1,0 +1,185 @@
+"""The metadata image of one pool: what brokers are told, in full or as what changed since.
+
+Only durable state goes in. A version is one step of one controller's image; pushes are ordered by
+(controller epoch, image version) (S25). Deleted topics are explicit entries, since absence never
+means deletion (S12), for as long as their tombstone is there.
+"""
+
+from dataclasses import dataclass, field
+
+from tidemark_protocol.controller_messages import BrokerState, MetadataPush, TopicPush
+from tidemark_protocol.ids import ControllerEpoch, TopicId
+from tidemark_protocol.partition_state import PartitionState, TopicState
+
+from tidemark_operator.controller.core.views import PoolSettings
+
+
+@dataclass(slots=True)
+class _Topic:
+    state: TopicState
+    is_retained: bool
+    version: int
+    changed: int  # the newest version of the topic or of a partition
+    partitions: dict[int, PartitionState] = field(default_factory=dict)
+    versions: dict[int, int] = field(default_factory=dict)  # in the order in which they changed
+    hidden: set[int] = field(default_factory=set)
+
+    def numbers_since(self, version: int) -> list[int]:
+        """Partitions that changed after it and may be told."""
+        found = []
+        for number, changed in reversed(self.versions.items()):
+            if changed <= version:
+                break
+            if number not in self.hidden:
+                found.append(number)
+        return sorted(found)
+
+
+class MetadataImage:
+    def __init__(self, controller_epoch: ControllerEpoch, *, deleted_kept: int) -> None:
+        self.controller_epoch = controller_epoch
+        self.version = 1
+        self._deleted_kept = deleted_kept
+        self._brokers: tuple[BrokerState, ...] = ()
+        self._settings = PoolSettings()
+        # Both in the order in which they changed: a push costs what changed, however many others
+        # there are.
+        self._topics: dict[TopicId, _Topic] = {}
+        self._deleted: dict[TopicId, tuple[TopicState, int]] = {}
+        self._ids_by_name: dict[str, dict[TopicId, None]] = {}
+        self._finished: dict[TopicId, None] = {}
+
+    def set_brokers(self, brokers: tuple[BrokerState, ...]) -> None:
+        if brokers != self._brokers:
+            self._brokers = brokers
+            self.version += 1
+
+    def set_settings(self, settings: PoolSettings) -> None:
+        if settings != self._settings:
+            self._settings = settings
+            self.version += 1
+
+    def set_partitions(
+        self, state: TopicState, partitions: tuple[PartitionState, ...], *, is_retained: bool
+    ) -> None:
+        """Partitions of one topic as they are durable now; others of the topic stay. Unhides."""
+        topic = self._topics.get(state.topic_id)
+        version = self.version + 1
+        if topic is None:
+            self._hide_former(state.topic)
+            topic = self._topics[state.topic_id] = _Topic(state, is_retained, version, version)
+            self._note_name(state)
+            self.version = version
+        if topic.state != state or topic.is_retained != is_retained:
+            self._forget_name(topic.state)
+            self._note_name(state)
+            topic.state, topic.is_retained, topic.version = state, is_retained, version
+            self.version = version
+        for partition in partitions:
+            number = partition.partition
+            if topic.partitions.get(number) != partition or number in topic.hidden:
+                topic.hidden.discard(number)
+                topic.partitions[number] = partition
+                topic.versions.pop(number, None)
+                topic.versions[number] = version
+                self.version = version
+        if self.version == version:
+            topic.changed = version
+            self._topics[state.topic_id] = self._topics.pop(state.topic_id)
+
+    def _hide_former(self, name: str) -> None:
+        """Of a topic whose slices are gone by hand brokers keep what they have (S12), until its
+        name is another's: who was told of both would make room for logs of the former."""
+        for topic_id in self._ids_by_name.get(name, ()):
+            topic = self._topics[topic_id]
+            topic.hidden.update(topic.partitions)
+
+    def hide(self, topic_id: TopicId, partitions: tuple[int, ...]) -> None:
+        """Their last write has an unknown outcome: nobody is told anything of them (S3)."""
+        topic = self._topics.get(topic_id)
+        if topic is not None:
+            topic.hidden.update(number for number in partitions if number in topic.partitions)
+
+    # guard: unannounced-partitions (S9)
+    def hidden(self) -> frozenset[tuple[TopicId, int]]:
+        return frozenset(
+            (topic_id, number)
+            for topic_id, topic in self._topics.items()
+            for number in topic.hidden
+        )
+
+    def is_told(self, topic_id: TopicId, partition: int, version: int) -> bool:
+        """Whoever applied that version knows what is told of it, or there is nothing to tell."""
+        topic = self._topics.get(topic_id)
+        if topic is None or partition not in topic.partitions:
+            return True
+        return partition not in topic.hidden and topic.versions[partition] <= version
+
+    def delete(self, state: TopicState) -> None:
+        """An explicit entry in pushes, until `finish_deletion`."""
+        topic = self._topics.pop(state.topic_id, None)
+        if topic is not None:
+            self._forget_name(topic.state)
+        self.version += 1
+        self._deleted.pop(state.topic_id, None)
+        self._deleted[state.topic_id] = (state, self.version)
+
+    def _note_name(self, state: TopicState) -> None:
+        self._ids_by_name.setdefault(state.topic, {})[state.topic_id] = None
+
+    def _forget_name(self, state: TopicState) -> None:
+        ids = self._ids_by_name[state.topic]
+        del ids[state.topic_id]
+        if not ids:
+            del self._ids_by_name[state.topic]
+
+    def finish_deletion(self, topic_id: TopicId) -> None:
+        """Every broker that may hold a replica has applied it."""
+        self._deleted.pop(topic_id, None)
+        self._finished[topic_id] = None
+        while len(self._finished) > self._deleted_kept:
+            del self._finished[next(iter(self._finished))]
+
+    def was_deleted(self, topic_id: TopicId) -> bool:
+        return topic_id in self._deleted or topic_id in self._finished
+
+    def push_for(
+        self, applied_controller_epoch: ControllerEpoch, applied_version: int
+    ) -> MetadataPush | None:
+        """What a broker that applied that much lacks; None: nothing."""
+        is_full = (
+            applied_controller_epoch != self.controller_epoch
+            or not 0 < applied_version <= self.version
+        )
+        if not is_full and applied_version == self.version:
+            return None
+        since = 0 if is_full else applied_version
+        topics = [*self._deletions_since(since), *self._changes_since(since)]
+        return MetadataPush(
+            self.controller_epoch,
+            self.version,
+            is_full,
+            self._brokers,
+            tuple(topics),
+            self._settings.move_bytes_per_second,
+            self._settings.quotas,
+            self._settings.addresses,
+        )
+
+    def _deletions_since(self, version: int) -> list[TopicPush]:
+        found = []
+        for state, deleted in reversed(self._deleted.values()):
+            if deleted <= version:
+                break
+            found.append(TopicPush(state, (), is_deleted=True))
+        return found[::-1]
+
+    def _changes_since(self, version: int) -> list[TopicPush]:
+        found = []
+        for topic in reversed(self._topics.values()):
+            if topic.changed <= version:
+                break
+            partitions = tuple(topic.partitions[n] for n in topic.numbers_since(version))
+            if partitions or topic.version > version:
+                found.append(TopicPush(topic.state, partitions, is_retained=topic.is_retained))
+        return found[::-1]

@@ -1,0 +1,120 @@
+"""How a partition begins that its topic's slices do not know yet. Pure.
+
+One that is new begins as in Kafka. But a slice put back from before its topic grew has never heard
+of partitions whose records are on brokers' disks (S17), and logs of epoch 0 do not show that it is
+old. So a number of which any broker reported a log, or of which a state was durable once, begins
+as rebuilt: above all that is known, nobody in sync, to be led by the longest log of all (S14).
+That no log was reported says something only once every live broker reported to this controller.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import (
+    NO_BROKER,
+    NO_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+
+from tidemark_operator.api.unclean_election import Cause, Recovery
+from tidemark_operator.controller.core.partition_change import effective_min_insync
+from tidemark_operator.controller.core.pool_state import PoolState
+from tidemark_operator.controller.core.stale_slices import Floor, holders_of, rebuilt
+
+NOTHING_KNOWN = Floor(LeaderEpoch(NO_EPOCH), PartitionEpoch(NO_EPOCH), noted_at_version=0)
+
+
+class NoLiveReplica(Exception):
+    """A new partition would have no live broker, or has to wait for what one has to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    partition: PartitionState
+    recovery: Recovery | None = None  # it has a past
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """Live brokers that have not said what logs they hold since that image version."""
+
+    since_version: int
+    brokers: tuple[BrokerId, ...]
+
+
+def unheard(state: PoolState, topic_id: TopicId, numbers: Iterable[int]) -> Unheard | None:
+    """None: what was reported is all that live brokers hold of these partitions."""
+    floors = (state.held.floor_of((topic_id, number)) for number in numbers)
+    since = max((floor.noted_at_version for floor in floors if floor is not None), default=0)
+    said = state.reports_from(since)
+    live = (broker_id for broker_id, record in sorted(state.brokers.items()) if record.is_live)
+    brokers = tuple(broker_id for broker_id in live if broker_id not in said)
+    return Unheard(since, brokers) if brokers else None
+
+
+class Beginning:
+    """Of some new partitions of one topic, as brokers stand at one instant."""
+
+    def __init__(self, state: PoolState, topic: TopicState) -> None:
+        self._state = state
+        self._topic = topic
+        self._standings = state.standings()
+        self._reports = state.reports_from(NO_EPOCH)
+
+    def of(self, number: int, replicas: tuple[BrokerId, ...]) -> Begun:
+        """Raises NoLiveReplica."""
+        replica = (self._topic.topic_id, number)
+        floor = self._state.held.floor_of(replica)
+        holders = holders_of(replica, self._reports)
+        if floor is not None or holders:
+            empty = _state(self._topic, number, replicas, ())
+            after = rebuilt(empty, floor or NOTHING_KNOWN, holders)
+            return Begun(after, Recovery(number, Cause.RESTORED, after.leader_epoch))
+        return Begun(self._as_new(number, replicas))
+
+    def check(self, number: int, replicas: tuple[BrokerId, ...]) -> None:
+        """Raises NoLiveReplica, as `of` would."""
+        replica = (self._topic.topic_id, number)
+        if any(self._standings.is_active(broker_id, replica) for broker_id in replicas):
+            return
+        if self._state.held.floor_of(replica) is None and not holders_of(replica, self._reports):
+            raise self._none_lives(number, replicas)
+
+    def _as_new(self, number: int, replicas: tuple[BrokerId, ...]) -> PartitionState:
+        """Kafka's start: ISR = the active replicas, the first of them leads, epochs 0."""
+        in_sync = tuple(
+            Member(broker_id, self._state.brokers[broker_id].broker_epoch)
+            for broker_id in replicas
+            if self._standings.is_active(broker_id, (self._topic.topic_id, number))
+        )
+        if not in_sync:
+            raise self._none_lives(number, replicas)
+        return _state(self._topic, number, replicas, in_sync)
+
+    def _none_lives(self, number: int, replicas: tuple[BrokerId, ...]) -> NoLiveReplica:
+        return NoLiveReplica(
+            f"topic {self._topic.topic} partition {number}: none of brokers {list(replicas)} is"
+            " active"
+        )
+
+
+def _state(
+    topic: TopicState, number: int, replicas: tuple[BrokerId, ...], in_sync: tuple[Member, ...]
+) -> PartitionState:
+    leader = in_sync[0] if in_sync else Member(NO_BROKER, BrokerEpoch(NO_EPOCH))
+    return PartitionState(
+        partition=number,
+        replicas=replicas,
+        leader=leader.broker_id,
+        leader_broker_epoch=leader.broker_epoch,
+        leader_epoch=LeaderEpoch(0),
+        in_sync_replicas=in_sync,
+        eligible_leaders=(),
+        partition_epoch=PartitionEpoch(0),
+        min_insync_replicas=effective_min_insync(topic),
+    )

@@ -1,0 +1,141 @@
+"""What a controller keeps of a pool only to tell: planned restarts, clock skew, elections.
+
+Nothing is decided by any of it; it is lost when another controller takes over, but for a planned
+restart, which the next one recognises by the proof of a clean stop. Pure.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
+from tidemark_protocol.partition_state import PartitionState
+
+from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.views import ElectionCounts, ElectionKind
+
+# A broker that is away for longer than this is not being restarted: it is missing.
+PLANNED_RESTART_LIMIT_MS = 600_000
+SKEW_WINDOW_MS = 60_000
+LEADERLESS_GRACE_MS = 60_000  # brokers that start need no human
+MAX_LEADERLESS = 10_000
+
+
+class PlannedRestarts:
+    """Brokers from their orderly stop until they are in sync again wherever they hold a replica."""
+
+    def __init__(self) -> None:
+        self._since_ms: dict[BrokerId, int] = {}
+
+    def __contains__(self, broker_id: BrokerId) -> bool:
+        return broker_id in self._since_ms
+
+    def begin(self, broker_id: BrokerId, now_ms: int) -> None:
+        self._since_ms.setdefault(broker_id, now_ms)
+
+    def end(self, broker_id: BrokerId) -> None:
+        """It fell while it served: what follows was not planned."""
+        self._since_ms.pop(broker_id, None)
+
+    def settle(
+        self,
+        brokers: dict[BrokerId, BrokerRecord],
+        is_in_sync_everywhere: Callable[[BrokerId], bool],
+        now_ms: int,
+    ) -> None:
+        """Ends those that are over."""
+        for broker_id, since_ms in tuple(self._since_ms.items()):
+            record = brokers.get(broker_id)
+            is_late = now_ms - since_ms > PLANNED_RESTART_LIMIT_MS
+            is_back = record is not None and record.state is BrokerLifeState.ACTIVE
+            if is_late or (is_back and is_in_sync_everywhere(broker_id)):
+                del self._since_ms[broker_id]
+
+
+class LeaderlessSince:
+    """Since when partitions have no leader, as far as that was read."""
+
+    def __init__(self) -> None:
+        self._now_ms = 0
+        self._since_ms: dict[tuple[TopicId, int, LeaderEpoch], int] = {}
+
+    def is_lasting(self, topic_id: TopicId, state: PartitionState) -> bool:
+        """Whether `state`, which has no leader, has had none for the grace period."""
+        if len(self._since_ms) > MAX_LEADERLESS:
+            self._since_ms.clear()  # of partitions that have leaders again, most of them
+        key = (topic_id, state.partition, state.leader_epoch)
+        return self._now_ms - self._since_ms.setdefault(key, self._now_ms) >= LEADERLESS_GRACE_MS
+
+    def tick(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+
+class ClockSkews:
+    """How far each broker's wall clock is ahead of ours. A message's way only makes it look slower,
+    so the highest of some readings is the best."""
+
+    def __init__(self) -> None:
+        self._highest: dict[BrokerId, tuple[int, int]] = {}  # (skew, when), this window's
+        self._former: dict[BrokerId, tuple[int, int]] = {}  # the window's before
+
+    def note(self, broker_id: BrokerId, skew_ms: int, now_ms: int) -> None:
+        known = self._highest.get(broker_id)
+        if known is not None and now_ms - known[1] < SKEW_WINDOW_MS:
+            self._highest[broker_id] = (max(known[0], skew_ms), known[1])
+            return
+        if known is not None:
+            self._former[broker_id] = known
+        self._highest[broker_id] = (skew_ms, now_ms)
+
+    def of(self, broker_id: BrokerId) -> int | None:
+        """Milliseconds; None: it has said nothing yet."""
+        readings = (self._highest.get(broker_id), self._former.get(broker_id))
+        return max((reading[0] for reading in readings if reading is not None), default=None)
+
+
+@dataclass(slots=True)
+class Observations:
+    planned_restarts: PlannedRestarts = field(default_factory=PlannedRestarts)
+    clock_skews: ClockSkews = field(default_factory=ClockSkews)
+    leaderless: LeaderlessSince = field(default_factory=LeaderlessSince)
+    elections: ElectionCounts = field(default_factory=ElectionCounts)
+    # The life of a broker that its next one's registration ended, before anybody fenced it.
+    ended_lives: dict[BrokerId, BrokerEpoch] = field(default_factory=dict)
+
+    def note_next_life(self, stored: BrokerRecord, clean_stop_epoch: BrokerEpoch) -> None:
+        """Another process registers, maybe before anybody missed the `stored` one."""
+        self.ended_lives[stored.broker_id] = stored.broker_epoch
+        if stored.state is BrokerLifeState.ACTIVE and clean_stop_epoch != stored.broker_epoch:
+            self.planned_restarts.end(stored.broker_id)
+
+    def note_slice(
+        self,
+        former: PartitionSlice | None,
+        durable: PartitionSlice,
+        brokers: dict[BrokerId, BrokerRecord],
+    ) -> None:
+        """Elections between two durable states of a slice; `brokers` as they stand now."""
+        if former is None:
+            return
+        before = {state.partition: state for state in former.partitions}
+        for after in durable.partitions:
+            known = before.get(after.partition)
+            if known is None or not after.has_leader or known.leader_epoch >= after.leader_epoch:
+                continue
+            recovery = durable.recovery_of(after.partition)
+            if recovery is not None and recovery.leader_epoch == after.leader_epoch:
+                kind = ElectionKind.UNCLEAN
+            elif self._is_live(known, brokers) or after.leader in self.planned_restarts:
+                kind = ElectionKind.PLANNED
+            else:
+                kind = ElectionKind.CLEAN
+            self.elections.note((durable.topic.topic_id, after.partition), kind)
+
+    def _is_live(self, state: PartitionState, brokers: dict[BrokerId, BrokerRecord]) -> bool:
+        leader = brokers.get(state.leader)
+        return (
+            leader is not None
+            and leader.is_live
+            and leader.broker_epoch == state.leader_broker_epoch
+            and self.ended_lives.get(state.leader) != leader.broker_epoch
+        )

@@ -1,0 +1,123 @@
+"""One legal change of a partition: epochs, ISR and eligible leaders together (I12, I13, I14).
+
+Every change of leader or ISR goes through `changed`, whoever asked for it. It also tidies: void
+entries go, valid ones of live brokers are written under their present epoch (S2).
+
+Effective min ISR: a field of each partition, changed only with its eligible leaders (S6).
+"""
+
+from dataclasses import dataclass, replace
+
+from tidemark_protocol.ids import (
+    NO_BROKER,
+    NO_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+)
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+
+from tidemark_operator.controller.core.eligibility import Replica, Standings
+
+COMMIT_RULE_ISR = "Isr"
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """Who is to lead: a grant, also to the same broker, raises the leader epoch."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+NOBODY = Leadership(NO_BROKER, BrokerEpoch(NO_EPOCH))
+
+
+def changed(
+    topic: TopicState,
+    partition: PartitionState,
+    standings: Standings,
+    *,
+    in_sync_replicas: tuple[Member, ...],
+    leadership: Leadership | None = None,
+) -> PartitionState:
+    """The partition with that ISR and, unless None, that leadership; the same value if nothing
+    of leader, ISR and eligible leaders differs."""
+    replica = (topic.topic_id, partition.partition)
+    in_sync = tuple(standings.renewed(member, replica, topic.flush) for member in in_sync_replicas)
+    eligible = eligible_leaders(topic, partition, standings, in_sync_replicas=in_sync)
+    entries = (partition.in_sync_replicas, partition.eligible_leaders)
+    if leadership is None and (in_sync, eligible) == entries:
+        return partition
+    leader, life = partition.leader, partition.leader_broker_epoch
+    leader_epoch = partition.leader_epoch
+    if leadership is not None:
+        leader, life = leadership.broker_id, leadership.broker_epoch
+        leader_epoch = LeaderEpoch(leader_epoch + 1)  # I14: also to the same or none
+    # At once: an election makes this value for thousands of partitions.
+    next_state = replace(
+        partition,
+        leader=leader,
+        leader_broker_epoch=life,
+        leader_epoch=leader_epoch,
+        in_sync_replicas=in_sync,
+        eligible_leaders=eligible,
+        partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
+    )
+    assert not next_state.has_leader or any(member.broker_id == leader for member in in_sync), (
+        f"partition {replica}: leader {leader} not in {in_sync}"  # I12
+    )
+    return next_state
+
+
+def raised(partition: PartitionState) -> PartitionState:
+    return replace(partition, partition_epoch=PartitionEpoch(partition.partition_epoch + 1))
+
+
+# guard: eligible-leaders-are-kept (S15)
+def eligible_leaders(
+    topic: TopicState,
+    partition: PartitionState,
+    standings: Standings,
+    *,
+    in_sync_replicas: tuple[Member, ...],
+) -> tuple[Member, ...]:
+    """(old eligible + old ISR) - new ISR - void - non-replicas, while the new ISR is below min
+    ISR; with commitRule Isr there are never any (I13, S15; KIP-966)."""
+    if topic.commit_rule == COMMIT_RULE_ISR:
+        return ()
+    if len(in_sync_replicas) >= partition.min_insync_replicas:
+        return ()
+    replica: Replica = (topic.topic_id, partition.partition)
+    in_sync = {member.broker_id for member in in_sync_replicas}
+    kept: dict[BrokerId, Member] = {}
+    for member in (*partition.eligible_leaders, *partition.in_sync_replicas):
+        if member.broker_id in in_sync or member.broker_id not in partition.replicas:
+            continue
+        if standings.is_valid(member, replica, topic.flush):
+            kept[member.broker_id] = standings.renewed(member, replica, topic.flush)
+    return tuple(sorted(kept.values()))
+
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+
+
+def effective_min_insync(topic: TopicState) -> int:
+    """min(min.insync.replicas, replication factor); Tidemark's default is min(2, RF)."""
+    configured = int(topic.config.get(MIN_INSYNC_REPLICAS, "2"))
+    return max(1, min(configured, topic.replication_factor))
+
+
+def with_min_insync(
+    topic: TopicState, partition: PartitionState, standings: Standings, min_insync_replicas: int
+) -> PartitionState:
+    """The partition with that min ISR; eligible leaders recomputed, partition epoch raised."""
+    if partition.min_insync_replicas == min_insync_replicas:
+        return partition
+    lowered = replace(partition, min_insync_replicas=min_insync_replicas)
+    eligible = eligible_leaders(
+        topic, lowered, standings, in_sync_replicas=partition.in_sync_replicas
+    )
+    # guard: min-isr-changes-with-eligible-leaders (S6)
+    return raised(replace(lowered, eligible_leaders=eligible))

@@ -1,0 +1,436 @@
+"""All that a controller holds of one pool, and the decisions over whole slices (pure).
+
+Decisions are level-triggered: `settled_slice` says what a slice should be now, whatever the event;
+so a write that failed is simply decided again later. `brokers` may run ahead of the store by one
+fence only (a fence is always safe); everything else here is durable.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tidemark_protocol.controller_messages import BrokerState, HeldEpoch, ReplicaReport
+from tidemark_protocol.ids import (
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    TopicId,
+)
+from tidemark_protocol.partition_state import PartitionState
+
+from tidemark_operator.api.broker import NO_ROUND, BrokerLifeState, BrokerRecord
+from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.api.unclean_election import Cause, Recovery
+from tidemark_operator.controller.core.broker_soft_state import BrokerNotes
+from tidemark_operator.controller.core.deleted_topics import Tombstone
+from tidemark_operator.controller.core.elections import (
+    Evidence,
+    LeaderCounts,
+    may_grant,
+    preferred_leader_restored,
+    settled,
+)
+from tidemark_operator.controller.core.eligibility import Replica, Standing, Standings
+from tidemark_operator.controller.core.known_slices import KnownSlices
+from tidemark_operator.controller.core.observations import Observations
+from tidemark_operator.controller.core.partition_change import changed
+from tidemark_operator.controller.core.stale_slices import HeldEpochs, holders_of, rebuilt
+from tidemark_operator.controller.core.unclean_recovery import Reports, needs_reports
+from tidemark_operator.controller.core.views import BrokerView
+
+MAX_REPLACED = 16  # of each broker: no message is on its way for so many lives
+
+
+@dataclass(slots=True)
+class PoolState:
+    pool: str
+    controller_epoch: ControllerEpoch
+    brokers: dict[BrokerId, BrokerRecord] = field(default_factory=dict)
+    notes: dict[BrokerId, BrokerNotes] = field(default_factory=dict)
+    slices: KnownSlices = field(default_factory=KnownSlices)
+    # Served partitions without a leader: in which leader epoch, and the image version that says so.
+    leaderless_since: dict[Replica, tuple[int, int]] = field(default_factory=dict)
+    held: HeldEpochs = field(default_factory=HeldEpochs)
+    behind: dict[Replica, int] = field(default_factory=dict)  # known to be (S17), and since when
+    reports_wanted: int = -1  # since which image version, of every live broker (S17); -1: not
+    choices: dict[Replica, Choice] = field(default_factory=dict)
+    # Deleted topics, and the image version that says so; slices of theirs that are still there.
+    tombstones: dict[TopicId, tuple[Tombstone, int]] = field(default_factory=dict)
+    leftovers: dict[str, PartitionSlice] = field(default_factory=dict)
+    observations: Observations = field(default_factory=Observations)
+    replaced: dict[BrokerId, deque[str]] = field(default_factory=dict)  # former incarnations
+    highest_producer_id_round: int = NO_ROUND  # beside those of `brokers`: reported, not stored
+
+    def notes_of(self, broker_id: BrokerId) -> BrokerNotes:
+        notes = self.notes.get(broker_id)
+        if notes is None:
+            notes = self.notes[broker_id] = BrokerNotes()
+        return notes
+
+    def note_replaced(self, former: BrokerRecord) -> None:
+        """Another process was registered after it."""
+        known = self.replaced.setdefault(former.broker_id, deque(maxlen=MAX_REPLACED))
+        known.append(former.incarnation)
+
+    def standings(self, *overriding: Standing) -> Standings:
+        standings = {}
+        for broker_id, record in self.brokers.items():
+            notes = self.notes_of(broker_id)
+            standings[broker_id] = Standing(
+                broker_id,
+                record.broker_epoch,
+                record.clean_since,
+                record.disk_since,
+                is_live=record.is_live,
+                is_stopping=record.is_stopping,
+                lost_replicas=notes.lost_replicas,
+                lost_below=notes.lost_below,
+                failed_replicas=notes.failed_replicas,
+                has_spoken=self._has_heard(broker_id),
+                untold_replicas=notes.untold_replicas,
+                is_write_stalled=notes.is_write_stalled,
+            )
+        standings.update((standing.broker_id, standing) for standing in overriding)
+        return Standings(standings)
+
+    def leader_counts(self) -> LeaderCounts:
+        return LeaderCounts(counts=self.slices.leaders())
+
+    def evidence(self, replica: Replica, state: PartitionState) -> Evidence:
+        return Evidence(
+            self._reports_for(replica),
+            self.choices.get(replica),
+            self._is_confirmed(replica, state),
+        )
+
+    def _reports_for(self, replica: Replica) -> Reports:
+        """Those of brokers that had heard that nobody leads: their logs stand still (S14)."""
+        since = self.leaderless_since.get(replica)
+        return Reports({} if since is None else self.reports_from(since[1]))
+
+    def reports_from(self, version: int) -> dict[BrokerId, dict[Replica, ReplicaReport]]:
+        return {
+            broker_id: notes.report
+            for broker_id, notes in self.notes.items()
+            if notes.report is not None and notes.report_version >= version
+        }
+
+    def _is_confirmed(self, replica: Replica, state: PartitionState) -> bool:
+        """Each live replica applied a push of ours or registered with us since we took over, so
+        that it said what it holds above the slice (S17)."""
+        return all(
+            record is None
+            or not record.is_live
+            or (
+                self._has_heard(broker_id)
+                and replica not in self.notes_of(broker_id).untold_replicas
+            )
+            for broker_id in state.replicas
+            for record in (self.brokers.get(broker_id),)
+        )
+
+    def _has_heard(self, broker_id: BrokerId) -> bool:
+        return self.applied_version(broker_id) >= 0 or self.notes_of(broker_id).report_version >= 0
+
+    def lowest_applied_version(self) -> int:
+        """That every live broker has applied, as far as heard."""
+        live = [record.broker_id for record in self.brokers.values() if record.is_live]
+        return min(map(self.applied_version, live), default=-1)
+
+    def applied_version(self, broker_id: BrokerId) -> int:
+        """Of our images; -1: of none."""
+        notes = self.notes_of(broker_id)
+        is_ours = notes.applied_controller_epoch == self.controller_epoch
+        return notes.applied_version if is_ours else -1
+
+    def settled_slice(
+        self, value: PartitionSlice, standings: Standings, leader_counts: LeaderCounts
+    ) -> PartitionSlice:
+        partitions = []
+        recoveries = {recovery.partition: recovery for recovery in value.recoveries}
+        for state in value.partitions:
+            replica = (value.topic.topic_id, state.partition)
+            after, recovery = self._settled(value, state, standings, leader_counts)
+            partitions.append(after)
+            recovery = recovery or recoveries.get(state.partition)
+            if recovery is not None:
+                recoveries[state.partition] = recovery.measured(self._reports_of(replica))
+        return value.with_partitions(tuple(partitions)).with_recoveries(
+            tuple(recoveries[number] for number in sorted(recoveries))
+        )
+
+    def _settled(
+        self,
+        value: PartitionSlice,
+        state: PartitionState,
+        standings: Standings,
+        leader_counts: LeaderCounts,
+    ) -> tuple[PartitionState, Recovery | None]:
+        replica = (value.topic.topic_id, state.partition)
+        if self.is_behind(replica, state):
+            return self._rebuilt_when_all_said(replica, state)
+        if value.is_retained:
+            return _stripped(value, state, standings), None
+        election = settled(
+            value.topic,
+            state,
+            standings,
+            leader_counts=leader_counts,
+            evidence=self.evidence(replica, state),
+        )
+        recovery, former = election.recovery, value.recovery_of(state.partition)
+        if recovery is not None and former is not None and former.leader == NO_BROKER:
+            # The rebuild of this partition waited for just this leader (S17).
+            recovery = replace(recovery, cause=former.cause)
+        return election.partition, recovery
+
+    def is_behind(self, replica: Replica, state: PartitionState) -> bool:
+        """S17: nothing is decided by a slice that is older than what somebody holds."""
+        return replica in self.behind and self.held.floor_above(replica, state) is not None
+
+    # guard: slice-is-not-behind (S17)
+    def may_grant(self, replica: Replica, state: PartitionState) -> bool:
+        """S17: nobody is made a leader by a slice that is an old backup, or may be one."""
+        return may_grant(self.evidence(replica, state)) and not self.is_behind(replica, state)
+
+    def _rebuilt_when_all_said(
+        self, replica: Replica, state: PartitionState
+    ) -> tuple[PartitionState, Recovery | None]:
+        floor = self.held.floor_above(replica, state)
+        assert floor is not None, replica
+        said = self.reports_from(floor.noted_at_version)
+        if any(record.is_live and i not in said for i, record in self.brokers.items()):
+            return state, None  # they are asked: `wants_report_from`
+        after = rebuilt(state, floor, holders_of(replica, said))
+        return after, Recovery(state.partition, Cause.RESTORED, after.leader_epoch)
+
+    def _reports_of(self, replica: Replica) -> list[ReplicaReport]:
+        reports = (notes.report for notes in self.notes.values() if notes.report is not None)
+        return [report[replica] for report in reports if replica in report]
+
+    def balanced_slice(
+        self, value: PartitionSlice, standings: Standings, leader_counts: LeaderCounts
+    ) -> PartitionSlice:
+        if value.is_retained:
+            return value
+        return value.with_partitions(
+            tuple(
+                preferred_leader_restored(
+                    value.topic, state, standings, leader_counts=leader_counts
+                )
+                if self.may_grant((value.topic.topic_id, state.partition), state)
+                else state
+                for state in value.partitions
+            )
+        )
+
+    def note_durable(self, value: PartitionSlice, *, version: int) -> None:
+        """This slice is what is stored now. `version`: of the image, before it says so.
+
+        What was durable once is never undone, but by a backup put in its place (S17)."""
+        former = self.slices.get(value.name)
+        if former is not None and former.topic.topic_id == value.topic.topic_id:
+            now = {state.partition: state for state in value.partitions}
+            for state in former.partitions:
+                after = now.get(state.partition)
+                if after is None or _is_older(after, state):
+                    self.note_known(value.topic.topic_id, state, version=version)
+        self.slices[value.name] = value
+        for state in value.partitions:
+            replica = (value.topic.topic_id, state.partition)
+            self._note_behind(replica, state)
+            for member in state.in_sync_replicas + state.eligible_leaders:
+                if (notes := self.notes.get(member.broker_id)) is not None:
+                    notes.note_entry(replica, member)
+
+    def note_put_back(self, value: PartitionSlice) -> None:
+        for state in value.partitions:
+            for member in state.in_sync_replicas + state.eligible_leaders:
+                if (record := self.brokers.get(member.broker_id)) is not None:
+                    self.notes_of(member.broker_id).note_entry_put_back(
+                        (value.topic.topic_id, state.partition), member, record.broker_epoch
+                    )
+
+    def note_known(self, topic_id: TopicId, state: PartitionState, *, version: int) -> None:
+        replica = (topic_id, state.partition)
+        self.held.note(replica, state.leader_epoch, state.partition_epoch, version=version)
+
+    def note_held(self, held: Iterable[HeldEpoch], *, version: int) -> tuple[PartitionSlice, ...]:
+        """Slices that are found to be behind by it."""
+        held = tuple(held)
+        for each in held:
+            self.held.note_held(each, version=version)
+        return self._behind_by([(each.topic_id, each.partition) for each in held])
+
+    def note_reported(
+        self, reports: Iterable[ReplicaReport], *, version: int
+    ) -> tuple[PartitionSlice, ...]:
+        """The same, of logs found at a start."""
+        reports = tuple(reports)
+        self.held.note_reports(reports, version=version)
+        return self._behind_by([(report.topic_id, report.partition) for report in reports])
+
+    def _behind_by(self, replicas: Iterable[Replica]) -> tuple[PartitionSlice, ...]:
+        """Those of which that is news."""
+        found: dict[str, PartitionSlice] = {}
+        for value, state in self.places_of(replicas).values():
+            if self._note_behind((value.topic.topic_id, state.partition), state):
+                found[value.name] = value
+        return tuple(found.values())
+
+    def places_of(
+        self, replicas: Iterable[Replica]
+    ) -> dict[Replica, tuple[PartitionSlice, PartitionState]]:
+        """Of those that a slice names."""
+        wanted = dict.fromkeys(replicas)
+        found: dict[Replica, tuple[PartitionSlice, PartitionState]] = {}
+        for topic_id in dict.fromkeys(topic_id for topic_id, _ in wanted):
+            for value in self.slices.of_topic(topic_id):
+                for state in value.partitions:
+                    replica = (topic_id, state.partition)
+                    if replica in wanted:
+                        found[replica] = (value, state)
+        return found
+
+    def _note_behind(self, replica: Replica, state: PartitionState) -> bool:
+        """Whether that is news."""
+        floor = self.held.floor_above(replica, state)
+        if floor is None:
+            self.behind.pop(replica, None)
+            return False
+        is_news = self.behind.get(replica) != floor.noted_at_version
+        self.behind[replica] = floor.noted_at_version
+        return is_news
+
+    def note_leaderless(self, value: PartitionSlice, *, version: int) -> None:
+        """`version`: of the image, which says so already."""
+        for state in value.partitions:
+            replica = (value.topic.topic_id, state.partition)
+            if state.has_leader or value.is_retained:
+                self.leaderless_since.pop(replica, None)
+                self.choices.pop(replica, None)
+                continue
+            since = self.leaderless_since.get(replica)
+            if since is None or since[0] != state.leader_epoch:
+                self.leaderless_since[replica] = (state.leader_epoch, version)
+
+    def finished_tombstones(self) -> Iterator[Tombstone]:
+        """Every broker that may hold a replica has applied the deletion, or is gone for good."""
+        if not self.tombstones:
+            return
+        gone = {i for i, r in self.brokers.items() if r.state is BrokerLifeState.GONE}
+        lowest = min((self.applied_version(i) for i in self.brokers if i not in gone), default=-1)
+        for tombstone, version in self.tombstones.values():  # in the order of their versions
+            if version > lowest:
+                return
+            if all(broker_id in self.brokers for broker_id in tombstone.awaited):
+                yield tombstone
+
+    def forget_topic(self, topic_id: TopicId) -> None:
+        self.held.forget(topic_id)
+        self.observations.elections.forget(topic_id)
+        known: tuple[dict[Replica, Any], ...] = (self.leaderless_since, self.choices, self.behind)
+        for notes in known:
+            for replica in [replica for replica in notes if replica[0] == topic_id]:
+                del notes[replica]
+
+    def wants_report_from(self, broker_id: BrokerId) -> bool:
+        """A live broker that has heard of all, and whose report of a partition without a leader is
+        from before that; or of any, while a slice is behind, or new partitions wait (S17)."""
+        reported, applied = self.notes_of(broker_id).report_version, self.applied_version(broker_id)
+        wanted = (self.reports_wanted, *self.behind.values())
+        if any(reported < version <= applied for version in wanted):
+            return True
+        waiting = [
+            replica
+            for replica, (_, version) in self.leaderless_since.items()
+            if reported < version <= applied
+        ]
+        if not waiting:
+            return False
+        standings = self.standings()
+        return any(
+            not value.is_retained
+            and broker_id in partition.replicas
+            and needs_reports(value.topic, partition, standings, self.choices.get(replica))
+            for replica, (value, partition) in self.places_of(waiting).items()
+        )
+
+    def highest_broker_epoch(self) -> BrokerEpoch:
+        """Of Broker objects and of entries: an object may have been deleted by hand, and an entry
+        of an epoch that is given out again would prove what a new life does not hold (S2)."""
+        epochs = [record.broker_epoch for record in self.brokers.values()]
+        return max([self.slices.highest_broker_epoch, *epochs])
+
+    def next_producer_id_round(self) -> int:
+        """Above every one known as used, by whatever broker (S5)."""
+        rounds = [record.producer_id_round for record in self.brokers.values()]
+        return 1 + max(self.highest_producer_id_round, *rounds)
+
+    def note_producer_id_round(self, producer_id_round: int) -> None:
+        self.highest_producer_id_round = max(self.highest_producer_id_round, producer_id_round)
+
+    def cluster_id(self) -> str:
+        """The pool's first broker decided it; "": no broker yet."""
+        return next((r.cluster_id for r in self.brokers.values() if r.cluster_id), "")
+
+    def topic_slices(self, topic_id: TopicId) -> list[PartitionSlice]:
+        return self.slices.of_topic(topic_id)
+
+    def assigned(self) -> Iterator[tuple[TopicId, tuple[PartitionState, ...]]]:
+        for value in self.slices.values():
+            yield value.topic.topic_id, value.partitions
+
+    def is_reported(self, topic_id: TopicId, partitions: Iterable[int]) -> bool:
+        """Some broker found a replica of one of these on its disk."""
+        replicas = [(topic_id, number) for number in partitions]
+        return any(
+            replica in (notes.report or {}) for notes in self.notes.values() for replica in replicas
+        )
+
+    def broker_states(self) -> tuple[BrokerState, ...]:
+        return tuple(
+            BrokerState(
+                broker_id,
+                record.broker_epoch,
+                is_fenced=not record.is_live,
+                is_stopping=record.is_stopping,
+                endpoints=record.endpoints,
+                rack=record.rack,
+            )
+            for broker_id, record in sorted(self.brokers.items())
+            if record.state is not BrokerLifeState.GONE
+        )
+
+    def broker_views(self) -> tuple[BrokerView, ...]:
+        return tuple(
+            BrokerView(
+                broker_id,
+                record.broker_epoch,
+                record.state.value,
+                record.endpoints,
+                record.rack,
+                record.incarnation,
+                broker_id in self.observations.planned_restarts,
+                self.observations.clock_skews.of(broker_id),
+            )
+            for broker_id, record in sorted(self.brokers.items())
+        )
+
+
+def _is_older(state: PartitionState, than: PartitionState) -> bool:
+    return state.leader_epoch < than.leader_epoch or state.partition_epoch < than.partition_epoch
+
+
+def _stripped(value: PartitionSlice, state: PartitionState, standings: Standings) -> PartitionState:
+    """A retained partition loses its void entries and nothing else (S2)."""
+    replica = (value.topic.topic_id, state.partition)
+    entries = state.in_sync_replicas + state.eligible_leaders
+    flush = value.topic.flush
+    if all(standings.is_valid(member, replica, flush) for member in entries):
+        return state
+    in_sync = tuple(m for m in state.in_sync_replicas if standings.is_valid(m, replica, flush))
+    return changed(value.topic, state, standings, in_sync_replicas=in_sync)

@@ -1,0 +1,237 @@
+"""A broker process registers: which epoch it gets, and what its entries still prove (S2, S9).
+
+The verdict and the epoch are one compare-and-set of the Broker object, durable before the broker
+hears of them. Two things prove that a log is whole: the stop proof of the stored life, or that its
+process was only killed. Everything doubtful is unclean. That the disk is the very one of the stored
+life proves less, and enough for what was synced before it was acknowledged (S14). The life of these
+proofs on the volume is `tidemark_broker.log.clean_shutdown`.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from tidemark_protocol.controller_messages import (
+    BootStamp,
+    RegisterRequest,
+    ReplicaReport,
+)
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, ControllerEpoch, TopicId
+from tidemark_protocol.partition_state import PartitionState
+
+from tidemark_operator.api.broker import (
+    MAX_BROKERS,
+    NO_ROUND,
+    BrokerLifeState,
+    BrokerRecord,
+    round_of,
+)
+from tidemark_operator.controller.core.eligibility import Replica
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    record: BrokerRecord
+    is_clean: bool
+    is_same_life: bool  # the very process again: its answer was lost, or it was asked to report
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationRefused:
+    error: ErrorCode
+    message: str
+
+
+def decided(
+    request: RegisterRequest,
+    *,
+    stored: BrokerRecord | None,
+    highest_epoch: BrokerEpoch,
+    cluster_id: str,
+    controller_epoch: ControllerEpoch,
+    replaced: Collection[str] = (),
+    lost_round: int = NO_ROUND,
+) -> Accepted | RegistrationRefused:
+    """`highest_epoch`: of all Broker objects of the pool. `cluster_id`: the pool's. `replaced`:
+    incarnations of this broker that another one followed, as far as they are known. `lost_round`:
+    not below any round of a record that is lost (S5)."""
+    if request.cluster_id and request.cluster_id != cluster_id:
+        return RegistrationRefused(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"broker {request.broker_id}: its volume belongs to cluster {request.cluster_id},"
+            f" pool {request.pool} is cluster {cluster_id}: give it the right volume or an"
+            " empty one",
+        )
+    problem = _problem(request)
+    if problem:
+        return RegistrationRefused(ErrorCode.INVALID_REGISTRATION, problem)
+    if stored is not None and stored.incarnation == request.incarnation:
+        is_clean = stored.clean_since < stored.broker_epoch
+        return Accepted(stored, is_clean=is_clean, is_same_life=True)
+    if is_replaced(request, replaced):
+        return RegistrationRefused(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {request.broker_id}: another process registered under this id after this one",
+        )
+    epoch = BrokerEpoch(1 + max(highest_epoch, request.highest_broker_epoch, 0))
+    is_clean = stored is not None and is_clean_start(request, stored)
+    is_disk_kept = is_clean or (stored is not None and is_same_disk(request, stored))
+    record = BrokerRecord(
+        pool=request.pool,
+        broker_id=request.broker_id,
+        broker_epoch=epoch,
+        clean_since=stored.clean_since if stored is not None and is_clean else epoch,
+        disk_since=stored.disk_since if stored is not None and is_disk_kept else epoch,
+        controller_epoch=controller_epoch,
+        state=BrokerLifeState.STARTING,
+        incarnation=request.incarnation,
+        endpoints=request.endpoints,
+        rack=request.rack,
+        storage=request.storage,
+        cluster_id=cluster_id,
+        producer_id_round=max(
+            NO_ROUND if stored is None else stored.producer_id_round,
+            round_of(request.highest_producer_id),  # S5
+            lost_round,
+        ),
+    )
+    return Accepted(record, is_clean=is_clean, is_same_life=False)
+
+
+def _problem(request: RegisterRequest) -> str:
+    if not 0 <= request.broker_id < MAX_BROKERS:
+        return f"broker id: expected 0 to {MAX_BROKERS - 1}, found {request.broker_id}"
+    if not request.incarnation:
+        return "incarnation: expected the UUID of this process, found nothing"
+    texts = (
+        ("incarnation", request.incarnation, 64),
+        ("endpoints.host", request.endpoints.host, 253),
+        ("endpoints.advertised_http_url", request.endpoints.advertised_http_url, 512),
+        ("rack", request.rack, 253),
+        ("storage.directory_id", request.storage.directory_id, 64),
+        ("storage.claim_uid", request.storage.claim_uid, 64),
+        ("storage.pod_uid", request.storage.pod_uid, 64),
+        ("storage.boot_id", request.storage.boot_id, 64),
+    )
+    for name, text, limit in texts:
+        if len(text) > limit:
+            return f"{name}: expected at most {limit} characters, found {len(text)}"
+    return ""
+
+
+# guard: replaced-process-gets-no-life (S2)
+def is_replaced(request: RegisterRequest, replaced: Collection[str]) -> bool:
+    """A process registers before whoever follows it, and never after: this is a request that comes
+    late or twice. As a new life it would end the present one, and void what that one proves."""
+    return request.incarnation in replaced
+
+
+# guard: earlier-process-gets-no-life (S2)
+def is_of_before(request: RegisterRequest, stored: BrokerRecord) -> bool:
+    """Its volume did not know the stored life yet, which writes its epoch there before it polls:
+    the process is older than that life, or the volume a copy of before."""
+    return (
+        is_same_volume(request, stored)
+        and request.incarnation != stored.incarnation
+        and request.highest_broker_epoch < stored.broker_epoch
+    )
+
+
+# guard: clean-start (S1)
+def is_clean_start(request: RegisterRequest, stored: BrokerRecord) -> bool:
+    """Whether what the former life had is all still there. On any doubt it is not."""
+    return (
+        # guard: failed-storage-starts-unclean (S8)
+        not is_storage_failed(stored)
+        and is_same_volume(request, stored)
+        and (is_stopped_cleanly(request, stored) or is_only_killed(request, stored))
+    )
+
+
+# guard: same-disk (S14)
+def is_same_disk(request: RegisterRequest, stored: BrokerRecord) -> bool:
+    """Whether all that the former life synced is still there, though its kernel may have gone with
+    the rest (S14). On any doubt it is not."""
+    return (
+        # guard: failed-storage-voids-disk (S8)
+        not is_storage_failed(stored)
+        and is_same_volume(request, stored)
+        and is_stamped_by(request, stored)
+    )
+
+
+def is_storage_failed(stored: BrokerRecord) -> bool:
+    """Its disk lost a write in that life: no proof of that life counts (S8)."""
+    return stored.clean_since > stored.broker_epoch
+
+
+# guard: same-volume (S7)
+def is_same_volume(request: RegisterRequest, stored: BrokerRecord) -> bool:
+    """Not an empty one, nor one of another life story."""
+    return request.storage.directory_id == stored.storage.directory_id
+
+
+# guard: stop-proof-of-stored-life (S7)
+def is_stopped_cleanly(request: RegisterRequest, stored: BrokerRecord) -> bool:
+    """The stop proof is of the very life that is stored: not of one before it, as on a volume
+    restored from a snapshot (S7)."""
+    return stored.broker_epoch != NO_EPOCH and request.clean_stop_epoch == stored.broker_epoch
+
+
+# guard: boot-stamp-of-stored-life (S1)
+def is_only_killed(request: RegisterRequest, stored: BrokerRecord) -> bool:
+    """The stamp on the volume, what is stored of that life, and the process that asks now are all
+    of one kernel's run, one pod and one claim (S1, S7). What is not known proves nothing."""
+    now, then = request.storage, stored.storage
+    if not now.boot_id or not now.pod_uid or request.boot_stamp is None:
+        return False
+    return (
+        request.boot_stamp
+        == BootStamp(then.boot_id, then.pod_uid, then.claim_uid, stored.broker_epoch)
+        == BootStamp(now.boot_id, now.pod_uid, now.claim_uid, stored.broker_epoch)
+    )
+
+
+# guard: disk-stamp-of-stored-life (S14)
+def is_stamped_by(request: RegisterRequest, stored: BrokerRecord) -> bool:
+    """The volume served the stored life last, and is still the claim that it was. One restored
+    from a snapshot has the stamp of an earlier life, or is another claim (S7). What is not known
+    proves nothing."""
+    now, then = request.storage, stored.storage
+    if not now.claim_uid or request.disk_stamp is None:
+        return False
+    return (
+        request.disk_stamp
+        == BootStamp(then.boot_id, then.pod_uid, then.claim_uid, stored.broker_epoch)
+        == BootStamp(then.boot_id, then.pod_uid, now.claim_uid, stored.broker_epoch)
+    )
+
+
+def report_of(request: RegisterRequest) -> dict[Replica, ReplicaReport]:
+    return {(report.topic_id, report.partition): report for report in request.replicas}
+
+
+def lost_replicas(
+    report: Mapping[Replica, ReplicaReport],
+    assigned: Iterable[tuple[TopicId, tuple[PartitionState, ...]]],
+    request: RegisterRequest,
+) -> frozenset[Replica]:
+    """Assigned here but not found on disk, failed, or behind their own checkpoint (S9)."""
+    lost = set()
+    for topic_id, partitions in assigned:
+        for partition in partitions:
+            if request.broker_id not in partition.replicas:
+                continue
+            found = report.get((topic_id, partition.partition))
+            if is_lost(found):
+                lost.add((topic_id, partition.partition))
+    return frozenset(lost)
+
+
+def found_replicas(report: Mapping[Replica, ReplicaReport]) -> frozenset[Replica]:
+    return frozenset(replica for replica, found in report.items() if not is_lost(found))
+
+
+# guard: lost-replica (S9)
+def is_lost(found: ReplicaReport | None) -> bool:
+    return found is None or found.failed or found.log_end_offset < found.high_watermark

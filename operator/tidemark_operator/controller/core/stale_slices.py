@@ -1,0 +1,109 @@
+"""Slices that say less than what somebody holds: restored from an old backup (S17). Pure.
+
+Polls report epochs held above the pushed ones, registrations the last epoch of each log, and what
+this controller itself knew to be durable counts too. A partition whose slice is below that is
+behind: nothing is decided by it, nobody is granted anything. Once every live broker has said what
+logs it holds, it is rebuilt above all that was reported, without a leader and without an entry;
+then the longest log of all leads (S14).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from tidemark_protocol.controller_messages import HeldEpoch, ReplicaReport
+from tidemark_protocol.ids import (
+    NO_BROKER,
+    NO_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark_protocol.partition_state import PartitionState
+
+from tidemark_operator.controller.core.eligibility import Replica
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """A true state is at or above both epochs."""
+
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    noted_at_version: int  # of the image: reports count from brokers that applied that much
+
+    # guard: slice-below-held-epochs (S17)
+    def is_above(self, state: PartitionState) -> bool:
+        return (
+            state.leader_epoch < self.leader_epoch or state.partition_epoch < self.partition_epoch
+        )
+
+
+class HeldEpochs:
+    def __init__(self) -> None:
+        self._floors: dict[TopicId, dict[int, Floor]] = {}
+
+    def note(
+        self, replica: Replica, leader_epoch: int, partition_epoch: int, *, version: int
+    ) -> None:
+        topic_id, partition = replica
+        floors = self._floors.setdefault(topic_id, {})
+        known = floors.get(partition)
+        if known is not None:
+            leader_epoch = max(leader_epoch, known.leader_epoch)
+            partition_epoch = max(partition_epoch, known.partition_epoch)
+            if (leader_epoch, partition_epoch) == (known.leader_epoch, known.partition_epoch):
+                return
+        floors[partition] = Floor(
+            LeaderEpoch(leader_epoch), PartitionEpoch(partition_epoch), version
+        )
+
+    def note_held(self, held: HeldEpoch, *, version: int) -> None:
+        # The same partition epoch with another state: two histories, and ours is the younger one.
+        above = int(held.has_other_state)
+        replica = (held.topic_id, held.partition)
+        self.note(replica, held.leader_epoch, held.partition_epoch + above, version=version)
+
+    def note_reports(self, reports: Iterable[ReplicaReport], *, version: int) -> None:
+        """A log cannot hold an epoch that was never durable in its slice."""
+        for report in reports:
+            if report.last_epoch > NO_EPOCH:
+                replica = (report.topic_id, report.partition)
+                self.note(replica, report.last_epoch, NO_EPOCH, version=version)
+
+    def floor_above(self, replica: Replica, state: PartitionState) -> Floor | None:
+        """None: the state is as new as everything that was reported."""
+        floor = self.floor_of(replica)
+        return floor if floor is not None and floor.is_above(state) else None
+
+    def floor_of(self, replica: Replica) -> Floor | None:
+        """None: nobody has said anything of it, and nothing of it was durable here."""
+        topic_id, partition = replica
+        return self._floors.get(topic_id, {}).get(partition)
+
+    def forget(self, topic_id: TopicId) -> None:
+        self._floors.pop(topic_id, None)
+
+
+def rebuilt(state: PartitionState, floor: Floor, holders: Iterable[BrokerId]) -> PartitionState:
+    """`holders`: brokers that reported a log of this partition. Those that the slice does not
+    know are replicas too, to leave once its own are in sync: theirs may be the longest log."""
+    unknown = tuple(sorted(set(holders) - set(state.replicas)))
+    return replace(
+        state,
+        replicas=state.replicas + unknown,
+        removing_replicas=state.removing_replicas + unknown,
+        leader=NO_BROKER,
+        leader_broker_epoch=BrokerEpoch(NO_EPOCH),
+        leader_epoch=LeaderEpoch(max(state.leader_epoch, floor.leader_epoch) + 1),
+        in_sync_replicas=(),
+        eligible_leaders=(),
+        partition_epoch=PartitionEpoch(max(state.partition_epoch, floor.partition_epoch) + 1),
+    )
+
+
+def holders_of(
+    replica: Replica, reports: Mapping[BrokerId, Mapping[Replica, ReplicaReport]]
+) -> tuple[BrokerId, ...]:
+    return tuple(sorted(broker_id for broker_id, report in reports.items() if replica in report))

@@ -1,0 +1,148 @@
+"""Who leads when no valid entry is live: what remains before nobody does (S14).
+
+In this order: once *every* replica has reported and no entry is valid, the longest log of all, if
+its broker can lead; whom a human named; where the topic allows unclean election, or a human asked
+for one, the longest log among the live. Never merely the first alive. All three go by fresh reports
+alone: of logs that stand still since the partition has no leader. Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark_protocol.controller_messages import ReplicaReport
+from tidemark_protocol.ids import NO_BROKER, BrokerId, Offset
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+from tidemark_protocol.topic_configs import UNCLEAN_LEADER_ELECTION, text_of
+
+from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.unclean_election import Cause
+from tidemark_operator.controller.core.eligibility import Replica, Standings
+
+ANYBODY = NO_BROKER  # a choice that leaves it to the logs: an unclean election, once
+LogEnd = tuple[int, int]  # (last epoch, log end offset): which log is the longest
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """What replicas said of their logs while their partition had no leader: only then do they
+    still tell the truth. A broker that reported without naming the replica has an empty one."""
+
+    by_broker: Mapping[BrokerId, Mapping[Replica, ReplicaReport]]
+
+    def log_end(self, broker_id: BrokerId, replica: Replica) -> LogEnd | None:
+        """(last epoch, log end offset); None: not reported, or failed."""
+        report = self.by_broker.get(broker_id)
+        if report is None:
+            return None
+        found = report.get(replica)
+        if found is None:
+            return (-1, 0)
+        return None if found.failed else (found.last_epoch, found.log_end_offset)
+
+
+NO_REPORTS = Reports({})
+
+
+@dataclass(frozen=True, slots=True)
+class LastResort:
+    leader: Member
+    cause: Cause
+    start_offset: Offset
+    unheard: tuple[BrokerId, ...] = ()
+
+
+# guard: longest-log-leads (S14)
+def last_resort(
+    topic: TopicState,
+    partition: PartitionState,
+    standings: Standings,
+    reports: Reports,
+    choice: Choice | None,
+) -> LastResort | None:
+    replica = (topic.topic_id, partition.partition)
+    ends = {
+        broker_id: end
+        for broker_id in partition.replicas
+        if (end := reports.log_end(broker_id, replica)) is not None
+    }
+    unheard = tuple(broker_id for broker_id in partition.replicas if broker_id not in ends)
+    active = tuple(b for b in partition.replicas if standings.is_active(b, replica))
+    if may_take_longest_of_all(topic, partition, standings, unheard):
+        longest = max(ends.values())
+        leaders = tuple(b for b in active if ends[b] == longest)
+        if leaders:
+            return _by(leaders[0], Cause.ALL_UNCLEAN, ends, standings)
+    if (
+        choice is not None
+        # guard: choice-counts-in-its-epoch (B4)
+        and is_chosen(choice, partition)
+        and choice.leader in active
+    ):
+        if choice.leader in ends:
+            return _by(choice.leader, Cause.CHOSEN, ends, standings, unheard)
+        return None  # it is asked for its report first: what is lost is to be known
+    is_allowed = allows_unclean_election(topic)
+    if not is_allowed and not is_anybody_chosen(choice, partition):
+        return None
+    if active and all(b in ends for b in active):
+        best = max(active, key=lambda b: (ends[b], -partition.replicas.index(b)))
+        cause = Cause.UNCLEAN if is_allowed else Cause.CHOSEN
+        return _by(best, cause, ends, standings, unheard)
+    return None
+
+
+# guard: every-replica-reported (S14)
+def may_take_longest_of_all(
+    topic: TopicState,
+    partition: PartitionState,
+    standings: Standings,
+    unheard: tuple[BrokerId, ...],
+) -> bool:
+    """S14: with one replica missing, only a human decides; a valid entry is waited for."""
+    return not unheard and not has_valid_entry(topic, partition, standings)
+
+
+# guard: valid-entry-is-waited-for (S14)
+def has_valid_entry(topic: TopicState, partition: PartitionState, standings: Standings) -> bool:
+    replica = (topic.topic_id, partition.partition)
+    entries = partition.in_sync_replicas + partition.eligible_leaders
+    return any(standings.is_valid(member, replica, topic.flush) for member in entries)
+
+
+# guard: choice-counts-once (B4)
+def is_chosen(choice: Choice, partition: PartitionState) -> bool:
+    return not partition.has_leader and choice.leader_epoch == partition.leader_epoch
+
+
+def is_anybody_chosen(choice: Choice | None, partition: PartitionState) -> bool:
+    return choice is not None and choice.leader == ANYBODY and is_chosen(choice, partition)
+
+
+# guard: unclean-election-is-allowed (B4)
+def allows_unclean_election(topic: TopicState) -> bool:
+    return text_of(UNCLEAN_LEADER_ELECTION, topic.config) == "true"
+
+
+def needs_reports(
+    topic: TopicState, partition: PartitionState, standings: Standings, choice: Choice | None
+) -> bool:
+    """Nobody leads, and only fresh reports help: no entry is valid (S14), or it is said that a
+    valid one that is away need not be waited for."""
+    if partition.has_leader:
+        return False
+    if choice is not None and is_chosen(choice, partition):
+        return True
+    return allows_unclean_election(topic) or not has_valid_entry(topic, partition, standings)
+
+
+def _by(
+    broker_id: BrokerId,
+    cause: Cause,
+    ends: Mapping[BrokerId, LogEnd],
+    standings: Standings,
+    unheard: tuple[BrokerId, ...] = (),
+) -> LastResort:
+    standing = standings.of(broker_id)
+    assert standing is not None, broker_id  # it is active
+    leader = Member(broker_id, standing.broker_epoch)
+    return LastResort(leader, cause, Offset(ends[broker_id][1]), unheard)

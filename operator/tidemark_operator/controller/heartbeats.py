@@ -1,0 +1,415 @@
+"""Heartbeats of one pool: long polls, suspicion and probes, session expiry, leave to stop (shell).
+
+What a heartbeat asks for is granted next to its poll (heartbeat_wishes.py); here is who is answered
+when. A poll is answered at the heartbeat interval, or at once when this broker's image changed, it
+may stop, or a newer poll of the same broker arrived. It waits for no write and for no lock: until
+it is answered a broker says nothing, and would be silent through no fault of its own.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+from uuid import UUID
+
+from tidemark_protocol.controller_messages import (
+    Endpoints,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+)
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId, ControllerEpoch
+
+from tidemark_operator.api.broker import BrokerRecord
+from tidemark_operator.controller.commands import delete_topic
+from tidemark_operator.controller.commands.relieve_stalled_leaders import GrayFailures
+from tidemark_operator.controller.core.broker_soft_state import BrokerNotes
+from tidemark_operator.controller.core.own_stall import OwnStall
+from tidemark_operator.controller.core.registration import is_of_before, is_storage_failed
+from tidemark_operator.controller.core.sessions import Expiry
+from tidemark_operator.controller.core.settings import ControllerSettings
+from tidemark_operator.controller.core.views import Change
+from tidemark_operator.controller.heartbeat_wishes import HeartbeatWishes, failed_replicas
+from tidemark_operator.controller.long_polls import OpenPoll, Polls
+from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.probe import ProbeVerdict
+from tidemark_operator.controller.slice_store import PutOff
+from tidemark_operator.store.object_store import ObjectStore
+
+logger = logging.getLogger(__name__)
+
+# Between probes of one suspicion: the first ones may meet a process that is just dying.
+FIRST_PROBE_PAUSE_MS = 10
+PROBE_PAUSE_MS = 100
+
+
+class Tasks(Protocol):
+    """Decisions that end whatever becomes of their caller, and other named tasks."""
+
+    async def decide(self, decision: Coroutine[Any, Any, None]) -> None: ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PoolEnvironment:
+    """What every pool of one controller shares."""
+
+    store: ObjectStore
+    settings: ControllerSettings
+    now_ms: Callable[[], int]
+    wall_clock_ms: Callable[[], int]
+    probe: Callable[[Endpoints, str], Awaitable[ProbeVerdict]]
+    tasks: Tasks
+    on_change: Callable[[Change], None]
+    new_uuid: Callable[[], UUID]
+
+
+class PoolHeartbeats:
+    def __init__(
+        self, pool: str, controller_epoch: ControllerEpoch, environment: PoolEnvironment
+    ) -> None:
+        self.decisions = PoolController(
+            pool,
+            controller_epoch,
+            environment.store,
+            settings=environment.settings,
+            now_ms=environment.now_ms,
+            on_image=self.answer_ready,
+            on_change=environment.on_change,
+            new_uuid=environment.new_uuid,
+        )
+        self._gray_failures = GrayFailures(
+            self.decisions,
+            now_ms=environment.now_ms,
+            stall_limit_ms=environment.settings.write_stall_limit_ms,
+        )
+        self._wishes = HeartbeatWishes(
+            self.decisions,
+            self._gray_failures,
+            environment.tasks,
+            on_granted=self.answer_ready,
+        )
+        self.polls = Polls()
+        self.silence = ""  # of more than half of the pool, and whose (S18)
+        self._own_stall = OwnStall(environment.settings.tick_interval_ms)
+        self._settings = environment.settings
+        self._now_ms = environment.now_ms
+        self._wall_clock_ms = environment.wall_clock_ms
+        self._probe = environment.probe
+        self._tasks = environment.tasks
+        self._probed: set[BrokerId] = set()
+        self._pushed_to: set[tuple[BrokerId, str]] = set()  # with their incarnations
+        self._stopped_at: str | None = None
+
+    def start(self, now_ms: int, *, is_second_opinion: bool) -> None:
+        """After take-over every live broker gets one full session."""
+        self._own_stall.begin(now_ms)
+        live = [r.broker_id for r in self.decisions.state.brokers.values() if r.is_live]
+        self.decisions.sessions.grant_all(live, now_ms, is_second_opinion=is_second_opinion)
+        self.decisions.image.set_brokers(self.decisions.state.broker_states())
+
+    def stop(self, leader_address: str) -> None:
+        self._stopped_at = leader_address
+        now_ms = self._now_ms()
+        for poll in self.polls.opened():
+            self.polls.answer(poll, self._not_controller(), now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        sessions, state = self.decisions.sessions, self.decisions.state
+        stall_ms = self._own_stall.tick(now_ms)
+        if stall_ms:
+            sessions.extend(stall_ms, now_ms)
+            self.polls.extend(stall_ms, now_ms)
+        state.observations.leaderless.tick(now_ms)
+        state.observations.planned_restarts.settle(
+            state.brokers, state.slices.is_in_sync_everywhere, now_ms
+        )
+        expiry = sessions.expire(now_ms, pool_size=len(state.brokers))
+        self._note_silence(expiry)
+        if expiry.expired:
+            lives = [(i, state.brokers[i].broker_epoch) for i in expiry.expired]
+            self._tasks.spawn(self.decisions.fence(lives, "session timeout"), f"fence {state.pool}")
+        if self.decisions.is_dirty and not self.decisions.lock.is_wanted_alone():
+            self._tasks.spawn(self.decisions.settle_again(), f"settle {state.pool}")
+        if delete_topic.is_due(self.decisions) and not self.decisions.lock.is_wanted_alone():
+            self._tasks.spawn(delete_topic.sweep(self.decisions), f"deletions {state.pool}")
+        for poll in self.polls.opened():
+            if now_ms >= poll.deadline_ms:
+                self._answer(poll, self._response(poll), now_ms)
+        self.answer_ready()
+
+    def _note_silence(self, expiry: Expiry) -> None:
+        former, self.silence = self.silence, self._silence_of(expiry)
+        if self.silence and not former:
+            logger.error(
+                "more than half of the pool is silent: another controller has to judge",
+                extra={"pool": self.decisions.state.pool, "silence_ms": dict(expiry.held_back)},
+            )
+
+    def _silence_of(self, expiry: Expiry) -> str:
+        if not expiry.held_back:
+            return ""
+        each = ", ".join(f"broker {i} for {ms / 1000:.1f} s" for i, ms in expiry.held_back)
+        return f"pool {self.decisions.state.pool}: more than half is silent: {each}"
+
+    async def register(self, request: RegisterRequest) -> RegisterResponse:
+        """Put off while it looks like one of a process that died before the registered one, which
+        lives: the poll of that one tells. Whoever is alive asks again."""
+        stored = self.decisions.state.brokers.get(request.broker_id)
+        if stored is not None and is_of_before(request, stored) and self._polls(stored):
+            text = f"broker {stored.broker_id}: epoch {stored.broker_epoch} lives: register again"
+            return RegisterResponse(ErrorCode.REQUEST_TIMED_OUT, text)
+        return await self.decisions.register(request, self._wall_clock_ms())
+
+    def _polls(self, record: BrokerRecord) -> bool:
+        return record.is_live and not self.polls.is_closed(record.broker_id, self._heard_until_ms())
+
+    def _heard_until_ms(self) -> int:
+        """What came after that may wait unread: this loop was busy (S21)."""
+        now_ms = self._now_ms()
+        return now_ms - self._own_stall.late_ms(now_ms)
+
+    def has_applied_anothers_push(self, request: HeartbeatRequest) -> bool:
+        """It applied a push of our controller epoch, and we sent none to that life."""
+        return (
+            request.applied_controller_epoch == self.decisions.state.controller_epoch
+            and (request.broker_id, request.incarnation) not in self._pushed_to
+        )
+
+    # guard: heartbeat-waits-for-no-write (S21)
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        refusal = await self._look_again(request) or self._check(request)
+        if refusal is not None:
+            return refusal
+        broker_id = request.broker_id
+        for suspected in request.suspects[: len(self.decisions.state.brokers)]:
+            self.suspect(suspected, f"reported by broker {broker_id}")
+        if self._is_overtaken(request):
+            return HeartbeatResponse(ErrorCode.NONE)  # the newer one says what is true and wished
+        self.decisions.state.notes_of(broker_id).heartbeat = request.number
+        is_told_to_stop = self.decisions.state.notes_of(broker_id).was_told_to_stop
+        if self.decisions.state.brokers[broker_id].is_live and not is_told_to_stop:
+            self.decisions.sessions.contact(broker_id, self._now_ms())
+        self._note_applied(request)
+        if request.sent_at_ms:
+            skew_ms = request.sent_at_ms - self._wall_clock_ms()
+            skews = self.decisions.state.observations.clock_skews
+            skews.note(broker_id, skew_ms, self._now_ms())
+        poll = OpenPoll(
+            request,
+            self._now_ms() + self._settings.heartbeat_interval_ms,
+            asyncio.get_running_loop().create_future(),
+        )
+        older = self.polls.open(poll)
+        if older is not None:
+            answer = replace(self._response(older), push=None)  # the newer poll brings it
+            self.polls.answer(older, answer, self._now_ms())
+        try:
+            if not self._wishes.note(request):
+                self.answer_ready()  # else once they are granted, or at the poll's deadline
+            return await poll.answer
+        except BaseException as error:
+            if self.polls.note_broken(poll) and isinstance(error, asyncio.CancelledError):
+                self.suspect(broker_id, "its poll's connection broke")
+            raise
+
+    def _is_overtaken(self, request: HeartbeatRequest) -> bool:
+        """By a later heartbeat of the same process, whose wishes count."""
+        return request.number < self.decisions.state.notes_of(request.broker_id).heartbeat
+
+    def _note_applied(self, request: HeartbeatRequest) -> None:
+        """What it has heard, what it holds above that (S17), and what of it failed (S9) are one
+        statement: whoever counts on a broker that has spoken knows all three."""
+        if request.storage_failed:
+            return  # whatever it says that it applied may not be on its disk
+        state = self.decisions.state
+        had_heard = state.applied_version(request.broker_id) >= 0
+        notes = state.notes_of(request.broker_id)
+        notes.applied_controller_epoch = request.applied_controller_epoch
+        notes.applied_version = request.applied_image_version
+        notes.failed_replicas = failed_replicas(request)
+        if not notes.settled_failures <= notes.failed_replicas:
+            # What failed no more may come in sync, and fail again before that is looked at.
+            notes.settled_failures &= notes.failed_replicas
+            self.decisions.is_dirty = True
+        self.decisions.note_held(request.held_epochs)
+        applied, untold = state.applied_version(request.broker_id), notes.untold_replicas
+        image = self.decisions.image
+        notes.untold_replicas = frozenset(r for r in untold if not image.is_told(*r, applied))
+        if (not had_heard and applied >= 0) or notes.untold_replicas != untold:
+            self.decisions.is_dirty = True  # elections may have waited for just this
+
+    # guard: suspect-is-probed (L1)
+    def suspect(self, broker_id: BrokerId, reason: str) -> None:
+        record = self.decisions.state.brokers.get(broker_id)
+        if record is None or not record.is_live or broker_id in self._probed:
+            return
+        self._probed.add(broker_id)
+        self._tasks.spawn(self._probe_until_clear(record, reason), f"probe broker {broker_id}")
+
+    def answer_ready(self) -> None:
+        """Answers every open poll that has something new to hear."""
+        if self._stopped_at is not None:
+            return
+        now_ms = self._now_ms()
+        for poll in self.polls.opened():
+            response = self._response(poll)
+            may_stop_is_news = (
+                response.may_stop
+                and not self.decisions.state.notes_of(poll.broker_id).was_told_to_stop
+            )
+            if response.push is not None or may_stop_is_news or response.error:
+                self._answer(poll, response, now_ms)
+
+    def _answer(self, poll: OpenPoll, response: HeartbeatResponse, now_ms: int) -> None:
+        if response.may_stop:
+            self._note_allowed_to_stop(poll)
+        if response.push is not None:
+            record = self.decisions.state.brokers[poll.broker_id]
+            self._pushed_to.add((poll.broker_id, record.incarnation))
+            notes = self.decisions.state.notes_of(poll.broker_id)
+            if response.push.is_full and notes.report_version < 0:
+                notes.untold_replicas |= self.decisions.image.hidden()
+        self.polls.answer(poll, response, now_ms)
+
+    def _note_allowed_to_stop(self, poll: OpenPoll) -> None:
+        """It leads nothing and is in no ISR: its session is over, not something to wait for."""
+        self.decisions.state.notes_of(poll.broker_id).was_told_to_stop = True
+        if self.decisions.state.brokers[poll.broker_id].is_live:
+            self.decisions.sessions.end(poll.broker_id)
+            life = (poll.broker_id, poll.broker_epoch)
+            self._tasks.spawn(
+                self.decisions.fence([life], "stopped in order"), f"fence {poll.broker_id}"
+            )
+
+    def _check(self, request: HeartbeatRequest) -> HeartbeatResponse | None:
+        epoch = self.decisions.state.controller_epoch
+        if self._stopped_at is not None:
+            return self._not_controller()
+        record = self.decisions.state.brokers.get(request.broker_id)
+        if record is None:
+            return HeartbeatResponse(
+                ErrorCode.BROKER_ID_NOT_REGISTERED, "register first", controller_epoch=epoch
+            )
+        if (record.broker_epoch, record.incarnation) != (
+            request.broker_epoch,
+            request.incarnation,
+        ):
+            return HeartbeatResponse(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"broker {request.broker_id}: expected epoch {record.broker_epoch}, found"
+                f" {request.broker_epoch}: another process registered under this id",
+                epoch,
+            )
+        return None
+
+    async def _look_again(self, request: HeartbeatRequest) -> HeartbeatResponse | None:
+        """Epochs are told once they are stored: whoever has a later one than we know of may have it
+        from a deposed controller, which stored it after we had read. It is no former life then.
+        None: we know of it all that is stored. Raises Deposed."""
+        record = self.decisions.state.brokers.get(request.broker_id)
+        is_later = record is not None and record.broker_epoch < request.broker_epoch
+        if not is_later or self._stopped_at is not None:
+            return None
+        try:
+            async with asyncio.timeout(self._settings.heartbeat_interval_ms / 1000):
+                await self._tasks.decide(self.decisions.confirm(request.broker_id))
+        except (PutOff, TimeoutError) as error:
+            epoch = self.decisions.state.controller_epoch
+            text = f"{error or 'its object is being read'}: ask again"
+            return HeartbeatResponse(ErrorCode.REQUEST_TIMED_OUT, text, epoch)
+        return None
+
+    def _response(self, poll: OpenPoll) -> HeartbeatResponse:
+        state = self.decisions.state
+        record = state.brokers.get(poll.broker_id)
+        if record is None or record.broker_epoch != poll.broker_epoch:
+            return HeartbeatResponse(
+                ErrorCode.STALE_BROKER_EPOCH,
+                "another process registered under this broker id",
+                state.controller_epoch,
+            )
+        notes = state.notes_of(poll.broker_id)
+        push = self.decisions.image.push_for(notes.applied_controller_epoch, poll.applied_version)
+        may_ask = push is None and record.is_live and not record.is_stopping
+        if may_ask and state.wants_report_from(poll.broker_id):
+            return HeartbeatResponse(
+                ErrorCode.BROKER_ID_NOT_REGISTERED,
+                "register again: a partition without a leader needs a fresh report (S14)",
+                state.controller_epoch,
+            )
+        return HeartbeatResponse(
+            ErrorCode.NONE,
+            controller_epoch=state.controller_epoch,
+            is_fenced=not record.is_live,
+            may_stop=poll.wants_to_stop and self._may_stop(record),
+            is_storage_failure_recorded=is_storage_failed(record),
+            are_cuts_recorded=self._wishes.are_cuts_recorded(poll.request),
+            are_failures_settled=_are_failures_settled(poll, notes),
+            push=push,
+        )
+
+    def _may_stop(self, record: BrokerRecord) -> bool:
+        state = self.decisions.state
+        notes = state.notes_of(record.broker_id)
+        if not record.is_live:
+            return True  # it leads nothing and is in no ISR already
+        if notes.drained_at_version is None:
+            return False
+        if self._now_ms() - notes.drained_at_ms >= self._settings.stop_acknowledgement_ms:
+            return True
+        return all(
+            other.applied_controller_epoch == state.controller_epoch
+            and other.applied_version >= notes.drained_at_version
+            for other in (state.notes_of(i) for i, r in state.brokers.items() if r.is_live)
+        )
+
+    async def _probe_until_clear(self, suspected: BrokerRecord, reason: str) -> None:
+        """Until it answers, polls again, is fenced, or a session has passed (which then fences)."""
+        broker_id, broker_epoch = suspected.broker_id, suspected.broker_epoch
+        deadline_ms = self._now_ms() + self._settings.session_timeout_ms
+        pause_ms = FIRST_PROBE_PAUSE_MS
+        try:
+            while self._now_ms() < deadline_ms:
+                verdict = await self._probe(suspected.endpoints, suspected.incarnation)
+                record = self.decisions.state.brokers.get(broker_id)
+                if record is None or record.broker_epoch != broker_epoch or not record.is_live:
+                    return
+                is_closed = self.polls.is_closed(broker_id, self._heard_until_ms())
+                logger.info(
+                    "broker probed",
+                    extra={
+                        "broker_id": broker_id,
+                        "broker_epoch": broker_epoch,
+                        "reason": reason,
+                        "verdict": verdict.value,
+                        "poll_closed": is_closed,
+                    },
+                )
+                if verdict is ProbeVerdict.REFUSED and is_closed:  # S19
+                    self.decisions.sessions.end(broker_id)  # it is dead rather than silent
+                    await self.decisions.fence(
+                        [(broker_id, broker_epoch)], f"{reason}, probe refused"
+                    )
+                    return
+                if verdict is ProbeVerdict.ALIVE or self.polls.of(broker_id) is not None:
+                    return
+                await asyncio.sleep(pause_ms / 1000)
+                pause_ms = min(2 * pause_ms, PROBE_PAUSE_MS)
+        finally:
+            self._probed.discard(broker_id)
+
+    def _not_controller(self) -> HeartbeatResponse:
+        return HeartbeatResponse(
+            ErrorCode.NOT_CONTROLLER, controller_address=self._stopped_at or ""
+        )
+
+
+# guard: failure-settled-once-stored (S9)
+def _are_failures_settled(poll: OpenPoll, notes: BrokerNotes) -> bool:
+    """A later heartbeat may have it answered before that is stored (S9)."""
+    return failed_replicas(poll.request) <= notes.settled_failures

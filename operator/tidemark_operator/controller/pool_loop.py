@@ -1,0 +1,451 @@
+"""Decisions about one pool, one at a time (shell).
+
+Each public coroutine is one decision: it takes the pool's lock, so it sees the durable outcome of
+the one before, decides by the pure core, writes the slices it touches concurrently, and lets
+brokers see the result only once it is stored. Run them to the end: a caller whose connection broke
+must not tear one (service.py shields them).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from uuid import UUID
+
+from tidemark_protocol.controller_messages import (
+    CommittedCut,
+    HeldEpoch,
+    RegisterRequest,
+    RegisterResponse,
+)
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch, TopicId
+
+from tidemark_operator.api.broker import NO_ROUND, BrokerLifeState, BrokerRecord, round_of
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.announcements import Announcements
+from tidemark_operator.controller.core.broker_soft_state import BrokerNotes
+from tidemark_operator.controller.core.eligibility import Standing
+from tidemark_operator.controller.core.metadata_image import MetadataImage
+from tidemark_operator.controller.core.pool_state import PoolState
+from tidemark_operator.controller.core.registration import (
+    Accepted,
+    RegistrationRefused,
+    decided,
+    found_replicas,
+    lost_replicas,
+    report_of,
+)
+from tidemark_operator.controller.core.sessions import Sessions
+from tidemark_operator.controller.core.settings import ControllerSettings
+from tidemark_operator.controller.core.topic_views import TopicViews
+from tidemark_operator.controller.core.views import Change, PoolSettings, TopicView
+from tidemark_operator.controller.keyed_locks import KeyedLocks
+from tidemark_operator.controller.slice_changes import SliceChanges
+from tidemark_operator.controller.slice_store import Decide, NamespaceGone, PutOff, SliceStore
+from tidemark_operator.controller.turns import Turns
+from tidemark_operator.store.object_store import ObjectStore
+
+logger = logging.getLogger(__name__)
+
+
+class PoolController:
+    def __init__(
+        self,
+        pool: str,
+        controller_epoch: ControllerEpoch,
+        store: ObjectStore,
+        *,
+        settings: ControllerSettings,
+        now_ms: Callable[[], int],
+        on_image: Callable[[], None],
+        on_change: Callable[[Change], None],
+        new_uuid: Callable[[], UUID],
+    ) -> None:
+        """`on_image`: something new may be told to this pool's brokers."""
+        self.state = PoolState(pool, controller_epoch)
+        self._views = TopicViews(self.state)
+        self.sessions = Sessions(settings)
+        self.image = MetadataImage(controller_epoch, deleted_kept=settings.deleted_topics_kept)
+        self.lock = Turns()
+        self.topic_locks = KeyedLocks[TopicId]()  # taken before a turn
+        # A decision was put off, or a take-over happened: the next tick looks at everything.
+        self.is_dirty = True
+        self.is_sweeping = False  # what deletions have left
+        self._unsaved_brokers: set[BrokerId] = set()
+        self._settings = settings
+        self._now_ms = now_ms
+        self._announcements = Announcements(on_image, on_change)
+        self._new_uuid = new_uuid
+        self.slice_store = SliceStore(
+            store,
+            settings,
+            controller_epoch,
+            on_durable=self._slice_is_durable,
+            on_unknown=self._slice_is_unknown,
+            on_vanished=self.forget_slice,
+        )
+        self._changes = SliceChanges(self.state, self.slice_store, on_put_off=self._note_dirty)
+
+    # Decisions.
+
+    def _lost_round(self, request: RegisterRequest, wall_clock_ms: int) -> int:
+        """Where the object of a broker that is not new is missing, or of before its last life. What
+        blocks it gave out the others' disks know, but not all others may have registered yet; they
+        were fewer than one a second."""
+        stored = self.state.brokers.get(request.broker_id)
+        if stored is not None:
+            is_lost = request.highest_broker_epoch > stored.broker_epoch
+        else:
+            partitions = (p for value in self.state.slices.values() for p in value.partitions)
+            is_lost = request.highest_broker_epoch != NO_EPOCH or any(
+                request.broker_id in partition.replicas for partition in partitions
+            )
+        return wall_clock_ms // 1000 if is_lost else NO_ROUND
+
+    async def register(self, request: RegisterRequest, wall_clock_ms: int) -> RegisterResponse:
+        async with self.lock:
+            stored = self.state.brokers.get(request.broker_id)
+            outcome = decided(
+                request,
+                stored=stored,
+                highest_epoch=self.state.highest_broker_epoch(),
+                cluster_id=self.state.cluster_id() or request.cluster_id or str(self._new_uuid()),
+                controller_epoch=self.state.controller_epoch,
+                replaced=self.state.replaced.get(request.broker_id, ()),
+                lost_round=self._lost_round(request, wall_clock_ms),
+            )
+            self.state.note_producer_id_round(round_of(request.highest_producer_id))
+            if isinstance(outcome, RegistrationRefused):
+                return RegisterResponse(outcome.error, outcome.message)
+            try:
+                await self._admit(request, stored, outcome)
+            except PutOff as error:
+                self.is_dirty = True
+                return RegisterResponse(ErrorCode.REQUEST_TIMED_OUT, f"{error}: register again")
+        record = outcome.record
+        return RegisterResponse(
+            ErrorCode.NONE,
+            controller_epoch=self.state.controller_epoch,
+            broker_epoch=record.broker_epoch,
+            cluster_id=record.cluster_id,
+            is_clean=outcome.is_clean,
+            session_timeout_ms=self._settings.session_timeout_ms,
+            heartbeat_interval_ms=self._settings.heartbeat_interval_ms,
+        )
+
+    async def confirm(self, broker_id: BrokerId) -> None:
+        """Returns if the broker is stored as we know it. Raises PutOff, Deposed."""
+        async with self.lock:
+            known = self.state.brokers.get(broker_id)
+            if known is not None:
+                await self.slice_store.confirm_broker(known)
+
+    async def activate(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        """Unfences: first the record, then elections that may choose it."""
+        async with self.lock:
+            record = self.current(broker_id, broker_epoch)
+            if record is None or record.is_live or record.state is BrokerLifeState.GONE:
+                return
+            await self.save_broker(replace(record, state=BrokerLifeState.ACTIVE))
+            self.sessions.contact(broker_id, self._now_ms())
+            self.image.set_brokers(self.state.broker_states())
+            await self.settle()
+            logger.info("broker active", extra=self._fields(broker_id))
+
+    async def drain(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        """Controlled shutdown: it leads nothing and is in no ISR once this is done."""
+        async with self.lock:
+            record = self.current(broker_id, broker_epoch)
+            notes = self.state.notes_of(broker_id)
+            if record is None or not record.is_live or notes.drained_at_version is not None:
+                return
+            self.state.observations.planned_restarts.begin(broker_id, self._now_ms())
+            self.state.brokers[broker_id] = replace(record, state=BrokerLifeState.DRAINING)
+            if await self._settle_and_save([broker_id]):
+                # Set once (KAFKA-14292): who must have applied what.
+                notes.drained_at_version = self.image.version
+                notes.drained_at_ms = self._now_ms()
+            logger.info("broker draining", extra=self._fields(broker_id))
+        self._announcements.image()
+
+    async def fence(self, lives: Iterable[tuple[BrokerId, BrokerEpoch]], reason: str) -> None:
+        """As one event, so that nobody elects a broker that is being fenced too."""
+        async with self.lock:
+            fenced = []
+            for broker_id, broker_epoch in lives:
+                record = self.current(broker_id, broker_epoch)
+                if record is None or not record.is_live:
+                    continue
+                if not record.is_stopping:
+                    self.state.observations.planned_restarts.end(broker_id)
+                self.state.brokers[broker_id] = replace(record, state=BrokerLifeState.FENCED)
+                self.sessions.end(broker_id)
+                fenced.append(broker_id)
+                logger.info("broker fenced", extra={**self._fields(broker_id), "reason": reason})
+            if fenced:
+                await self._settle_and_save(fenced)
+
+    async def storage_failed(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        """Nothing of this life proves anything any more; the next start is unclean (S8)."""
+        async with self.lock:
+            record = self.current(broker_id, broker_epoch)
+            if record is None or record.clean_since > broker_epoch:
+                return
+            failed = replace(
+                record,
+                state=BrokerLifeState.FENCED,
+                clean_since=BrokerEpoch(broker_epoch + 1),
+                disk_since=BrokerEpoch(broker_epoch + 1),
+            )
+            await self.save_broker(failed)
+            self.sessions.end(broker_id)
+            await self._settle_and_save([])
+            logger.error("broker storage failed", extra=self._fields(broker_id))
+
+    async def settle_failures(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        """After that no set names what failed there, nor does a decision of before land (S9)."""
+        async with self.lock:
+            if self.current(broker_id, broker_epoch) is None:
+                return
+            notes = self.state.notes_of(broker_id)
+            failed = notes.failed_replicas  # a later heartbeat may say more while this is stored
+            if notes.settled_failures != failed:
+                notes.settled_failures = failed if await self.settle() else frozenset()
+
+    async def record_cuts(self, cuts: tuple[CommittedCut, ...]) -> bool:
+        """What an election by a last resort cost, as a follower that takes up its history says:
+        stored with it. False: not now. Nothing to store when a later recovery replaced it."""
+        async with self.lock:
+            ids = dict.fromkeys(cut.topic_id for cut in cuts)
+            return await self.write(
+                {
+                    value.name: lambda stored: stored.with_cuts(cuts)
+                    for topic_id in ids
+                    for value in self.state.topic_slices(topic_id)
+                }
+            )
+
+    async def settle_again(self) -> None:
+        """What an earlier decision could not finish; writes nothing when all is as it should be."""
+        async with self.lock:
+            if self.is_dirty:
+                self.is_dirty = False
+                await self._settle_and_save(sorted(self._unsaved_brokers))
+
+    async def balance(self) -> None:
+        """Leadership back to preferred replicas where that evens it out (L5)."""
+        async with self.lock:
+            await self._changes.balance()
+
+    async def confirm_slices(self, topic_id: TopicId) -> None:
+        """Those of that topic that are gone from the store are forgotten. Writes nothing."""
+        async with self.topic_locks.hold(topic_id), self.lock.shared():
+            for value in self.state.topic_slices(topic_id):
+                await self.slice_store.confirm(value)
+
+    # What decisions are made of. Callers hold the lock.
+
+    def forget_slice(self, value: PartitionSlice) -> None:
+        """It is gone from the store: nothing is decided about it and brokers keep what they have
+        (S12); its topic shows it as missing."""
+        for state in value.partitions:
+            self.state.note_known(value.topic.topic_id, state, version=self.image.version)
+        self.state.slices.pop(value.name, None)
+        logger.error("slice is missing", extra={"slice": value.name, "topic": value.topic.topic})
+        self._announcements.change(Change("topic", self.state.pool, value.object_name))
+
+    def forget_topic(self, topic_id: TopicId) -> None:
+        """Its slices are gone for good."""
+        self.state.forget_topic(topic_id)
+        self._views.forget(topic_id)
+
+    def topic_view(self, topic_id: TopicId) -> TopicView | None:
+        return self._views.of(topic_id, self.slice_store.unsettled)
+
+    def topic_views(self) -> tuple[TopicView, ...]:
+        return self._views_of(self.state.slices.topic_ids())
+
+    def topic_views_named(self, topic: str) -> tuple[TopicView, ...]:
+        return self._views_of(self.state.slices.topic_ids_named(topic))
+
+    def _views_of(self, topic_ids: Iterable[TopicId]) -> tuple[TopicView, ...]:
+        views = map(self.topic_view, topic_ids)
+        return tuple(view for view in views if view is not None)
+
+    def note_held(self, held: tuple[HeldEpoch, ...]) -> None:
+        self.note_behind(self.state.note_held(held, version=self.image.version))
+
+    def note_behind(self, slices: tuple[PartitionSlice, ...]) -> None:
+        """S17. It may also be a deposed controller's write that we have not read: read anew."""
+        for value in slices:
+            self.slice_store.unsettle(value)
+            logger.error(
+                "brokers hold epochs above the slice's: restored from a backup?",
+                extra={"pool": self.state.pool, "slice": value.name, "topic": value.topic.topic},
+            )
+
+    def load_slice(self, value: PartitionSlice) -> None:
+        self._slice_is_durable(value)
+
+    def current(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRecord | None:
+        """None: that life is not the registered one (any more)."""
+        record = self.state.brokers.get(broker_id)
+        return record if record is not None and record.broker_epoch == broker_epoch else None
+
+    async def _admit(
+        self, request: RegisterRequest, stored: BrokerRecord | None, outcome: Accepted
+    ) -> None:
+        """First the old life is fenced and what this start disproves is struck out, then the new
+        epoch is stored, then its report counts (S2, S9)."""
+        broker_id, record = request.broker_id, outcome.record
+        report = report_of(request)
+        self.note_behind(self.state.note_reported(request.replicas, version=self.image.version))
+        notes = BrokerNotes(
+            lost_replicas=lost_replicas(report, self.state.assigned(), request),
+            lost_below=record.broker_epoch,
+            found_replicas=found_replicas(report),
+        )
+        if outcome.is_same_life:
+            known = self.state.notes_of(broker_id)
+            known.lost_replicas, known.lost_below = notes.lost_replicas, notes.lost_below
+            known.found_replicas = notes.found_replicas
+            known.applied_version = -1
+        elif stored is not None:
+            if not outcome.is_clean:
+                # Of a life that a deposed controller registered this start may well be the proof:
+                # its entries are not struck out by what we read before.
+                await self.slice_store.confirm_broker(stored)
+            self.state.notes_of(broker_id).report = None  # of a log as it was before
+            self.state.observations.note_next_life(stored, request.clean_stop_epoch)
+            leaving = Standing(
+                broker_id,
+                stored.broker_epoch,
+                record.clean_since,
+                record.disk_since,
+                is_live=False,
+                lost_replicas=notes.lost_replicas,
+                lost_below=notes.lost_below,
+            )
+            if not await self.settle(leaving):
+                raise PutOff(f"broker {broker_id}: its former life could not be fenced yet")
+        if not outcome.is_same_life:
+            if stored is not None and request.clean_stop_epoch == stored.broker_epoch:
+                # Known already, unless another controller led when it stopped.
+                self.state.observations.planned_restarts.begin(broker_id, self._now_ms())
+            await self.save_broker(record)
+            if stored is not None:
+                self.state.note_replaced(stored)
+            self.state.notes[broker_id] = notes
+            self.sessions.end(broker_id)
+            logger.info(
+                "broker registered",
+                extra={
+                    **self._fields(broker_id),
+                    "clean": outcome.is_clean,
+                    "clean_since": record.clean_since,
+                    "disk_since": record.disk_since,
+                },
+            )
+        known = self.state.notes_of(broker_id)
+        known.report = report
+        known.report_version = self._report_version(request, outcome)
+        self.image.set_brokers(self.state.broker_states())
+        await self.settle()  # the report may be the last one that an election waited for (S14)
+        if self.state.reports_wanted >= 0:
+            self._announcements.change(
+                Change("broker", self.state.pool, str(broker_id))
+            )  # or a Topic (S17)
+
+    def _report_version(self, request: RegisterRequest, outcome: Accepted) -> int:
+        """The image whose leaderless partitions stood still when this report was made (S14): the
+        request may be old when it is looked at, and its broker have followed on meanwhile."""
+        if not outcome.is_same_life and request.applied_image_version < 0:
+            return self.image.version  # it leads and follows nothing yet
+        is_ours = request.applied_controller_epoch == self.state.controller_epoch
+        return request.applied_image_version if is_ours else -1
+
+    async def settle(
+        self, *overriding: Standing, topics: Collection[TopicId] | None = None
+    ) -> bool:
+        """Every slice, or those of some topics, as it should be. False: put off to a tick."""
+        with self._announcements.changes_at_the_end():
+            return await self._changes.settle(*overriding, topics=topics)
+
+    async def write(self, decisions: Mapping[str, Decide]) -> bool:
+        """Of slices, by name. False: one at least is put off to a tick."""
+        return await self._changes.write(decisions)
+
+    async def _settle_and_save(self, broker_ids: Iterable[BrokerId]) -> bool:
+        """Slices and Broker objects at once: the objects only tell people what happened, and a
+        successor gives every broker a session anyway."""
+        is_settled, *_ = await asyncio.gather(
+            self.settle(), *(self._save_quietly(broker_id) for broker_id in broker_ids)
+        )
+        self.image.set_brokers(self.state.broker_states())
+        for broker_id in broker_ids:
+            self._announcements.change(Change("broker", self.state.pool, str(broker_id)))
+        self._announcements.image()
+        return bool(is_settled)
+
+    async def save_broker(self, record: BrokerRecord) -> None:
+        stamped = replace(record, controller_epoch=self.state.controller_epoch)
+        await self.slice_store.write_broker(stamped)
+        self.state.brokers[record.broker_id] = stamped
+        self._unsaved_brokers.discard(record.broker_id)
+        self._announcements.change(Change("broker", self.state.pool, str(record.broker_id)))
+
+    async def _save_quietly(self, broker_id: BrokerId) -> None:
+        try:
+            await self.save_broker(self.state.brokers[broker_id])
+        except NamespaceGone:
+            # Its object went with the namespace; kept here it would be written for ever.
+            logger.info("broker forgotten with its namespace", extra=self._fields(broker_id))
+            self.state.brokers.pop(broker_id, None)
+            self._unsaved_brokers.discard(broker_id)
+            self.sessions.end(broker_id)
+        except PutOff as error:
+            self.is_dirty = True
+            self._unsaved_brokers.add(broker_id)
+            logger.warning("broker not saved", extra={"broker_id": broker_id, "error": str(error)})
+
+    def _slice_is_durable(self, value: PartitionSlice) -> None:
+        self.state.observations.note_slice(
+            self.state.slices.get(value.name), value, self.state.brokers
+        )
+        self.state.note_durable(value, version=self.image.version)
+        topic_slices = self.state.topic_slices(value.topic.topic_id)
+        count = max(each.topic.partition_count for each in topic_slices)
+        self.image.set_partitions(
+            value.topic.counting(count),
+            value.partitions,
+            is_retained=value.is_retained,
+        )
+        self.state.note_leaderless(value, version=self.image.version)
+        self._announcements.change(Change("topic", self.state.pool, value.object_name))
+        self._announcements.image()
+
+    def _note_dirty(self) -> None:
+        self.is_dirty = True
+
+    def _slice_is_unknown(self, value: PartitionSlice) -> None:
+        # What is stored may be another controller's decision, made for brokers as it knew them:
+        # whoever reads it again for its own purpose does not settle it (L1).
+        self.is_dirty = True
+        self.image.hide(value.topic.topic_id, value.numbers)
+
+    def _fields(self, broker_id: BrokerId) -> dict[str, object]:
+        record = self.state.brokers[broker_id]
+        return {
+            "pool": self.state.pool,
+            "broker_id": broker_id,
+            "broker_epoch": record.broker_epoch,
+            "controller_epoch": self.state.controller_epoch,
+        }
+
+    def set_settings(self, settings: PoolSettings) -> None:
+        self.image.set_settings(settings)
+        self._announcements.image()
+
+    def tell_brokers(self) -> None:
+        self._announcements.image()

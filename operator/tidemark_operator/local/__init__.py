@@ -1,1 +1,0 @@
-"""Local mode: the same controller and brokers as processes of one machine, without Kubernetes."""

@@ -1,0 +1,1 @@
+"""The process: kopf watches, leader election, health and logging."""

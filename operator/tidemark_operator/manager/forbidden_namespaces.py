@@ -1,0 +1,66 @@
+"""Watched namespaces in which this operator has no rights: left out, so that the others keep their
+controller.
+
+Rights of a namespace are a Role in it, and go with it. A part of all objects that cannot be read
+must not stop who reads all of them, nor may it look like a part in which there is nothing (S12).
+So what is left out is fixed for the life of a process, which refuses everything there by itself;
+once there are rights again the process ends, and the next one reads it with all others.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from tidemark_operator.api.kinds import BROKER_POOL
+from tidemark_operator.store.object_store import Forbidden, ObjectStore, StoreError
+
+log = logging.getLogger(__name__)
+
+LOOKS = 5  # rights that were just made take a moment to be known to every API server
+SECONDS_BETWEEN_LOOKS = 1.0
+SECONDS_TO_NEXT_LOOK = 30.0
+
+
+class NamespaceIsOpen(Exception):
+    """It was left out, and there are rights in it now."""
+
+
+async def find_closed(
+    store: ObjectStore, namespaces: Iterable[str], *, pause_s: float = SECONDS_BETWEEN_LOOKS
+) -> frozenset[str]:
+    """Those that stay forbidden; who gives no answer is not among them."""
+    closed = frozenset(namespaces)
+    for look in range(LOOKS):
+        if look and closed:
+            await asyncio.sleep(pause_s)
+        closed = frozenset([each for each in sorted(closed) if await _is_closed(store, each)])
+    for namespace in sorted(closed):
+        log.error(
+            "namespace left out: no rights in it; take it off watchNamespaces if it is gone",
+            extra={"namespace": namespace},
+        )
+    return closed
+
+
+async def wait_until_open(
+    store: ObjectStore, closed: frozenset[str], *, pause_s: float = SECONDS_TO_NEXT_LOOK
+) -> NamespaceIsOpen:
+    """Any of them. `store`: one that leaves out nothing."""
+    while True:
+        await asyncio.sleep(pause_s)
+        for namespace in sorted(closed):
+            try:
+                await store.list(BROKER_POOL, namespace)
+            except StoreError:
+                continue
+            return NamespaceIsOpen(f"there are rights in namespace {namespace} now")
+
+
+async def _is_closed(store: ObjectStore, namespace: str) -> bool:
+    try:
+        await store.list(BROKER_POOL, namespace)
+    except Forbidden:
+        return True
+    except StoreError as error:
+        log.warning("namespace not reached", extra={"namespace": namespace, "error": str(error)})
+    return False

@@ -1,0 +1,44 @@
+"""The operator's own port: is it alive, is it ready, its metrics and the status of all pools."""
+
+import json
+
+from aiohttp import web
+from prometheus_client.registry import Collector
+from tidemark_protocol.controller_messages import encode
+
+from tidemark_operator.controller.http_api import STATUS_PATH, status_of
+from tidemark_operator.controller.metrics import CONTENT_TYPE, exposition
+from tidemark_operator.controller.service import ControllerService
+
+
+def create_health_app(service: ControllerService, *more_metrics: Collector) -> web.Application:
+    """An answer proves that the main loop turns. The watch needs no probe: its end ends the
+    process."""
+    app = web.Application(client_max_size=1024)
+
+    async def healthz(_: web.Request) -> web.Response:
+        return _json({"leads": service.is_leading})
+
+    async def readyz(_: web.Request) -> web.Response:
+        """A standby that knows its leader is as ready as the leader."""
+        knows = service.is_leading or bool(service.leader_address)
+        reason = "" if knows else "no leader is known yet"
+        return _json({"ready": knows, "reason": reason}, status=200 if knows else 503)
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(
+            body=await exposition(service, *more_metrics), headers={"Content-Type": CONTENT_TYPE}
+        )
+
+    async def status(_: web.Request) -> web.Response:
+        return web.Response(body=encode(await status_of(service)), content_type="application/json")
+
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    app.router.add_get("/metrics", metrics)
+    app.router.add_get(STATUS_PATH, status)
+    return app
+
+
+def _json(value: dict[str, object], status: int = 200) -> web.Response:
+    return web.Response(text=json.dumps(value), content_type="application/json", status=status)

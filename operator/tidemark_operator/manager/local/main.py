@@ -1,0 +1,331 @@
+"""`tidemark dev`: the operator without Kubernetes. Wiring only.
+
+One process with the SQLite store, the controller and the reconcilers; the brokers are its children.
+Ctrl-C (or SIGTERM) stops the brokers in order first, while the controller still serves them.
+
+Whether the ports of local mode can be had, and who has them, before anything begins.
+"""
+
+import asyncio
+import io
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import uvloop
+from aiohttp import web
+from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.loop_lag import LoopLag
+
+from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, ResourceKind
+from tidemark_operator.broker_runtime.free_ports import is_free, taken_sentence
+from tidemark_operator.broker_runtime.processes import ProcessesRuntime, ProcessSettings, last_words
+from tidemark_operator.controller import http_api
+from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
+from tidemark_operator.controller.probe import HttpProbe
+from tidemark_operator.controller.service import ControllerService, ControllerSettings
+from tidemark_operator.manager import json_log
+from tidemark_operator.manager.garbage import look_once_at_what_stays
+from tidemark_operator.manager.leadership import BrokerTrouble, LeadingOperator
+from tidemark_operator.manager.local.api import add_local_routes
+from tidemark_operator.manager.local.apply import NAMESPACE, ManifestRefused, apply_manifests
+from tidemark_operator.manager.local.readiness import readiness_of, tell_when_ready
+from tidemark_operator.manager.loop_lag import LoopLagCollector
+from tidemark_operator.reconcile.indexed_store import IndexedStore
+from tidemark_operator.reconcile.reconciler import Reconciler
+from tidemark_operator.reconcile.settings import ReconcilerSettings
+from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
+from tidemark_operator.store.lease import ControllerLease, LeaseSettings
+from tidemark_operator.store.object_store import StoreError
+from tidemark_operator.store.sqlite import SqliteStore, StoredChange
+from tidemark_operator.topic_admin.service import TopicAdmin, topic_calls
+
+READ_SECONDS = 0.1
+PROCESSES = Path("/proc")
+BROKER_MODULE = b"tidemark_broker.main"
+
+
+async def until_free(
+    host: str,
+    ports: Sequence[int],
+    *,
+    seconds: float,
+    ending: Callable[[], Sequence[int]] = tuple,
+    tell: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Wait for brokers of an earlier run that are ending. Raises OSError.
+
+    `ending`: their process ids. Without any a taken port is refused at once."""
+    loop = asyncio.get_running_loop()
+    ends_s = loop.time() + seconds
+    told = False
+    for port in ports:
+        while not is_free(host, port):
+            pids = ending()
+            if not pids or loop.time() >= ends_s:
+                raise OSError(taken_sentence(host, port, pids))
+            if not told:
+                told = True
+                tell(
+                    f"waiting up to {seconds:g} s for brokers of an earlier run to end (processes"
+                    f" {', '.join(map(str, pids))})"
+                )
+            await asyncio.sleep(READ_SECONDS)
+
+
+def earlier_brokers(data_dir: Path, *, processes: Path = PROCESSES) -> tuple[int, ...]:
+    """Return ids of broker processes of this data directory whose `tidemark dev` is gone."""
+    found = []
+    below = os.fsencode(data_dir) + b"/"
+    for entry in processes.iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:  # it has ended
+            continue
+        is_ours = any(a == b"--data-dir" and b.startswith(below) for a, b in pairwise(words))
+        if BROKER_MODULE in words and is_ours:
+            found.append(int(entry.name))
+    return tuple(sorted(found))
+
+
+HOST = "127.0.0.1"
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+PORTS_FREE_SECONDS = 30.0  # brokers without their controller take 10 s to end in order
+WATCHED = {kind.kind: kind for kind in (TOPIC, BROKER_POOL)}
+SWITCH_INTERVAL_SECONDS = 0.0005
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSettings:
+    brokers: int
+    data_dir: Path
+    http_port: int
+    kafka_port: int
+    controller_port: int
+    manifests: tuple[Path, ...]
+
+
+class LocalCluster:
+    def __init__(
+        self,
+        settings: LocalSettings,
+        store: SqliteStore,
+        *,
+        more_arguments: Callable[[BrokerId], Sequence[str]] = lambda _: (),
+    ) -> None:
+        """`more_arguments`: further flags of each broker (`ProcessSettings`)."""
+        self._settings = settings
+        self._store = store
+        self._indexed = IndexedStore(store)
+        self._stop = asyncio.Event()
+        self._exit_code = 0
+        self._queue = WorkQueue()
+        controller_settings = ControllerSettings()
+        self._address = f"{HOST}:{settings.controller_port}"
+        self.controller = ControllerService(
+            self._indexed,
+            settings=controller_settings,
+            clock=MonotonicClock(),
+            wall_clock_ms=wall_clock_ms,
+            probe=HttpProbe(controller_settings.probe_timeout_ms),
+            on_change=lambda change: self._reconciler.on_change(change),
+        )
+        self.runtime = ProcessesRuntime(
+            ProcessSettings(
+                settings.data_dir,
+                settings.http_port,
+                settings.kafka_port,
+                self._address,
+                more_arguments=more_arguments,
+            ),
+            on_exit=self._broker_exited,
+            on_due=self._look_at_pool,
+            tell=say,
+        )
+        self._reconciler = Reconciler(
+            self._indexed,
+            self.controller,
+            self.runtime,
+            settings=ReconcilerSettings(default_pool_spec={"replicas": settings.brokers}),
+            add=self._queue.add,
+        )
+        self._leading = LeadingOperator(
+            self.controller, self._reconciler, self._queue, on_crash=self._crashed
+        )
+        self._lease = ControllerLease(
+            store,
+            "local",
+            self._address,
+            leader=self._leading,
+            clock=LeaseSystemClock(),
+            # The store's file is locked for the life of this process: there is nobody else to let
+            # lead, so a renewal that comes late says nothing.
+            settings=LeaseSettings(NAMESPACE, sit_out_ms=0, give_up_after_ms=24 * 3_600_000),
+        )
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop.set)
+        await until_free(
+            HOST,
+            self._ports(),
+            seconds=PORTS_FREE_SECONDS,
+            ending=lambda: earlier_brokers(self._settings.data_dir),
+            tell=say,
+        )
+        await self._apply_files()
+        lag = LoopLag()
+        with socket.create_server((HOST, self._settings.controller_port)) as listening:
+            runner = await http_api.serve(
+                self.controller,
+                listening,
+                pid_of=self.runtime.pid,
+                more_calls=topic_calls(TopicAdmin(self._indexed, self.controller)),
+                more_metrics=(LoopLagCollector(lag),),
+                add_routes=self._add_routes,
+            )
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    lease = tasks.create_task(self._lease.run(), name="lease")
+                    changes = tasks.create_task(self._follow_changes(), name="changes")
+                    beats = tasks.create_task(lag.run(), name="loop lag")
+                    say(f"starting; data and logs are in {self._settings.data_dir}")
+                    ready = tasks.create_task(self._tell_when_ready(), name="ready")
+                    await self._stop.wait()
+                    say("stopping the brokers")
+                    await self.runtime.stop_all()
+                    for task in (ready, changes, lease, beats):
+                        task.cancel()
+            finally:
+                await runner.cleanup()
+        return self._exit_code
+
+    async def _tell_when_ready(self) -> None:
+        await tell_when_ready(
+            lambda: readiness_of(self._store, self.controller),
+            say,
+            controller_port=self._settings.controller_port,
+            data_dir=self._settings.data_dir,
+        )
+
+    def _ports(self) -> list[int]:
+        settings = self._settings
+        of_brokers = (settings.http_port, settings.kafka_port)
+        each = [first + number for first in of_brokers for number in range(settings.brokers)]
+        return [settings.controller_port, *each]
+
+    def _add_routes(self, app: web.Application) -> None:
+        add_local_routes(app, self._store)
+
+    async def _apply_files(self) -> None:
+        """The manifests of the command line, and the pool they need unless they bring it."""
+        text = "\n---\n".join(map(_text, self._settings.manifests))
+        if text.strip():
+            for applied in await apply_manifests(self._store, text):
+                say(f"{applied.kind.lower()}/{applied.name} {applied.action}")
+        if await self._store.get(BROKER_POOL, NAMESPACE, "default") is None:
+            pool = (
+                "{apiVersion: tidemark.dev/v1alpha1, kind: BrokerPool, metadata: {name: default},"
+                f" spec: {{replicas: {self._settings.brokers}}}}}"
+            )
+            await apply_manifests(self._store, pool)
+
+    async def _follow_changes(self) -> None:
+        """The store's own watch: what kopf is on Kubernetes."""
+        version = self._store.resource_version()
+        while True:
+            await self._store.wait_for_change(version)
+            newest = self._store.resource_version()
+            for change in self._store.changes_after(version, kinds=tuple(WATCHED.values())):
+                newest = max(newest, change.resource_version)
+                self._tell(WATCHED[change.kind], change)
+            version = newest
+
+    def _tell(self, kind: ResourceKind, change: StoredChange) -> None:
+        key = self._reconciler.on_event(kind, change.item, is_deleted=change.is_deleted)
+        if key is not None:
+            self._leading.on_key(key)
+
+    def _broker_exited(self, pool: PoolSpec, broker_id: BrokerId) -> None:
+        log_path = self.runtime.log_path(pool.pool, broker_id)
+        words = last_words(log_path)
+        why = f" ({words})" if words else ""
+        then = f"and is started again; its log: {log_path}"
+        say(f"broker {broker_id} of {pool.name} ended{why} {then}")
+        self._leading.on_trouble(BrokerTrouble(pool.pool, broker_id, "ProcessEnded"))
+
+    def _look_at_pool(self, pool: PoolSpec) -> None:
+        self._leading.on_key(WorkKey(BROKER_POOL.kind, pool.namespace, pool.name))
+
+    def _crashed(self, error: BaseException) -> None:
+        say(f"defect in the operator, stopping: {type(error).__name__}: {error}")
+        self._exit_code = EXIT_FAILED
+        self._stop.set()
+
+
+def _text(manifest: Path) -> str:
+    try:
+        return manifest.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ManifestRefused([f"{manifest}: expected UTF-8, found {error}"]) from error
+
+
+def say(sentence: str) -> None:
+    sys.stdout.write(sentence + "\n")
+    sys.stdout.flush()
+
+
+def run_local(
+    *,
+    brokers: int,
+    data_dir: Path,
+    http_port: int,
+    kafka_port: int,
+    controller_port: int,
+    manifests: list[Path],
+) -> int:
+    """Runs until Ctrl-C; returns the exit code."""
+    settings = LocalSettings(
+        brokers, data_dir.resolve(), http_port, kafka_port, controller_port, tuple(manifests)
+    )
+    log_path = settings.data_dir / "logs" / "operator.log"
+    try:
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        # Unbuffered: what a full disk refused is not tried again when the file is closed.
+        with log_path.open("ab", buffering=0) as raw:
+            json_log.set_up("info", file=io.TextIOWrapper(raw, write_through=True))
+            look_once_at_what_stays()
+            # The loop has its turn again soon while the store's thread works.
+            sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+            return uvloop.run(_run(settings))
+    except ManifestRefused as refused:
+        say("\n".join(["error: manifests refused; nothing was started:", *refused.problems]))
+        return EXIT_USAGE
+    except (StoreError, OSError) as error:
+        say(f"error: {_plain(error)}")
+        return EXIT_FAILED
+
+
+def _plain(error: StoreError | OSError) -> str:
+    """One sentence, without an error number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
+async def _run(settings: LocalSettings) -> int:
+    store = SqliteStore(settings.data_dir / "tidemark.sqlite")
+    try:
+        return await LocalCluster(settings, store).run()
+    finally:
+        store.close()

@@ -1,0 +1,187 @@
+"""Watches manifests, brokers' pods and claims, audits' Jobs with kopf, in a thread and loop of its
+own.
+
+Only `on.event` handlers: kopf then writes nothing to any object. A handler passes on an object or a
+key (what happened is read from the store in its turn), or a pod's trouble, which the controller
+looks into. Handlers are coroutines, as kopf runs functions in threads of their own.
+What a watch misses, the sweeps of main.py find. PartitionSlices are not watched, as nobody but the
+controller writes them: one that is deleted by hand, a sweep finds too (S12). If kopf ends for
+whatever reason, `on_end` is called, and the process has to end: it would be deaf.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import kopf
+
+from tidemark_operator.api.kinds import (
+    BROKER_POOL,
+    REPLICATION_AUDIT,
+    TIDEMARK_GROUP,
+    TOPIC,
+    Object,
+    ResourceKind,
+)
+from tidemark_operator.manager.leadership import BrokerTrouble
+from tidemark_operator.reconcile.work_queue import WorkKey
+from tidemark_operator.resources.audit_job import JOB_SELECTOR
+from tidemark_operator.resources.audit_pod import audit_name_of
+from tidemark_operator.resources.names import BROKER_SELECTOR, broker_id_of, pool_name_of
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectEvent:
+    kind: ResourceKind
+    item: Object
+    is_deleted: bool  # `item` is then as it was
+
+
+class ClusterWatch:
+    """`on_...` are called in kopf's thread and must not block. `on_object`: of Topics and
+    BrokerPools."""
+
+    def __init__(
+        self,
+        *,
+        namespaces: tuple[str, ...],
+        on_object: Callable[[ObjectEvent], None],
+        on_key: Callable[[WorkKey], None],
+        on_trouble: Callable[[BrokerTrouble], None],
+        on_end: Callable[[BaseException | None], None],
+    ) -> None:
+        self._namespaces = namespaces
+        self._on_object = on_object
+        self._on_key = on_key
+        self._on_trouble = on_trouble
+        self._on_end = on_end
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Blocks for `timeout_s` at most; the thread is a daemon."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            asyncio.run(
+                kopf.operator(
+                    registry=self._registry(),
+                    settings=watch_settings(),
+                    clusterwide=not self._namespaces,
+                    namespaces=self._namespaces,
+                    standalone=True,
+                    stop_flag=self._stop,
+                )
+            )
+        except BaseException as problem:  # a driver's top: whatever ended it is passed on
+            error = problem
+        self._on_end(error)
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+        kopf.on.login(id="account", registry=registry)(kopf.login_with_service_account)
+        kopf.on.login(id="kubeconfig", registry=registry)(kopf.login_with_kubeconfig)
+
+        @kopf.on.event(TIDEMARK_GROUP, TOPIC.version, TOPIC.plural, registry=registry)
+        async def on_topic(event: kopf.RawEvent, **_: Any) -> None:
+            self._on_object(_object_event(TOPIC, event))
+
+        @kopf.on.event(TIDEMARK_GROUP, BROKER_POOL.version, BROKER_POOL.plural, registry=registry)
+        async def on_pool(event: kopf.RawEvent, **_: Any) -> None:
+            self._on_object(_object_event(BROKER_POOL, event))
+
+        audits = REPLICATION_AUDIT.plural
+
+        @kopf.on.event(TIDEMARK_GROUP, REPLICATION_AUDIT.version, audits, registry=registry)
+        async def on_audit(namespace: str | None, name: str | None, **_: Any) -> None:
+            self._on_key(WorkKey(REPLICATION_AUDIT.kind, namespace or "", name or ""))
+
+        @kopf.on.event("batch", "v1", "jobs", registry=registry)
+        async def on_job(body: kopf.Body, namespace: str | None, **_: Any) -> None:
+            audit = audit_name_of(dict(body))
+            if audit is not None:
+                self._on_key(WorkKey(REPLICATION_AUDIT.kind, namespace or "", audit))
+
+        @kopf.on.event("v1", "pods", registry=registry)
+        async def on_pod(event: kopf.RawEvent, namespace: str | None, **_: Any) -> None:
+            self._pass_on_pod(event["type"], dict(event["object"]), namespace or "")
+
+        @kopf.on.event("v1", "persistentvolumeclaims", registry=registry)
+        async def on_claim(body: kopf.Body, namespace: str | None, **_: Any) -> None:
+            pool_name = pool_name_of(dict(body))
+            if pool_name is not None:
+                self._on_key(WorkKey(BROKER_POOL.kind, namespace or "", pool_name))
+
+        return registry
+
+    def _pass_on_pod(self, event_type: str | None, pod: dict[str, Any], namespace: str) -> None:
+        pool_name = pool_name_of(pod)
+        if pool_name is None:
+            return
+        trouble = pod_trouble(event_type, pod, namespace)
+        if trouble is not None:
+            self._on_trouble(trouble)
+        self._on_key(WorkKey(BROKER_POOL.kind, namespace, pool_name))
+
+
+def _object_event(kind: ResourceKind, event: kopf.RawEvent) -> ObjectEvent:
+    return ObjectEvent(kind, dict(event["object"]), event["type"] == "DELETED")
+
+
+def pod_trouble(
+    event_type: str | None, pod: dict[str, Any], namespace: str
+) -> BrokerTrouble | None:
+    pool_name, broker_id = pool_name_of(pod), broker_id_of(pod)
+    if pool_name is None or broker_id is None:
+        return None
+    reason = _trouble_reason(event_type, pod)
+    if reason is None:
+        return None
+    return BrokerTrouble(f"{namespace}/{pool_name}", broker_id, reason)
+
+
+def _trouble_reason(event_type: str | None, pod: dict[str, Any]) -> str | None:
+    if event_type == "DELETED":
+        return "PodGone"
+    status = pod.get("status") or {}
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return "PodEnded"
+    for container in status.get("containerStatuses") or ():
+        state = container.get("state") or {}
+        restarted = container.get("restartCount", 0) > 0
+        if "terminated" in state or ("waiting" in state and restarted):
+            return "ContainerTerminated"
+    if "deletionTimestamp" in pod["metadata"]:
+        return "PodDeleted"
+    return None
+
+
+def watch_settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.scanning.disabled = True  # no watch of CRDs and namespaces: fewer rights
+    settings.peering.standalone = True  # a Lease decides who leads
+    settings.posting.enabled = False
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 330
+    settings.watching.connect_timeout = 10
+    # Bookmarks come every minute: a watch that is silent for longer is dead.
+    settings.watching.inactivity_timeout = 70
+    # Lists in pieces: decoding a large one holds the GIL, and the controller's loop with it.
+    settings.watching.chunk_size = 100
+    settings.watching.label_selectors["v1", "pods"] = BROKER_SELECTOR
+    settings.watching.label_selectors["v1", "persistentvolumeclaims"] = BROKER_SELECTOR
+    settings.watching.label_selectors["batch/v1", "jobs"] = JOB_SELECTOR
+    settings.networking.request_timeout = 30
+    return settings

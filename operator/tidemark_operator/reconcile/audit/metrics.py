@@ -1,0 +1,92 @@
+"""What the audits said last, as gauges of the operator, which is always scraped."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tidemark_operator.reconcile.audit.schedule import PERIODS, Schedule
+from tidemark_operator.reconcile.work_queue import WorkKey
+
+_LABELS = ["namespace", "audit"]
+
+
+class AuditCollector(Collector):
+    def __init__(
+        self,
+        statuses: Mapping[WorkKey, Mapping[str, Any]],
+        schedules: Mapping[WorkKey, Schedule],
+    ) -> None:
+        self._statuses = statuses
+        self._schedules = schedules
+
+    def collect(self) -> Iterator[Metric]:
+        verdict = GaugeMetricFamily(
+            "tidemark_audit_verdict", "1 for the last verdict", labels=[*_LABELS, "verdict"]
+        )
+        loss = GaugeMetricFamily(
+            "tidemark_audit_loss_detected",
+            "1 from a verdict LOSS until another run looked and found none",
+            labels=_LABELS,
+        )
+        lost = GaugeMetricFamily(
+            "tidemark_audit_lost_records", "At least so many committed records", labels=_LABELS
+        )
+        coverage = GaugeMetricFamily(
+            "tidemark_audit_coverage_ratio", "Share of partition time looked at", labels=_LABELS
+        )
+        success = GaugeMetricFamily(
+            "tidemark_audit_last_success_timestamp_seconds",
+            "When a run last came to a verdict",
+            labels=_LABELS,
+        )
+        value = GaugeMetricFamily(
+            "tidemark_audit_slo_ratio", "What a rule measured", labels=[*_LABELS, "rule"]
+        )
+        budget = GaugeMetricFamily(
+            "tidemark_audit_error_budget_remaining_ratio",
+            "Of a rule's error budget",
+            labels=[*_LABELS, "rule"],
+        )
+        findings = GaugeMetricFamily(
+            "tidemark_audit_findings", "Of the last run", labels=[*_LABELS, "severity"]
+        )
+        for key, status in list(self._statuses.items()):
+            labels = [key.namespace, key.name]
+            if "verdict" in status:
+                verdict.add_metric([*labels, status["verdict"]], 1)
+            for condition in status.get("conditions", ()):
+                if condition["type"] == "LossDetected":
+                    loss.add_metric(labels, int(condition["status"] == "True"))
+            if "lostRecords" in status:
+                lost.add_metric(labels, status["lostRecords"])
+            if "coverage" in status:
+                coverage.add_metric(labels, float(status["coverage"].rstrip(" %")) / 100)
+            if "lastSuccessTime" in status:
+                at = datetime.fromisoformat(status["lastSuccessTime"])
+                success.add_metric(labels, at.timestamp())
+            for rule in status.get("rules", ()):
+                if "value" in rule:
+                    value.add_metric([*labels, rule["rule"]], rule["value"])
+                if "budgetLeft" in rule:
+                    budget.add_metric([*labels, rule["rule"]], rule["budgetLeft"])
+            for text in filter(None, status.get("findings", "").replace("none", "").split(", ")):
+                count, _, severity = text.partition(" ")
+                findings.add_metric([*labels, severity], int(count))
+        yield from (verdict, loss, lost, coverage, success, value, budget, findings)
+        yield self._due()
+
+    def _due(self) -> Metric:
+        due = GaugeMetricFamily(
+            "tidemark_audit_due_timestamp_seconds",
+            "When a run on a schedule should have come to a verdict at the latest",
+            labels=_LABELS,
+        )
+        for key, schedule in list(self._schedules.items()):
+            status = self._statuses.get(key, {})
+            since = datetime.fromisoformat(status.get("lastSuccessTime", schedule.created_time))
+            seconds = since.timestamp() + PERIODS * schedule.period_seconds
+            due.add_metric([key.namespace, key.name], seconds)
+        return due

@@ -1,0 +1,311 @@
+"""What is due for a ReplicationAudit: decided from the whole observation. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark_protocol.audit_summary import AuditSummary, Incident
+
+from tidemark_operator.api.kinds import (
+    CRON_JOB,
+    JOB,
+    SCHEDULED_SPARK_APPLICATION,
+    SPARK_APPLICATION,
+    Object,
+    ResourceKind,
+)
+from tidemark_operator.api.replication_audit import AuditSpec, SparkSpec
+from tidemark_operator.reconcile.audit.runs import (
+    MAX_REPORTED_INCIDENTS,
+    Run,
+    is_without_source,
+    status_fields,
+)
+from tidemark_operator.reconcile.audit.spark_availability import (
+    OUT_OF_REACH,
+    SPARK_CONDITION,
+    SparkOperator,
+    is_out_of_reach,
+    may_be_used,
+    spark_conditions,
+    used_condition,
+)
+from tidemark_operator.reconcile.conditions import Condition
+from tidemark_operator.resources.audit_job import cron_job_manifest, job_manifest
+from tidemark_operator.resources.audit_pod import KEPT_RUNS, audit_name_of, single_run_name
+from tidemark_operator.resources.names import TEMPLATE_ANNOTATION
+from tidemark_operator.resources.spark_application import (
+    scheduled_spark_application_manifest,
+    spark_application_manifest,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedAudit:
+    spec: AuditSpec
+    status: Mapping[str, Any]  # as stored
+    cron_job: Object | None  # of the audit's name, whoever made it
+    jobs: tuple[Object, ...]
+    spark_operator: SparkOperator
+    scheduled_application: Object | None  # of the audit's name, whoever made it
+    applications: tuple[Object, ...]
+    runs: tuple[Run, ...]  # of those Jobs and applications that ended, oldest first
+
+    @property
+    def spark(self) -> SparkSpec | None:
+        """What runs are SparkApplications by; None: they are Jobs."""
+        return self.spec.spark if self.spark_operator is SparkOperator.PRESENT else None
+
+    @property
+    def is_spark_out_of_reach(self) -> bool:
+        return is_out_of_reach(self.status, self.spark_operator)
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    kind: ResourceKind
+    manifest: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    kind: ResourceKind
+    manifest: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    kind: ResourceKind
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportIncident:
+    run: str
+    incident: Incident
+
+
+AuditAction = Create | Replace | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPlan:
+    """The actions are idempotent; incidents get their Events before the status says so."""
+
+    announced: tuple[Condition, ...]  # what the status must say before the actions, if any
+    actions: tuple[AuditAction, ...]
+    reports: tuple[ReportIncident, ...]
+    fields: dict[str, Any]
+    conditions: tuple[Condition, ...]
+    awaits_applications: bool  # some may end, and no watch will say so
+
+
+def plan_audit(observed: ObservedAudit) -> AuditPlan:
+    actions = (*_schedule_actions(observed), *_single_run_actions(observed))
+    fields = status_fields(observed.status, observed.runs, observed.spec.history_limit)
+    is_startable = not observed.spec.is_suspended and not observed.is_spark_out_of_reach
+    if observed.spec.schedule is None and is_startable:
+        fields["startedGeneration"] = observed.spec.generation
+    reports = _reports(observed)
+    if reports:
+        ids = [*(observed.status.get("reportedIncidents") or ()), *(r.incident.id for r in reports)]
+        fields["reportedIncidents"] = ids[-MAX_REPORTED_INCIDENTS:]
+    conditions = _conditions(observed, fields)
+    awaits_applications = _awaits_applications(observed, actions)
+    announced = _announced(observed)
+    return AuditPlan(announced, actions, reports, fields, conditions, awaits_applications)
+
+
+def trouble_conditions(
+    status: Mapping[str, Any], reason: str, sentence: str
+) -> tuple[Condition, ...]:
+    """What was said of runs, and is remembered of SparkApplications, stays said."""
+    return (Condition("Ready", False, reason, sentence), *_kept(status, besides=("Ready",)))
+
+
+def _announced(observed: ObservedAudit) -> tuple[Condition, ...]:
+    """A SparkApplication whose status was not written would be forgotten with the right to it."""
+    if observed.spark is None or may_be_used(observed.status):
+        return ()
+    here = used_condition(observed.spark)
+    return (here, *_kept(observed.status, besides=(SPARK_CONDITION,)))
+
+
+def _awaits_applications(observed: ObservedAudit, actions: tuple[AuditAction, ...]) -> bool:
+    ended = {run.name for run in observed.runs}
+    return (
+        (observed.spark is not None and observed.spec.schedule is not None)
+        or observed.is_spark_out_of_reach
+        or any(each["metadata"]["name"] not in ended for each in observed.applications)
+        or any(isinstance(each, Create) and each.kind is SPARK_APPLICATION for each in actions)
+    )
+
+
+def _schedule_actions(observed: ObservedAudit) -> tuple[AuditAction, ...]:
+    """At most one kind of schedule is wanted; one of the other kind that is ours goes, and first:
+    where it may not be removed nothing comes beside it."""
+    spec, spark = observed.spec, observed.spark
+    cron_job = application = None
+    if spec.schedule is not None and spark is not None:
+        application = scheduled_spark_application_manifest(spec, spark)
+    elif spec.schedule is not None and not observed.is_spark_out_of_reach:
+        cron_job = cron_job_manifest(spec)
+    of_jobs = _schedule_action(spec, CRON_JOB, observed.cron_job, cron_job)
+    of_applications = _schedule_action(
+        spec, SCHEDULED_SPARK_APPLICATION, observed.scheduled_application, application
+    )
+    return (*of_jobs, *of_applications) if cron_job is None else (*of_applications, *of_jobs)
+
+
+def _schedule_action(
+    spec: AuditSpec, kind: ResourceKind, stored: Object | None, wanted: Object | None
+) -> tuple[AuditAction, ...]:
+    if stored is None:
+        return () if wanted is None else (Create(kind, wanted),)
+    if audit_name_of(stored) != spec.name:
+        return ()  # somebody else's, who is told so by the condition
+    if wanted is None:
+        return (Delete(kind, spec.name, stored["metadata"]["uid"]),)
+    annotations = stored["metadata"].get("annotations") or {}
+    digest = wanted["metadata"]["annotations"][TEMPLATE_ANNOTATION]
+    if annotations.get(TEMPLATE_ANNOTATION) == digest:
+        return ()
+    if _is_refused(stored):  # for good: the Spark operator does not look at it again
+        return (Delete(kind, spec.name, stored["metadata"]["uid"]), Create(kind, wanted))
+    wanted["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
+    return (Replace(kind, wanted),)
+
+
+def _is_refused(schedule: Object) -> bool:
+    status = schedule.get("status") or {}
+    return bool(status.get("scheduleState") == "FailedValidation")
+
+
+def _single_run_actions(observed: ObservedAudit) -> tuple[AuditAction, ...]:
+    """Runs of a schedule are the schedule's to remove; single ones are removed here, once the
+    status has what they said."""
+    spec, spark = observed.spec, observed.spark
+    if spec.schedule is not None:
+        return ()
+    actions: list[AuditAction] = []
+    by_name = {
+        item["metadata"]["name"]: (kind, item)
+        for kind, items in ((JOB, observed.jobs), (SPARK_APPLICATION, observed.applications))
+        for item in items
+    }
+    is_due = (
+        observed.status.get("startedGeneration") != spec.generation
+        and not spec.is_suspended
+        and not observed.is_spark_out_of_reach
+    )
+    if is_due and single_run_name(spec) not in by_name:
+        if spark is None:
+            actions.append(Create(JOB, job_manifest(spec)))
+        else:
+            actions.append(Create(SPARK_APPLICATION, spark_application_manifest(spec, spark)))
+    recorded = {entry["run"] for entry in observed.status.get("history") or ()}
+    for run in [run for run in observed.runs if run.name in recorded][:-KEPT_RUNS]:
+        kind, item = by_name[run.name]
+        actions.append(Delete(kind, run.name, item["metadata"]["uid"]))
+    return tuple(actions)
+
+
+def _reports(observed: ObservedAudit) -> tuple[ReportIncident, ...]:
+    recorded = {entry["run"] for entry in observed.status.get("history") or ()}
+    reported = set(observed.status.get("reportedIncidents") or ())
+    reports = []
+    for run in observed.runs:
+        if run.name in recorded or run.summary is None:
+            continue
+        for incident in run.summary.incidents:
+            if incident.id not in reported:
+                reported.add(incident.id)
+                reports.append(ReportIncident(run.name, incident))
+    return tuple(reports)
+
+
+def _conditions(observed: ObservedAudit, fields: Mapping[str, Any]) -> tuple[Condition, ...]:
+    spark = spark_conditions(
+        observed.spec, observed.status, observed.spark_operator, len(observed.applications)
+    )
+    here = (_ready(observed), *spark)
+    last = observed.runs[-1] if observed.runs else None
+    newest = (fields.get("history") or [None])[0]
+    if last is None or newest is None or newest["run"] != last.name:
+        return (*here, *_kept(observed.status, besides=("Ready", SPARK_CONDITION)))
+    if last.summary is None or is_without_source(last.summary):
+        # Nothing was judged: a loss that was found stays found.
+        reason, said = (
+            ("NoVerdict", last.trouble)
+            if last.summary is None
+            else ("NoSource", f"{last.name}: {last.summary.sentence}")
+        )
+        completed = Condition("Completed", False, reason, said)
+        besides = ("Ready", SPARK_CONDITION, "Completed")
+        return (*here, completed, *_kept(observed.status, besides=besides))
+    return (*here, *_verdict_conditions(last.name, last.summary))
+
+
+def _ready(observed: ObservedAudit) -> Condition:
+    spec = observed.spec
+    if observed.is_spark_out_of_reach:
+        said = f"nothing is started: the condition {SPARK_CONDITION} says why, and what to do"
+        return Condition("Ready", False, OUT_OF_REACH, said)
+    kind, stored = CRON_JOB, observed.cron_job
+    if observed.spark is not None:
+        kind, stored = SCHEDULED_SPARK_APPLICATION, observed.scheduled_application
+    if spec.schedule is not None and stored and audit_name_of(stored) != spec.name:
+        taken = f"the {kind.kind} {spec.name} is not of this audit: rename or remove one of them"
+        return Condition("Ready", False, "NameTaken", taken)
+    if spec.schedule is not None and stored and _is_refused(stored):
+        said = f"the Spark operator refuses the schedule: {stored['status'].get('reason', '')}"
+        return Condition("Ready", False, "InvalidSchedule", said)
+    if spec.is_suspended:
+        return Condition("Ready", False, "Suspended", "spec.suspend is true: nothing is started")
+    if spec.schedule is not None:
+        return Condition("Ready", True, "Scheduled", f"at {spec.schedule}, by a {kind.kind}")
+    return Condition("Ready", True, "SingleRun", f"the run is {single_run_name(spec)}")
+
+
+def _verdict_conditions(run: str, summary: AuditSummary) -> tuple[Condition, ...]:
+    reason = "".join(word.capitalize() for word in summary.verdict.lower().split("-"))
+    kept = [rule for rule in summary.rules if rule.outcome == "kept"]
+    broken = [rule.rule for rule in summary.rules if rule.outcome == "violated"]
+    unknown = [rule.rule for rule in summary.rules if rule.outcome not in ("kept", "violated")]
+    met = summary.verdict == "PASS"
+    loss = summary.verdict == "LOSS"
+    sufficient = summary.verdict != "INCONCLUSIVE" and not unknown
+    return (
+        Condition("Completed", True, reason, f"{run}: {summary.sentence}"),
+        Condition(
+            "SLOMet",
+            met,
+            reason,
+            f"{len(kept)} rules kept, violated: {', '.join(broken) or 'none'}",
+        ),
+        Condition(
+            "EvidenceSufficient",
+            sufficient,
+            reason,
+            f"coverage {100 * summary.coverage:.2f} %,"
+            f" not evaluated: {', '.join(unknown) or 'none'}",
+        ),
+        Condition(
+            "LossDetected",
+            loss,
+            reason,
+            f"at least {summary.lost_records} committed records lost"
+            if loss
+            else "no evidence of a lost record",
+        ),
+    )
+
+
+def _kept(status: Mapping[str, Any], *, besides: tuple[str, ...]) -> tuple[Condition, ...]:
+    """What was said stays said, as of runs until another one ends."""
+    return tuple(
+        Condition(each["type"], each["status"] == "True", each["reason"], each["message"])
+        for each in status.get("conditions") or ()
+        if each["type"] not in besides
+    )

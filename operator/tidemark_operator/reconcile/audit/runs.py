@@ -1,0 +1,192 @@
+"""What the pods of an audit's runs said, and how it is told in the audit's status. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tidemark_protocol.audit_summary import AuditSummary, MalformedSummary, decode_summary
+
+from tidemark_operator.api.kinds import Object
+from tidemark_operator.resources.audit_job import CONTAINER, JOB_NAME_LABEL
+from tidemark_operator.resources.spark_application import APPLICATION_LABEL, DRIVER_CONTAINER
+
+NO_VERDICT = "NO-VERDICT"
+NO_SOURCE = "NO-SOURCE"
+MAX_REPORTED_INCIDENTS = 200
+MAX_SENTENCE_CHARACTERS = 1000
+
+
+End = tuple[str, str]  # when a run ended (RFC 3339), and why it failed or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One Job or SparkApplication that ended."""
+
+    name: str
+    finished_time: str  # RFC 3339
+    summary: AuditSummary | None  # None: it came to no verdict
+    trouble: str = ""  # why, where there is none
+
+
+def finished_runs(
+    jobs: Iterable[Object], applications: Iterable[Object], pods: Iterable[Object]
+) -> tuple[Run, ...]:
+    """Of Jobs and SparkApplications that completed or failed, oldest first."""
+    by_job: dict[str, list[Object]] = {}
+    by_application: dict[str, list[Object]] = {}
+    for pod in pods:
+        labels = pod["metadata"].get("labels") or {}
+        by_job.setdefault(labels.get(JOB_NAME_LABEL, ""), []).append(pod)
+        by_application.setdefault(labels.get(APPLICATION_LABEL, ""), []).append(pod)
+    runs = [
+        _run(item, end, by_run.get(item["metadata"]["name"], ()))
+        for items, end_of, by_run in (
+            (jobs, _end_of_job, by_job),
+            (applications, _end_of_application, by_application),
+        )
+        for item in items
+        if (end := end_of(item)) is not None
+    ]
+    return tuple(sorted(runs, key=lambda run: (run.finished_time, run.name)))
+
+
+def _end_of_job(job: Object) -> End | None:
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
+            failed = condition["type"] == "Failed"
+            reason = f"{condition.get('reason', '')}: {condition.get('message', '')}"
+            return condition["lastTransitionTime"], reason if failed else ""
+    return None
+
+
+def _end_of_application(application: Object) -> End | None:
+    """COMPLETED and FAILED are where the Spark operator leaves one; from every other state, such as
+    SUBMISSION_FAILED, it goes on by itself."""
+    status = application.get("status") or {}
+    state = status.get("applicationState") or {}
+    name = state.get("state", "")
+    if name not in ("COMPLETED", "FAILED"):
+        return None
+    finished_time = (
+        status.get("terminationTime")
+        # Of one that was never submitted for good: its last attempt is what is known of its end.
+        or status.get("lastSubmissionAttemptTime")
+        or application["metadata"]["creationTimestamp"]
+    )
+    reason = f"{name}: {state.get('errorMessage') or 'the Spark operator does not say why'}"
+    return finished_time, reason if name == "FAILED" else ""
+
+
+def _run(item: Object, end: End, pods: Iterable[Object]) -> Run:
+    name, (finished_time, reason) = item["metadata"]["name"], end
+    last_words = sorted(
+        (words for pod in pods if (words := _termination(pod)) is not None),
+        key=lambda words: words.ended_time,
+        reverse=True,
+    )
+    # A retry's verdict counts more than the word of a pod before it, or after it, that saw nothing.
+    summaries = [words.summary for words in last_words if words.summary is not None]
+    for summary in sorted(summaries, key=is_without_source):
+        return Run(name, finished_time, summary)
+    trouble = reason or "its pod is gone, and with it what it said"
+    if last_words:
+        said = " ".join(last_words[0].message.split())[-600:] or "nothing"
+        trouble = f"exit code {last_words[0].exit_code}; it said {said}; {reason}".rstrip("; ")
+    return Run(name, finished_time, None, trouble[:MAX_SENTENCE_CHARACTERS])
+
+
+def is_without_source(summary: AuditSummary) -> bool:
+    """It read nothing: that is no verdict on what it was asked to judge."""
+    return summary.verdict == NO_SOURCE
+
+
+@dataclass(frozen=True, slots=True)
+class _LastWords:
+    """What the container of one pod left as it ended."""
+
+    message: str
+    exit_code: int
+    ended_time: str  # RFC 3339
+
+    @property
+    def summary(self) -> AuditSummary | None:
+        try:
+            return decode_summary(self.message.encode())
+        except MalformedSummary:
+            return None
+
+
+def _termination(pod: Object) -> _LastWords | None:
+    for container in (pod.get("status") or {}).get("containerStatuses") or ():
+        ended = (container.get("state") or {}).get("terminated")
+        if container.get("name") in (CONTAINER, DRIVER_CONTAINER) and ended is not None:
+            exit_code = int(ended.get("exitCode", -1))
+            return _LastWords(ended.get("message", ""), exit_code, ended.get("finishedAt") or "")
+    return None
+
+
+def status_fields(
+    stored: Mapping[str, Any], runs: Iterable[Run], history_limit: int
+) -> dict[str, Any]:
+    """Fields of the status after these runs, those that it knows already among them."""
+    known = {entry["run"]: entry for entry in stored.get("history") or ()}
+    new = [run for run in runs if run.name not in known]
+    entries = [*known.values(), *map(_history_entry, new)]
+    entries.sort(key=lambda entry: (entry["finishedTime"], entry["run"]), reverse=True)
+    fields: dict[str, Any] = {"history": entries[:history_limit]}
+    judged = [run for run in new if run.summary is not None and not is_without_source(run.summary)]
+    if new:
+        fields |= _of_last(entries[0])
+    if judged:
+        summary = judged[-1].summary
+        assert summary is not None
+        fields["lastSuccessTime"] = judged[-1].finished_time
+        fields["rules"] = [_rule(rule) for rule in summary.rules]
+    return fields
+
+
+def _of_last(entry: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {
+        name: entry[name]
+        for name in ("verdict", "sentence", "coverage", "lostRecords", "findings")
+        if name in entry
+    }
+    return {**fields, "lastRunTime": entry["finishedTime"]}
+
+
+def _history_entry(run: Run) -> dict[str, Any]:
+    summary = run.summary
+    if summary is None:
+        return {
+            "run": run.name,
+            "verdict": NO_VERDICT,
+            "sentence": run.trouble,
+            "finishedTime": run.finished_time,
+        }
+    return {
+        "run": run.name,
+        "verdict": summary.verdict,
+        "sentence": summary.sentence[:MAX_SENTENCE_CHARACTERS],
+        "finishedTime": run.finished_time,
+        "windowStart": _time_text(summary.window_start_ms),
+        "windowEnd": _time_text(summary.window_end_ms),
+        "coverage": f"{100 * summary.coverage:.2f} %",
+        "lostRecords": summary.lost_records,
+        "findings": findings_text(summary.findings),
+    }
+
+
+def findings_text(findings: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in findings.items() if count) or "none"
+
+
+def _rule(rule: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = {"rule": rule.rule, "outcome": rule.outcome}
+    numbers = {"value": rule.value, "limit": rule.limit, "budgetLeft": rule.budget_left}
+    return fields | {name: number for name, number in numbers.items() if number is not None}
+
+
+def _time_text(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

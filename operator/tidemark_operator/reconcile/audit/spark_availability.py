@@ -1,0 +1,97 @@
+"""Whether an audit's runs are SparkApplications, and what its status remembers of that. Pure.
+
+The condition `SparkApplications` is a memory too: without the right nobody can look whether there
+is a schedule of them, and one beside a CronJob would judge, and write reports, twice. So the status
+says `Used` before the first one is made, and `OutOfReach` from when the right goes until it comes
+back, the CRDs go, or a human takes the condition away.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+from tidemark_operator.api.replication_audit import AuditSpec, SparkSpec
+from tidemark_operator.reconcile.conditions import Condition
+from tidemark_operator.resources.audit_pod import AUDIT_LABEL
+
+SPARK_CONDITION = "SparkApplications"
+OUT_OF_REACH = "OutOfReach"
+_USED = "Used"
+
+
+class SparkOperator(Enum):
+    """Whether SparkApplications can be had here."""
+
+    PRESENT = "present"
+    NO_CRDS = "no CRDs"
+    NO_RIGHTS = "no rights"
+    NOT_ASKED = "not asked"  # neither the spec nor the status speaks of them
+
+
+def is_spoken_of(spec: AuditSpec, status: Mapping[str, Any]) -> bool:
+    return spec.spark is not None or bool(_remembered(status))
+
+
+def used_condition(spark: SparkSpec) -> Condition:
+    used = f"new runs are SparkApplications; executors of each: {spark.executors}"
+    return Condition(SPARK_CONDITION, True, _USED, used)
+
+
+def may_be_used(status: Mapping[str, Any]) -> bool:
+    """What the status remembers."""
+    return _remembered(status) in (_USED, OUT_OF_REACH)
+
+
+def is_out_of_reach(status: Mapping[str, Any], spark_operator: SparkOperator) -> bool:
+    """There may be a schedule of them, which can neither be seen nor removed."""
+    return spark_operator is SparkOperator.NO_RIGHTS and may_be_used(status)
+
+
+def spark_conditions(
+    spec: AuditSpec, status: Mapping[str, Any], spark_operator: SparkOperator, applications: int
+) -> tuple[Condition, ...]:
+    """What became of the wish for several pods; nothing where there is none, and of a former one
+    no SparkApplication left (`applications`)."""
+    if is_out_of_reach(status, spark_operator):
+        return (_out_of_reach(spec),)
+    if spec.spark is None:
+        left = f"spec.spark is left out; SparkApplications of before that are here: {applications}"
+        return (Condition(SPARK_CONDITION, False, "Left", left),) if applications else ()
+    assert spark_operator is not SparkOperator.NOT_ASKED
+    wish = "spec.spark asks for SparkApplications (sparkoperator.k8s.io/v1beta2)"
+    match spark_operator:
+        case SparkOperator.PRESENT:
+            return (used_condition(spec.spark),)
+        case SparkOperator.NO_CRDS:
+            reason = "NotInstalled"
+            found = (
+                "the cluster does not know them: new runs are Jobs of one pod."
+                " Install the Spark operator, or leave out spec.spark"
+            )
+        case SparkOperator.NO_RIGHTS:
+            reason = "NotAllowed"
+            found = (
+                "the operator may not read them: new runs are Jobs of one pod."
+                " Install the chart with sparkApplications: true, or leave out spec.spark"
+            )
+    return (Condition(SPARK_CONDITION, False, reason, f"{wish}; {found}"),)
+
+
+def _out_of_reach(spec: AuditSpec) -> Condition:
+    kubectl = f"kubectl --namespace {spec.namespace}"
+    said = (
+        "this audit's SparkApplications and their schedule may be on, and the operator may neither"
+        " read nor remove them: nothing else is started beside them. Install the chart with"
+        " sparkApplications: true; or remove them by hand, and then what is remembered of them:"
+        f" {kubectl} delete scheduledsparkapplications,sparkapplications"
+        f" --selector {AUDIT_LABEL}={spec.name};"
+        f" {kubectl} patch replicationaudits {spec.name} --subresource=status --type=merge"
+        """ --patch '{"status": {"conditions": []}}'"""
+    )
+    return Condition(SPARK_CONDITION, False, OUT_OF_REACH, said)
+
+
+def _remembered(status: Mapping[str, Any]) -> str:
+    conditions: Iterable[Mapping[str, Any]] = status.get("conditions") or ()
+    reasons = [str(each["reason"]) for each in conditions if each["type"] == SPARK_CONDITION]
+    return "".join(reasons)

@@ -1,0 +1,119 @@
+"""What is due for a BrokerPool: decided from the whole observation, never from an event. Pure.
+
+One pass makes all that is missing (storage, then Services, then the broker), so that an empty
+namespace gets its brokers at once; it never removes storage and never stops a broker that runs.
+"""
+
+from collections.abc import Iterator
+
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.broker_runtime.broker_runtime import (
+    BrokerProcess,
+    MakeBootstrap,
+    MakeDisruptionBudget,
+    MakeEndpoint,
+    MakeStorage,
+    MarkStorage,
+    ObservedBroker,
+    ObservedPool,
+    PoolAction,
+    StartBroker,
+    StopBroker,
+)
+from tidemark_operator.reconcile.conditions import Condition
+from tidemark_operator.reconcile.pool.plan_listeners import plan_doors
+
+
+def plan_pool(spec: PoolSpec, observed: ObservedPool) -> tuple[PoolAction, ...]:
+    """Brokers with ids of `replicas` and above are neither made nor stopped here: they may hold
+    data."""
+    return tuple(_actions(spec, observed))
+
+
+def _actions(spec: PoolSpec, observed: ObservedPool) -> Iterator[PoolAction]:
+    by_id = {broker.broker_id: broker for broker in observed.brokers}
+    # Of every broker that there is, whatever `replicas` says: what goes with the pool is read from
+    # these marks when the pool itself is gone (I20).
+    for each in observed.brokers:
+        is_marked = each.storage_policy in ("", spec.deletion_policy)
+        if not (is_marked or each.storage_is_going):
+            yield MarkStorage(each.broker_id)
+    # Missing brokers first: they are what clients wait for.
+    for number in range(spec.replicas):
+        broker_id = BrokerId(number)
+        broker = by_id.get(broker_id)
+        if broker is None:
+            broker = ObservedBroker(
+                broker_id, BrokerProcess.ABSENT, has_storage=False, has_endpoint=False
+            )
+        yield from _broker_actions(broker)
+    if not observed.has_bootstrap:
+        yield MakeBootstrap()
+    if not observed.has_disruption_budget:
+        yield MakeDisruptionBudget()
+    yield from plan_doors(spec, observed)
+
+
+def _broker_actions(broker: ObservedBroker) -> Iterator[PoolAction]:
+    if broker.storage_is_going:
+        return  # a claim of that name is being deleted: wait until it is gone
+    if not broker.has_storage:
+        yield MakeStorage(broker.broker_id)
+    if broker.process is BrokerProcess.ABSENT:
+        yield StartBroker(broker.broker_id)
+    elif broker.process is BrokerProcess.EXITED:
+        yield StopBroker(broker.broker_id, broker.instance)
+    if not broker.has_endpoint:
+        yield MakeEndpoint(broker.broker_id)
+
+
+def pool_conditions(
+    spec: PoolSpec, observed: ObservedPool, active_brokers: frozenset[BrokerId]
+) -> tuple[Condition, ...]:
+    """`active_brokers`: those with a live session, by the controller."""
+    expected = [BrokerId(number) for number in range(spec.replicas)]
+    missing = [broker_id for broker_id in expected if broker_id not in active_brokers]
+    going = [broker.broker_id for broker in observed.brokers if broker.storage_is_going]
+    if going:
+        names = ", ".join(map(str, going))
+        ready = Condition("Ready", False, "StorageIsGoing", _going_text(names))
+    elif missing:
+        names = ", ".join(map(str, missing))
+        ready = Condition(
+            "Ready",
+            False,
+            "BrokersNotActive",
+            f"{spec.replicas - len(missing)} of {spec.replicas} brokers are active; "
+            f"not active: {names}",
+        )
+    else:
+        ready = Condition("Ready", True, "BrokersActive", f"all {spec.replicas} brokers are active")
+    return (ready, *_storage_conditions(spec, observed))
+
+
+def _going_text(names: str) -> str:
+    """A claim that a pod uses stays until the pod has gone."""
+    return (
+        f"the claims of brokers {names} are being deleted, and nobody can take that back: once a"
+        " broker's pod has ended its claim goes, with the records there, and the broker starts on a"
+        " new, empty one. What other replicas have is copied to it. Before a pod ends, see that the"
+        " Topics are FullyReplicated, or move its replicas away (spec.drain); then delete it"
+    )
+
+
+def _storage_conditions(spec: PoolSpec, observed: ObservedPool) -> tuple[Condition, ...]:
+    """Claims outlive their pool: one of that name may have been made with another access mode."""
+    wanted = spec.storage_access_mode
+    others = [each for each in observed.brokers if each.storage_access_mode not in ("", wanted)]
+    if not others:
+        return ()
+    found = ", ".join(f"{each.broker_id}: {each.storage_access_mode}" for each in others[:20])
+    said = (
+        f"spec.storage.accessMode is {wanted}; {len(others)} claims have another, which cannot be"
+        " changed and stays. For a new claim, one broker after the other: empty it (spec.drain,"
+        " until the condition Drained is True), delete its claim and pod, take it off spec.drain."
+        f" Brokers: {found}"
+    )
+    return (Condition("StorageAsAsked", False, "OtherAccessMode", said),)

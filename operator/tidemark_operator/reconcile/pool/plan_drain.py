@@ -1,0 +1,127 @@
+"""What is due for brokers that are to be emptied, or to go because replicas was lowered. Pure.
+
+Moving their replicas is the Topics' business (`plan_moves`). Here: a broker above `replicas` is
+kept running for as long as it holds a replica, stopped once it holds none, and then recorded as
+Gone. There is no time-out after which it goes anyway: nobody stops a broker that holds data. Its
+claim stays (I20). Retained data moves nowhere, so a drain that it holds up waits for a human.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.broker_runtime.broker_runtime import (
+    BrokerProcess,
+    ObservedBroker,
+    ObservedPool,
+    PoolAction,
+    StartBroker,
+    StopBroker,
+)
+from tidemark_operator.controller.core.views import BrokerView
+from tidemark_operator.reconcile.conditions import Condition
+from tidemark_operator.reconcile.retained_data import (
+    MAX_NAMED,
+    KeptReplicas,
+    kept_count,
+    kept_text,
+    shortened,
+)
+
+MAX_BROKERS_NAMED = 5
+WAY_OUT = (
+    "apply a Topic of that name again and they move, or purge them (tidemark topics purge, or"
+    " spec.purgeRetained)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    actions: tuple[PoolAction, ...] = ()
+    retire: tuple[BrokerId, ...] = ()  # to be recorded as Gone
+    conditions: tuple[Condition, ...] = ()
+    is_over: bool = True
+
+
+def plan_drain(
+    spec: PoolSpec,
+    observed: ObservedPool,
+    brokers: Iterable[BrokerView],
+    replica_counts: Mapping[BrokerId, int] | None,
+    kept: Mapping[BrokerId, KeptReplicas] | None = None,
+    unknown: Sequence[str] = (),
+) -> Drain:
+    """`replica_counts`: of all topics of the pool, None while the state of some, `unknown`, is not
+    known. `kept`: what of them is retained data."""
+    known = {view.broker_id: view for view in brokers if view.state != "Gone"}
+    running = {broker.broker_id: broker for broker in observed.brokers}
+    surplus = sorted(b for b in {*known, *running} if b >= spec.replicas)
+    actions: list[PoolAction] = []
+    retire = []
+    for broker_id in surplus:
+        broker = running.get(broker_id)
+        if may_go(broker_id, replica_counts):
+            if broker is not None and broker.process is not BrokerProcess.ABSENT:
+                actions.append(StopBroker(broker_id, broker.instance))
+            elif broker_id in known:
+                retire.append(broker_id)
+        elif broker is not None:
+            actions.extend(_kept_running(broker))
+    going = [b for b in surplus if b in known or running[b].process is not BrokerProcess.ABSENT]
+    leaving = sorted({*going, *spec.drain})
+    held = {b: None if replica_counts is None else replica_counts.get(b, 0) for b in leaving}
+    is_over = not actions and not retire and all(count == 0 for count in held.values())
+    return Drain(tuple(actions), tuple(retire), _conditions(held, kept or {}, unknown), is_over)
+
+
+def may_go(broker_id: BrokerId, replica_counts: Mapping[BrokerId, int] | None) -> bool:
+    """On doubt it holds something."""
+    return replica_counts is not None and replica_counts.get(broker_id, 0) == 0
+
+
+def _kept_running(broker: ObservedBroker) -> tuple[PoolAction, ...]:
+    if broker.process is BrokerProcess.EXITED:
+        return (StopBroker(broker.broker_id, broker.instance),)  # it is started anew after that
+    if broker.process is BrokerProcess.ABSENT and broker.has_storage:
+        return (StartBroker(broker.broker_id),)
+    return ()
+
+
+def _conditions(
+    held: Mapping[BrokerId, int | None],
+    kept: Mapping[BrokerId, KeptReplicas],
+    unknown: Sequence[str],
+) -> tuple[Condition, ...]:
+    if not held:
+        return ()
+    left = [broker_id for broker_id, count in held.items() if count != 0]
+    if not left:
+        names = ", ".join(map(str, held))
+        return (Condition("Drained", True, "NoReplicas", f"brokers {names} hold no replicas"),)
+    shown = left[:MAX_BROKERS_NAMED]
+    sentences = [_held(broker_id, held[broker_id], kept.get(broker_id, {})) for broker_id in shown]
+    if len(left) > len(shown):
+        sentences.append(f"and {len(left) - len(shown)} more brokers hold replicas")
+    if unknown:
+        sentences.append(f"slices are missing or unreadable of {shortened(unknown, MAX_NAMED)}")
+    are_moving = any(held[each] != kept_count(kept.get(each, {})) for each in left)
+    if are_moving:
+        sentences.append("see the Topics' conditions, tidemark drain --wait names them")
+    if any(kept.get(each) for each in left):
+        sentences.append(WAY_OUT)
+    reason = "ReplicasMove" if are_moving else "DataRetained"
+    return (Condition("Drained", False, reason, "; ".join(sentences)),)
+
+
+def _held(broker_id: BrokerId, count: int | None, kept: KeptReplicas) -> str:
+    of_kept = kept_count(kept)
+    said = f"{of_kept} replicas of data kept without a Topic: {kept_text(kept)}"
+    if count is None:
+        beside = f", {said}" if kept else ""
+        return f"broker {broker_id} holds an unknown number of replicas{beside}"
+    if not kept:
+        return f"broker {broker_id} holds {count} replicas"
+    beside = f"{count - of_kept} replicas, and " if count > of_kept else ""
+    return f"broker {broker_id} holds {beside}{said}"

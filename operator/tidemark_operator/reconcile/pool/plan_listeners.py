@@ -1,0 +1,89 @@
+"""Services of listeners: which are missing or in excess, and what addresses they come to. Pure.
+
+A door of another type or port is removed first and made anew in a later pass: a Service cannot
+change all of that in place. Addresses are told only where they are known whole.
+"""
+
+from collections.abc import Iterator
+
+from tidemark_protocol.controller_messages import ListenerAddress
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.api.broker_pool import ListenerSpec, PoolSpec
+from tidemark_operator.broker_runtime.broker_runtime import (
+    MakeDoor,
+    ObservedDoor,
+    ObservedPool,
+    RemoveDoor,
+)
+from tidemark_operator.resources.names import listener_service_name
+
+MAX_BOOTSTRAP_SERVERS = 5
+
+
+def plan_doors(spec: PoolSpec, observed: ObservedPool) -> Iterator[MakeDoor | RemoveDoor]:
+    if observed.doors is None:
+        return
+    wanted = _wanted(spec, observed)
+    present = {door.name: door for door in observed.doors}
+    for name, (listener, broker_id) in wanted.items():
+        if name not in present:
+            yield MakeDoor(listener, broker_id)
+    for name, door in present.items():
+        if name not in wanted or not _fits(door, wanted[name][0]):
+            yield RemoveDoor(name, door.uid)
+
+
+def _wanted(
+    spec: PoolSpec, observed: ObservedPool
+) -> dict[str, tuple[ListenerSpec, BrokerId | None]]:
+    # Also those that are being emptied: they lead until they are.
+    numbers = {broker.broker_id for broker in observed.brokers if broker.instance}
+    numbers |= {BrokerId(number) for number in range(spec.replicas)}
+    return {
+        listener_service_name(spec.name, listener.name, broker_id): (listener, broker_id)
+        for listener in spec.listeners
+        for broker_id in (None, *sorted(numbers))
+    }
+
+
+def _fits(door: ObservedDoor, listener: ListenerSpec) -> bool:
+    return (door.type, door.port) == (listener.type, listener.port)
+
+
+def listener_addresses(spec: PoolSpec, observed: ObservedPool) -> tuple[ListenerAddress, ...]:
+    """Where each broker is reached by each listener, as far as that is known."""
+    nodes = {broker.broker_id: broker.node_address for broker in observed.brokers}
+    found = []
+    for listener in spec.listeners:
+        for door in _doors_of(listener, observed):
+            if door.broker_id is None:
+                continue
+            host, port = _address(listener, door, nodes.get(door.broker_id, ""))
+            if host and port:
+                found.append(ListenerAddress(listener.name, door.broker_id, host, port))
+    return tuple(sorted(found, key=lambda each: (each.listener, each.broker_id)))
+
+
+def bootstrap_servers(listener: ListenerSpec, observed: ObservedPool) -> str:
+    """For clients' `bootstrap.servers`: through every node that has a broker, or the balancer; so
+    it survives any one of them. Empty until it is known."""
+    door = next((each for each in _doors_of(listener, observed) if each.broker_id is None), None)
+    if door is None:
+        return ""
+    nodes = dict.fromkeys(broker.node_address for broker in observed.brokers)
+    addresses = (_address(listener, door, node) for node in nodes)
+    servers = dict.fromkeys(f"{host}:{port}" for host, port in addresses if host and port)
+    return ",".join(list(servers)[:MAX_BOOTSTRAP_SERVERS])
+
+
+def _doors_of(listener: ListenerSpec, observed: ObservedPool) -> Iterator[ObservedDoor]:
+    for door in observed.doors or ():
+        if door.listener == listener.name and _fits(door, listener):
+            yield door
+
+
+def _address(listener: ListenerSpec, door: ObservedDoor, node_address: str) -> tuple[str, int]:
+    if listener.type == "LoadBalancer":
+        return door.balancer_host, door.port
+    return listener.advertised_host or node_address, door.node_port

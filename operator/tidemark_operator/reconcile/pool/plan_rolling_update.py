@@ -1,0 +1,151 @@
+"""Which broker may be replaced now by one of the pool's present template (I19). Pure.
+
+One at a time, by an orderly stop: it gives its leaderships away and leaves every ISR before it
+goes. None while another broker is away or some replica of a running broker is still catching up,
+and none that would take a partition below min ISR. A partition that could never spare a replica,
+such as one of replication factor 1, does not hold the pool up for ever: it is named instead.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.partition_state import PartitionState
+
+from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.broker_runtime.broker_runtime import (
+    BrokerProcess,
+    ObservedBroker,
+    ObservedPool,
+    StopBroker,
+)
+from tidemark_operator.controller.core.views import TopicView
+from tidemark_operator.reconcile.conditions import Condition
+
+MAX_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """`stop` is what may be done now; while brokers are outdated and it is None, `obstacle` says
+    what is waited for."""
+
+    outdated: tuple[BrokerId, ...] = ()
+    stop: StopBroker | None = None
+    obstacle: str = ""
+    interrupted: tuple[str, ...] = ()  # partitions without acks=all while that broker is away
+
+    @property
+    def is_over(self) -> bool:
+        return not self.outdated
+
+
+def plan_roll(
+    spec: PoolSpec,
+    observed: ObservedPool,
+    active_brokers: frozenset[BrokerId],
+    topics: Iterable[TopicView],
+) -> Roll:
+    expected = {broker.broker_id: broker for broker in observed.brokers}
+    expected = {i: broker for i, broker in expected.items() if i < spec.replicas}
+    outdated = tuple(sorted(i for i, broker in expected.items() if broker.is_outdated))
+    if not outdated:
+        return Roll()
+    served = [view for view in topics if not view.is_retained]
+    candidates = [expected[i] for i in outdated if _is_there(expected[i])]
+    if all(_is_there(broker) for broker in expected.values()):
+        for broker in candidates:
+            # Away already, perhaps because its template is what is wrong: nothing more is lost by
+            # it. A pod that is not Ready alone proves nothing: a kubelet may just not have looked.
+            if broker.broker_id not in active_brokers:
+                return Roll(outdated, StopBroker(broker.broker_id, broker.instance))
+    obstacle = next(_obstacles(spec, expected, active_brokers, served), "")
+    if obstacle or not candidates:
+        return Roll(outdated, obstacle=obstacle or "their pods are stopping")
+    partitions = [(view.topic.topic, state) for view in served for state in view.partitions]
+    refusals = []
+    for broker in sorted(candidates, key=lambda each: _leads(each.broker_id, partitions)):
+        below = [
+            name
+            for name, state in _named(partitions)
+            if _falls_below(state, broker.broker_id) and not _never_spares(state)
+        ]
+        if below:
+            refusals.append(f"without broker {broker.broker_id}, {_first(below)} would fall below")
+            continue
+        interrupted = tuple(
+            name
+            for name, state in _named(partitions)
+            if _falls_below(state, broker.broker_id) and _never_spares(state)
+        )
+        return Roll(outdated, StopBroker(broker.broker_id, broker.instance), "", interrupted)
+    return Roll(outdated, obstacle=f"{refusals[0]} min.insync.replicas")
+
+
+def roll_condition(roll: Roll) -> Condition:
+    if roll.is_over:
+        return Condition("Updated", True, "AllUpdated", "all brokers are of the pool's template")
+    names = ", ".join(map(str, roll.outdated))
+    if roll.stop is None:
+        text = f"brokers {names} are of an older template; waiting: {roll.obstacle}"
+        return Condition("Updated", False, "Waiting", text)
+    text = f"brokers {names} are of an older template; replacing broker {roll.stop.broker_id}"
+    if roll.interrupted:
+        text += f"; no acks=all meanwhile, as no replica can be spared: {_first(roll.interrupted)}"
+    return Condition("Updated", False, "Rolling", text)
+
+
+def _is_there(broker: ObservedBroker) -> bool:
+    return broker.process in (BrokerProcess.STARTING, BrokerProcess.RUNNING)
+
+
+def _serves(broker: ObservedBroker, active_brokers: frozenset[BrokerId]) -> bool:
+    """With a session; of the present template only Ready, or a bad one would go on to all."""
+    is_well = broker.process is BrokerProcess.RUNNING or (broker.is_outdated and _is_there(broker))
+    return is_well and broker.broker_id in active_brokers
+
+
+def _obstacles(
+    spec: PoolSpec,
+    expected: dict[BrokerId, ObservedBroker],
+    active_brokers: frozenset[BrokerId],
+    served: list[TopicView],
+) -> Iterator[str]:
+    for number in range(spec.replicas):
+        broker = expected.get(BrokerId(number))
+        if broker is None or not _serves(broker, active_brokers):
+            yield f"broker {number} is not active"
+    for view in served:
+        if view.missing_slices:
+            yield f"slice {view.missing_slices[0]} is missing"
+        elif len(view.partitions) < view.topic.partition_count:
+            yield f"the state of topic {view.topic.topic} is not wholly known"
+        for state in view.partitions:
+            behind = sorted((set(state.replicas) - state.in_sync_ids) & active_brokers)
+            if behind:
+                name = f"{view.topic.topic}-{state.partition}"
+                yield f"broker {behind[0]} is not in sync with {name} yet"
+
+
+def _named(partitions: list[tuple[str, PartitionState]]) -> Iterator[tuple[str, PartitionState]]:
+    return ((f"{topic}-{state.partition}", state) for topic, state in partitions)
+
+
+def _leads(broker_id: BrokerId, partitions: list[tuple[str, PartitionState]]) -> int:
+    """Who leads least goes first: leaderships that move to a broker that goes next move twice."""
+    return sum(state.leader == broker_id for _, state in partitions)
+
+
+def _falls_below(state: PartitionState, broker_id: BrokerId) -> bool:
+    left = len(state.in_sync_ids - {broker_id})
+    return broker_id in state.in_sync_ids and left < state.min_insync_replicas
+
+
+def _never_spares(state: PartitionState) -> bool:
+    return len(state.replicas) <= state.min_insync_replicas
+
+
+def _first(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
+    return ", ".join(listed[:MAX_NAMED]) + more

@@ -1,0 +1,192 @@
+"""One pass over one BrokerPool: its brokers' processes and what belongs to them. I/O."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, Object
+from tidemark_operator.api.schemas import apply_defaults
+from tidemark_operator.broker_runtime.broker_runtime import (
+    BrokerProcess,
+    BrokerRuntime,
+    ObservedPool,
+    PoolAction,
+)
+from tidemark_operator.controller.core.views import PoolSettings
+from tidemark_operator.controller.service import ControllerService
+from tidemark_operator.reconcile.conditions import Condition, invalid_condition
+from tidemark_operator.reconcile.pool.plan import plan_pool, pool_conditions
+from tidemark_operator.reconcile.pool.plan_drain import Drain, plan_drain
+from tidemark_operator.reconcile.pool.plan_listeners import bootstrap_servers, listener_addresses
+from tidemark_operator.reconcile.pool.plan_rolling_update import Roll, plan_roll, roll_condition
+from tidemark_operator.reconcile.pool_membership import active_broker_ids, leaving_brokers
+from tidemark_operator.reconcile.retained_data import kept_replicas, retained_condition
+from tidemark_operator.reconcile.settings import ReconcilerSettings
+from tidemark_operator.reconcile.status import StatusWriter
+from tidemark_operator.reconcile.topic.observe import InvalidManifest, read_pool
+from tidemark_operator.reconcile.topic.plan_placement import replica_counts, unknown_topics
+from tidemark_operator.reconcile.topic.purges import Purges, read_purges
+from tidemark_operator.reconcile.topic.reconciler import TopicReconciler
+from tidemark_operator.reconcile.turns import Turns
+from tidemark_operator.reconcile.work_queue import WorkKey
+from tidemark_operator.resources.names import pool_selector
+from tidemark_operator.store.object_store import NamespaceIsGoing, ObjectStore, Refused, StoreError
+
+log = logging.getLogger(__name__)
+
+# Of a pool's actions that were not answered: each takes as long as the store's limit is.
+MAX_FAILURES_PER_TURN = 3
+
+
+class PoolReconciler:
+    def __init__(
+        self,
+        store: ObjectStore,
+        controller: ControllerService,
+        runtime: BrokerRuntime,
+        *,
+        topics: TopicReconciler,
+        statuses: StatusWriter,
+        turns: Turns,
+        settings: ReconcilerSettings,
+        add: Callable[[WorkKey], None],
+    ) -> None:
+        self._store = store
+        self._controller = controller
+        self._runtime = runtime
+        self._topics = topics
+        self._statuses = statuses
+        self._turns = turns
+        self._settings = settings
+        self._add = add
+
+    async def reconcile(self, key: WorkKey) -> int | None:
+        pool = await self._store.get(BROKER_POOL, key.namespace, key.name)
+        if pool is None:
+            self._turns.note_gone(key)
+            await self._runtime.on_pool_gone(key.namespace, key.name)
+            return None
+        self._turns.note_seen(BROKER_POOL, pool)
+        if "deletionTimestamp" in pool["metadata"]:
+            return None  # the collector takes its pods
+        spec = read_pool(pool)
+        if isinstance(spec, InvalidManifest):
+            return await self._statuses.write(
+                BROKER_POOL, pool, {}, [invalid_condition(spec.sentences)]
+            )
+        observed = await self._runtime.observe(spec)
+        failures = await self._apply_each(spec, plan_pool(spec, observed))
+        self._topics.pool_is_read(spec.pool, pool)
+        self._note_leaving(spec, pool)
+        addresses = listener_addresses(spec, observed)
+        settings = PoolSettings(spec.move_bytes_per_second, spec.quotas, addresses)
+        await self._controller.set_settings(spec.pool, settings)
+        purges = await self._purge(spec, pool, failures)
+        drain = await self._drain(spec, observed, failures)
+        active = active_broker_ids(self._controller, spec.pool)
+        roll = plan_roll(spec, observed, active, self._controller.topics(spec.pool))
+        if roll.stop is not None:
+            failures += await self._apply_each(spec, (roll.stop,))
+        conditions = (
+            *_refusals(failures),
+            *pool_conditions(spec, observed, active),
+            roll_condition(roll),
+            *drain.conditions,
+            *retained_condition(self._controller.topics(spec.pool)),
+            *purges.conditions(),
+        )
+        fields = self._status_fields(spec, observed, roll)
+        if purges.has_news:
+            fields["purgeRetained"] = purges.status
+        # At once: until a purge is recorded, it would also take a later topic of that name.
+        wait_ms = await self._statuses.write(
+            BROKER_POOL, pool, fields, conditions, at_once=purges.has_news
+        )
+        for failure in failures:
+            if not isinstance(failure, Refused):
+                raise failure  # the queue comes back, more slowly each time
+        if not (roll.is_over and drain.is_over):
+            return self._settings.roll_interval_ms
+        doors = len(addresses) < spec.replicas * len(spec.listeners) and observed.doors is not None
+        is_waiting = doors or bool(failures) or bool(purges.waiting)
+        return wait_ms or (self._settings.waiting_interval_ms if is_waiting else None)
+
+    async def _apply_each(
+        self, spec: PoolSpec, actions: Iterable[PoolAction]
+    ) -> list[StoreError | OSError]:
+        """What one action meets keeps no other from being done: a door that is refused, no broker
+        from its start."""
+        failures: list[StoreError | OSError] = []
+        for action in actions:
+            log.info("pool action", extra={"pool": spec.pool, "action": repr(action)})
+            try:
+                await self._runtime.apply(spec, action)
+            except NamespaceIsGoing:
+                raise
+            except (StoreError, OSError) as error:
+                failures.append(error)
+            slow = sum(not isinstance(each, Refused) for each in failures)
+            if slow == MAX_FAILURES_PER_TURN:
+                break
+        return failures
+
+    async def _purge(
+        self, spec: PoolSpec, pool: Object, failures: list[StoreError | OSError]
+    ) -> Purges:
+        purges = read_purges(spec, pool.get("status", {}))
+        try:
+            await self._topics.purges.carry_out(spec, purges)
+        except NamespaceIsGoing:
+            raise
+        except (StoreError, OSError) as error:
+            failures.append(error)  # brokers do not wait for that
+        return purges
+
+    async def _drain(
+        self, spec: PoolSpec, observed: ObservedPool, failures: list[StoreError | OSError]
+    ) -> Drain:
+        views = self._controller.topics(spec.pool)
+        drain = plan_drain(
+            spec,
+            observed,
+            self._controller.brokers(spec.pool),
+            replica_counts(views),
+            kept_replicas(views),
+            unknown_topics(views),
+        )
+        failures += await self._apply_each(spec, drain.actions)
+        for broker_id in drain.retire:
+            await self._controller.retire_broker(spec.pool, broker_id)
+        return drain
+
+    def _note_leaving(self, spec: PoolSpec, pool: Object) -> None:
+        """Topics look at their places again when other brokers are to be emptied."""
+        known = (broker.broker_id for broker in self._controller.brokers(spec.pool))
+        leaving = leaving_brokers(apply_defaults(pool), known)
+        if leaving == self._topics.leaving.get(spec.pool, frozenset()):
+            return
+        self._topics.leaving[spec.pool] = leaving
+        for view in self._controller.topics(spec.pool):
+            if not view.is_retained:
+                self._add(WorkKey(TOPIC.kind, spec.namespace, view.object_name))
+
+    def _status_fields(self, spec: PoolSpec, observed: ObservedPool, roll: Roll) -> dict[str, Any]:
+        running = sum(broker.process is not BrokerProcess.ABSENT for broker in observed.brokers)
+        return {
+            "replicas": running,
+            "activeBrokers": len(active_broker_ids(self._controller, spec.pool)),
+            "updatedBrokers": spec.replicas - len(roll.outdated),
+            "listeners": [
+                {"name": each.name, "bootstrap": bootstrap_servers(each, observed)}
+                for each in spec.listeners
+            ],
+            "selector": ",".join(f"{k}={v}" for k, v in sorted(pool_selector(spec.name).items())),
+        }
+
+
+def _refusals(failures: Iterable[Exception]) -> Iterator[Condition]:
+    """By the API server: only the user can change that."""
+    sentences = dict.fromkeys(str(each) for each in failures if isinstance(each, Refused))
+    if sentences:
+        yield Condition("Ready", False, "Refused", "; ".join(sentences))

@@ -1,0 +1,94 @@
+"""Performs the actions that `plan_topic` decided: one call each, idempotent. I/O, no decisions.
+
+The pool `default`, made when the first Topic needs it.
+"""
+
+from typing import Any, assert_never
+
+from tidemark_operator.api.broker_pool import DEFAULT_POOL
+from tidemark_operator.api.kinds import BROKER_POOL, Object
+from tidemark_operator.api.topic import TopicSpec
+from tidemark_operator.controller.service import ControllerService
+from tidemark_operator.reconcile.topic.plan import (
+    AddPartitions,
+    ChooseLeaders,
+    CreateTopic,
+    DeleteTopic,
+    MakePool,
+    Reassign,
+    RecordTopicId,
+    TopicAction,
+    UpdateTopic,
+)
+from tidemark_operator.store.object_store import AlreadyExists, ObjectStore
+
+
+def default_pool_manifest(
+    namespace: str, spec: dict[str, Any], *, at_least_replicas: int
+) -> Object:
+    """`spec` is the installation's (chart values); it has more brokers where the Topic needs."""
+    replicas = max(spec.get("replicas", 0), at_least_replicas)
+    return {
+        "apiVersion": BROKER_POOL.api_version,
+        "kind": BROKER_POOL.kind,
+        "metadata": {
+            "name": DEFAULT_POOL,
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/managed-by": "tidemark-operator"},
+        },
+        "spec": {**spec, "replicas": replicas},
+    }
+
+
+class TopicApplier:
+    def __init__(
+        self,
+        store: ObjectStore,
+        controller: ControllerService,
+        *,
+        default_pool_spec: dict[str, Any],
+    ) -> None:
+        self._store = store
+        self._controller = controller
+        self._default_pool_spec = default_pool_spec
+
+    async def apply(self, spec: TopicSpec, action: TopicAction) -> None:
+        """RecordTopicId is the reconciler's own: it writes the Topic's status."""
+        pool = spec.pool
+        match action:
+            case MakePool(at_least_replicas):
+                await self._make_pool(spec, at_least_replicas)
+            case CreateTopic(topic, assignments, had_slices):
+                await self._controller.create_topic(
+                    pool,
+                    topic,
+                    assignments,
+                    object_name=spec.name,
+                    deletion_policy=spec.deletion_policy,
+                    had_slices=had_slices,
+                )
+            case AddPartitions(topic_id, first, assignments):
+                await self._controller.add_partitions(pool, topic_id, assignments, first=first)
+            case UpdateTopic(topic):
+                await self._controller.update_topic(
+                    pool, topic, deletion_policy=spec.deletion_policy
+                )
+            case DeleteTopic(topic_id, retain):
+                await self._controller.delete_topic(pool, topic_id, retain=retain)
+            case ChooseLeaders(topic_id, choices):
+                await self._controller.choose_leaders(pool, topic_id, choices)
+            case Reassign(topic_id, targets):
+                await self._controller.reassign(pool, topic_id, targets)
+            case RecordTopicId():
+                raise AssertionError("RecordTopicId is a status write")
+            case _:
+                assert_never(action)
+
+    async def _make_pool(self, spec: TopicSpec, at_least_replicas: int) -> None:
+        manifest = default_pool_manifest(
+            spec.namespace, self._default_pool_spec, at_least_replicas=at_least_replicas
+        )
+        try:
+            await self._store.create(BROKER_POOL, manifest)
+        except AlreadyExists:
+            return  # another Topic's pass was first

@@ -1,0 +1,85 @@
+"""What a Topic's conditions say of the partitions that there are. Pure."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tidemark_operator.controller.core.reassignment import original_of
+from tidemark_operator.controller.core.views import TopicView
+from tidemark_operator.reconcile.conditions import Condition
+from tidemark_operator.reconcile.topic.plan_placement import moving_conditions
+
+
+def ready_conditions(view: TopicView, *, wanted: int = 0) -> tuple[Condition, ...]:
+    """`wanted`: how many partitions are being made, where that is more than there are."""
+    return tuple(_ready_conditions(view, max(wanted, view.topic.partition_count)))
+
+
+def _ready_conditions(view: TopicView, wanted: int) -> Iterator[Condition]:
+    count = view.topic.partition_count
+    known = len(view.partitions)
+    led = _led(view)
+    leaderless = [state.partition for state in view.partitions if not state.has_leader]
+    # One that never had a leader is on its way to its first one.
+    had_leader = any(state.leader_epoch > 0 for state in view.partitions if not state.has_leader)
+    if known < count:
+        yield Condition(
+            "Ready", False, "StateUnsettled", f"{known} of {count} partitions can be read"
+        )
+    elif had_leader:
+        yield Condition("Ready", False, "Leaderless", f"no leader: {listing(leaderless)}")
+    elif led < wanted:
+        yield Condition("Ready", False, "Progressing", f"{led:,} of {wanted:,} partitions led")
+    else:
+        yield Condition("Ready", True, "AllPartitionsLed", f"all {count} partitions have a leader")
+    yield _replication_condition(view)
+    yield from moving_conditions(view)
+    if view.notices:
+        yield Condition("Attention", True, "SeeMessage", "; ".join(view.notices))
+
+
+def _replication_condition(view: TopicView) -> Condition:
+    behind = [
+        state.partition
+        for state in view.partitions
+        if not state.in_sync_ids.issuperset(original_of(state))
+    ]
+    if not behind:
+        return Condition("FullyReplicated", True, "AllInSync", "every replica is in sync")
+    text = f"not fully in sync: {listing(behind)}"
+    refusing = [
+        state.partition
+        for state in view.partitions
+        if len(state.in_sync_ids) < state.min_insync_replicas
+    ]
+    if not refusing:
+        return Condition("FullyReplicated", False, "UnderReplicated", text)
+    return Condition(
+        "FullyReplicated",
+        False,
+        "BelowMinInsync",
+        f"acks=all is refused, fewer are in sync than min.insync.replicas: {listing(refusing)}; "
+        f"{text}",
+    )
+
+
+def listing(partitions: list[int]) -> str:
+    shown = ", ".join(str(partition) for partition in partitions[:20])
+    more = f" and {len(partitions) - 20} more" if len(partitions) > 20 else ""
+    return f"partitions {shown}{more}"
+
+
+def topic_fields(view: TopicView) -> dict[str, Any]:
+    replicas = sum(len(state.replicas) for state in view.partitions)
+    in_sync = sum(len(state.in_sync_replicas) for state in view.partitions)
+    behind = sum(len(state.in_sync_replicas) < len(state.replicas) for state in view.partitions)
+    return {
+        "topicId": view.topic.topic_id,
+        "inSync": f"{in_sync}/{replicas}",
+        "underReplicated": behind,
+        "ledPartitions": _led(view),
+        "leaderless": len(view.partitions) - _led(view),
+    }
+
+
+def _led(view: TopicView) -> int:
+    return sum(state.has_leader for state in view.partitions)

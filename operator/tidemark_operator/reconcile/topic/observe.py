@@ -1,0 +1,159 @@
+"""Reads what planners decide from: one frozen value for one object. I/O, no decisions.
+
+Its cost does not depend on how many objects there are: others that matter are found in the index of
+the store, and read one by one. That a Topic is gone is believed only of a live read that finds no
+such object, or one with another UID, never of a list, an event or the index (S12); of a slice
+likewise.
+"""
+
+from dataclasses import dataclass, replace
+
+from tidemark_protocol.ids import BrokerId, TopicId
+
+from tidemark_operator.api.broker_pool import PoolSpec, pool_spec
+from tidemark_operator.api.kinds import BROKER_POOL, PARTITION_SLICE, TOPIC, Object
+from tidemark_operator.api.schemas import apply_defaults, effective, stored_faults
+from tidemark_operator.api.topic import TopicSpec, topic_spec
+from tidemark_operator.controller.service import ControllerService
+from tidemark_operator.reconcile.indexed_store import IndexedStore
+from tidemark_operator.reconcile.object_index import TopicEntry
+from tidemark_operator.reconcile.pool_membership import leaving_brokers
+from tidemark_operator.reconcile.topic.plan import FormerTopic, ObservedTopic
+from tidemark_operator.reconcile.topic.plan_placement import any_misplaced
+from tidemark_operator.reconcile.topic.slice_owners import (
+    KeptTopic,
+    claims_topic,
+    has_topic_id,
+    kept_topics,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidManifest:
+    sentences: tuple[str, ...]
+
+
+def read_topic(topic: Object) -> TopicSpec | InvalidManifest:
+    faults = stored_faults(topic)
+    return InvalidManifest(tuple(faults)) if faults else topic_spec(effective(topic))
+
+
+def read_pool(pool: Object) -> PoolSpec | InvalidManifest:
+    faults = stored_faults(pool)
+    return InvalidManifest(tuple(faults)) if faults else pool_spec(effective(pool))
+
+
+class TopicObserver:
+    def __init__(self, store: IndexedStore, controller: ControllerService) -> None:
+        self._store = store
+        self._index = store.index
+        self._controller = controller
+        self.leaving: dict[str, frozenset[BrokerId]] = {}  # by pool, as its last pass saw it
+
+    async def observe(self, spec: TopicSpec, topic: Object) -> ObservedTopic:
+        recorded = topic.get("status", {}).get("topicId")
+        topic_id = TopicId(recorded) if recorded else spec.uid
+        view = self._controller.topic(spec.pool, topic_id)
+        if view is not None and not self._index.has_slices(
+            spec.namespace, view.slice_names, topic_id
+        ):
+            # The last sweep did not list one of them: it may be gone.
+            await self._controller.confirm_slices(spec.pool, topic_id)
+            view = self._controller.topic(spec.pool, topic_id)
+        if (view is None and recorded) or (view is not None and view.missing_slices):
+            await self._controller.look_for_slices(spec.pool, topic_id)  # maybe restored
+            view = self._controller.topic(spec.pool, topic_id)
+        observed = ObservedTopic(
+            spec=spec,
+            recorded_topic_id=TopicId(recorded) if recorded else None,
+            view=view,
+        )
+        serves = view is not None and not view.is_retained
+        if view is not None and serves and spec.partitions <= view.topic.partition_count:
+            if not any_misplaced(spec, view, self.leaving.get(spec.pool, frozenset())):
+                return observed  # the steady state costs no further reads
+            return await self._with_pool(observed)
+        observed = await self._with_pool(observed)
+        return observed if view is not None else await self._with_rivals(observed, topic_id)
+
+    async def _with_pool(self, observed: ObservedTopic) -> ObservedTopic:
+        spec = observed.spec
+        pool = await self._store.get(BROKER_POOL, spec.namespace, spec.pool_name)
+        if pool is None:
+            return replace(observed, pool_replicas=None)
+        pool = apply_defaults(pool)
+        brokers = self._controller.brokers(spec.pool)
+        return replace(
+            observed,
+            pool_replicas=int(pool["spec"]["replicas"]),
+            active_brokers=frozenset(broker.broker_id for broker in brokers if broker.is_active),
+            racks={broker.broker_id: broker.rack for broker in brokers},
+            pool_has_racks=bool(pool["spec"].get("rackKey")),
+            leaving=leaving_brokers(pool, (broker.broker_id for broker in brokers)),
+        )
+
+    async def _with_rivals(self, observed: ObservedTopic, topic_id: TopicId) -> ObservedTopic:
+        """Others that have the topicName: living Topics and data of Topics that are gone."""
+        spec = observed.spec
+        ids = self._index.ids_named(spec.pool, spec.topic_name)
+        others = [each for each in ids if each != topic_id]
+        owner = await self._name_owner(spec, frozenset(others))
+        if owner is not None:
+            return replace(observed, name_owner=owner)
+        for other in others:
+            for kept in await self.kept(spec.namespace, other):
+                if kept.is_retained or await self.is_abandoned(kept, besides=spec):
+                    former = self._controller.topic(spec.pool, kept.topic_id)
+                    if former is not None:
+                        return replace(
+                            observed,
+                            former=FormerTopic(
+                                former.topic, kept.is_retained, kept.deletion_policy
+                            ),
+                        )
+        return observed
+
+    async def _name_owner(self, spec: TopicSpec, with_data: frozenset[TopicId]) -> str | None:
+        """The Topic object that comes before this one: one that has data already, else the oldest;
+        of one second, by name. Read, as the index may name one that is gone."""
+
+        def rank(entry: TopicEntry) -> tuple[bool, str, str]:
+            return (not entry.topic_ids & with_data, entry.created, entry.key.name)
+
+        while True:
+            named = self._index.topics_named(spec.pool, spec.topic_name)
+            first = min((each for each in named if not each.is_going), key=rank, default=None)
+            if first is None or first.uid == spec.uid:
+                return None
+            found = await self._store.get(TOPIC, first.key.namespace, first.key.name)
+            if found is not None and self._index.topic(first.key) == first:
+                return first.key.name
+
+    async def kept(self, namespace: str, topic_id: TopicId) -> tuple[KeptTopic, ...]:
+        """The slices of a topic id that are there, read one by one; no entry if there are none."""
+        keys = [entry.key for entry in self._index.slices_with_id(topic_id)]
+        names = [name for found_in, name in keys if found_in == namespace]
+        found = [await self._store.get(PARTITION_SLICE, namespace, name) for name in names]
+        return tuple(
+            kept
+            for kept in kept_topics(item for item in found if item is not None)
+            if kept.topic_id == topic_id  # of that name there may be another topic's by now
+        )
+
+    async def is_abandoned(self, kept: KeptTopic, *, besides: TopicSpec | None = None) -> bool:
+        """No Topic object has, or will take, this data. `besides` is the one that asks: it has the
+        name, so only who has the data already comes before it."""
+        namespace = kept.pool.partition("/")[0]
+        entries = self._index.topics_with_id(kept.topic_id)
+        if besides is None:
+            entries += self._index.topics_named(kept.pool, kept.topic_name)
+        names = [entry.key.name for entry in entries if entry.key.namespace == namespace]
+        for name in dict.fromkeys((*names, kept.object_name)):
+            topic = await self._store.get(TOPIC, namespace, name)
+            if topic is None:
+                continue
+            if besides is None and claims_topic(topic, kept):
+                return False
+            if besides is not None and has_topic_id(topic, kept.topic_id):
+                return False
+        return True

@@ -1,0 +1,154 @@
+"""Which partitions of a Topic should be on other brokers than they are or move to. Pure.
+
+Asked for by spec.placement, by another replicationFactor, or by brokers that are to be emptied
+(drained, or above the pool's replicas). Everything else stays where it is. One that has to leave
+is replaced in its own place of the list, so preferred leaders stay spread; who replaces it follows
+the placement formula, brokers that are active and in racks the partition lacks first.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.partition_state import PartitionState
+
+from tidemark_operator.api.topic import TopicSpec
+from tidemark_operator.controller.core.placement import place
+from tidemark_operator.controller.core.reassignment import is_moving, obstacle, target_of
+from tidemark_operator.controller.core.views import TopicView
+from tidemark_operator.reconcile.conditions import Condition
+
+# Moves under way at once per Topic; what they cost is bounded by the pool's moveBytesPerSecond.
+MAX_MOVES = 100
+MAX_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where replicas may be. `usable`: brokers of the manifest that are not to be emptied."""
+
+    usable: tuple[BrokerId, ...]
+    leaving: frozenset[BrokerId] = frozenset()
+    active: frozenset[BrokerId] = frozenset()
+    racks: Mapping[BrokerId, str] = field(default_factory=dict)
+
+
+def is_misplaced(spec: TopicSpec, state: PartitionState, leaving: frozenset[BrokerId]) -> bool:
+    """Whether there may be something to move: costs no look at the pool."""
+    target, asked = target_of(state), spec.placement.get(state.partition)
+    if asked is not None:
+        return target != asked or not leaving.isdisjoint(asked)  # then a condition says so
+    return len(target) != spec.replication_factor or not leaving.isdisjoint(target)
+
+
+def any_misplaced(spec: TopicSpec, view: TopicView, leaving: frozenset[BrokerId]) -> bool:
+    return any(is_misplaced(spec, state, leaving) for state in view.partitions)
+
+
+def wanted_moves(
+    spec: TopicSpec, view: TopicView, places: Places
+) -> dict[int, tuple[BrokerId, ...]]:
+    """Targets by partition, of those that can begin now. What spec.placement asks for comes last:
+    entries that nobody can follow must not use up what brokers to be emptied wait for."""
+    under_way = sum(is_moving(state) for state in view.partitions)
+    moves: dict[int, tuple[BrokerId, ...]] = {}
+    for state in sorted(view.partitions, key=lambda state: state.partition in spec.placement):
+        if under_way + len(moves) >= MAX_MOVES and not is_moving(state):
+            continue
+        if is_misplaced(spec, state, places.leaving):
+            target = _target(spec, state, places)
+            if target is not None and target != target_of(state) and not obstacle(state, target):
+                moves[state.partition] = target
+    return moves
+
+
+def _target(spec: TopicSpec, state: PartitionState, places: Places) -> tuple[BrokerId, ...] | None:
+    """None: as many brokers as it needs are not there."""
+    asked = spec.placement.get(state.partition)
+    if asked is not None:
+        return asked
+    current = target_of(state)
+    wanted = [b for b in current if b not in places.leaving][: spec.replication_factor]
+    for index, leaves in enumerate(current[: spec.replication_factor]):
+        if leaves in places.leaving:
+            found = _replacement(state, wanted, places)
+            if found is None:
+                return None
+            wanted.insert(min(index, len(wanted)), found)
+    while len(wanted) < spec.replication_factor:
+        found = _replacement(state, wanted, places)
+        if found is None:
+            return None
+        wanted.append(found)
+    return tuple(wanted[: spec.replication_factor])
+
+
+def _replacement(state: PartitionState, wanted: list[BrokerId], places: Places) -> BrokerId | None:
+    if not places.usable:
+        return None
+    (ring,) = place(
+        1,
+        len(places.usable),
+        places.usable,
+        first_partition=state.partition,
+        racks=places.racks,
+    )
+    taken = {places.racks.get(broker_id, "") for broker_id in wanted}
+    free = [b for b in ring if b not in wanted and b in places.active]
+    return min(free, key=lambda b: (places.racks.get(b, "") in taken, ring.index(b)), default=None)
+
+
+def pinned_condition(spec: TopicSpec, leaving: frozenset[BrokerId]) -> Iterator[Condition]:
+    """Only the user can solve a placement on brokers that the pool wants emptied."""
+    pinned = sorted(number for number, to in spec.placement.items() if not leaving.isdisjoint(to))
+    if pinned:
+        yield Condition(
+            "Placed",
+            False,
+            "PlacementOnLeavingBroker",
+            f"spec.placement keeps partitions {_names(pinned[:20])} on brokers that are to be"
+            f" emptied ({_names(sorted(leaving))}): change it, or drain others",
+        )
+
+
+def moving_conditions(view: TopicView) -> Iterator[Condition]:
+    moving = [state for state in view.partitions if is_moving(state)]
+    if moving:
+        text = "; ".join(_progress(state) for state in moving[:MAX_NAMED])
+        more = f"; and {len(moving) - MAX_NAMED} more" if len(moving) > MAX_NAMED else ""
+        yield Condition("Moving", True, "Reassigning", text + more)
+
+
+def _progress(state: PartitionState) -> str:
+    missing = [b for b in target_of(state) if b not in state.in_sync_ids]
+    waits = f"waiting for {_names(missing)} to be in sync" if missing else "completing"
+    return f"partition {state.partition} to brokers {_names(target_of(state))}: {waits}"
+
+
+def replica_counts(views: Iterable[TopicView]) -> dict[BrokerId, int] | None:
+    """Of all topics of a pool, retained ones too. None: some state is not known now."""
+    counts: dict[BrokerId, int] = {}
+    for view in views:
+        if not _is_known(view):
+            return None
+        for state in view.partitions:
+            for broker_id in state.replicas:
+                counts[broker_id] = counts.get(broker_id, 0) + 1
+    return counts
+
+
+def unknown_topics(views: Iterable[TopicView]) -> list[str]:
+    """For the user: those because of which replicas cannot be counted."""
+    return [
+        f"deleted topic {view.topic.topic}" if view.is_retained else view.topic.topic
+        for view in views
+        if not _is_known(view)
+    ]
+
+
+def _is_known(view: TopicView) -> bool:
+    return not view.missing_slices and len(view.partitions) >= view.topic.partition_count
+
+
+def _names(broker_ids: Iterable[int]) -> str:
+    return ",".join(map(str, broker_ids))

@@ -1,0 +1,149 @@
+"""Deletes retained data for good, where spec.purgeRetained of the BrokerPool names it. I/O.
+
+A name is acted on once: its result is recorded in the status, and stands until the name is taken
+off the list. So a name that stays in a manifest is no standing order against a later topic. Data
+goes only if every slice says that it is retained and no Topic object has or will take it, by live
+reads (S12); on doubt nothing is done, and the next turn looks again.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.kinds import TOPIC, Object
+from tidemark_operator.controller.core.views import TopicView
+from tidemark_operator.controller.service import ControllerService
+from tidemark_operator.reconcile.conditions import Condition
+from tidemark_operator.reconcile.retained_data import shortened
+from tidemark_operator.reconcile.topic.deleted_topics import TopicNames
+from tidemark_operator.reconcile.topic.observe import TopicObserver
+from tidemark_operator.reconcile.topic.slice_owners import KeptTopic, claims_topic
+from tidemark_operator.store.object_store import ObjectStore
+
+log = logging.getLogger(__name__)
+
+MAX_PURGES_PER_TURN = 10  # brokers that have to start wait for the end of the turn
+MAX_NAMED = 5
+
+
+class PurgeResult(Enum):
+    PURGED = "Purged"
+    NOTHING_RETAINED = "NothingRetained"
+    HAS_TOPIC = "HasTopic"
+
+
+@dataclass(slots=True)
+class Purges:
+    """What is known of each name of spec.purgeRetained."""
+
+    results: dict[str, str] = field(default_factory=dict)  # values of PurgeResult
+    waiting: list[str] = field(default_factory=list)  # deleted topics that are not retained yet
+    has_news: bool = False
+
+    @property
+    def status(self) -> list[dict[str, Any]]:
+        return [{"topicName": name, "result": each} for name, each in self.results.items()]
+
+    def conditions(self) -> Iterator[Condition]:
+        if not self.results and not self.waiting:
+            return
+        refused = self._named(PurgeResult.HAS_TOPIC)
+        sentences = []
+        if refused:
+            sentences.append(
+                f"not purged, as a Topic object has the name: {shortened(refused, MAX_NAMED)}."
+                " To purge it, delete the Topic, take the name off spec.purgeRetained and put it on"
+                " again"
+            )
+        if self.waiting:
+            sentences.append(f"waiting for the deletion of {shortened(self.waiting, MAX_NAMED)}")
+        if purged := self._named(PurgeResult.PURGED):
+            sentences.append(f"purged: {shortened(purged, MAX_NAMED)}")
+        if nothing := self._named(PurgeResult.NOTHING_RETAINED):
+            sentences.append(f"nothing was retained of {shortened(nothing, MAX_NAMED)}")
+        reason = "HasTopic" if refused else "Waiting" if self.waiting else "Done"
+        yield Condition("Purged", reason == "Done", reason, "; ".join(sentences))
+
+    def _named(self, result: PurgeResult) -> list[str]:
+        return [name for name, each in self.results.items() if each == result.value]
+
+
+def read_purges(spec: PoolSpec, status: Mapping[str, Any]) -> Purges:
+    """As far as they are recorded; of other names they are forgotten."""
+    recorded = {each["topicName"]: each["result"] for each in status.get("purgeRetained", ())}
+    results = {name: recorded[name] for name in spec.purge_retained if name in recorded}
+    return Purges(results, has_news=results.keys() != recorded.keys())
+
+
+class RetainedPurges:
+    def __init__(
+        self,
+        store: ObjectStore,
+        controller: ControllerService,
+        observer: TopicObserver,
+        names: TopicNames,
+    ) -> None:
+        """`names`: held while the data of a topicName is given to a Topic, or taken from one."""
+        self._store = store
+        self._controller = controller
+        self._observer = observer
+        self._names = names
+
+    async def carry_out(self, spec: PoolSpec, purges: Purges) -> None:
+        """Completes `purges`, name by name: what is done is in there, whatever is raised."""
+        asked = [name for name in spec.purge_retained if name not in purges.results]
+        if not asked:
+            return
+        purges.waiting = asked.copy()
+        # Topics that are made after this was read are found by their own objects, and the index.
+        topics = await self._store.list(TOPIC, spec.namespace)
+        purged = 0
+        for name in asked:
+            async with self._names.hold((spec.pool, name)):
+                result = await self._purge(spec, name, topics)
+            if result is not None:
+                purges.results[name] = result.value
+                purges.waiting.remove(name)
+                purges.has_news = True
+            purged += result is PurgeResult.PURGED
+            if purged == MAX_PURGES_PER_TURN:
+                return
+
+    async def _purge(self, spec: PoolSpec, name: str, topics: list[Object]) -> PurgeResult | None:
+        """None: it cannot be said yet."""
+        views = self._controller.topics_named(spec.pool, name)
+        if not views:
+            return PurgeResult.NOTHING_RETAINED
+        found = [await self._kept(spec, view) for view in views]
+        claims = [item for item in topics if any(claims_topic(item, each) for each in found)]
+        if claims:
+            are_going = all("deletionTimestamp" in item["metadata"] for item in claims)
+            return None if are_going else PurgeResult.HAS_TOPIC
+        for kept in found:
+            # Lists and the index may lag: also by reads of the very objects.
+            if not kept.is_retained or not await self._observer.is_abandoned(kept):
+                return None
+        for kept in found:
+            log.info(
+                "retained data is purged",
+                extra={"pool": spec.pool, "topic": name, "topic_id": kept.topic_id},
+            )
+            await self._controller.delete_topic(spec.pool, kept.topic_id, retain=False, topic=name)
+        return PurgeResult.PURGED
+
+    async def _kept(self, spec: PoolSpec, view: TopicView) -> KeptTopic:
+        """By the slices that there are; by the controller's word where all of them are lost."""
+        topic = view.topic
+        for kept in await self._observer.kept(spec.namespace, topic.topic_id):
+            return replace(kept, is_retained=kept.is_retained and view.is_retained)
+        return KeptTopic(
+            pool=spec.pool,
+            topic_id=topic.topic_id,
+            topic_name=topic.topic,
+            object_name=view.object_name,
+            deletion_policy=view.deletion_policy,
+            is_retained=view.is_retained,
+        )

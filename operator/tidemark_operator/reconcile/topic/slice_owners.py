@@ -1,0 +1,68 @@
+"""What reconcilers read from PartitionSlice objects: whose they are and what becomes of them. Pure.
+
+Only the controller reads the partitions' state and writes slices.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import TopicId
+
+from tidemark_operator.api.kinds import Object
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTopic:
+    """The slices of one topic id, as far as deletion is concerned."""
+
+    pool: str  # namespace/name
+    topic_id: TopicId
+    topic_name: str
+    object_name: str  # of the Topic object that they were made for
+    deletion_policy: str  # Delete only if every slice's copy says so
+    is_retained: bool  # every slice is
+
+
+def kept_topics(slices: Iterable[Object]) -> tuple[KeptTopic, ...]:
+    """In the order of their topic ids. Slices that are malformed are left alone."""
+    by_id: dict[TopicId, list[Object]] = {}
+    for item in slices:
+        if item.get("deleted"):
+            continue  # a tombstone: the controller's own
+        if item.get("topicId") and item.get("pool") and item.get("topicName"):
+            by_id.setdefault(TopicId(item["topicId"]), []).append(item)
+    return tuple(_kept_topic(topic_id, by_id[topic_id]) for topic_id in sorted(by_id))
+
+
+def _kept_topic(topic_id: TopicId, slices: list[Object]) -> KeptTopic:
+    first = slices[0]
+    every_says_delete = all(item.get("deletionPolicy") == "Delete" for item in slices)
+    return KeptTopic(
+        pool=first["pool"],
+        topic_id=topic_id,
+        topic_name=first["topicName"],
+        object_name=topic_object_name(first),
+        deletion_policy="Delete" if every_says_delete else "Retain",
+        is_retained=all(item.get("retained", False) for item in slices),
+    )
+
+
+def topic_object_name(item: Object) -> str:
+    """As the slice tells; they are also named `<topic object name>-<index>`."""
+    name: str = item.get("topicObject") or item["metadata"]["name"].rpartition("-")[0]
+    return name
+
+
+def claims_topic(topic: Object, kept: KeptTopic) -> bool:
+    """Whether this Topic object has, or will take, the data of those slices: by id, or by the
+    name that it wants in the same pool."""
+    if has_topic_id(topic, kept.topic_id):
+        return True
+    metadata, spec = topic["metadata"], topic.get("spec", {})
+    pool = f"{metadata['namespace']}/{spec.get('brokerPool', 'default')}"
+    return pool == kept.pool and spec.get("topicName", metadata["name"]) == kept.topic_name
+
+
+def has_topic_id(topic: Object, topic_id: TopicId) -> bool:
+    recorded = topic.get("status", {}).get("topicId")
+    return topic_id in (topic["metadata"].get("uid"), recorded)

@@ -1,0 +1,1 @@
+"""Builds Kubernetes objects, one file for each kind."""

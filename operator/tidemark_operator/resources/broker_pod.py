@@ -1,0 +1,204 @@
+"""The pod of one broker. Its identity is its claim; everything else about it can be made anew.
+
+Restricted by every rule of Pod Security; it has no API credentials. The broker gets its settings
+by environment (docs/design/architecture.md lists the ports).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.api.broker_pool import GROUP_SETTINGS, PoolSpec
+from tidemark_operator.api.kinds import Object
+from tidemark_operator.resources.names import (
+    TEMPLATE_ANNOTATION,
+    broker_labels,
+    broker_name,
+    claim_name,
+    pool_selector,
+)
+from tidemark_operator.resources.pod_template import (
+    restricted_container,
+    restricted_pod,
+    template_digest,
+)
+
+DATA_DIRECTORY = "/var/lib/tidemark"
+KAFKA_PORT = 9092
+HTTP_PORT = 8080
+TERMINATION_GRACE_S = 30
+# Recovery of a big log after a kill reads what was not checkpointed: an hour, then give up.
+STARTUP_BUDGET_S = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class PodSettings:
+    """What every broker pod has from the operator's own installation."""
+
+    # Where brokers find the controller: host:port of the operator's headless Service.
+    controllers: str = "tidemark-operator:8070"
+    log_format: str = "json"
+
+
+def broker_pod_manifest(
+    pool: PoolSpec, broker_id: BrokerId, *, claim_uid: str, settings: PodSettings
+) -> Object:
+    """`claim_uid` is part of the storage identity that the broker reports (S7)."""
+    manifest = _manifest(pool, broker_id, claim_uid, settings)
+    manifest["metadata"]["annotations"][TEMPLATE_ANNOTATION] = template_digest(manifest)
+    return manifest
+
+
+def template_of(pod: Object) -> str:
+    """The digest of what the pod was made of; "" for one that says nothing of it."""
+    found: str = (pod["metadata"].get("annotations") or {}).get(TEMPLATE_ANNOTATION, "")
+    return found
+
+
+def _manifest(
+    pool: PoolSpec, broker_id: BrokerId, claim_uid: str, settings: PodSettings
+) -> dict[str, Any]:
+    template = pool.pod_template
+    spec: dict[str, Any] = {
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": TERMINATION_GRACE_S,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": restricted_pod() | {"fsGroupChangePolicy": "OnRootMismatch"},
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": key,
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": pool_selector(pool.name)},
+            }
+            for key in dict.fromkeys((pool.rack_key, "kubernetes.io/hostname"))
+            if key
+        ],
+        "containers": [_broker_container(pool, broker_id, claim_uid, settings)],
+        "volumes": [
+            {
+                "name": "data",
+                "persistentVolumeClaim": {"claimName": claim_name(pool.name, broker_id)},
+            },
+            {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+        ],
+    }
+    for name in ("nodeSelector", "tolerations", "priorityClassName"):
+        if name in template:
+            spec[name] = template[name]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": broker_name(pool.name, broker_id),
+            "namespace": pool.namespace,
+            "labels": {**template.get("labels", {}), **broker_labels(pool.name, broker_id)},
+            "annotations": {
+                **template.get("annotations", {}),
+                "prometheus.io/scrape": "true",
+                "prometheus.io/port": str(HTTP_PORT),
+                "prometheus.io/path": "/metrics",
+            },
+            "ownerReferences": [pool_owner_reference(pool)],
+        },
+        "spec": spec,
+    }
+
+
+def pool_owner_reference(pool: PoolSpec) -> dict[str, Any]:
+    """For pods, Services and the budget; never for claims and slices (S4)."""
+    return {
+        "apiVersion": "tidemark.dev/v1alpha1",
+        "kind": "BrokerPool",
+        "name": pool.name,
+        "uid": pool.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _broker_container(
+    pool: PoolSpec, broker_id: BrokerId, claim_uid: str, settings: PodSettings
+) -> dict[str, Any]:
+    service = f"{broker_name(pool.name, broker_id)}.{pool.namespace}.svc"
+    return {
+        "name": "broker",
+        "image": pool.image,
+        "imagePullPolicy": pool.image_pull_policy,
+        "env": [
+            {"name": "TIDEMARK_BROKER_ID", "value": str(broker_id)},
+            {"name": "TIDEMARK_POOL", "value": pool.pool},
+            {"name": "TIDEMARK_DATA_DIR", "value": DATA_DIRECTORY},
+            {"name": "TIDEMARK_CONTROLLERS", "value": settings.controllers},
+            {
+                "name": "TIDEMARK_ADVERTISED_HTTP_URL",
+                "value": f"http://{service}:{HTTP_PORT}",
+            },
+            {"name": "TIDEMARK_CLAIM_UID", "value": claim_uid},
+            {"name": "TIDEMARK_LOG_FORMAT", "value": settings.log_format},
+            *_listeners_env(pool),
+            {"name": "TIDEMARK_METRICS_PROFILE", "value": pool.metrics_profile},
+            *(
+                {
+                    "name": f"TIDEMARK_{GROUP_SETTINGS[name].upper().replace('-', '_')}",
+                    "value": str(value),
+                }
+                for name, value in pool.groups.items()
+            ),
+            *_topic_creation_env(pool),
+            *_default_partitions_env(pool),
+            _from_field("TIDEMARK_POD_UID", "metadata.uid"),
+            _from_field("TIDEMARK_ADVERTISED_HOST", "status.podIP"),
+        ],
+        "ports": [
+            {"name": "kafka", "containerPort": KAFKA_PORT},
+            {"name": "http", "containerPort": HTTP_PORT},
+            *({"name": each.name, "containerPort": each.port} for each in pool.listeners),
+        ],
+        "resources": pool.resources,
+        "startupProbe": _http_probe("/healthz", period_s=1, failures=STARTUP_BUDGET_S),
+        # Cheap and local: never depends on peers or the controller.
+        "livenessProbe": _http_probe("/healthz", period_s=10, failures=6),
+        "readinessProbe": _http_probe("/readyz", period_s=1, failures=2),
+        "securityContext": restricted_container(),
+        "volumeMounts": [
+            {"name": "data", "mountPath": DATA_DIRECTORY},
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
+    }
+
+
+def _listeners_env(pool: PoolSpec) -> list[dict[str, Any]]:
+    found = []
+    for name, protocol in (("TIDEMARK_LISTENERS", "Kafka"), ("TIDEMARK_HTTP_LISTENERS", "HTTP")):
+        those = [each for each in pool.listeners if each.protocol == protocol]
+        if those:  # as before there were any: nothing is replaced for this
+            value = ",".join(f"{each.name}:{each.port}" for each in those)
+            found.append({"name": name, "value": value})
+    return found
+
+
+def _topic_creation_env(pool: PoolSpec) -> list[dict[str, Any]]:
+    value = {"name": "TIDEMARK_AUTO_CREATE_TOPICS_ENABLE", "value": "true"}
+    return [value] if pool.creates_topics else []  # as before it could be wished for
+
+
+def _default_partitions_env(pool: PoolSpec) -> list[dict[str, Any]]:
+    """Only where it is not 1: pods of before this field are not replaced for it."""
+    value = {"name": "TIDEMARK_NUM_PARTITIONS", "value": str(pool.default_partitions)}
+    return [value] if pool.default_partitions != 1 else []
+
+
+def _http_probe(path: str, *, period_s: int, failures: int) -> dict[str, Any]:
+    return {
+        "httpGet": {"path": path, "port": "http"},
+        "periodSeconds": period_s,
+        "timeoutSeconds": 5,
+        "failureThreshold": failures,
+    }
+
+
+def _from_field(name: str, path: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

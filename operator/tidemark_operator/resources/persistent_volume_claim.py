@@ -1,0 +1,51 @@
+"""The claim of one broker: where its records live, and its identity.
+
+It has no owner reference, so that no garbage collector can ever remove it, and carries its own
+copy of the pool's deletionPolicy: only that copy decides when the pool is gone (S4).
+"""
+
+from typing import Any
+
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.kinds import Object
+from tidemark_operator.resources.names import DELETION_POLICY_LABEL, broker_labels, claim_name
+
+
+# guard: claims-have-no-owner (S4)
+def claim_manifest(pool: PoolSpec, broker_id: BrokerId) -> Object:
+    spec: dict[str, Any] = {
+        # ReadWriteOncePod (S13) needs a CSI driver; kind's local-path has none. With ReadWriteOnce
+        # the lock on the log directory keeps two pods of one node apart.
+        "accessModes": [pool.storage_access_mode],
+        "resources": {"requests": {"storage": pool.storage_size}},
+    }
+    if pool.storage_class is not None:
+        spec["storageClassName"] = pool.storage_class
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": claim_name(pool.name, broker_id),
+            "namespace": pool.namespace,
+            "labels": {
+                **broker_labels(pool.name, broker_id),
+                DELETION_POLICY_LABEL: pool.deletion_policy,
+            },
+        },
+        "spec": spec,
+    }
+
+
+def access_mode_of(claim: Object) -> str:
+    """A claim's modes can never be changed."""
+    modes: list[str] = (claim.get("spec") or {}).get("accessModes") or []
+    return ", ".join(modes)
+
+
+# guard: claim-has-its-own-policy (S4)
+def policy_of(claim: Object) -> str:
+    """The claim's own copy; "" where it has none, which counts as Retain."""
+    policy: str = (claim["metadata"].get("labels") or {}).get(DELETION_POLICY_LABEL, "")
+    return policy

@@ -1,0 +1,103 @@
+"""Services of a pool: one to begin with, one for each broker; the same for each listener.
+
+Peers never use them: they dial pod addresses from the controller's metadata, because cluster DNS
+may be half a minute old."""
+
+from typing import Any
+
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.api.broker_pool import ListenerSpec, PoolSpec
+from tidemark_operator.api.kinds import Object
+from tidemark_operator.resources.broker_pod import HTTP_PORT, KAFKA_PORT, pool_owner_reference
+from tidemark_operator.resources.names import (
+    BROKER_ID_LABEL,
+    LISTENER_LABEL,
+    bootstrap_name,
+    broker_labels,
+    broker_name,
+    listener_service_name,
+    pool_labels,
+    pool_selector,
+)
+
+
+def bootstrap_service_manifest(pool: PoolSpec) -> Object:
+    """Any broker that is ready."""
+    return _service(
+        pool,
+        name=bootstrap_name(pool.name),
+        labels=pool_labels(pool.name),
+        selector=pool_selector(pool.name),
+        publishes_not_ready=False,
+    )
+
+
+def broker_service_manifest(pool: PoolSpec, broker_id: BrokerId) -> Object:
+    """One broker, ready or not: a client that was sent to this leader has no other to ask."""
+    return _service(
+        pool,
+        name=broker_name(pool.name, broker_id),
+        labels=broker_labels(pool.name, broker_id),
+        selector={**pool_selector(pool.name), BROKER_ID_LABEL: str(broker_id)},
+        publishes_not_ready=True,
+    )
+
+
+def listener_service_manifest(
+    pool: PoolSpec, listener: ListenerSpec, broker_id: BrokerId | None
+) -> Object:
+    """The door to one broker, or (None) to any that is ready, for clients outside."""
+    if broker_id is None:
+        labels, selector = pool_labels(pool.name), pool_selector(pool.name)
+    else:
+        labels = broker_labels(pool.name, broker_id)
+        selector = {**pool_selector(pool.name), BROKER_ID_LABEL: str(broker_id)}
+    manifest = _service(
+        pool,
+        name=listener_service_name(pool.name, listener.name, broker_id),
+        labels={**labels, LISTENER_LABEL: listener.name},
+        selector=selector,
+        publishes_not_ready=broker_id is not None,
+    )
+    if listener.annotations:
+        manifest["metadata"]["annotations"] = dict(listener.annotations)
+    manifest["spec"]["type"] = listener.type
+    manifest["spec"]["ports"] = [
+        {
+            "name": listener.protocol.lower(),
+            "port": listener.port,
+            "targetPort": listener.name,
+        }
+    ]
+    return manifest
+
+
+def _service(
+    pool: PoolSpec,
+    *,
+    name: str,
+    labels: dict[str, str],
+    selector: dict[str, str],
+    publishes_not_ready: bool,
+) -> Object:
+    spec: dict[str, Any] = {
+        "type": "ClusterIP",
+        "selector": selector,
+        "publishNotReadyAddresses": publishes_not_ready,
+        "ports": [
+            {"name": "kafka", "port": KAFKA_PORT, "targetPort": "kafka"},
+            {"name": "http", "port": HTTP_PORT, "targetPort": "http"},
+        ],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": name,
+            "namespace": pool.namespace,
+            "labels": labels,
+            "ownerReferences": [pool_owner_reference(pool)],
+        },
+        "spec": spec,
+    }

@@ -1,0 +1,102 @@
+"""An audit as a SparkApplication or ScheduledSparkApplication of Kubeflow's Spark operator. Pure.
+
+They are written for that operator without its webhook: what Spark's own configuration cannot say of
+a pod is in the pod templates. A run is a driver, which makes the executors and needs the rights of
+its service account for that; executors have no API credentials.
+"""
+
+from typing import Any
+
+from tidemark_operator.api.kinds import SCHEDULED_SPARK_APPLICATION, SPARK_APPLICATION, Object
+from tidemark_operator.api.replication_audit import AuditSpec, SparkPodSize, SparkSpec
+from tidemark_operator.resources.audit_pod import (
+    ATTEMPTS_MORE,
+    KEPT_RUNS,
+    arguments,
+    container_parts,
+    owned_manifest,
+    pod_parts,
+    run_name_variable,
+    schedule_manifest,
+    single_run_name,
+)
+
+DRIVER_CONTAINER = "spark-kubernetes-driver"
+EXECUTOR_CONTAINER = "spark-kubernetes-executor"
+APPLICATION_LABEL = "sparkoperator.k8s.io/app-name"  # which the Spark operator puts on the pods
+# Where the audit's image has what Spark's driver runs (Dockerfile).
+MAIN_FILE = "local:///opt/tidemark/audit_driver.py"
+# Of the audit's image, as requirements-audit.lock says.
+SPARK_VERSION = "4.3.0"
+RETRY_INTERVAL_SECONDS = 10
+
+
+def spark_application_manifest(spec: AuditSpec, spark: SparkSpec) -> Object:
+    """The one run of this generation."""
+    content = _application_spec(spec, spark)
+    return owned_manifest(spec, SPARK_APPLICATION, single_run_name(spec), content)
+
+
+def scheduled_spark_application_manifest(spec: AuditSpec, spark: SparkSpec) -> Object:
+    """The Spark operator gives its labels to the SparkApplications that it makes of it, and names
+    these after it and the time in ns."""
+    schedule = {
+        "successfulRunHistoryLimit": KEPT_RUNS,
+        "failedRunHistoryLimit": KEPT_RUNS,
+        "template": _application_spec(spec, spark),
+    }
+    return schedule_manifest(spec, SCHEDULED_SPARK_APPLICATION, schedule)
+
+
+def _application_spec(spec: AuditSpec, spark: SparkSpec) -> dict[str, Any]:
+    return {
+        "type": "Python",
+        "pythonVersion": "3",
+        "mode": "cluster",
+        "sparkVersion": SPARK_VERSION,
+        "image": spec.image,
+        "imagePullPolicy": spec.image_pull_policy,
+        "mainApplicationFile": MAIN_FILE,
+        "arguments": arguments(spec),
+        # Driver and executors would else take orders from whoever reaches their ports.
+        "sparkConf": {"spark.authenticate": "true"},
+        "restartPolicy": {
+            "type": "OnFailure",
+            "onFailureRetries": ATTEMPTS_MORE,
+            "onFailureRetryInterval": RETRY_INTERVAL_SECONDS,
+            "onSubmissionFailureRetries": ATTEMPTS_MORE,
+            "onSubmissionFailureRetryInterval": RETRY_INTERVAL_SECONDS,
+        },
+        "driver": {
+            **_size(spark.driver),
+            "serviceAccount": spark.service_account_name,
+            "template": {"spec": _driver_pod_spec(spec)},
+        },
+        "executor": {
+            **_size(spark.executor),
+            "instances": spark.executors,
+            "template": {"spec": _executor_pod_spec(spec)},
+        },
+    }
+
+
+def _size(size: SparkPodSize) -> dict[str, Any]:
+    return {"cores": size.cores, "memory": size.memory, "memoryOverhead": size.memory_overhead}
+
+
+def _driver_pod_spec(spec: AuditSpec) -> dict[str, Any]:
+    fields, mounts = pod_parts(spec, writes_reports=True)
+    container = {
+        "name": DRIVER_CONTAINER,
+        "env": [run_name_variable(APPLICATION_LABEL)],
+        **container_parts(mounts),
+    }
+    # A SparkApplication has no deadline of its own: this one is each attempt's.
+    deadline = {"activeDeadlineSeconds": spec.timeout_seconds}
+    return {**fields, **deadline, "containers": [container]}
+
+
+def _executor_pod_spec(spec: AuditSpec) -> dict[str, Any]:
+    fields, mounts = pod_parts(spec, writes_reports=False)
+    container = {"name": EXECUTOR_CONTAINER, **container_parts(mounts)}
+    return {**fields, "automountServiceAccountToken": False, "containers": [container]}

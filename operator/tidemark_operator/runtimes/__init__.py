@@ -1,1 +1,0 @@
-"""Where brokers run: pods of Kubernetes or processes of this machine."""

@@ -1,0 +1,1 @@
+"""Keeps objects in the Kubernetes API or SQLite, and the Lease."""

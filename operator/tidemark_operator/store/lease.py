@@ -1,0 +1,388 @@
+"""Who leads: one Lease object, in both stores, and the controller epoch that comes with it (S16).
+
+The holder renews; a standby takes the Lease only when it *observed* no renewal for a whole
+duration on its own clock (never by the written time, S21), when the holder released it, or when the
+holder is known to be terminated (S19). A holder that has reason to doubt what it sees gives it away
+for a term (S18). Every acquisition, also by the same identity, writes a
+controller epoch above every one ever seen before anything is decided. A holder stops leading by
+itself once most of the duration has passed since it sent the last renewal that succeeded. The Lease
+is about liveness: what keeps two controllers from harm is the compare-and-set of every slice.
+
+Reading everything that is stored may take longer than a Lease lasts, so the Lease is renewed while
+its holder takes over; only the Lease's own calls have to be quick. So this runs on a loop that has
+nothing else to do (lease_thread.py), and asks of its leader only what `Leader` says.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tidemark_protocol.ids import NO_EPOCH, ControllerEpoch
+
+from tidemark_operator.api.kinds import BROKER, LEASE, PARTITION_SLICE, Object
+from tidemark_operator.store.object_store import ObjectStore, StoreError
+
+logger = logging.getLogger(__name__)
+
+CONTROLLER_EPOCH_ANNOTATION = "tidemark.dev/controller-epoch"
+# On a released Lease: its holder, of this epoch, wants a second opinion (S18).
+GIVEN_WAY_ANNOTATION = "tidemark.dev/given-way-by-epoch"
+CONTROLLER_ADDRESS_ANNOTATION = "tidemark.dev/controller-address"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSettings:
+    namespace: str
+    name: str = "tidemark-controller"
+    duration_ms: int = 4000  # a standby waits this long for a renewal
+    renew_interval_ms: int = 1000
+    retry_interval_ms: int = 500
+    # The holder stops by itself this long after it sent its last successful renewal: before any
+    # standby's duration can have passed.
+    give_up_after_ms: int = 3000
+    # Who gave way does not take the Lease back before another did, or this long passed: then there
+    # is nobody else, and the second opinion is its own.
+    sit_out_ms: int = 2000
+    # For reading what is stored: a store that is slower than this leaves it to another candidate.
+    take_over_limit_ms: int = 60_000
+
+
+class LeaseClock(Protocol):
+    def now_ms(self) -> int:
+        """CLOCK_BOOTTIME: goes on while the machine sleeps (S21)."""
+        ...
+
+    def wall_time(self) -> str:
+        """RFC 3339 with microseconds, for people only."""
+        ...
+
+
+class Leader(Protocol):
+    """What leads: `ControllerService`, or a wiring around it and the reconcilers."""
+
+    @property
+    def is_leading(self) -> bool: ...
+
+    async def take_over(
+        self, controller_epoch: ControllerEpoch, *, is_second_opinion: bool
+    ) -> None: ...
+
+    async def step_down(self) -> None: ...
+
+    def depose(self) -> None:
+        """At once, from any thread: no decision begins any more. `step_down` follows."""
+        ...
+
+    def set_leader_address(self, address: str) -> None: ...
+
+    def highest_broker_controller_epoch(self) -> ControllerEpoch: ...
+
+    def reason_to_give_way(self) -> str:
+        """Why another one should lead for a term (S18); "": no reason."""
+        ...
+
+
+async def nobody_is_terminated(identity: str) -> bool:
+    return False
+
+
+class ControllerLease:
+    def __init__(
+        self,
+        store: ObjectStore,
+        identity: str,
+        address: str,
+        *,
+        leader: Leader,
+        clock: LeaseClock,
+        settings: LeaseSettings,
+        is_holder_terminated: Callable[[str], Awaitable[bool]] = nobody_is_terminated,
+    ) -> None:
+        """`address`: host:port of this one's controller API."""
+        self._store = store
+        self._identity = identity
+        self._address = address
+        self._leader = leader
+        self._clock = clock
+        self._settings = settings
+        self._is_holder_terminated = is_holder_terminated
+        self._held: Object | None = None  # the Lease as we last wrote it
+        self._renewed_at_ms = 0
+        self._observed_version = ""
+        self._observed_at_ms = 0
+        self._gave_way: tuple[ControllerEpoch, int] | None = None  # at which epoch, and when
+        self._taking_over: asyncio.Task[None] | None = None  # the Lease is held meanwhile
+
+    @property
+    def is_held(self) -> bool:
+        return self._held is not None
+
+    async def run(self) -> None:
+        """Until cancelled; then steps down and releases, so that a standby takes over at once."""
+        try:
+            while True:
+                pause_ms = await self.step()
+                await asyncio.sleep(pause_ms / 1000)
+        finally:
+            self._leader.depose()
+            self._leader.set_leader_address("")  # else a process that lingers names itself
+            await self._stop_leading()
+            await self.release()
+
+    async def step(self) -> int:
+        """One look or renewal; milliseconds until the next one is due. Never raises StoreError.
+
+        While its leader takes over it waits for that as long as no renewal is due."""
+        pause_ms = await self._look_or_renew()
+        if self._taking_over is None:
+            return pause_ms
+        return await self._wait_for_take_over(self._taking_over, pause_ms)
+
+    async def _look_or_renew(self) -> int:
+        try:
+            if self._held is None:
+                return await self._try_to_acquire()
+            return await self._renew(self._held)
+        except (StoreError, TimeoutError) as error:
+            logger.warning("lease not reached", extra={"error": str(error)})
+        if self._held is not None and self._has_run_out():
+            await self._lose("no renewal succeeded in time")
+        return self._settings.retry_interval_ms
+
+    async def _wait_for_take_over(self, task: asyncio.Task[None], pause_ms: int) -> int:
+        await asyncio.wait((task,), timeout=pause_ms / 1000)
+        if not task.done():
+            return 0
+        self._taking_over = None
+        try:
+            task.result()
+        except (StoreError, TimeoutError) as error:
+            held = self._held
+            await self._lose(f"taking over failed: {error or 'it took too long'}")
+            await self._empty_holder(held)
+            return self._settings.retry_interval_ms
+        return pause_ms
+
+    def _in_time(self) -> asyncio.Timeout:
+        """For calls of the Lease itself."""
+        return asyncio.timeout(self._settings.give_up_after_ms / 1000)
+
+    async def release(self) -> None:
+        """Empties the holder; the epoch stays."""
+        held, self._held = self._held, None
+        await self._empty_holder(held)
+
+    async def _empty_holder(self, held: Object | None) -> None:
+        if held is None:
+            return
+        try:
+            async with self._in_time():
+                await self._store.replace(LEASE, self._lease(held, held["spec"], holder=""))
+        except (StoreError, TimeoutError) as error:
+            logger.warning("lease not released", extra={"error": str(error)})
+
+    async def _try_to_acquire(self) -> int:
+        now_ms = self._clock.now_ms()
+        async with self._in_time():
+            stored = await self._store.get(LEASE, self._settings.namespace, self._settings.name)
+            if stored is not None:
+                self._observe(stored, now_ms)
+                if not await self._may_take(stored, now_ms):
+                    return self._settings.retry_interval_ms
+        async with asyncio.timeout(self._settings.take_over_limit_ms / 1000):
+            epoch = await self._next_epoch(stored)  # whoever was faster changed what is compared
+        spec = stored["spec"] if stored is not None else {}
+        wanted = self._lease(
+            stored, {**spec, "leaseTransitions": _transitions(stored) + 1}, self._identity, epoch
+        )
+        sent_at_ms = self._clock.now_ms()
+        async with self._in_time():
+            if stored is None:
+                self._held = await self._store.create(LEASE, wanted)
+            else:
+                self._held = await self._store.replace(LEASE, wanted)
+        self._renewed_at_ms = sent_at_ms
+        logger.info("lease acquired", extra={"controller_epoch": epoch})
+        self._leader.set_leader_address(self._address)
+        self._taking_over = asyncio.create_task(
+            self._take_over(epoch, is_second_opinion=_was_given_way(stored)), name="take over"
+        )
+        return self._settings.renew_interval_ms
+
+    async def _take_over(self, epoch: ControllerEpoch, *, is_second_opinion: bool) -> None:
+        async with asyncio.timeout(self._settings.take_over_limit_ms / 1000):
+            await self._leader.take_over(epoch, is_second_opinion=is_second_opinion)
+
+    async def _renew(self, held: Object) -> int:
+        if self._has_run_out():
+            await self._lose("no renewal succeeded in time")
+            return self._settings.retry_interval_ms
+        is_deposed = self._taking_over is None and not self._leader.is_leading
+        if is_deposed:  # it found a later controller's write
+            await self._lose("deposed")
+            return self._settings.retry_interval_ms
+        if self._leader.highest_broker_controller_epoch() > _epoch_of(held):
+            # Epochs started anew (a Lease and its objects deleted or restored) while brokers kept
+            # theirs: they rightly refuse us. Acquired again, the epoch is above all of them (S16).
+            await self._lose("a broker has seen a later controller epoch")
+            return 0
+        if reason := self._leader.reason_to_give_way():
+            await self._give_way(held, reason)
+            return self._settings.retry_interval_ms
+        sent_at_ms = self._clock.now_ms()
+        # No longer: a successor counts from the last renewal that it saw, whatever we wait for.
+        async with asyncio.timeout(self._remaining_ms() / 1000):
+            stored, is_renewed = await self._renewed(held)
+        if not self._is_ours(stored):
+            await self._lose("somebody else holds the lease")
+            return self._settings.retry_interval_ms
+        self._held = stored
+        if not is_renewed:
+            return self._settings.retry_interval_ms
+        self._renewed_at_ms = sent_at_ms
+        return min(self._settings.renew_interval_ms, self._remaining_ms())
+
+    async def _renewed(self, held: Object) -> tuple[Object | None, bool]:
+        """What is stored then, and whether it is surely a renewal: a write may have happened though
+        nobody says so."""
+        try:
+            renewal = self._lease(held, held["spec"], self._identity)
+            return await self._store.replace(LEASE, renewal), True
+        except StoreError:
+            settings = self._settings
+            return await self._store.get(LEASE, settings.namespace, settings.name), False
+
+    async def _give_way(self, held: Object, reason: str) -> None:
+        """S18. Should the write fail, a standby waits for a whole duration."""
+        epoch = ControllerEpoch(_epoch_of(held))
+        self._gave_way = (epoch, self._clock.now_ms())
+        await self._lose(f"giving way: {reason}")
+        wanted = self._lease(held, held["spec"], holder="")
+        wanted["metadata"]["annotations"][GIVEN_WAY_ANNOTATION] = str(epoch)
+        try:
+            async with self._in_time():
+                await self._store.replace(LEASE, wanted)
+        except (StoreError, TimeoutError) as error:
+            logger.warning("lease not given away", extra={"error": str(error)})
+
+    # guard: stepped-down-controller-waits (S18)
+    def _sits_out(self, stored: Object, now_ms: int) -> bool:
+        """S18: whoever gave way lets another have the next term, if there is another."""
+        if self._gave_way is None:
+            return False
+        epoch, since_ms = self._gave_way
+        if _epoch_of(stored) == epoch and now_ms - since_ms < self._settings.sit_out_ms:
+            return True
+        self._gave_way = None
+        return False
+
+    def _observe(self, stored: Object, now_ms: int) -> None:
+        """A renewal is a new resource version, seen by us."""
+        version = stored["metadata"]["resourceVersion"]
+        if version != self._observed_version:
+            self._observed_version = version
+            self._observed_at_ms = now_ms
+        annotations = stored["metadata"].get("annotations", {})
+        if stored["spec"].get("holderIdentity"):
+            self._leader.set_leader_address(annotations.get(CONTROLLER_ADDRESS_ANNOTATION, ""))
+
+    async def _may_take(self, stored: Object, now_ms: int) -> bool:
+        if self._sits_out(stored, now_ms):
+            return False
+        holder = stored["spec"].get("holderIdentity") or ""
+        if not holder or holder == self._identity:
+            return True  # released, or our own former life
+        if now_ms - self._observed_at_ms >= self._settings.duration_ms:
+            return True
+        return await self._is_holder_terminated(holder)
+
+    # guard: controller-epoch-above-all-stored (S16)
+    async def _next_epoch(self, stored: Object | None) -> ControllerEpoch:
+        """1 + the highest ever seen anywhere: a Lease may have been deleted or restored (S16)."""
+        seen = [0, _transitions(stored), self._leader.highest_broker_controller_epoch()]
+        if stored is not None:
+            seen.append(_epoch_of(stored))
+        for item in await self._store.list(BROKER, None):
+            seen.append(int(item.get("status", {}).get("controllerEpoch", NO_EPOCH)))
+        for item in await self._store.list(PARTITION_SLICE, None):
+            seen.append(int(item.get("controllerEpoch", NO_EPOCH)))
+        return ControllerEpoch(1 + max(seen))
+
+    def _lease(
+        self,
+        base: Object | None,
+        spec: dict[str, Any],
+        holder: str,
+        epoch: ControllerEpoch | None = None,
+    ) -> Object:
+        metadata = dict(base["metadata"]) if base is not None else {}
+        metadata.update(namespace=self._settings.namespace, name=self._settings.name)
+        annotations = dict(metadata.get("annotations", {}))
+        if epoch is not None:
+            annotations.pop(GIVEN_WAY_ANNOTATION, None)
+            annotations[CONTROLLER_EPOCH_ANNOTATION] = str(epoch)
+            annotations[CONTROLLER_ADDRESS_ANNOTATION] = self._address
+        metadata["annotations"] = annotations
+        wall_time = self._clock.wall_time()
+        times = {"renewTime": wall_time}
+        if epoch is not None:
+            times["acquireTime"] = wall_time
+        return {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.kind,
+            "metadata": metadata,
+            "spec": {
+                **spec,
+                **times,
+                "holderIdentity": holder,
+                "leaseDurationSeconds": -(-self._settings.duration_ms // 1000),
+            },
+        }
+
+    # guard: lease-is-held (I16)
+    def _is_ours(self, stored: Object | None) -> bool:
+        return (
+            stored is not None
+            and self._held is not None
+            and stored["spec"].get("holderIdentity") == self._identity
+            and _epoch_of(stored) == _epoch_of(self._held)
+        )
+
+    def _has_run_out(self) -> bool:
+        return self._remaining_ms() == 0
+
+    def _remaining_ms(self) -> int:
+        runs_out_at_ms = self._renewed_at_ms + self._settings.give_up_after_ms
+        return max(0, runs_out_at_ms - self._clock.now_ms())
+
+    async def _lose(self, reason: str) -> None:
+        logger.warning("leadership lost", extra={"reason": reason})
+        self._held = None
+        self._observed_version = ""
+        self._leader.depose()  # its loop may be busy: stepping down waits for that
+        self._leader.set_leader_address("")
+        await self._stop_leading()
+
+    async def _stop_leading(self) -> None:
+        """Also when it is only half begun."""
+        task, self._taking_over = self._taking_over, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await self._leader.step_down()
+
+
+def _transitions(stored: Object | None) -> int:
+    return int(stored["spec"].get("leaseTransitions") or 0) if stored is not None else 0
+
+
+def _was_given_way(stored: Object | None) -> bool:
+    annotations = stored["metadata"].get("annotations", {}) if stored is not None else {}
+    return GIVEN_WAY_ANNOTATION in annotations
+
+
+def _epoch_of(stored: Object) -> int:
+    text = stored["metadata"].get("annotations", {}).get(CONTROLLER_EPOCH_ANNOTATION, "")
+    return int(text) if text.isdecimal() else NO_EPOCH

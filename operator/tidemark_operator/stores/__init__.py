@@ -1,1 +1,0 @@
-"""Where objects live: the Kubernetes API, or one SQLite file in local mode."""

@@ -1,0 +1,67 @@
+"""Who keeps a Topic object, and whether a client of Kafka may change it. Pure.
+
+What a GitOps tool keeps is changed in its source: a change from elsewhere would be undone, or
+drift from it unseen. Everything else takes changes from any writer, as objects do. The annotation
+`tidemark.dev/kafka-admin: Allow | Refuse` on the Topic decides otherwise.
+Why so: docs/decisions/0030-topics-changed-over-kafka.md.
+
+Why a client's change of a topic is not made: Kafka's code, and what to do about it.
+"""
+
+from dataclasses import dataclass
+
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_operator.api.kinds import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    error: ErrorCode
+    message: str
+
+
+KAFKA_ADMIN_ANNOTATION = "tidemark.dev/kafka-admin"
+ALLOW, REFUSE = "Allow", "Refuse"
+MADE_BY_LABEL = "tidemark.dev/made-by"
+REQUEST_ANNOTATION = "tidemark.dev/request"  # of the request that it was made for
+
+_ARGO = ("argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance")
+_FLUX = ("kustomize.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/name")
+
+
+def keeper_of(topic: Object) -> str:
+    """The tool or owner that keeps it; "": nobody in particular."""
+    metadata = topic["metadata"]
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return f"{owner.get('kind')} {owner.get('name')}"
+    if any(name in annotations or name in labels for name in _ARGO):
+        return "Argo CD"
+    if any(name in labels for name in _FLUX):
+        return "Flux"
+    if labels.get("app.kubernetes.io/managed-by") == "Helm":
+        release = annotations.get("meta.helm.sh/release-name", "")
+        return f"Helm release {release}" if release else "Helm"
+    return ""
+
+
+def keeper_refusal(topic: Object) -> Refusal | None:
+    """For everything that writes the object's spec, or deletes it."""
+    name = topic["metadata"]["name"]
+    said = (topic["metadata"].get("annotations") or {}).get(KAFKA_ADMIN_ANNOTATION, "")
+    keeper = keeper_of(topic)
+    if said == ALLOW or (not said and not keeper):
+        return None
+    if said:
+        return Refusal(
+            ErrorCode.POLICY_VIOLATION,
+            f"Topic {name} has annotation {KAFKA_ADMIN_ANNOTATION}={said}: change its manifest,"
+            f" or set the annotation to {ALLOW}",
+        )
+    return Refusal(
+        ErrorCode.POLICY_VIOLATION,
+        f"Topic {name} is kept by {keeper}, which would undo a change from elsewhere: change it"
+        f" there, or annotate the Topic with {KAFKA_ADMIN_ANNOTATION}={ALLOW}",
+    )
