@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ON ?=
+# The former name of PROFILE.
+PROFILE ?= $(WEATHER)
 # Set in many images: each of the many brokers and clients would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 PYTHON := .venv/bin/python
@@ -47,19 +49,19 @@ images: setup ## the images tidemark/operator:dev and tidemark/broker:dev
 deploy: setup ## images, CRDs and chart of this checkout onto the kind cluster
 	@hack/deploy
 
-sim: setup-dev ## the simulator, to the first violation: SEEDS=n from FIRST_SEED=k, JOBS=j; GO_ON=1; WEATHER=name or all
+sim: setup-dev ## the simulator, to the first violation: SEEDS=n from FIRST_SEED=k, JOBS=j; GO_ON=1; PROFILE=name or all
 	@hack/sim runner --seeds $(or $(SEEDS),200) --first-seed $(or $(FIRST_SEED),1) $(if $(JOBS),--jobs $(JOBS)) \
-		$(if $(GO_ON),--go-on) $(if $(WEATHER),--weather "$(WEATHER)")
+		$(if $(GO_ON),--go-on) $(if $(PROFILE),--weather "$(PROFILE)")
 
-sim-replay: setup-dev ## one run again: transcript and picture in build/sim; SEED=n, SHRINK=1 drops faults; WEATHER=name
+sim-replay: setup-dev ## one run again: transcript and picture in build/sim; SEED=n, SHRINK=1 drops faults; PROFILE=name
 	@hack/sim replay --seed "$(SEED)" $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SHRINK),--shrink) \
-		$(if $(WEATHER),--weather "$(WEATHER)")
+		$(if $(PROFILE),--weather "$(PROFILE)")
 
-sim-mutants: setup-dev ## every guard removed once: is it noticed? Writes tests/simulator/mutants.md
+sim-mutants: setup-dev ## every guard removed once: is it noticed? Writes tests/mutation/mutants.md
 	@hack/sim mutant_hunt
 
 sim-exhaustive: setup-dev ## every interleaving of a small world, as large as 10 minutes hold
-	@$(PYTHON) -m tests.exhaustive
+	@$(PYTHON) -m tests.model
 
 e2e-long: setup-dev ## long rounds of kills, freezes, cuts, clients and hostile bytes with figures (about 110 min, more with kind)
 	@hack/e2e-long

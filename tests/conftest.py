@@ -14,19 +14,24 @@ from xdist.scheduler import LoadFileScheduling
 
 SHARED = {  # fixture of the session -> who has it
     "one cluster": [
-        f"tests/clients/test_{name}.py"
+        f"tests/compatibility/test_{name}.py"
         for name in ("admin", "codecs", "confluent_kafka", "java_tools", "kafka_python", "seek")
     ],
     "one Spark": [
-        f"tests/unit/audit/test_{name}.py" for name in ("data_source", "self_test", "spark_engine")
+        f"tests/unit/audit/{name}.py"
+        for name in (
+            "engines/test_spark_engine",
+            "selftest/test_self_test",
+            "sources/test_data_source",
+        )
     ],
 }
 LONGEST = (
     "one cluster",
-    "tests/clients/test_groups_confluent.py",
-    "tests/cluster/test_faults_under_load.py",
-    "tests/cluster/test_local_mode.py",
-    "tests/clients/test_groups.py",
+    "tests/compatibility/test_groups_confluent.py",
+    "tests/integration/test_faults_under_load.py",
+    "tests/integration/test_local_mode.py",
+    "tests/compatibility/test_groups.py",
 )
 LAST = "tests/simulation/test_new_seeds.py"
 SCOPES = {path: fixture for fixture, paths in SHARED.items() for path in paths}

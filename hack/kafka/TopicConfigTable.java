@@ -1,7 +1,7 @@
 // Writes what Apache Kafka's own classes say of topic configs: one JSON line for each pair of a
 // config and a value, with the parsed value as Kafka writes it, or null where it refuses the value.
 // The unit tests read the table; run this after a new version in pom.xml:
-//   java -cp "$(hack/kafka/jars)/*" hack/kafka/TopicConfigTable.java > tests/unit/topic_admin/kafka_topic_configs.jsonl
+//   java -cp "$(hack/kafka/jars)/*" hack/kafka/TopicConfigTable.java > tests/unit/operator/topic_admin/kafka_topic_configs.jsonl
 
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;

@@ -2,10 +2,10 @@
 
 The one table behind the operator's checks, the CEL rules of crds/topics.yaml (a test compares them)
 and what brokers do with a topic. Names, meanings, defaults, spellings and ranges are Kafka's unless
-a comment says why not (tests/unit/topic_admin holds the table against Kafka's own classes). A
+a comment says why not (tests/unit/operator/topic_admin holds the table against Kafka's own classes). A
 config that does not work is refused, or accepted only with the value that is true: nothing is ever
 ignored in silence. `canonical` is the one spelling that is stored and told, or None.
-"""
+"""  # noqa: E501
 
 import re
 from collections.abc import Mapping

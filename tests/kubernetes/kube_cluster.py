@@ -19,8 +19,8 @@ import pytest
 import yaml
 from tidemark_chaos.verification import VerifyReport
 
-from tests.kubernetes.clean_verdict import clean_verdict
-from tests.waiting import wait_for
+from tests.support.clean_verdict import clean_verdict
+from tests.support.waiting import wait_for
 
 log = logging.getLogger(__name__)
 

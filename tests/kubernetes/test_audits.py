@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.kubernetes.kube_cluster import LOAD_IMAGE, ON_KUBERNETES, KubeCluster
-from tests.unit.audit.exports import Export, brokers, partition
+from tests.support.audit_exports import Export, brokers, partition
 
 log = logging.getLogger(__name__)
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulator.fault_plan import MISTAKES
-from tests.simulator.run import run_seed
-from tests.simulator.shape import Shape, faults_of
-from tests.simulator.storms import weather_of
+from tests.simulation.engine.run import run_seed
+from tests.simulation.engine.shape import Shape, faults_of
+from tests.simulation.faults.fault_plan import MISTAKES
+from tests.simulation.faults.storms import weather_of
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 8.0
 # (seed, weather): one like most; a group, a weather, brokers to spare and power losses; mistakes.
 RUNS = ((11, ""), (12, ""), (32, ""), (1, "volumes change"))
 PROGRAM = """
-from tests.simulator.run import run_seed
+from tests.simulation.engine.run import run_seed
 for seed, weather in {runs}:
     print(run_seed(seed, {seconds}, weather).digest)
 """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulator.run import run_seed
+from tests.simulation.engine.run import run_seed
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from tests.simulator.campaign import results_of
-from tests.simulator.coverage_rows import ROWS
-from tests.simulator.run import RunResult, run_seed
+from tests.simulation.checks.coverage_rows import ROWS
+from tests.simulation.engine.campaign import results_of
+from tests.simulation.engine.run import RunResult, run_seed
 
 SEEDS_PER_TEST = 50
 SAFETY_SECONDS = 8.0

@@ -8,7 +8,7 @@ from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.results import AuditResult
 from tidemark_audit.sources.detect import sources_at
 
-from tests.unit.audit.exports import Export, brokers, json_line, partition
+from tests.support.audit_exports import Export, brokers, json_line, partition
 
 BEGIN_MS = 1_763_726_400_000  # 21 November 2025, 12:00 UTC
 HOUR_MS = 3_600_000

@@ -15,8 +15,8 @@ import crc32c
 import pyarrow as pa
 from tidemark_audit.sources.protobuf import fields, varint, write_bytes, write_number, write_varint
 
-from tests.unit.audit.exports import Export
-from tests.unit.audit.test_xor_chunks import encode
+from tests.support.audit_exports import Export
+from tests.unit.audit.sources.test_xor_chunks import encode
 
 STREAMED, SAMPLES = 1, 0
 Labels = tuple[tuple[str, str], ...]

@@ -8,7 +8,7 @@ import pytest
 from tidemark_cli.main import main
 from tidemark_protocol.audit_summary import decode_summary
 
-from tests.unit.audit.exports import Export, brokers, partition
+from tests.support.audit_exports import Export, brokers, partition
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tidemark_audit.outputs import write_outputs
 from tidemark_audit.results import Verdict
 from tidemark_audit.sources.source import SourceError
 
-from tests.unit.audit.exports import Export, brokers, json_line, open_metrics, partition
+from tests.support.audit_exports import Export, brokers, json_line, open_metrics, partition
 
 NAME = "tidemark_partition_replicas"
 LABELS = {"__name__": NAME, "topic": "a", "topic_id": "x", "partition": "0", "broker": "1"}

@@ -9,7 +9,7 @@ from tidemark_audit.results import AuditResult
 from tidemark_audit.slo import Slo
 from tidemark_audit.sources.detect import sources_at
 
-from tests.unit.audit.exports import Export, brokers, partition
+from tests.support.audit_exports import Export, brokers, partition
 
 HOUR_MS = 3_600_000
 DOWN_MS = (HOUR_MS - 100_000, HOUR_MS - 64_000)  # 36 s

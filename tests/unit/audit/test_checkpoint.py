@@ -11,7 +11,7 @@ from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.prometheus import Prometheus
 from tidemark_audit.sources.source import SourceError, Window
 
-from tests.unit.audit.exports import Export, brokers, partition
+from tests.support.audit_exports import Export, brokers, partition
 from tests.unit.audit.small_prometheus import SmallPrometheus, serving
 
 

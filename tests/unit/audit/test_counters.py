@@ -8,7 +8,7 @@ from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.results import AuditResult, Outcome
 from tidemark_audit.sources.detect import sources_at
 
-from tests.unit.audit.exports import Export, brokers, partition
+from tests.support.audit_exports import Export, brokers, partition
 
 LENGTH_MS = 1_800_000
 STEP_MS = 15_000

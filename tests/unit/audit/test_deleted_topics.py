@@ -8,7 +8,7 @@ from tidemark_audit.audit import EVERYTHING, run
 from tidemark_audit.results import AuditResult, Verdict
 from tidemark_audit.sources.source import Window
 
-from tests.unit.audit.exports import Export, brokers, partition
+from tests.support.audit_exports import Export, brokers, partition
 
 LENGTH_MS = 120_000
 DELETED_MS = 50_000

@@ -15,7 +15,7 @@ from tidemark_audit.slo import Objectives, Slo
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Window
 
-from tests.unit.audit.exports import Export, brokers, partition
+from tests.support.audit_exports import Export, brokers, partition
 
 LENGTH_MS = 1_800_000
 STEP_MS = 5000

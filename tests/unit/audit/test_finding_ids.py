@@ -9,7 +9,7 @@ from tidemark_audit.rules.evaluation import About, finding
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Window
 
-from tests.unit.audit.exports import Export, brokers, partition
+from tests.support.audit_exports import Export, brokers, partition
 
 
 def judged(path: Path, window: Window) -> AuditResult:

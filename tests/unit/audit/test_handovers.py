@@ -11,7 +11,7 @@ from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.results import AuditResult, Verdict
 from tidemark_audit.sources.detect import sources_at
 
-from tests.unit.audit.exports import Export, brokers, partition
+from tests.support.audit_exports import Export, brokers, partition
 
 STEP_MS = 15_000
 LENGTH_MS = 3_600_000

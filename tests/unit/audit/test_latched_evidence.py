@@ -10,7 +10,7 @@ from tidemark_audit.results import AuditResult, LossKind, Outcome, Severity, Ver
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Window
 
-from tests.unit.audit.exports import Export, brokers, partition
+from tests.support.audit_exports import Export, brokers, partition
 
 LENGTH_MS = 1_800_000
 STEP_MS = 5000

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tidemark_audit.results import Verdict
 
-from tests.unit.audit.exports import Export, brokers, partition
+from tests.support.audit_exports import Export, brokers, partition
 
 pytestmark = pytest.mark.timeout(300)
 NOTEBOOK = Path(__file__).resolve().parents[3] / "examples" / "audit_notebook.py"

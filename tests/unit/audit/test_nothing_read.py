@@ -8,7 +8,7 @@ from tidemark_audit.nothing_read import reason
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Source, SourceError, Window
 
-from tests.unit.audit.exports import Export, brokers, open_metrics
+from tests.support.audit_exports import Export, brokers, open_metrics
 
 BASE_MS = 1_700_000_000_000
 SETTLE_MS = 300_000

@@ -13,7 +13,7 @@ from tidemark_cli.main import main
 from tidemark_cli.submitted import audit_driver
 from tidemark_protocol.audit_summary import decode_summary
 
-from tests.unit.audit.exports import Export, brokers, partition
+from tests.support.audit_exports import Export, brokers, partition
 
 HOME = Path("/spark")
 OF_EXECUTOR = {

@@ -7,7 +7,7 @@ from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.results import AuditResult
 from tidemark_audit.sources.detect import sources_at
 
-from tests.unit.audit.exports import Export, brokers, partition
+from tests.support.audit_exports import Export, brokers, partition
 
 ORDERS = {"topic": "orders", "topic_id": "id-orders", "partition": "0"}
 SECONDS = 1000

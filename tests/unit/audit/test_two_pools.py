@@ -7,7 +7,7 @@ from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.results import AuditResult
 from tidemark_audit.sources.detect import sources_at
 
-from tests.unit.audit.exports import Export, partition
+from tests.support.audit_exports import Export, partition
 
 LENGTH_MS = 1_800_000
 FALL_MS = (600_000, 640_000)

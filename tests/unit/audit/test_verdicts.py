@@ -9,7 +9,7 @@ from tidemark_audit.outputs import write_outputs
 from tidemark_audit.results import AuditResult, IntervalKind, LossKind, Outcome, Verdict
 from tidemark_audit.sources.detect import sources_at
 
-from tests.unit.audit.exports import Export, brokers, partition
+from tests.support.audit_exports import Export, brokers, partition
 
 
 def judged(export: Export, path: Path) -> AuditResult:

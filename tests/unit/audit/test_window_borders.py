@@ -13,7 +13,7 @@ from tidemark_audit.sources.prometheus import Prometheus
 from tidemark_audit.sources.source import Window
 from tidemark_cli.audit.options import window_of
 
-from tests.unit.audit.exports import Export, brokers, partition
+from tests.support.audit_exports import Export, brokers, partition
 
 LENGTH_MS = 1_800_000
 STEP_MS = 5000

@@ -6,7 +6,7 @@ import pytest
 from tidemark_cli.arguments import parse_and_run
 from tidemark_cli.commands import audit
 
-from tests.unit.audit.exports import Export, partition
+from tests.support.audit_exports import Export, partition
 
 
 def test_a_defect_has_an_exit_code_that_no_verdict_has(

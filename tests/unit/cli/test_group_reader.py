@@ -17,8 +17,8 @@ from tidemark_cli.commands import consume
 from tidemark_cli.output import Output
 from tidemark_client.errors import CommandFailed
 
-from tests.unit.cli.fake_broker import TOPIC, FakeCluster, hang_up, problem
-from tests.waiting import HANG_SECONDS
+from tests.support.fake_http_broker import TOPIC, FakeCluster, hang_up, problem
+from tests.support.waiting import HANG_SECONDS
 
 Answer = Callable[[web.Request], Any]
 

@@ -4,8 +4,8 @@ import asyncio
 
 from tidemark_cli.http_bench import BenchSettings, run_bench
 
-from tests.unit.cli.fake_broker import TOPIC, FakeCluster, answering, problem
-from tests.waiting import HANG_SECONDS
+from tests.support.fake_http_broker import TOPIC, FakeCluster, answering, problem
+from tests.support.waiting import HANG_SECONDS
 
 
 def test_requests_are_counted_and_failures_named() -> None:

@@ -1,0 +1,92 @@
+"""What every client program is asked, and what it answers: one JSON object a line.
+
+The words are those of Kafka's own VerifiableProducer and VerifiableConsumer, so that those two need
+no translation: producer_send_success, producer_send_error, record_data, partitions_assigned,
+partitions_revoked, offsets_committed. The programs of `tests/compatibility/go` know the same words.
+
+`admin` makes a topic of two partitions that keeps records for an hour, says what it sees
+(partition_count, retention_ms), makes that four partitions and two hours, says what it sees, and
+deletes it. Another broker than the one that made a change hears of it a moment later, with Kafka
+as here: what a client sees is asked for again until it is what it should be, for half a minute.
+"""
+
+import argparse
+import contextlib
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import Any
+
+HOUR_MS = 3_600_000
+RETENTION = "retention.ms"
+LOOKS, LOOK_SECONDS = 150, 0.2
+
+Work = Callable[[argparse.Namespace], None]
+
+
+def run(works: Mapping[str, Work]) -> None:
+    """Parses `produce`, `consume`, `seek`, `group` or `admin` with their options and does it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("work", choices=sorted(works))
+    parser.add_argument("--bootstrap", required=True, help="host:port,host:port")
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--prefix", type=int, default=0, help="values are PREFIX.NUMBER")
+    parser.add_argument("--count", type=int, default=0)
+    parser.add_argument("--rate", type=int, default=0, help="records a second, 0: no pause")
+    parser.add_argument("--codec", default="none")
+    parser.add_argument("--idempotent", action="store_true")
+    parser.add_argument("--timestamp", type=int, default=0, help="ms")
+    parser.add_argument("--group", default="")
+    asked = parser.parse_args()
+    works[asked.work](asked)
+
+
+def emit(name: str, **fields: Any) -> None:
+    sys.stdout.write(json.dumps({"name": name, **fields}) + "\n")
+    sys.stdout.flush()
+
+
+def values(asked: argparse.Namespace) -> Iterator[str]:
+    """PREFIX.0, PREFIX.1, ..., each at its time."""
+    began = time.monotonic()
+    for number in range(asked.count):
+        if asked.rate:
+            time.sleep(max(0.0, began + number / asked.rate - time.monotonic()))
+        yield f"{asked.prefix}.{number}"
+
+
+def places(topic: str, partitions: Mapping[int, int] | list[int]) -> list[dict[str, Any]]:
+    """Partitions, with offsets where they are given, as VerifiableConsumer writes them."""
+    if isinstance(partitions, list):
+        return [{"topic": topic, "partition": partition} for partition in partitions]
+    return [
+        {"topic": topic, "partition": partition, "offset": offset}
+        for partition, offset in partitions.items()
+    ]
+
+
+def seen(look: Callable[[], int], wanted: int) -> int:
+    """What `look` finds at last; a topic that a broker has not heard of is an error of clients."""
+    found = -1
+    for _ in range(LOOKS):
+        with contextlib.suppress(Exception):
+            found = look()
+        if found == wanted:
+            break
+        time.sleep(LOOK_SECONDS)
+    return found
+
+
+def told_to_end() -> threading.Event:
+    """Is set by SIGTERM."""
+    told = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        told.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    return told

@@ -1,0 +1,110 @@
+"""Apache Kafka's Java clients by its own tools. VerifiableProducer and VerifiableConsumer speak our
+words already; ConsoleConsumer and GetOffsetShell are translated."""
+
+import argparse
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.compatibility.programs.command_line import HOUR_MS, RETENTION, emit, run, seen
+
+TOOLS = "org.apache.kafka.tools"
+LINE = re.compile(r"Partition:(\d+)\tOffset:(\d+)\t(.*)")
+
+
+def java(tool: str, *options: str) -> list[str]:
+    """One core's worth of compiler: these run for seconds. TIDEMARK_KAFKA_JARS: the tests'."""
+    jars = f"{os.environ['TIDEMARK_KAFKA_JARS']}/*"
+    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m"]
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    return ["java", *quick, quiet, "-cp", jars, f"{TOOLS}.{tool}", *options]
+
+
+def produce(asked: argparse.Namespace) -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".properties", delete=False) as settings:
+        settings.write(f"compression.type={asked.codec}\nlinger.ms=5\n")
+        settings.write(f"enable.idempotence={str(asked.idempotent).lower()}\n")
+        settings.write("retries=2147483647\n")  # the tool's own is none
+    where = ["--bootstrap-server", asked.bootstrap, "--topic", asked.topic]
+    what = ["--max-messages", str(asked.count), "--throughput", str(asked.rate or -1)]
+    how = ["--acks", "-1", "--value-prefix", str(asked.prefix), "--command-config", settings.name]
+    try:
+        subprocess.run(java("VerifiableProducer", *where, *what, *how), check=True)
+    finally:
+        Path(settings.name).unlink()
+
+
+def offsets(asked: argparse.Namespace, time: str) -> dict[int, int]:
+    where = ["--bootstrap-server", asked.bootstrap, "--topic", asked.topic, "--time", time]
+    found = [line.split(":") for line in answer("GetOffsetShell", *where).splitlines()]
+    return {int(partition): int(offset) for _, partition, offset in found}
+
+
+def read(asked: argparse.Namespace, partition: int, offset: int, count: int) -> None:
+    where = ["--bootstrap-server", asked.bootstrap, "--topic", asked.topic]
+    place = ["--partition", str(partition), "--offset", str(offset), "--max-messages", str(count)]
+    shown = [f"--formatter-property=print.{name}=true" for name in ("partition", "offset")]
+    limit = ["--timeout-ms", "30000"]
+    text = answer("consumer.ConsoleConsumer", *where, *place, *shown, *limit)
+    for line in text.splitlines():
+        found = LINE.fullmatch(line)
+        assert found is not None, line
+        numbers = {"partition": int(found[1]), "offset": int(found[2])}
+        emit("record_data", topic=asked.topic, value=found[3], **numbers)
+
+
+def consume(asked: argparse.Namespace) -> None:
+    beginnings, ends = offsets(asked, "earliest"), offsets(asked, "latest")
+    for partition, end in ends.items():
+        read(asked, partition, beginnings[partition], end - beginnings[partition])
+
+
+def seek(asked: argparse.Namespace) -> None:
+    read(asked, 0, offsets(asked, str(asked.timestamp))[0], 1)
+
+
+def group(asked: argparse.Namespace) -> None:
+    where = ["--bootstrap-server", asked.bootstrap, "--topic", asked.topic]
+    who = ["--group-id", asked.group, "--session-timeout", "6000", "--verbose"]
+    how = ["--assignment-strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"]
+    command = java("VerifiableConsumer", *where, *who, *how)
+    os.execvp(command[0], command)
+
+
+def admin(asked: argparse.Namespace) -> None:
+    where = ["--bootstrap-server", asked.bootstrap]
+    topic = [*where, "--topic", asked.topic]
+    config = [*where, "--entity-type", "topics", "--entity-name", asked.topic]
+
+    def count() -> int:
+        described = answer("TopicCommand", *topic, "--describe")
+        return len(re.findall(r"Partition: \d+", described))
+
+    def retention_ms() -> int:
+        configs = answer("ConfigCommand", *config, "--describe")
+        return int(re.findall(rf"{RETENTION}=(\d+)", configs)[0])
+
+    def tell_topic(partitions: int, hours: int) -> None:
+        emit("partition_count", count=seen(count, partitions))
+        emit("retention_ms", value=seen(retention_ms, hours * HOUR_MS))
+
+    new = ["--partitions", "2", "--replication-factor", "3", "--config", f"{RETENTION}={HOUR_MS}"]
+    answer("TopicCommand", *topic, "--create", *new)
+    tell_topic(2, 1)
+    answer("TopicCommand", *topic, "--alter", "--partitions", "4")
+    answer("ConfigCommand", *config, "--alter", "--add-config", f"{RETENTION}={2 * HOUR_MS}")
+    tell_topic(4, 2)
+    answer("TopicCommand", *topic, "--delete")
+    emit("topic_deleted")
+
+
+def answer(tool: str, *options: str) -> str:
+    return subprocess.run(
+        java(tool, *options), stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+
+
+if __name__ == "__main__":
+    run({"produce": produce, "consume": consume, "seek": seek, "group": group, "admin": admin})

@@ -1,0 +1,149 @@
+"""kafka-python."""
+
+import argparse
+from typing import Any
+
+from kafka import (
+    ConsumerRebalanceListener,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    TopicPartition,
+)
+from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
+from kafka.errors import KafkaError
+
+from tests.compatibility.programs.command_line import (
+    HOUR_MS,
+    RETENTION,
+    emit,
+    places,
+    run,
+    seen,
+    told_to_end,
+    values,
+)
+
+
+def produce(asked: argparse.Namespace) -> None:
+    producer = KafkaProducer(
+        bootstrap_servers=asked.bootstrap.split(","),
+        acks="all",
+        linger_ms=5,
+        compression_type=None if asked.codec == "none" else asked.codec,
+        enable_idempotence=asked.idempotent,
+    )
+    for value in values(asked):
+        future = producer.send(asked.topic, value.encode())
+        future.add_callback(on_success, value)
+        future.add_errback(on_error, value)
+    producer.flush()
+    producer.close()
+
+
+def on_success(value: str, found: Any) -> None:
+    emit("producer_send_success", value=value, partition=found.partition, offset=found.offset)
+
+
+def on_error(value: str, error: BaseException) -> None:
+    emit("producer_send_error", value=value, message=repr(error))
+
+
+def record_data(record: Any) -> None:
+    place = {"partition": record.partition, "offset": record.offset}
+    emit("record_data", topic=record.topic, value=record.value.decode(), **place)
+
+
+def consumer_of(asked: argparse.Namespace, **more: Any) -> KafkaConsumer:
+    chosen = {"enable_auto_commit": False, "auto_offset_reset": "earliest", **more}
+    return KafkaConsumer(bootstrap_servers=asked.bootstrap.split(","), **chosen)
+
+
+def consume(asked: argparse.Namespace) -> None:
+    consumer = consumer_of(asked)
+    numbers = sorted(consumer.partitions_for_topic(asked.topic))
+    wanted = [TopicPartition(asked.topic, number) for number in numbers]
+    consumer.assign(wanted)
+    consumer.seek_to_beginning()
+    ends = consumer.end_offsets(wanted)
+    while any(consumer.position(place) < end for place, end in ends.items()):
+        for records in consumer.poll(timeout_ms=1000).values():
+            for record in records:
+                record_data(record)
+    consumer.close()
+
+
+def seek(asked: argparse.Namespace) -> None:
+    consumer = consumer_of(asked)
+    place = TopicPartition(asked.topic, 0)
+    consumer.assign([place])
+    consumer.seek(place, consumer.offsets_for_times({place: asked.timestamp})[place].offset)
+    found = consumer.poll(timeout_ms=60_000, max_records=1)
+    record_data(found[place][0])
+    consumer.close()
+
+
+class Telling(ConsumerRebalanceListener):
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self._emit("partitions_assigned", assigned)
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self._emit("partitions_revoked", revoked)
+
+    def _emit(self, name: str, changed: Any) -> None:
+        numbers = sorted(place.partition for place in changed)
+        emit(name, partitions=places(self._topic, numbers))
+
+
+def group(asked: argparse.Namespace) -> None:
+    told = told_to_end()
+    consumer = consumer_of(asked, group_id=asked.group, session_timeout_ms=6000)
+    consumer.subscribe([asked.topic], listener=Telling(asked.topic))
+    while not told.is_set():
+        found = consumer.poll(timeout_ms=100)
+        if not found:
+            continue
+        for records in found.values():
+            for record in records:
+                record_data(record)
+        try:
+            consumer.commit()
+        except KafkaError as error:
+            emit("offsets_committed", success=False, error=repr(error))
+            continue
+        offsets = {place.partition: records[-1].offset + 1 for place, records in found.items()}
+        emit("offsets_committed", success=True, offsets=places(asked.topic, offsets))
+    consumer.close()
+
+
+def admin(asked: argparse.Namespace) -> None:
+    client = KafkaAdminClient(bootstrap_servers=asked.bootstrap.split(","))
+    client.create_topics([NewTopic(asked.topic, 2, 3, topic_configs={RETENTION: str(HOUR_MS)})])
+    tell_topic(client, asked.topic, 2, 1)
+    client.create_partitions({asked.topic: NewPartitions(4)})
+    configs = {RETENTION: str(2 * HOUR_MS)}
+    client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, asked.topic, configs)])
+    tell_topic(client, asked.topic, 4, 2)
+    client.delete_topics([asked.topic])
+    emit("topic_deleted")
+    client.close()
+
+
+def tell_topic(client: KafkaAdminClient, topic: str, partitions: int, hours: int) -> None:
+    def count() -> int:
+        (found,) = client.describe_topics([topic])
+        return len(found["partitions"])
+
+    def retention_ms() -> int:
+        found = client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+        return int(found["topic"][topic][RETENTION]["value"])
+
+    emit("partition_count", count=seen(count, partitions))
+    emit("retention_ms", value=seen(retention_ms, hours * HOUR_MS))
+
+
+if __name__ == "__main__":
+    run({"produce": produce, "consume": consume, "seek": seek, "group": group, "admin": admin})

@@ -1,0 +1,152 @@
+"""Which moves a world offers, and which of them cost a fault.
+
+A move that would change nothing is left out. Faults: a message or a write that stays on its way, a
+process killed, a live broker fenced, a follower that lags, another controller, another min ISR. The
+rest is free and may come at any time: that is what makes every interleaving one of ours.
+"""
+
+from collections.abc import Iterator
+
+from tidemark_protocol.ids import BrokerId
+
+from tests.model.in_flight import AnswerInFlight, FetchInFlight
+from tests.model.small_broker import NOW_MS, SmallBroker
+from tests.model.world import World
+
+Move = tuple[str, int]  # a line of a transcript, the faults that it costs
+
+# A leader that has not heard of a fence proposes, is refused, and may go on so for ever.
+MAX_PARTITION_EPOCH = 5
+
+
+KINDS = ("kill", "fence", "lag", "fetch", "propose", "controller", "min-isr")
+
+
+def moves(
+    world: World, *, records_left: int, faults_left: int, kinds: tuple[str, ...] = KINDS
+) -> Iterator[Move]:
+    for broker in world.brokers:
+        if broker.process is None:
+            yield from _of_a_dead_one(broker)
+        else:
+            yield from _of_a_process(world, broker, records_left)
+    yield from _of_the_wire(world)
+    yield from _of_the_controller(world)
+    if faults_left:
+        for line in _faults(world):
+            if line.partition(" ")[0] in kinds:
+                yield line, 1
+
+
+def _of_a_dead_one(broker: SmallBroker) -> Iterator[Move]:
+    yield f"restart {broker.broker_id} proof", 0
+    if broker.log.log_end_offset:
+        yield f"restart {broker.broker_id} keep=0", 0
+    if broker.settings.flushes_always:
+        yield f"restart {broker.broker_id} disk keep={broker.synced_end}", 0
+
+
+def _of_a_process(world: World, broker: SmallBroker, records_left: int) -> Iterator[Move]:
+    me, process = broker.broker_id, broker.process
+    assert process is not None
+    brokers, state = world.controller.image()
+    if brokers != process.brokers or (state is not None and state != process.state):
+        yield f"push {me}", 0
+    state_epoch = world.store.partition.partition_epoch
+    leader = process.leader
+    if _may_flush(broker):
+        yield f"flush {me}", 0
+    if leader is not None:
+        if records_left:
+            acks = "" if leader.has_enough_in_sync_replicas else " acks=1"
+            yield f"append {me} r{records_left}{acks}", 0
+        if leader.pending_proposal is not None and state_epoch < MAX_PARTITION_EPOCH:
+            yield f"propose {me}", 0
+    elif _reaches_its_leader(world, broker):
+        yield f"fetch {me}", 0
+    record = world.controller.brokers[me]
+    if record.broker_epoch == process.broker_epoch:
+        if not record.is_live:
+            yield f"activate {me}", 0
+        has_heard = process.state == world.controller.known  # so its log stands still
+        if has_heard and record.is_live and _is_asked(world, me):
+            yield f"report {me}", 0
+
+
+def _may_flush(broker: SmallBroker) -> bool:
+    process = broker.process
+    if process is None or not broker.settings.flushes_always:
+        return False
+    leader = process.leader
+    known = broker.durable_end if leader is None else leader.durable_end_offset
+    return known < broker.log.log_end_offset
+
+
+def _is_asked(world: World, broker_id: BrokerId) -> bool:
+    controller = world.controller
+    return controller.notes[broker_id].report is None and controller.wants_reports()
+
+
+def _reaches_its_leader(world: World, broker: SmallBroker) -> bool:
+    """A fetch of it would be heard by somebody who leads in its epoch."""
+    process = broker.process
+    if process is None or process.follower is None or _may_flush(broker):
+        return False
+    if process.follower.next_fetch(broker.log, NOW_MS) is None:
+        return False
+    other = world.brokers[process.follower.leader].process
+    return (
+        other is not None
+        and other.leader is not None
+        and other.leader.leader_epoch == process.follower.leader_epoch
+    )
+
+
+def _of_the_wire(world: World) -> Iterator[Move]:
+    for message in world.in_flight:
+        if isinstance(message, FetchInFlight):
+            yield f"deliver fetch {message.follower} {message.leader}", 0
+        elif isinstance(message, AnswerInFlight):
+            yield f"deliver answer {message.follower} {message.leader}", 0
+        else:
+            yield f"deliver proposal {message.sender}", 0
+    for position in range(len(world.store.late_writes)):
+        yield f"deliver write {position}", 0
+
+
+def _of_the_controller(world: World) -> Iterator[Move]:
+    if world.controller.hides:
+        yield "settle", 0
+    state = world.controller.known
+    preferred = state.replicas[0]
+    if state.has_leader and state.leader != preferred and preferred in state.in_sync_ids:
+        yield "balance", 0
+    for broker_id, record in world.controller.brokers.items():
+        if record.is_live and world.brokers[broker_id].process is None:
+            yield f"fence {broker_id}", 0
+
+
+def _faults(world: World) -> Iterator[str]:
+    if world.store.late_writes:  # else a successor differs from the former one in nothing
+        yield "controller"
+    for broker in world.brokers:
+        me, process = broker.broker_id, broker.process
+        if process is None:
+            continue
+        yield f"kill {me}"
+        if world.controller.brokers[me].is_live:
+            yield f"fence {me}"
+        leader = process.leader
+        if leader is not None:
+            for member in leader.in_sync_replicas:
+                replica = leader.follower(member.broker_id)
+                if replica is not None and replica.log_end_offset != leader.log_end_offset:
+                    yield f"lag {me} {member.broker_id}"
+            if leader.pending_proposal is not None:
+                yield f"propose {me} late"
+                yield f"propose {me} delayed"
+        elif _reaches_its_leader(world, broker):
+            yield f"fetch {me} request"
+            yield f"fetch {me} answer"
+    state = world.controller.known
+    yield f"min-isr {1 if state.min_insync_replicas == 2 else 2}"

@@ -1,0 +1,318 @@
+"""The controller of one partition: the production decisions over a store with compare-and-set.
+
+`PoolController` and `SliceStore` without tasks: one decision at a time, each from what is stored.
+A write may be late (its outcome unknown): then nobody is told anything until it is read again.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+
+from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
+from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.unclean_election import Cause
+from tidemark_operator.controller.core.elections import (
+    Evidence,
+    LeaderCounts,
+    preferred_leader_restored,
+    settled,
+)
+from tidemark_operator.controller.core.eligibility import Standing, Standings
+from tidemark_operator.controller.core.isr import Verdict, judged
+from tidemark_operator.controller.core.partition_change import with_min_insync
+from tidemark_operator.controller.core.registration import (
+    Accepted,
+    RegistrationRefused,
+    decided,
+    lost_replicas,
+    report_of,
+)
+from tidemark_operator.controller.core.unclean_recovery import Reports, needs_reports
+from tidemark_protocol.controller_messages import (
+    BootStamp,
+    BrokerState,
+    InSyncProposal,
+    RegisterRequest,
+    ReplicaReport,
+)
+from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch
+from tidemark_protocol.partition_state import PartitionState, TopicState
+
+from tests.model.small_broker import TOPIC_ID
+from tests.support.broker_records import NOWHERE, POOL, storage_of
+
+REPLICA = (TOPIC_ID, 0)
+
+Decide = Callable[[PartitionState], PartitionState]
+
+
+@dataclass(frozen=True, slots=True)
+class LateWrite:
+    """It lands, or not, while what it was decided on is still stored."""
+
+    expected: PartitionState
+    wanted: PartitionState
+
+
+class SmallStore:
+    """What is durable, and writes on their way."""
+
+    __slots__ = ("late_writes", "partition")
+
+    def __init__(self, partition: PartitionState, late_writes: tuple[LateWrite, ...] = ()) -> None:
+        self.partition = partition
+        self.late_writes = late_writes
+
+    def copied(self) -> "SmallStore":
+        return SmallStore(self.partition, self.late_writes)
+
+    def compare_and_set(self, expected: PartitionState, wanted: PartitionState) -> bool:
+        # guard: small-store-compares (I14)
+        if self.partition != expected:
+            return False
+        self.partition = wanted
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What one broker told this controller, gone with it."""
+
+    lost: bool = False  # its registration could not show this replica whole
+    lost_below: BrokerEpoch = BrokerEpoch(-1)
+    report: ReplicaReport | None = None  # since nobody leads
+
+
+class SmallController:
+    def __init__(
+        self,
+        epoch: int,
+        topic: TopicState,
+        brokers: dict[BrokerId, BrokerRecord],
+        store: SmallStore,
+    ) -> None:
+        self.epoch = epoch
+        self.topic = topic
+        self.brokers = brokers
+        self.notes = dict.fromkeys(brokers, Notes())
+        self.store = store
+        self.known = store.partition
+        self.hides = False  # the last write's outcome is unknown
+        self.choice: Choice | None = None
+        self.last_resort: Cause | None = None  # taken by the last decision
+        self._key: int | None = None
+        self._states: dict[BrokerId, BrokerState] | None = None
+        self._standings: Standings | None = None
+
+    def copied(self, store: SmallStore) -> "SmallController":
+        copy = SmallController.__new__(SmallController)
+        copy.__dict__.update(self.__dict__)
+        copy.brokers, copy.notes, copy.store = dict(self.brokers), dict(self.notes), store
+        copy.last_resort = copy._key = copy._states = copy._standings = None
+        return copy
+
+    def key(self) -> int:
+        """Hash of everything that decides, of what is stored and of writes on their way."""
+        if self._key is None:
+            self._key = hash(self._computed_key())
+        return self._key
+
+    def _computed_key(self) -> Hashable:
+        return (
+            self.epoch,
+            tuple(
+                (r.broker_epoch, r.clean_since, r.disk_since, r.state.value)
+                for r in self.brokers.values()
+            ),
+            tuple(self.notes.values()),
+            self.known,
+            self.hides,
+            self.choice,
+            self.store.partition,
+            self.store.late_writes,
+        )
+
+    # ---- what is known
+
+    def standings(self) -> Standings:
+        """Between moves only: a decision makes its own."""
+        if self._standings is None:
+            self._standings = self._present_standings()
+        return self._standings
+
+    def image(self) -> tuple[dict[BrokerId, BrokerState], PartitionState | None]:
+        """What brokers are told; None: nothing of the partition."""
+        if self._states is None:
+            self._states = {
+                broker_id: BrokerState(
+                    broker_id,
+                    record.broker_epoch,
+                    is_fenced=not record.is_live,
+                    is_stopping=record.is_stopping,
+                    endpoints=NOWHERE,
+                )
+                for broker_id, record in self.brokers.items()
+            }
+        return self._states, None if self.hides else self.known
+
+    def wants_reports(self) -> bool:
+        return needs_reports(self.topic, self.known, self.standings(), self.choice)
+
+    def _present_standings(self, *overriding: Standing) -> Standings:
+        found = {
+            broker_id: Standing(
+                broker_id,
+                record.broker_epoch,
+                record.clean_since,
+                record.disk_since,
+                is_live=record.is_live,
+                is_stopping=record.is_stopping,
+                lost_replicas=frozenset({REPLICA} if self.notes[broker_id].lost else ()),
+                lost_below=self.notes[broker_id].lost_below,
+            )
+            for broker_id, record in self.brokers.items()
+        }
+        found.update((standing.broker_id, standing) for standing in overriding)
+        return Standings(found)
+
+    # ---- decisions
+
+    def settle(self, *overriding: Standing, late: bool = False) -> None:
+        standings = self._present_standings(*overriding)
+
+        def decide(partition: PartitionState) -> PartitionState:
+            reports = {
+                broker_id: {REPLICA: notes.report}
+                for broker_id, notes in self.notes.items()
+                if notes.report is not None
+            }
+            election = settled(
+                self.topic,
+                partition,
+                standings,
+                leader_counts=LeaderCounts([partition]),
+                evidence=Evidence(Reports(reports), self.choice),
+            )
+            if election.recovery is not None:
+                self.last_resort = election.recovery.cause
+            return election.partition
+
+        self._change(decide, late=late)
+
+    def set_state(self, *broker_ids: BrokerId, state: BrokerLifeState, late: bool = False) -> None:
+        """Fenced, active or draining, and what follows from it; several are one event."""
+        for broker_id in broker_ids:
+            self.brokers[broker_id] = replace(self.brokers[broker_id], state=state)
+        self.settle(late=late)
+
+    def register(self, request: RegisterRequest) -> Accepted | RegistrationRefused:
+        """In the order of PoolController._admit: the former life out, the epoch, the report."""
+        broker_id = request.broker_id
+        stored = self.brokers[broker_id]
+        outcome = decided(
+            request,
+            stored=stored,
+            highest_epoch=max(record.broker_epoch for record in self.brokers.values()),
+            cluster_id="c",
+            controller_epoch=ControllerEpoch(self.epoch),
+        )
+        if isinstance(outcome, RegistrationRefused):
+            return outcome
+        record, report = outcome.record, report_of(request)
+        lost = lost_replicas(report, [(TOPIC_ID, (self.known,))], request)
+        if not outcome.is_same_life:
+            self.notes[broker_id] = replace(self.notes[broker_id], report=None)
+            leaving = Standing(
+                broker_id,
+                stored.broker_epoch,
+                record.clean_since,
+                record.disk_since,
+                is_live=False,
+                lost_replicas=lost,
+                lost_below=record.broker_epoch,
+            )
+            self.settle(leaving)
+            self.brokers[broker_id] = record
+        found = None if self.known.has_leader else report.get(REPLICA)
+        self.notes[broker_id] = Notes(bool(lost), record.broker_epoch, found)
+        self.settle()
+        return outcome
+
+    def judge(self, sender: BrokerId, proposal: InSyncProposal, *, late: bool = False) -> Verdict:
+        verdicts: list[Verdict] = []
+        standings = self._present_standings()
+
+        def decide(partition: PartitionState) -> PartitionState:
+            verdicts.append(
+                judged(self.topic, partition, standings, sender=sender, proposal=proposal)
+            )
+            return verdicts[-1].partition
+
+        self._change(decide, late=late)
+        return verdicts[-1]
+
+    def balance(self) -> None:
+        standings = self._present_standings()
+        self._change(
+            lambda partition: preferred_leader_restored(
+                self.topic, partition, standings, leader_counts=LeaderCounts([partition])
+            )
+        )
+
+    def set_min_insync(self, min_insync_replicas: int) -> None:
+        standings = self._present_standings()
+        self._change(
+            lambda partition: with_min_insync(self.topic, partition, standings, min_insync_replicas)
+        )
+
+    def _change(self, decide: Decide, *, late: bool = False) -> None:
+        """SliceStore.change: read when the outcome is unknown, decide, write, again on conflict."""
+        if self.hides:
+            self._durable(self.store.partition)
+        current = self.known
+        wanted = decide(current)
+        if wanted == current:
+            return
+        if late:
+            self.store.late_writes = (*self.store.late_writes, LateWrite(current, wanted))
+            self.hides = True
+        elif self.store.compare_and_set(current, wanted):
+            self._durable(wanted)
+        else:
+            self._durable(self.store.partition)
+            self._change(decide)
+
+    def _durable(self, partition: PartitionState) -> None:
+        self.hides = False
+        if partition.has_leader or partition.leader_epoch != self.known.leader_epoch:
+            # Logs that were reported before nobody led may have moved since (S14).
+            for broker_id, notes in self.notes.items():
+                self.notes[broker_id] = replace(notes, report=None)
+        self.known = partition
+
+
+def a_registration(
+    broker_id: BrokerId,
+    *,
+    incarnation: str,
+    clean_stop_epoch: BrokerEpoch,
+    disk_epoch: BrokerEpoch,
+    report: ReplicaReport | None,
+) -> RegisterRequest:
+    """`disk_epoch`: the life that its disk's stamp names; -1: no stamp."""
+    storage = storage_of(broker_id)
+    stamp = BootStamp(storage.boot_id, storage.pod_uid, storage.claim_uid, disk_epoch)
+    return RegisterRequest(
+        pool=POOL,
+        broker_id=broker_id,
+        cluster_id="c",
+        incarnation=incarnation,
+        endpoints=NOWHERE,
+        rack="",
+        storage=storage,
+        clean_stop_epoch=clean_stop_epoch,
+        highest_controller_epoch=ControllerEpoch(-1),
+        highest_broker_epoch=BrokerEpoch(-1),
+        highest_producer_id=-1,
+        replicas=() if report is None else (report,),
+        disk_stamp=None if disk_epoch == NO_EPOCH else stamp,
+    )

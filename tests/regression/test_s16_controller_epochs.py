@@ -1,0 +1,89 @@
+"""S16: no controller epoch is used twice, and none falls, whatever happens to the Lease."""
+
+from tidemark_operator.api.kinds import LEASE
+from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
+
+from tests.regression.lease_candidates import candidate
+from tests.support.controller_harness import POOL, Rig, settle
+from tests.support.waiting import run
+
+
+def test_a_term_that_wrote_nothing_shares_no_epoch_with_the_one_after_a_deleted_lease() -> None:
+    """Term 2 writes nothing but its Lease; the Lease is deleted; the next term counts from the
+    objects and arrives at 2 again. Its pushes look older than those that brokers applied."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        first, rig.service = candidate(rig, "one")
+        await first.step()
+        for number in range(3):
+            rig.brokers.append(await rig.new_broker(number))
+        await rig.create()
+        await first.release()
+        await rig.service.step_down()
+        second, rig.service = candidate(rig, "two")
+        await second.step()
+        assert rig.service.controller_epoch == 2
+        rig.service._pools[POOL].decisions.image.version = 40  # as after some time
+        for broker in rig.brokers:
+            await broker.catch_up()
+        assert {broker.controller_epoch for broker in rig.brokers} == {2}
+
+        del rig.store.objects[(LEASE.kind, "tidemark", "tidemark-controller")]
+        await rig.service.step_down()
+        third, rig.service = candidate(rig, "three")
+        await third.step()
+        assert rig.service.controller_epoch == 2  # nobody can know better yet
+        for broker in rig.brokers:
+            broker.heartbeat()
+        await settle()
+        await third.step()  # finds that a broker knows a later epoch
+        await third.step()
+        assert rig.service.controller_epoch > 2
+        for broker in rig.brokers:
+            await broker.catch_up()
+        await rig.kill(rig.brokers[0])
+        await rig.advance(100, *rig.brokers[1:])
+        leader = rig.brokers[rig.partition().leader]
+        assert leader.broker_id != 0
+        # S25 at the broker: only a later (controller epoch, version) is applied.
+        assert leader.controller_epoch > 2
+        assert leader.told[0].leader == leader.broker_id
+
+    run(scenario)
+
+
+def test_a_broker_that_applied_this_controllers_own_pushes_deposes_nobody() -> None:
+    async def scenario() -> None:
+        rig = Rig()
+        lease, rig.service = candidate(rig, "one")
+        await lease.step()
+        for number in range(3):
+            rig.brokers.append(await rig.new_broker(number))
+        await rig.create()
+        for life in ("b", "c"):
+            rig.brokers[1] = await rig.new_broker(1, life=life)
+            await rig.advance(1000, *rig.brokers)
+            await lease.step()
+        assert rig.service.controller_epoch == 1
+        assert rig.service.highest_broker_controller_epoch() <= 1
+
+    run(scenario)
+
+
+def test_epochs_on_brokers_disks_count_even_when_every_object_is_gone() -> None:
+    async def scenario() -> None:
+        rig = Rig()
+        lease, rig.service = candidate(rig, "one")
+        await lease.step()
+        assert rig.service.controller_epoch == 1
+        broker = await rig.new_broker(0)
+        answer = await broker.register(highest_controller_epoch=ControllerEpoch(70))
+        assert answer.broker_epoch == -1
+        await lease.step()
+        await lease.step()
+        assert rig.service.controller_epoch == 71
+        assert rig.service.topic(POOL, TopicId("none")) is None
+        assert [view.broker_id for view in rig.service.brokers(POOL)] == [BrokerId(0)]
+
+    run(scenario)

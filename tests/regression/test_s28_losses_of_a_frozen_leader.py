@@ -1,0 +1,206 @@
+"""What an unclean election cost is recorded also when the old leader did not die: it stood still,
+or was cut off, and cuts what it had committed only when it comes back as a follower.
+
+Whole processes in virtual time; each test loses seven committed records.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tidemark_broker.replication.partition import MAX_REPORTED, CommittedCuts
+from tidemark_operator.api.kinds import PARTITION_SLICE
+from tidemark_operator.api.unclean_election import Cause, Recovery
+from tidemark_protocol.controller_messages import CommittedCut, ReplicaReport
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
+
+from tests.simulation.engine.broker_process import BrokerSlot
+from tests.simulation.engine.world import World, WorldOptions
+from tests.simulation.faults.ambushes import keep_down
+from tests.simulation.faults.faults import isolate, kill_controller
+from tests.simulation.test_simulated_world import ends, leader_of, produce
+
+UNCLEAN = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World(28) as world:
+        world.start()
+        world.create_topic("orders", partitions=1, replication_factor=3, config=UNCLEAN)
+        world.run_for(2_000)
+        yield world
+
+
+def recovery(world: World) -> dict[str, Any]:
+    """The one that is stored."""
+    (item,) = world.store.objects(PARTITION_SLICE)
+    (found,) = item["recoveries"]
+    assert isinstance(found, dict)
+    return found
+
+
+def lost(world: World) -> tuple[int, int]:
+    """(records, those below a high watermark)."""
+    found = recovery(world)
+    return found["lostRecords"], found["lostCommitted"]
+
+
+def alone_with_seven_records(world: World) -> BrokerSlot:
+    """Of twelve, all committed; the other brokers have five and are about to come back."""
+    everywhere = produce(world, *(f"everywhere {number}" for number in range(5)))
+    world.run_for(500)
+    leader = leader_of(world)
+    for number, slot in enumerate(world.brokers.values()):
+        if slot is not leader:
+            keep_down(world, number, 3_000_000)
+    world.run_for(2_000)
+    alone = produce(world, *(f"here alone {number}" for number in range(7)))
+    world.run_for(200)
+    assert [result.error for result in everywhere + alone] == [ErrorCode.NONE] * 2
+    assert ends(world) == {int(leader.broker_id): (12, 12)}
+    return leader
+
+
+def another_leads(world: World, former: BrokerSlot) -> None:
+    """The others are back; the former leader's session runs out; whoever leads now goes on."""
+    world.run_for(6_000)
+    (item,) = world.store.objects(PARTITION_SLICE)
+    (state,) = item["partitions"]
+    assert state["leader"] not in (-1, former.broker_id)
+    assert (recovery(world)["startOffset"], lost(world)) == (5, (0, 0))
+
+
+def test_a_leader_that_thaws_reports_what_it_cuts(world: World) -> None:
+    former = alone_with_seven_records(world)
+    assert former.process is not None
+    former.process.freeze()
+    another_leads(world, former)
+    former.process.thaw()
+    world.run_for(2_000)
+    assert ends(world)[int(former.broker_id)] == (5, 5)
+    assert lost(world) == (7, 7)
+
+
+def test_a_leader_that_was_cut_off_reports_it_too(world: World) -> None:
+    former = alone_with_seven_records(world)
+    isolate(world, former.machine.name, "both", 6_000_000)
+    another_leads(world, former)
+    world.run_for(3_000)
+    assert lost(world) == (7, 7)
+
+
+def test_it_is_reported_until_a_controller_recorded_it_and_counted_once(world: World) -> None:
+    former = alone_with_seven_records(world)
+    assert former.process is not None and former.broker is not None
+    former.process.freeze()
+    another_leads(world, former)
+    cuts = former.broker.partitions.committed_cuts
+    world.store.is_down = True
+    former.process.thaw()
+    world.run_for(3_000)
+    assert ends(world)[int(former.broker_id)] == (5, 5)
+    assert (len(cuts.unrecorded()), lost(world)) == (1, (0, 0))
+    for number in range(len(world.controllers)):
+        kill_controller(world, number)
+    world.store.is_down = False
+    world.run_for(12_000)
+    assert (cuts.unrecorded(), lost(world)) == ((), (7, 7))
+
+
+def test_what_compaction_left_empty_over_the_cut_is_no_loss() -> None:
+    """Seed 41011 of the simulator: the cut takes the whole run, its leader has the beginning."""
+    config = {**UNCLEAN, "cleanup.policy": "compact", "segment.ms": "100"}
+    with World(28, WorldOptions(log_cleaner_backoff_seconds=0.3)) as world:
+        world.start()
+        world.create_topic("orders", partitions=1, replication_factor=3, config=config)
+        world.run_for(2_000)
+        produce(world, *"12345", key=b"a")
+        world.run_for(500)
+        former = leader_of(world)
+        for number, slot in enumerate(world.brokers.values()):
+            if slot is not former:
+                keep_down(world, number, 3_000_000)
+        world.run_for(2_000)
+        for later_ms, values, key in ((1_000, "67", b"a"), (2_000, "8", b"a"), (3_000, "9", b"b")):
+            produce(world, *values, key=key, timestamp_ms=1_700_000_000_000 + later_ms)
+        world.run_for(800)
+        assert ends(world) == {int(former.broker_id): (9, 9)}
+        assert former.process is not None and former.partitions is not None
+        (replica,) = former.partitions.replicas
+        assert replica.log.segments[0].find(Offset(4)).header.last_offset == 6
+        former.process.freeze()
+        another_leads(world, former)
+        former.process.thaw()
+        world.run_for(2_000)
+        assert ends(world)[int(former.broker_id)] == (5, 5)
+        assert lost(world) == (4, 4)
+
+
+# The arithmetic.
+
+TAKEN = Recovery(0, Cause.UNCLEAN, LeaderEpoch(7), BrokerId(2), Offset(60))
+CUT = CommittedCut(
+    TopicId("t"), 0, LeaderEpoch(8), Offset(60), LeaderEpoch(5), Offset(90), Offset(85)
+)
+
+
+def test_what_was_cut_counts_from_where_the_two_histories_part() -> None:
+    """Also below the new leader's start: its own last records may be another former epoch's."""
+    found = TAKEN.with_cuts([CUT])
+    assert (found.lost_records, found.lost_committed) == (30, 25)
+    found = found.with_cuts([replace(CUT, to_offset=Offset(50))])
+    assert (found.lost_records, found.lost_committed) == (40, 35)
+
+
+def test_a_watermark_past_the_end_of_its_own_log_counts_as_no_loss() -> None:
+    """Seed 20263 of the simulator: a power loss took the new history from a log, which was back in
+    a former epoch, and left the watermark."""
+    found = TAKEN.measured([ReplicaReport(TopicId("t"), 0, LeaderEpoch(5), Offset(58), Offset(90))])
+    assert found is TAKEN
+    found = TAKEN.measured([ReplicaReport(TopicId("t"), 0, LeaderEpoch(5), Offset(70), Offset(90))])
+    assert (found.lost_records, found.lost_committed) == (10, 10)
+
+
+def test_a_log_that_was_dropped_and_began_anew_holds_no_former_history() -> None:
+    """Seed 15000225 of the simulator: it had been away for longer than its leader keeps records."""
+    empty = ReplicaReport(TopicId("t"), 0, LeaderEpoch(NO_EPOCH), Offset(100), Offset(100))
+    assert TAKEN.measured([empty]) is TAKEN
+
+
+def test_the_same_cut_or_a_lesser_one_changes_nothing() -> None:
+    found = TAKEN.with_cuts([CUT])
+    lesser = replace(CUT, log_end_offset=Offset(70), high_watermark=Offset(65))
+    assert found.with_cuts([CUT, lesser]) is found
+
+
+@pytest.mark.parametrize(
+    "other",
+    [replace(CUT, leader_epoch=LeaderEpoch(6)), replace(CUT, last_epoch=LeaderEpoch(7))],
+    ids=["an earlier election's", "a later election's"],
+)
+def test_a_cut_counts_for_the_history_that_it_leads_into(other: CommittedCut) -> None:
+    assert TAKEN.with_cuts([other]) is TAKEN
+
+
+def test_a_cut_that_grew_since_it_was_sent_is_sent_again() -> None:
+    cuts = CommittedCuts()
+    cuts.note(CUT)
+    sent = cuts.unrecorded()
+    grown = replace(CUT, to_offset=Offset(50))
+    cuts.note(grown)
+    cuts.note_recorded(sent)
+    assert cuts.unrecorded() == (grown,)
+    cuts.note_recorded((grown,))
+    assert cuts.unrecorded() == ()
+
+
+def test_one_heartbeat_carries_a_bounded_number() -> None:
+    cuts = CommittedCuts()
+    for number in range(MAX_REPORTED + 1):
+        cuts.note(replace(CUT, partition=number))
+    first = cuts.unrecorded()
+    cuts.note_recorded(first)
+    assert (len(first), len(cuts.unrecorded())) == (MAX_REPORTED, 1)

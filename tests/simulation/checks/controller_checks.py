@@ -1,0 +1,58 @@
+"""What controllers owe beside safety: nobody fenced, evicted or moved in vain (S18 to S21), rising
+controller epochs (S16), what people put back left alone (S12, I20)."""
+
+from tidemark_operator.api.broker import BrokerRecord
+from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.settings import ControllerSettings
+
+from tests.simulation.checks.lease_checks import LeaseJudge
+from tests.simulation.checks.session_checks import check_not_in_vain, check_one_event, kinds_so_far
+from tests.simulation.checks.stall_checks import MoveJudge, both, check_evicted_in_vain
+from tests.simulation.checks.violations import Violation
+from tests.simulation.checks.watched_world import WatchedWorld
+
+
+class ControllerJudge:
+    """Each method raises Violation."""
+
+    def __init__(self, world: WatchedWorld) -> None:
+        self._world = world
+        interval_ms = world.world.options.balance_interval_ms
+        is_often = interval_ms < ControllerSettings().balance_interval_ms
+        self._moves = MoveJudge(world.cannot_write, balances_often=is_often)
+        self._lease = LeaseJudge()
+
+    def on_broker(self, before: BrokerRecord | None, after: BrokerRecord) -> None:
+        world = self._world.world
+        is_held_down = world.brokers[after.broker_id].is_held_down
+        check_not_in_vain(
+            before,
+            after,
+            world.coverage,
+            is_held_down=is_held_down,
+            healed_for_us=world.healed_for_us,
+        )
+        self._lease.on_object(after.controller_epoch, world.now_us)
+
+    def on_slice(self, before: PartitionSlice | None, after: PartitionSlice) -> None:
+        """`before`: None also where a backup came between them."""
+        world = self._world.world
+        self._lease.on_object(after.controller_epoch, world.now_us)
+        if before is None:
+            return
+        held_down = [slot.broker_id for slot in world.brokers.values() if slot.is_held_down]
+        check_evicted_in_vain(before, after, world.coverage, excused=[*world.stalled, *held_down])
+        self._moves.on_slice(before, after, world.now_us)
+        if world.is_healed:
+            return  # who is killed from here on is alone
+        up = [slot.broker_id for slot in world.brokers.values() if slot.machine.is_up]
+        for old, new in both(before, after):
+            check_one_event(old, new, world.coverage, up=up)
+
+    def look(self) -> None:
+        """Whenever something was written."""
+        world = self._world.world
+        befell = None if world.is_healed else kinds_so_far(world.coverage)
+        self._lease.on_lease(self._world.lease_epoch(), self._world.now_us, befell=befell)
+        for name in self._world.gone_again():
+            raise Violation("I20", f"{name}, which somebody put back, is deleted, nobody asked")

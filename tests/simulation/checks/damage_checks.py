@@ -1,0 +1,115 @@
+"""S9, I6: what becomes of a replica that met a corrupt batch of its own; S10: of a failed append.
+
+It is rebuilt only when nobody counts on it, and counts again only once that batch is sound,
+whatever became of its process meanwhile.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidemark_broker.log.partition_log import PartitionLog
+from tidemark_broker.replication.core.corruption import Damage
+from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.results import FetchResult
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.partition_state import PartitionState
+
+from tests.simulation.checks.replica_audit import ReplicaAudit
+from tests.simulation.checks.slice_checks import proves_since
+from tests.simulation.checks.violations import Violation
+from tests.simulation.checks.watched_world import WatchedWorld
+
+TopicPartition = tuple[TopicId, int]
+
+
+def check_file_ends(who: str, log: PartitionLog) -> None:
+    """I10, S10: of an append that failed nothing stays behind the log's end."""
+    segment = log.segments[-1]
+    size_bytes = len(WatchedWorld.segment_bytes(segment))
+    if not log.failure and size_bytes > segment.size_bytes:
+        raise Violation(
+            "I10",
+            f"{who}: {segment.path.name} has {size_bytes} bytes, the log ends at"
+            f" {segment.size_bytes}",
+        )
+
+
+class DamageJudge:
+    def __init__(self, world: WatchedWorld) -> None:
+        self._world = world
+        self._known: dict[tuple[TopicPartition, BrokerId], dict[int, None]] = {}  # offsets met
+        self._met_by: dict[tuple[TopicPartition, BrokerId], HostedReplica] = {}
+        self._rebuilt: dict[HostedReplica, Damage] = {}  # the last time, if it was
+
+    def look(
+        self,
+        broker_id: BrokerId,
+        audit: ReplicaAudit,
+        states: Mapping[TopicPartition, PartitionState],
+        flushes: Mapping[TopicPartition, str],
+    ) -> None:
+        """`states` and `flushes` as they are stored."""
+        replica, damage = audit.replica, audit.replica.damage
+        if damage is None and not self._known:
+            return
+        key = (replica.topic_id, replica.partition)
+        is_rebuilt = replica in self._rebuilt or replica is not self._met_by.get((key, broker_id))
+        if damage is None and is_rebuilt:  # in this life, or in one before
+            self._forget_mended(key, broker_id, audit)
+        if damage is None or key not in states:
+            return
+        self._known.setdefault((key, broker_id), {})[damage.offset] = None
+        self._met_by[key, broker_id] = replica
+        if damage.sound_from is None or self._rebuilt.get(replica) is damage:
+            return
+        self._rebuilt[replica] = damage
+        if self._is_counted_on(key, broker_id, states[key], flushes[key]):
+            raise Violation("I6", f"{audit.who} is rebuilt while others count on it: {states[key]}")
+
+    def note_error(
+        self, broker: Any, replica: HostedReplica, offset: int, result: FetchResult
+    ) -> bool:
+        """Whether a reader was told of one. Whoever could not read a sector has met the damage, by
+        whatever name it calls that (0089)."""
+        if result.error is ErrorCode.NONE:
+            return False
+        if self._world.is_unreadable(replica.log, offset):
+            key = (replica.topic_id, replica.partition), broker.settings.broker_id
+            self._known.setdefault(key, {})[offset] = None
+        return True
+
+    def _forget_mended(self, key: TopicPartition, broker_id: BrokerId, audit: ReplicaAudit) -> None:
+        """Its leader sent it anew, and what a later flip does to it nobody has met yet."""
+        known = self._known.get((key, broker_id), {})
+        for offset in [offset for offset in known if audit.is_sound(offset)]:
+            del known[offset]
+
+    def _is_counted_on(
+        self, key: TopicPartition, broker_id: BrokerId, state: PartitionState, flush: str
+    ) -> bool:
+        record = self._world.broker_records().get(broker_id)
+        least = -1 if record is None else proves_since(record, flush)
+        return any(
+            member.broker_id == broker_id
+            and member.broker_epoch >= least
+            and not self._world.is_lost(*key, member)
+            for member in state.in_sync_replicas + state.eligible_leaders
+        )
+
+    def check_entry(
+        self, key: TopicPartition, broker_id: BrokerId, audit: ReplicaAudit, why: str
+    ) -> None:
+        known = self._known.get((key, broker_id))
+        if not known or audit.replica.damage is not None:  # it knows, and says so
+            return
+        for header in audit.damaged():
+            end: int = header.next_offset
+            if audit.is_cut_short and end == audit.end_offset:
+                end = header.base_offset + 1  # its count of offsets may be what flipped
+            if any(header.base_offset <= offset < end for offset in known):
+                raise Violation(
+                    "I6",
+                    f"{audit.who}, {why}, has a corrupt batch at {header.base_offset}, which it"
+                    " had met before",
+                )

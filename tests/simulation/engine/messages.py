@@ -1,0 +1,150 @@
+"""Requests and answers over simulated connections: what HTTP is between the real processes.
+
+One connection a request. The server's handler is cancelled when the connection breaks, as the
+controller's API does it. A request may be lost, doubled or held back on its way, an answer lost:
+then the connection stays open and says nothing, as behind a stuck proxy.
+"""
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+
+from tests.simulation.engine.costs import charge_message
+
+_REQUEST = struct.Struct(">IH")  # body, path
+_ANSWER = struct.Struct(">IH")  # body, status
+
+STATUS_OK = 200
+STATUS_BAD = 400
+STATUS_UNKNOWN = 404
+
+Handler = Callable[[bytes], Awaitable[bytes]]
+
+
+class RequestFailed(Exception):
+    """The server said so."""
+
+
+@dataclass(slots=True)
+class MessageFaults:
+    """Chances per request, 0 to 1."""
+
+    request_lost: float = 0.0
+    request_doubled: float = 0.0
+    request_late: float = 0.0
+    answer_lost: float = 0.0
+    most_late_ms: int = 2000
+
+
+async def request(host: str, port: int, path: str, body: bytes) -> bytes:
+    """Raises ConnectionError, OSError, RequestFailed. No limit of time: cancel it."""
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.create_connection(lambda: _Caller(loop), host, port)
+    try:
+        name = path.encode()
+        charge_message(body)
+        transport.write(_REQUEST.pack(len(body), len(name)) + name + body)
+        status, answer = await protocol.answered
+        charge_message(answer)
+    finally:
+        transport.close()
+    if status != STATUS_OK:
+        raise RequestFailed(f"expected status 200, found {status}: {answer[:200]!r}")
+    return answer
+
+
+class _Caller(asyncio.Protocol):
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.answered: asyncio.Future[tuple[int, bytes]] = loop.create_future()
+        self._data = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        if len(self._data) < _ANSWER.size or self.answered.done():
+            return
+        size_bytes, status = _ANSWER.unpack_from(self._data)
+        if len(self._data) >= _ANSWER.size + size_bytes:
+            self.answered.set_result((status, self._data[_ANSWER.size :]))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.answered.done():
+            self.answered.set_exception(exc or ConnectionResetError("the server disconnected"))
+            self.answered.exception()  # the caller may be gone
+
+
+class MessageServer:
+    """Listens for requests; `handlers` by path may be added to at any time."""
+
+    def __init__(self, handlers: dict[str, Handler], faults: MessageFaults, chance: Random) -> None:
+        self.handlers = handlers
+        self.faults = faults
+        self.chance = chance
+
+    async def start(self, host: str, port: int) -> "tuple[asyncio.AbstractServer, int]":
+        """Raises OSError when the port is taken."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: _Served(self), host, port)
+        return server, server.sockets[0].getsockname()[1]
+
+    async def answer(self, path: str, body: bytes) -> tuple[int, bytes]:
+        handler = self.handlers.get(path)
+        if handler is None:
+            return STATUS_UNKNOWN, path.encode()
+        faults, chance = self.faults, self.chance
+        if faults.request_late and chance.random() < faults.request_late:
+            await asyncio.sleep(chance.random() * faults.most_late_ms / 1000)
+        if faults.request_lost and chance.random() < faults.request_lost:
+            await asyncio.get_running_loop().create_future()
+        if faults.request_doubled and chance.random() < faults.request_doubled:
+            asyncio.get_running_loop().create_task(_ignored(handler(body)))
+        try:
+            answer = await handler(body)
+        except Exception as error:
+            return STATUS_BAD, f"{type(error).__name__}: {error}".encode()
+        if faults.answer_lost and chance.random() < faults.answer_lost:
+            await asyncio.get_running_loop().create_future()
+        return STATUS_OK, answer
+
+
+async def _ignored(work: Awaitable[bytes]) -> None:
+    try:
+        await work
+    except Exception:
+        return
+
+
+class _Served(asyncio.Protocol):
+    def __init__(self, server: MessageServer) -> None:
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._data = b""
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        if len(self._data) < _REQUEST.size or self._task is not None:
+            return
+        body_bytes, path_bytes = _REQUEST.unpack_from(self._data)
+        start = _REQUEST.size + path_bytes
+        if len(self._data) >= start + body_bytes:
+            path = self._data[_REQUEST.size : start].decode()
+            body = self._data[start : start + body_bytes]
+            loop = asyncio.get_running_loop()
+            self._task = loop.create_task(self._answer(path, body), name=f"answer {path}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _answer(self, path: str, body: bytes) -> None:
+        charge_message(body)
+        status, answer = await self._server.answer(path, body)
+        charge_message(answer)
+        if self._transport is not None:
+            self._transport.write(_ANSWER.pack(len(answer), status) + answer)

@@ -1,0 +1,320 @@
+"""Ambushes: faults that wait for the one moment a guard is there for, and weathers made of them.
+
+Ordinary seeds do not draw these weathers: each is so much of one thing that it hides the others.
+They are for mutants, and for hunting (`replay --weather`).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from tidemark_operator.api.kinds import LEASE
+
+from tests.simulation.engine.broker_process import BrokerSlot
+from tests.simulation.engine.controller_process import ControllerSlot
+from tests.simulation.engine.store import StoreFaults
+from tests.simulation.engine.world import World
+from tests.simulation.faults.fault_plan import Arguments
+from tests.simulation.faults.faults import (
+    block_link,
+    broker_of,
+    fault,
+    freeze,
+    isolate,
+    let_up,
+    lose_power,
+)
+
+LOOK_EVERY_US = 200
+
+
+def when(world: World, is_so: Callable[[], bool], act: Callable[[], object], wait_us: int) -> None:
+    """As soon as it is so, if it is within that time and before all is healed."""
+    ends_us = world.now_us + wait_us
+
+    def look() -> None:
+        if world.is_healed or world.now_us >= ends_us:
+            return
+        if is_so():
+            act()
+        else:
+            world.timeline.after(LOOK_EVERY_US, look)
+
+    look()
+
+
+def leading(world: World) -> list[tuple[int, BrokerSlot, Any]]:
+    """(number of the broker, its slot, the leading replica), in order of partitions."""
+    found = []
+    for number, slot in enumerate(world.brokers.values()):
+        if slot.partitions is not None:
+            for replica in slot.partitions.replicas:
+                if replica.leader is not None:
+                    found.append((replica.topic, replica.partition, number, slot, replica))
+    found.sort(key=lambda each: each[:3])
+    return [each[2:] for each in found]
+
+
+# ---- disks that lose what they took
+
+
+@fault
+def lose_pages(world: World, number: int) -> None:
+    """The process is killed, and the kernel's write-back of what it left fails; memory pressure
+    takes the pages. The next sync hears of it (S8)."""
+    slot = broker_of(world, number)
+    if slot.process is not None:
+        slot.process.kill()
+        lost = slot.machine.volume.lose_pages(lambda path: path.endswith(".log"))
+        world.coverage["logs that lost pages"] += lost
+        world.note(slot.machine.name, f"{lost} logs lost pages")
+
+
+@fault
+def lose_write_back_and_pages(world: World, number: int) -> None:
+    """The next sync fails; when its process has ended, what it should have written is gone from
+    memory too (S8)."""
+    _lose_write_back_and_pages(world, broker_of(world, number))
+
+
+@fault
+def lose_write_back_unheard(world: World, number: int, for_us: int) -> None:
+    """The same, and no controller hears of it."""
+    slot = broker_of(world, number)
+    for controller in world.controllers:
+        block_link(world, slot.machine.name, controller.machine.name, for_us)
+    _lose_write_back_and_pages(world, slot)
+
+
+def _lose_write_back_and_pages(world: World, slot: BrokerSlot) -> None:
+    volume = slot.machine.volume
+    lost_before = volume.syncs_lost
+    volume.lose_write_backs(1, of=lambda path: path.endswith(".log"))
+
+    def drop() -> None:
+        lost = volume.drop_lost_pages()
+        world.coverage["files that lost pages"] += lost
+        world.note(slot.machine.name, f"{lost} files lost what a failed sync had left in memory")
+
+    when(
+        world,
+        lambda: volume.syncs_lost > lost_before and slot.process is None,
+        drop,
+        wait_us=60_000_000,
+    )
+
+
+# ---- brokers that cut what they had
+
+
+@fault
+def cut_off_leader(world: World, which: int, for_us: int) -> None:
+    """From all brokers and controllers: clients reach it, and it takes what nobody copies."""
+    slots = [
+        slot
+        for slot in world.brokers.values()
+        if slot.partitions is not None
+        and any(replica.leader is not None for replica in slot.partitions.replicas)
+    ]
+    if slots:
+        isolate(world, slots[which % len(slots)].machine.name, "both", for_us)
+
+
+@fault
+def strike_who_cut(world: World, delay_us: int, wait_us: int) -> None:
+    """A broker's power fails soon after it cut its log, and is back at once."""
+    before = {number: _cut_records(slot) for number, slot in enumerate(world.brokers.values())}
+    found: list[int] = []
+
+    def has_cut() -> bool:
+        for number, slot in enumerate(world.brokers.values()):
+            cut = _cut_records(slot)
+            if cut > before[number]:
+                found.append(number)
+            before[number] = cut
+        return bool(found)
+
+    def strike() -> None:
+        if not world.is_healed:
+            world.coverage["struck after a cut"] += 1
+            lose_power(world, found[0], 50_000)
+
+    when(world, has_cut, lambda: world.timeline.after(delay_us, strike), wait_us)
+
+
+def _cut_records(slot: BrokerSlot) -> int:
+    if slot.partitions is None:
+        return 0
+    return sum(replica.snapshot(0).truncated_records for replica in slot.partitions.replicas)
+
+
+# ---- controllers that stand still in the middle of a decision
+
+
+@fault
+def freeze_writing_controller(world: World, for_us: int) -> None:
+    """The leading one, as soon as it decides something: it thaws into its successor's term with a
+    write in hand (I16)."""
+    found: list[ControllerSlot] = []
+
+    def is_deciding() -> bool:
+        slot = world.leading_controller
+        if slot is None or slot.service is None or slot.process is None:
+            return False
+        if any(pool.decisions.lock.locked() for pool in slot.service._pools.values()):
+            found.append(slot)
+        return bool(found)
+
+    def strike() -> None:
+        process = found[0].process
+        if process is not None:
+            world.note("fault", f"{process.name} freezes while it decides")
+            world.coverage["controllers frozen while deciding"] += 1
+            freeze(world, process, for_us)
+
+    when(world, is_deciding, strike, wait_us=6_000_000)
+
+
+@fault
+def split_controllers(world: World, apart_us: int) -> None:
+    """The Lease is deleted by hand (S16) while the API server is slow: its holder goes on for a
+    while beside whoever took the new one, and both have brokers to fence."""
+    world.store.delete(LEASE, world.namespace, "tidemark-controller")
+    world.store.faults = StoreFaults(most_delay_us=400_000)
+    world.timeline.after(4_000_000, setattr, world.store, "faults", StoreFaults())
+    first = world.random.randrange(len(world.brokers))
+
+    def strike() -> None:
+        world.coverage["two controllers decide"] += 1
+        for index in (0, 1):
+            number = (first + index) % len(world.brokers)
+            world.timeline.after(index * apart_us, _kill_and_tell, world, number)
+
+    when(world, lambda: sum(slot.is_leading for slot in world.controllers) > 1, strike, 3_000_000)
+
+
+def _kill_and_tell(world: World, number: int) -> None:
+    slot = broker_of(world, number)
+    if slot.process is not None and not world.is_healed:
+        slot.process.kill()
+        world.tell_of_trouble(slot)
+
+
+# ---- a controller that hears nobody, while every broker lives
+
+
+@fault
+def deafen_controller(world: World, for_us: int) -> None:
+    """The leading one reaches the API server and no broker (S18)."""
+    slot = world.leading_controller
+    if slot is not None:
+        for broker in world.brokers.values():
+            block_link(world, broker.machine.name, slot.machine.name, for_us)
+            block_link(world, slot.machine.name, broker.machine.name, for_us)
+
+
+# ---- brokers that stay away
+
+
+@fault
+def keep_down(world: World, number: int, down_us: int) -> None:
+    """Killed, and not started again for a while."""
+    slot = broker_of(world, number)
+    slot.is_held_down = True
+    if slot.process is not None:
+        slot.process.kill()
+    world.timeline.after(down_us, let_up, slot)
+
+
+@fault
+def last_one_leaves(world: World, first: int, apart_us: int, down_us: int) -> None:
+    """One broker after the other goes; the one that went last stays away, the others come back."""
+    for index in range(len(world.brokers)):
+        number = (first + index) % len(world.brokers)
+        longer = 4 if index == len(world.brokers) - 1 else 1
+        world.timeline.after(
+            index * apart_us, _keep_down_unless_healed, world, number, down_us * longer
+        )
+
+
+def _keep_down_unless_healed(world: World, number: int, down_us: int) -> None:
+    if not world.is_healed:
+        keep_down(world, number, down_us)
+
+
+AMBUSHES: dict[str, Arguments] = {
+    "lose_pages": lambda d: (d.broker,),
+    "lose_write_back_and_pages": lambda d: (d.broker,),
+    "lose_write_back_unheard": lambda d: (d.broker, d.us(9_000, 12_000)),
+    "cut_off_leader": lambda d: (d.chance.randrange(4), d.us(3_500, 5_000)),
+    "strike_who_cut": lambda d: (d.us(150, 1_500), 8_000_000),
+    "freeze_writing_controller": lambda d: (d.us(5_000, 9_000),),
+    "split_controllers": lambda d: (d.us(100, 900),),
+    "deafen_controller": lambda d: (d.us(4_000, 7_000),),
+    "keep_down": lambda d: (d.broker, d.us(500, 4_000)),
+    "last_one_leaves": lambda d: (d.broker, d.us(300, 2_500), d.us(1_000, 2_500)),
+}
+
+# As WEATHERS of storms.py: kinds, and how often at most.
+AMBUSHED: dict[str, dict[str, int]] = {
+    "pages go": {"lose_pages": 6},
+    "syncs lie": {"lose_write_back_and_pages": 3, "kill_leader": 1},
+    "syncs lie unheard": {"lose_write_back_unheard": 1},
+    "writers freeze": {"freeze_writing_controller": 2, "kill_leader": 4, "slow_store": 3},
+    "the last one leaves": {"last_one_leaves": 2},
+    "producers give up": {"freeze_leader": 5, "mute_leader": 3, "slow_followers": 4},
+    "replicas move": {"move_partition": 6, "grow_topic": 2, "kill_leader": 3, "keep_down": 2},
+    "topics rest": {"retain_topic": 3, "kill_leader": 2, "kill_controller": 2},
+    "volumes change": {"lose_volume": 2, "snapshot_volume": 4, "restore_volume": 3},
+    "disks change": {
+        "lose_volume": 2,
+        "snapshot_volume": 4,
+        "restore_volume": 3,
+        "lose_all_power": 2,
+        "short_power_loss": 4,
+    },
+    "files go": {"lose_replica": 3, "kill_leader": 1},
+    "slices go": {"lose_slice": 4, "kill_controller": 5},
+    "leases go": {"delete_lease": 6, "kill_controller": 1, "kill_leader": 5, "slow_store": 2},
+    "controllers part": {"split_controllers": 4},
+    "controllers die": {"kill_controller": 3, "freeze_controller": 2},
+    "controllers go deaf": {"deafen_controller": 1},
+    "tails are cut": {"cut_off_leader": 3, "strike_who_cut": 3},
+    "slices change": {"back_up_slices": 3, "restore_slices": 2, "lose_slice": 2, "kill_leader": 3},
+    "bits flip": {"flip_bit": 8, "kill_leader": 2},
+    "brokers stop": {"stop_broker": 6, "roll_brokers": 2, "slow_followers": 4},
+    "slow syncs": {"slow_disk": 6, "slow_followers": 4, "freeze_leader": 3, "short_power_loss": 5},
+}
+# The weathers whose topics are to be flush: Always.
+FLUSHES_ALWAYS = ("slow syncs", "tails are cut", "disks change")
+# The weathers whose faults begin early, as what follows from them takes its time.
+BEGINS_EARLY = (
+    "syncs lie unheard",
+    "one controller stays deaf",
+    "two die with their controller",
+    "disks hang",
+    "people choose",
+    "the last one hesitates",
+    "deleted slices come back",
+    "moves are taken back",
+    "newcomers are left alone",
+    "moves lose their leader",
+    "controllers part and give ids",
+    "controllers part and register",
+)
+# The weathers in which whoever was fenced stays eligible, so that what its start proves counts.
+NEEDS_ALL_IN_SYNC = ("syncs lie unheard",)
+# Of Shape, for these and others.
+ALL_IN_SYNC: dict[str, Any] = {"min_insync": 3, "commit_rule": "MinInsync", "flush": "Os"}
+# The weathers in which idempotent producers soon ask for the next epoch.
+GIVES_UP_SOON = ("producers give up",)
+# The weathers in which there are more brokers than replicas; two of them share a rack.
+RACKS_OF: dict[str, tuple[str, ...]] = {"replicas move": ("a", "a", "b", "c")}
+SECONDS_OF: dict[str, float] = {
+    "writers freeze": 14.0,
+    "syncs lie unheard": 18.0,
+    "one controller stays deaf": 15.0,
+    "two die with their controller": 12.0,
+    "disks hang": 12.0,
+    "people choose": 18.0,
+    "controllers part and give ids": 14.0,
+}

@@ -1,0 +1,58 @@
+"""Topics that come and go in bulk, and controllers that are busy: what work may not cost.
+
+The only weather in which work takes time (costs.py). Nobody fails in it, so nobody is fenced and no
+Lease is lost, however long a loop's turn is.
+"""
+
+from typing import Any
+
+from tests.simulation.engine.costs import Costs
+from tests.simulation.engine.world import World
+from tests.simulation.faults.fault_plan import Arguments
+from tests.simulation.faults.faults import fault
+
+
+@fault
+def make_bulk(world: World, topics: int, partitions: int, for_us: int) -> None:
+    """So many topics are applied at once, and deleted together."""
+    name = f"bulk-{len(world.topics)}"
+    wishes = [
+        world.create_topic(f"{name}-{number}", partitions=partitions, replication_factor=3)
+        for number in range(topics)
+    ]
+
+    def delete() -> None:
+        for wish in wishes:
+            wish.is_deleted = True
+
+    world.timeline.after(for_us, delete)
+
+
+@fault
+def starve_controller(world: World, turns: int, turn_us: int, apart_us: int) -> None:
+    """Its loop has work for long turns, one soon after the other; its threads go on."""
+    slot = world.leading_controller
+    if slot is None or slot.process is None:
+        return
+    loop = slot.process.loop
+
+    def starve(left: int) -> None:
+        if left and not loop.is_dead and not world.is_healed:
+            loop.block_until(world.now_us + turn_us)
+            world.timeline.after(turn_us + apart_us, starve, left - 1)
+
+    starve(turns)
+
+
+BULK = "topics come in bulk"
+
+BULK_FAULTS: dict[str, Arguments] = {
+    "make_bulk": lambda d: (*d.chance.choice(((1, 32), (3, 10), (8, 3))), d.us(1_000, 4_000)),
+    # Longer than a session and than a Lease, or a series of shorter ones.
+    "starve_controller": lambda d: d.chance.choice(
+        ((1, d.us(3_500, 5_000), 0), (20, d.us(150, 400), d.us(1, 5)))
+    ),
+}
+BULK_WEATHERS: dict[str, dict[str, int]] = {BULK: {"make_bulk": 2, "starve_controller": 2}}
+BULK_SHAPES: dict[str, dict[str, Any]] = {BULK: {"costs": Costs()}}
+BULK_SECONDS = {BULK: 8.0}

@@ -1,0 +1,322 @@
+"""Ambushes of what controllers judge by, and of what people ask of them: silence that is none,
+probes that are refused, disks that hang, choices, backups; and weathers made of them.
+
+Each makes the moment that a guard of the controller is there for. For mutants and hunting, as those
+of `ambushes.py`.
+"""
+
+from typing import Any
+
+from tidemark_operator.api.broker import BrokerLifeState
+from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.kinds import LEASE, PARTITION_SLICE
+
+from tests.simulation.clients.topic_wishes import TopicWish, states_of
+from tests.simulation.engine.broker_process import BrokerSlot
+from tests.simulation.engine.processes import SimulatedProcess
+from tests.simulation.engine.world import World
+from tests.simulation.faults.ambushes import (
+    ALL_IN_SYNC,
+    deafen_controller,
+    keep_down,
+    last_one_leaves,
+    leading,
+    when,
+)
+from tests.simulation.faults.fault_plan import Arguments
+from tests.simulation.faults.faults import (
+    block_link,
+    broker_of,
+    fault,
+    freeze,
+    let_up,
+    lose_power,
+    slow_link,
+)
+
+HEARD_AGAIN_US = 100_000
+NEWS_US = 300_000
+WAIT_US = 10_000_000
+UNTIL_HEALED_US = 60_000_000
+SHORT_US = 200_000
+APART_US = 2_000_000
+SLOW_US, SLOW_FOR_US = 80_000, 1_000_000
+
+
+# ---- sessions
+
+
+@fault
+def deafen_controller_for_long(world: World, for_us: int, late_us: int) -> None:
+    """For more than two sessions; the others come late to the Lease that it gives away (S18)."""
+    slot = world.leading_controller
+    if slot is None:
+        return
+    deafen_controller(world, for_us)
+
+    def hold_up_others() -> None:
+        for other in world.controllers:
+            if other is not slot and other.process is not None:
+                freeze(world, other.process, late_us)
+
+    when(world, lambda: not slot.is_leading, hold_up_others, for_us)
+
+
+@fault
+def reject_probes(world: World, number: int, for_us: int) -> None:
+    """A network policy rejects what controllers send to a broker, and word comes that its container
+    ended, which is wrong. Its own polls go through (S19)."""
+    slot = broker_of(world, number)
+    for controller in world.controllers:
+        world.network.reject(controller.machine.name, slot.machine.name)
+        link = (controller.machine.name, slot.machine.name)
+        world.timeline.after(for_us, world.network.rejected.pop, link, None)
+    world.timeline.after(NEWS_US, world.tell_of_trouble, slot)
+
+
+@fault
+def stall_after_silence(world: World, number: int, silent_us: int, stall_us: int) -> None:
+    """A broker is not heard for a part of its session, and then the controller stands still for
+    another part of it: together longer than the session."""
+    slot, leading = broker_of(world, number), world.leading_controller
+    if leading is None or leading.process is None:
+        return
+    for controller in world.controllers:
+        for_us = silent_us + stall_us + HEARD_AGAIN_US
+        block_link(world, slot.machine.name, controller.machine.name, for_us)
+    world.timeline.after(silent_us, _stall, world, leading.process, stall_us)
+
+
+@fault
+def lose_two_and_controller(world: World, which: int, off_us: int) -> None:
+    """The power of a leader, of a follower and of the controller's process fail in one event: the
+    sessions that its successor grants to both run out together."""
+    found = leading(world)
+    controller = world.leading_controller
+    if not found or controller is None or controller.process is None:
+        return
+    number, slot, replica = found[which % len(found)]
+    ids = list(world.brokers)
+    followers = [b for b in replica.leader.state.in_sync_ids if b != slot.broker_id]
+    controller.process.kill()
+    lose_power(world, number, off_us)
+    lose_power(world, ids.index(max(followers)), off_us)
+
+
+def _stall(world: World, process: SimulatedProcess, for_us: int) -> None:
+    if not world.is_healed:
+        freeze(world, process, for_us)
+
+
+# ---- stalls that are a broker's own, and disks that hang
+
+
+@fault
+def stall_broker(world: World, number: int, for_us: int) -> None:
+    """For less than a session, and longer than followers may lag; what it says then takes longer to
+    them than it waits for their fetches (S21)."""
+    slot = broker_of(world, number)
+    if slot.process is None:
+        return
+    world.stalled[slot.broker_id] = None
+    freeze(world, slot.process, for_us)
+    for other in world.brokers.values():
+        if other is not slot:
+            source, destination = slot.machine.name, other.machine.name
+            slow_link(world, source, destination, SLOW_US, for_us + SLOW_FOR_US)
+
+
+@fault
+def hang_disks(world: World, first: int, apart_us: int, for_us: int) -> None:
+    """One after the other. Only workers hang: brokers poll on, and say that they cannot write."""
+    for index in range(len(world.brokers)):
+        slot = broker_of(world, (first + index) % len(world.brokers))
+        world.timeline.after(index * apart_us, _hang, world, slot, for_us)
+
+
+def _hang(world: World, slot: BrokerSlot, for_us: int) -> None:
+    if not world.is_healed:
+        slot.machine.volume.hangs_until_us = world.now_us + for_us
+
+
+# ---- last resorts
+
+
+@fault
+def choose_leader(world: World, first: int, apart_us: int, down_us: int) -> None:
+    """One broker after the other leaves. The last one stays away, and a human annotates the Topic:
+    who is back shall lead, whatever is lost. When all are in sync again the same happens once more,
+    and the annotation is still there (B4)."""
+    last_one_leaves(world, first, apart_us, down_us)
+
+    def leave_again() -> None:
+        world.coverage["chosen, and all in sync again"] += 1
+        last_one_leaves(world, first, apart_us, down_us)
+
+    def chosen() -> None:
+        when(world, lambda: _are_all_in_sync(world), leave_again, WAIT_US)
+
+    when(world, lambda: any(_choose(world, wish) for wish in world.topics), chosen, WAIT_US)
+
+
+def _choose(world: World, wish: TopicWish) -> bool:
+    for state in states_of(world, wish):
+        running = [b for b in state.replicas if world.brokers[b].process is not None]
+        if running and not state.has_leader:
+            choice = Choice(state.partition, world.random.choice(running), state.leader_epoch)
+            wish.choices[state.partition] = choice
+            world.note("fault", f"a human chooses: {choice}")
+            return True
+    return False
+
+
+def _are_all_in_sync(world: World) -> bool:
+    states = [state for wish in world.topics for state in states_of(world, wish)]
+    return bool(states) and all(len(s.in_sync_replicas) == len(s.replicas) for s in states)
+
+
+@fault
+def last_one_hesitates(world: World, number: int, away_us: int, still_us: int) -> None:
+    """The power of all others fails for a moment as one is killed: it alone can prove what it has.
+    It comes back after them, and stands still between its registration and its next word (S14)."""
+    slot = broker_of(world, number)
+    for other in range(len(world.brokers)):
+        if other != number:
+            lose_power(world, other, SHORT_US)
+    keep_down(world, number, away_us)
+
+    def hesitate() -> None:
+        if slot.process is not None:
+            world.coverage["stood still after a registration"] += 1
+            freeze(world, slot.process, still_us)
+
+    when(world, lambda: _is_starting(world, slot), hesitate, WAIT_US)
+
+
+def _is_starting(world: World, slot: BrokerSlot) -> bool:
+    """Registered, and nothing more."""
+    leading, broker = world.leading_controller, slot.broker
+    if leading is None or leading.service is None or broker is None:
+        return False
+    pool = leading.service._pools.get(world.pool)
+    record = None if pool is None else pool.decisions.state.brokers.get(slot.broker_id)
+    is_this_life = record is not None and record.incarnation == broker.incarnation
+    return is_this_life and record is not None and record.state is BrokerLifeState.STARTING
+
+
+# ---- objects
+
+
+@fault
+def put_back_deleted(world: World, number: int) -> None:
+    """A topic is deleted while a broker is away. Then somebody puts its slice back, and another
+    controller takes over (S12)."""
+    name = f"archive-{len(world.topics)}"
+    wish = world.create_topic(name, partitions=1, replication_factor=3)
+    saved: list[dict[str, Any]] = []
+
+    def delete() -> None:
+        slices = world.store.objects(PARTITION_SLICE)
+        saved.extend(item for item in slices if item.get("topicId") == wish.topic_id)
+        keep_down(world, number, UNTIL_HEALED_US)
+        wish.is_deleted = True
+        when(world, is_deleted, put_back, WAIT_US)
+
+    def is_deleted() -> bool:
+        return wish.is_gone and not any(
+            world.store.get(PARTITION_SLICE, world.namespace, item["metadata"]["name"])
+            for item in saved
+        )
+
+    def put_back() -> None:
+        for item in saved:
+            created = world.store.create(PARTITION_SLICE, item)
+            world.left_alone[created["metadata"]["name"]] = created["metadata"]["uid"]
+        leading = world.leading_controller
+        if leading is not None and leading.process is not None:
+            leading.process.kill()
+
+    when(world, lambda: wish.had_slices, delete, WAIT_US)
+
+
+# ---- two controllers
+
+
+@fault
+def register_apart(world: World, number: int) -> None:
+    """The Lease is deleted by hand while a broker is away, and for a moment two controllers lead.
+    The broker's next life registers with the deposed one, the only one that brokers reach, and
+    comes in sync. Both are killed then: the life after that asks the one that stays, which knows of
+    the first life only (0083)."""
+    slot, deposed = broker_of(world, number), world.leading_controller
+    if deposed is None or slot.process is None or slot.is_held_down:
+        return
+    slot.is_held_down = True
+    slot.process.kill()
+    world.store.delete(LEASE, world.namespace, "tidemark-controller")
+    others = [other for other in world.controllers if other is not deposed]
+    for other in others:
+        for broker in world.brokers.values():
+            block_link(world, broker.machine.name, other.machine.name, APART_US)
+
+    def kill_both() -> None:
+        world.coverage["registered while two controllers lead"] += 1
+        for process in (deposed.process, slot.process):
+            if process is not None:
+                process.kill()
+
+    def register() -> None:
+        let_up(slot)
+        when(world, lambda: is_in_sync(slot), kill_both, APART_US)
+
+    when(world, lambda: any(other.is_leading for other in others), register, APART_US)
+    world.timeline.after(APART_US, let_up, slot)
+
+
+def is_in_sync(slot: BrokerSlot) -> bool:
+    """As it was told itself, of some partition."""
+    replicas = () if slot.partitions is None else slot.partitions.replicas
+    return any(
+        replica.state is not None and slot.broker_id in replica.state.in_sync_ids
+        for replica in replicas
+    )
+
+
+CONTROLLER_AMBUSHES: dict[str, Arguments] = {
+    "deafen_controller_for_long": lambda d: (d.us(8_500, 11_000), d.us(700, 1_500)),
+    "reject_probes": lambda d: (d.broker, d.us(1_000, 4_000)),
+    "stall_after_silence": lambda d: (d.broker, d.us(1_600, 1_800), d.us(900, 1_000)),
+    "lose_two_and_controller": lambda d: (d.chance.randrange(2), d.us(8_000, 9_000)),
+    "stall_broker": lambda d: (d.broker, d.us(1_700, 2_300)),
+    "hang_disks": lambda d: (d.broker, d.us(800, 1_600), d.us(4_000, 6_000)),
+    "choose_leader": lambda d: (d.broker, d.us(300, 600), d.us(1_000, 1_300)),
+    "last_one_hesitates": lambda d: (d.broker, d.us(2_500, 3_500), d.us(800, 1_600)),
+    "put_back_deleted": lambda d: (d.broker,),
+    "register_apart": lambda d: (d.broker,),
+}
+
+CONTROLLER_WEATHERS: dict[str, dict[str, int]] = {
+    "one controller stays deaf": {"deafen_controller_for_long": 1},
+    "probes are refused": {"reject_probes": 3},
+    "silences add up": {"stall_after_silence": 1},
+    "two die with their controller": {"lose_two_and_controller": 1},
+    "brokers stall": {"stall_broker": 2},
+    "disks hang": {"hang_disks": 1},
+    "people choose": {"choose_leader": 1},
+    "the last one hesitates": {"last_one_hesitates": 1},
+    "deleted slices come back": {"put_back_deleted": 1},
+    "controllers part and register": {"register_apart": 2},
+}
+
+# Of Shape, beside what the seed drew.
+CONTROLLER_SHAPES: dict[str, dict[str, Any]] = {
+    # Two are not more than a half.
+    "two die with their controller": {"racks": ("a", "b", "c", "d")},
+    "brokers stall": {"replica_lag_max_ms": 1500},
+    "disks hang": {"replica_lag_max_ms": 5000},
+    # Whoever is in sync last alone has what is committed.
+    "people choose": {"min_insync": 1},
+    # Whoever was fenced stays eligible, so that what its start proves counts.
+    "the last one hesitates": ALL_IN_SYNC,
+    "controllers part and register": ALL_IN_SYNC,
+}

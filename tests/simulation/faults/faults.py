@@ -1,0 +1,463 @@
+"""What can go wrong, by name: each fault acts on the world, and undoes itself after its time.
+
+A fault is data, so that a plan can be printed, replayed and shrunk. `heal` ends all that is still
+going on. Which faults come when is drawn in fault_plan.py.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation.engine.broker_process import BrokerSlot
+from tests.simulation.engine.clock import MILLION
+from tests.simulation.engine.controller_process import ControllerSlot
+from tests.simulation.engine.messages import MessageFaults
+from tests.simulation.engine.network import LinkDelay
+from tests.simulation.engine.processes import Machine, SimulatedProcess
+from tests.simulation.engine.store import StoreFaults
+from tests.simulation.engine.world import World
+
+Argument = int | str | float
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    at_us: int
+    kind: str
+    arguments: tuple[Argument, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.at_us / 1e6:.6f} {self.kind}{self.arguments}"
+
+
+MAX_PARTITIONS = 4
+
+Act = Callable[..., None]
+ACTS: dict[str, Act] = {}
+
+
+def schedule(world: World, plan: "tuple[Fault, ...] | list[Fault]") -> None:
+    for fault in plan:
+        world.timeline.at(fault.at_us, apply, world, fault)
+
+
+def apply(world: World, fault: Fault) -> None:
+    if world.is_healed:
+        return
+    world.coverage[f"fault {fault.kind}"] += 1
+    world.note("fault", f"{fault.kind} {' '.join(map(str, fault.arguments))}".rstrip())
+    ACTS[fault.kind](world, *fault.arguments)
+
+
+def fault(act: Act) -> Act:
+    """Known to plans by its name from here on."""
+    ACTS[act.__name__] = act
+    return act
+
+
+def broker_of(world: World, number: int) -> BrokerSlot:
+    return tuple(world.brokers.values())[number]
+
+
+def _controller(world: World, number: int) -> ControllerSlot:
+    return world.controllers[number]
+
+
+def _machines(world: World) -> list[Machine]:
+    slots: list[BrokerSlot | ControllerSlot] = [*world.brokers.values(), *world.controllers]
+    return [slot.machine for slot in slots]
+
+
+# ---- processes
+
+
+@fault
+def kill_broker(world: World, number: int) -> None:
+    process = broker_of(world, number).process
+    if process is not None:
+        process.kill()
+
+
+@fault
+def kill_broker_in_call(world: World, number: int, calls: int) -> None:
+    """In the middle of the so-manieth call to its disk from now; a write may be cut short."""
+    slot = broker_of(world, number)
+    process = slot.process
+    if process is not None:
+        slot.machine.volume.crash_in(calls, process.kill, cuts_writes=True)
+
+
+@fault
+def freeze_broker(world: World, number: int, for_us: int) -> None:
+    process = broker_of(world, number).process
+    if process is not None:
+        freeze(world, process, for_us)
+
+
+def freeze(world: World, process: SimulatedProcess, for_us: int) -> None:
+    process.freeze()
+    world.timeline.after(for_us, process.thaw)
+
+
+@fault
+def stutter_broker(world: World, number: int, most_us: int, for_us: int) -> None:
+    """Short freezes, one after the other: a machine with too little processor."""
+    slot = broker_of(world, number)
+    ends_us = world.now_us + for_us
+
+    def pause() -> None:
+        if world.is_healed or world.now_us >= ends_us:
+            return
+        length_us = world.random.randint(1, most_us)
+        if slot.process is not None:
+            freeze(world, slot.process, length_us)
+        world.timeline.after(length_us + world.random.randint(1, most_us), pause)
+
+    pause()
+
+
+@fault
+def stop_broker(world: World, number: int, down_us: int) -> None:
+    """SIGTERM; the pod stays away for a while."""
+    slot = broker_of(world, number)
+    if slot.process is not None:
+        slot.is_held_down = True
+        slot.process.terminate()
+        world.timeline.after(down_us, let_up, slot)
+
+
+def let_up(slot: BrokerSlot | ControllerSlot) -> None:
+    slot.is_held_down = False
+    slot.start()
+
+
+@fault
+def roll_brokers(world: World, apart_us: int) -> None:
+    """A rolling restart, as careless as a drain of one node after the other."""
+    for index in range(len(world.brokers)):
+        world.timeline.after(index * apart_us, _terminate, world, index)
+
+
+def _terminate(world: World, number: int) -> None:
+    process = broker_of(world, number).process
+    if process is not None and not world.is_healed:
+        process.terminate()
+
+
+@fault
+def delete_pod_by_force(world: World, number: int, old_lives_us: int) -> None:
+    """The successor starts on the same volume while the old process lives on."""
+    slot = broker_of(world, number)
+    old = slot.process
+    slot.delete_pod_by_force()
+    if old is not None:
+        world.timeline.after(old_lives_us, old.kill)
+
+
+# ---- machines
+
+
+@fault
+def lose_power(world: World, number: int, off_us: int) -> None:
+    _cut_power(world, broker_of(world, number), off_us)
+
+
+@fault
+def lose_power_in_call(world: World, number: int, calls: int, off_us: int) -> None:
+    slot = broker_of(world, number)
+    slot.machine.volume.crash_in(calls, lambda: _cut_power(world, slot, off_us))
+
+
+@fault
+def lose_all_power(world: World, off_us: int) -> None:
+    """Of all brokers' machines; they boot one after the other."""
+    for slot in world.brokers.values():
+        _cut_power(world, slot, off_us + world.random.randrange(1_000_000))
+
+
+def _cut_power(world: World, slot: BrokerSlot, off_us: int) -> None:
+    if not slot.machine.is_up:
+        return
+    world.coverage["power losses"] += 1
+    for path, lost in slot.machine.lose_power().items():
+        world.coverage[f"power loss: data {lost}" if not lost[0].isdigit() else "entries lost"] += 1
+        world.note(slot.machine.name, f"power lost: {path} {lost}")
+    world.timeline.after(off_us, _boot, slot)
+
+
+def _boot(slot: BrokerSlot | ControllerSlot) -> None:
+    if not slot.machine.is_up:
+        slot.machine.boot()
+        slot.start()
+
+
+@fault
+def clock_rate(world: World, number: int, rate_ppm: int, for_us: int) -> None:
+    """Of any machine, controllers' too."""
+    machine = _machines(world)[number]
+    machine.set_clock_rate(rate_ppm)
+    world.timeline.after(for_us, machine.set_clock_rate, MILLION)
+
+
+@fault
+def clock_jump(world: World, number: int, by_us: int) -> None:
+    """The wall clock; monotonic time does not jump."""
+    _machines(world)[number].clock.wall_offset_us += by_us
+
+
+# ---- disks
+
+
+@fault
+def flip_bit(world: World, number: int) -> None:
+    """In a segment of a log."""
+    volume = broker_of(world, number).machine.volume
+    found = volume.flip_bit(lambda path: path.endswith(".log"))
+    volume.is_unreliable = volume.is_unreliable or bool(found)
+    world.note(broker_of(world, number).machine.name, f"bit flipped: {found or 'nowhere'}")
+
+
+@fault
+def slow_disk(world: World, number: int, call_us: int, for_us: int) -> None:
+    volume = broker_of(world, number).machine.volume
+    volume.slow_call_us = call_us
+    volume.slow_until_us = world.now_us + for_us
+
+
+@fault
+def full_disk(world: World, number: int, space_bytes: int, for_us: int) -> None:
+    volume = broker_of(world, number).machine.volume
+    volume.space_bytes = space_bytes
+    world.timeline.after(for_us, setattr, volume, "space_bytes", None)
+
+
+@fault
+def fail_disk(world: World, number: int, kind: str, calls: int) -> None:
+    """EIO of the next reads, writes or syncs."""
+    broker_of(world, number).machine.volume.failing[kind] = calls
+
+
+@fault
+def lose_write_back(world: World, number: int) -> None:
+    """The next sync with something to write fails, and its pages count as clean (S8)."""
+    broker_of(world, number).machine.volume.lose_write_backs(1)
+
+
+# ---- network
+
+
+@fault
+def block_link(world: World, source: str, destination: str, for_us: int) -> None:
+    """One direction."""
+    world.network.block(source, destination)
+    world.timeline.after(for_us, world.network.unblock, source, destination)
+
+
+@fault
+def isolate(world: World, name: str, direction: str, for_us: int) -> None:
+    """A machine from all others: `in`, `out` or `both`."""
+    for other in _machines(world):
+        if other.name == name:
+            continue
+        for source, destination in [(other.name, name)] * (direction != "out") + [
+            (name, other.name)
+        ] * (direction != "in"):
+            block_link(world, source, destination, for_us)
+
+
+@fault
+def slow_link(world: World, source: str, destination: str, most_us: int, for_us: int) -> None:
+    link = (source, destination)
+    world.network.delays[link] = LinkDelay(world.network.usual_delay.least_us, most_us)
+    world.timeline.after(for_us, world.network.delays.pop, link, None)
+
+
+@fault
+def reset_connections(world: World, name: str) -> None:
+    """All of a machine's, as a stateful firewall that restarts would."""
+    for machine in _machines(world):
+        if machine.name == name:
+            for process in tuple(machine.processes):
+                for transport in tuple(process.sockets):
+                    world.network.reset(transport)
+
+
+@fault
+def bad_messages(
+    world: World, lost: float, doubled: float, late: float, answer_lost: float, for_us: int
+) -> None:
+    """Requests to controllers."""
+    faults = world.controller_faults
+    faults.request_lost, faults.request_doubled = lost, doubled
+    faults.request_late, faults.answer_lost = late, answer_lost
+    world.timeline.after(for_us, _good_messages, world)
+
+
+def _good_messages(world: World) -> None:
+    good = MessageFaults()
+    faults = world.controller_faults
+    faults.request_lost, faults.request_doubled = good.request_lost, good.request_doubled
+    faults.request_late, faults.answer_lost = good.request_late, good.answer_lost
+
+
+# ---- controllers and the API server
+
+
+@fault
+def kill_controller(world: World, number: int) -> None:
+    process = _controller(world, number).process
+    if process is not None:
+        process.kill()
+
+
+@fault
+def stop_controller(world: World, number: int) -> None:
+    process = _controller(world, number).process
+    if process is not None:
+        process.terminate()
+
+
+@fault
+def freeze_controller(world: World, number: int, for_us: int) -> None:
+    """Long enough, and its successor leads when it thaws: two controllers at once."""
+    process = _controller(world, number).process
+    if process is not None:
+        freeze(world, process, for_us)
+
+
+@fault
+def lose_controller_power(world: World, number: int, off_us: int) -> None:
+    """Its node falls silent: nothing refuses brokers that wait for its answers."""
+    slot = _controller(world, number)
+    if slot.machine.is_up:
+        slot.machine.lose_power()
+        world.timeline.after(off_us, _boot, slot)
+
+
+@fault
+def part_from_store(world: World, number: int, loses: str, for_us: int) -> None:
+    """One operator alone from the API server; brokers reach it all the while."""
+    name = _controller(world, number).name
+    world.store.out_of_reach[name] = loses
+    world.timeline.after(for_us, world.store.out_of_reach.pop, name, None)
+
+
+@fault
+def api_outage(world: World, for_us: int) -> None:
+    world.store.is_down = True
+    world.timeline.after(for_us, setattr, world.store, "is_down", False)
+
+
+@fault
+def bad_store(
+    world: World, conflict: float, lost: float, answer_lost: float, most_us: int, for_us: int
+) -> None:
+    usual = world.store.faults
+    world.store.faults = StoreFaults(conflict, lost, answer_lost, usual.least_delay_us, most_us)
+    world.timeline.after(for_us, setattr, world.store, "faults", StoreFaults())
+
+
+# ---- what users do
+
+
+@fault
+def configure_topic(world: World, topic: str, name: str, value: str) -> None:
+    for wish in world.topics:
+        if wish.topic == topic and wish.is_wanted:
+            wish.config = {**wish.config, name: value}
+
+
+@fault
+def grow_topic(world: World, topic: str) -> None:
+    for wish in world.topics:
+        if wish.topic == topic and wish.is_wanted and wish.partitions < MAX_PARTITIONS:
+            wish.partitions += 1
+
+
+@fault
+def move_partition(world: World, topic: str, number: int, first_broker: int) -> None:
+    """To the brokers from that one on: to others, or only in another order of preference."""
+    ids = tuple(world.brokers)
+    for wish in world.topics:
+        if wish.topic == topic and wish.is_wanted:
+            target = [ids[(first_broker + n) % len(ids)] for n in range(wish.replication_factor)]
+            wish.moves[number % wish.partitions] = tuple(target)
+
+
+@fault
+def retain_topic(world: World, topic: str, for_us: int) -> None:
+    """The Topic object is deleted with deletionPolicy Retain, and applied again later."""
+    for wish in world.topics:
+        if wish.topic == topic and wish.is_wanted:
+            wish.is_retained = True
+            world.timeline.after(for_us, setattr, wish, "is_retained", False)
+
+
+@fault
+def recreate_topic(world: World, topic: str) -> None:
+    """Deleted and applied again under its name: another topic id."""
+    for wish in tuple(world.topics):
+        if wish.topic == topic and wish.is_wanted:
+            wish.is_deleted = True
+            world.create_topic(
+                topic,
+                partitions=wish.partitions,
+                replication_factor=wish.replication_factor,
+                commit_rule=wish.commit_rule,
+                flush=wish.flush,
+                config=dict(wish.config),
+            )
+
+
+# ---- the end of all of it
+
+
+def heal(world: World) -> None:
+    """Nothing is broken from now on; what died is started, what is planned does not happen."""
+    world.healed_us = world.now_us
+    world.note("fault", "healed")
+    network = world.network
+    network.blocked.clear()
+    network.rejected.clear()
+    network.delays.clear()
+    network.held_up.clear()
+    world.cut_off_since_us.clear()
+    world.store.is_down = False
+    world.store.out_of_reach.clear()
+    world.store.faults = StoreFaults()
+    world.move_bytes_per_second = 0
+    _good_messages(world)
+    for machine in _machines(world):
+        _heal_machine(machine)
+    for wish in world.topics:
+        wish.is_retained = False
+    for name in tuple(world.lost_slices):
+        world.put_back_lost(name)
+    if world.coverage["slices put back"]:
+        # Whoever restores objects under a running operator restarts it, as operations.md says: it
+        # reads a slice again when it writes it, or when it takes over.
+        for slot in world.controllers:
+            if slot.process is not None:
+                slot.process.kill()
+    network.send_stalled_again()
+    slots: list[Any] = [*world.controllers, *world.brokers.values()]
+    for slot in slots:
+        if slot.process is not None:
+            slot.process.thaw()
+        let_up(slot)
+    for broker in world.brokers.values():
+        for process in tuple(broker.former):
+            process.kill()
+
+
+def _heal_machine(machine: Machine) -> None:
+    machine.set_clock_rate(MILLION)
+    volume = machine.volume
+    volume.slow_until_us = volume.slow_call_us = volume.hangs_until_us = 0
+    volume.space_bytes = None
+    volume.failing.clear()
+    volume.mend_sectors()
+    volume.lose_write_backs(0)
+    volume.forget_crash()
+    if not machine.is_up:
+        machine.boot()

@@ -1,0 +1,197 @@
+"""Production brokers and controllers in virtual time: they serve, and every run is repeatable."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
+from tidemark_broker.replication.replica_manager import ProduceResult
+from tidemark_protocol.error_codes import ErrorCode
+
+from tests.simulation.engine.broker_process import BrokerSlot
+from tests.simulation.engine.store import ANSWERS, REQUESTS
+from tests.simulation.engine.world import World, WorldOptions
+
+ROOT = Path(__file__).parents[2]
+
+
+def leader_of(world: World, partition: int = 0) -> BrokerSlot:
+    for broker in world.brokers.values():
+        for replica in broker.partitions.replicas if broker.partitions else ():
+            if replica.partition == partition and replica.leader is not None:
+                return broker
+    raise AssertionError("nobody leads")
+
+
+def produce(
+    world: World,
+    *values: str,
+    partition: int = 0,
+    key: bytes | None = None,
+    timestamp_ms: int = 1_700_000_000_000,
+) -> list[ProduceResult]:
+    """The list gets its one result when there is one."""
+    broker = leader_of(world, partition)
+    partitions, process = broker.partitions, broker.process
+    assert partitions is not None and process is not None
+    records = [NewRecord(key, value.encode(), ()) for value in values]
+    batch = build_batch(records, timestamp_ms=timestamp_ms)
+    results: list[ProduceResult] = []
+
+    def call() -> None:
+        partitions.produce(
+            "orders", partition, memoryview(batch), acks=-1, timeout_ms=5000, done=results.append
+        )
+
+    process.loop.call_soon(call)
+    return results
+
+
+def started(world: World) -> None:
+    world.start()
+    world.create_topic(
+        "orders", partitions=2, replication_factor=3, config={"min.insync.replicas": "2"}
+    )
+    world.run_for(2_000)
+
+
+def ends(world: World, partition: int = 0) -> dict[int, tuple[int, int]]:
+    """(high watermark, log end) by broker."""
+    return {
+        int(broker.broker_id): (int(replica.high_watermark), int(replica.log.log_end_offset))
+        for broker in world.brokers.values()
+        if broker.partitions is not None
+        for replica in broker.partitions.replicas
+        if replica.partition == partition
+    }
+
+
+def test_records_replicate_in_virtual_time() -> None:
+    with World(1) as world:
+        started(world)
+        results = produce(world, "a", "b", "c")
+        world.run_for(100)
+        assert [result.error for result in results] == [ErrorCode.NONE]
+        assert ends(world) == {0: (3, 3), 1: (3, 3), 2: (3, 3)}
+        assert world.crashes == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_killed_leader_is_followed_by_another_and_comes_back(seed: int) -> None:
+    with World(seed) as world:
+        started(world)
+        assert not produce(world, "a")
+        world.run_for(100)
+        leader = leader_of(world)
+        assert leader.process is not None
+        leader.process.kill()
+        world.run_for(500)
+        assert leader_of(world) is not leader
+        results = produce(world, "b")
+        world.run_for(8_000)
+        assert [result.error for result in results] == [ErrorCode.NONE]
+        assert ends(world) == {0: (2, 2), 1: (2, 2), 2: (2, 2)}
+        assert world.crashes == []
+
+
+def test_an_orderly_stop_leaves_a_proof_and_the_restart_is_clean() -> None:
+    with World(3) as world:
+        started(world)
+        produce(world, "a")
+        world.run_for(100)
+        leader = leader_of(world)
+        process = leader.process
+        assert process is not None
+        process.terminate()
+        world.run_for(8_000)
+        assert process.exit_code == 0
+        assert ends(world) == {0: (1, 1), 1: (1, 1), 2: (1, 1)}
+
+
+def test_a_standby_takes_over_from_a_killed_controller() -> None:
+    with World(4) as world:
+        started(world)
+        former = world.leading_controller
+        assert former is not None and former.process is not None
+        former.is_held_down = True
+        former.process.kill()
+        world.run_for(6_000)
+        assert world.leading_controller not in (None, former)
+
+
+@pytest.mark.parametrize("loses", [REQUESTS, ANSWERS])
+def test_an_operator_that_alone_cannot_reach_the_api_server_gives_way(loses: str) -> None:
+    with World(4) as world:
+        started(world)
+        former = world.leading_controller
+        assert former is not None
+        world.store.out_of_reach[former.name] = loses
+        world.run_for(9_000)
+        leading = [slot for slot in world.controllers if slot.is_leading]
+        assert leading and former not in leading
+        leader = leader_of(world)
+        assert leader.process is not None
+        leader.process.kill()
+        world.run_for(2_500)
+        assert leader_of(world) is not leader
+        assert world.crashes == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_node_that_falls_silent_with_a_leader_and_the_controller_is_done_without(
+    seed: int,
+) -> None:
+    with World(seed) as world:
+        started(world)
+        former, leader = world.leading_controller, leader_of(world)
+        assert former is not None
+        leader.machine.lose_power()
+        former.machine.lose_power()
+        world.run_for(9_000)
+        assert leader_of(world) is not leader
+        results = produce(world, "a")
+        world.run_for(500)
+        assert [result.error for result in results] == [ErrorCode.NONE]
+        assert world.crashes == []
+
+
+SCRIPT = """
+from tests.simulation.test_simulated_world import leader_of, produce, started
+from tests.simulation.engine.world import World, WorldOptions
+with World(11, WorldOptions(has_logs=True)) as world:
+    started(world)
+    produce(world, "a")
+    world.run_for(100)
+    leader_of(world).process.terminate()
+    world.run_for(3_000)
+    leader_of(world).process.kill()
+    world.run_for(5_000)
+    print(world.trace_digest())
+"""
+
+
+def test_one_seed_has_one_trace_whatever_the_hash_seed() -> None:
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "1", "4242")
+    }
+    assert len(digests) == 1
+
+
+def test_different_seeds_have_different_traces() -> None:
+    digests = set()
+    for seed in range(3):
+        with World(seed, WorldOptions(brokers=1)) as world:
+            world.start()
+            world.run_for(1_000)
+            digests.add(world.trace_digest())
+    assert len(digests) == 3

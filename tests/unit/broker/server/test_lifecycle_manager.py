@@ -1,0 +1,404 @@
+"""The session against a controller made of a few lines, over real HTTP on loopback."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tidemark_broker.metadata.controller_channel import MAX_CALLS_ASIDE
+from tidemark_broker.server.lifecycle_manager import RegistrationRefusedForGood
+from tidemark_protocol.controller_messages import (
+    AllocateProducerIdsResponse,
+    HeartbeatResponse,
+    MetadataPush,
+    RegisterResponse,
+    TopicPush,
+)
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+from tidemark_protocol.topic_messages import (
+    CREATE_TOPICS_PATH,
+    CreateTopicsRequest,
+    NewTopic,
+    TopicsResponse,
+)
+
+from tests.support.waiting import eventually
+from tests.unit.broker.session_harness import (
+    REGISTERED,
+    SERVING,
+    Bench,
+    FakeController,
+    polling,
+    run,
+)
+
+ORDERS = TopicId("00000000-0000-0000-0000-000000000001")
+
+
+def test_registration_notes_the_epochs_and_the_cluster_on_disk(tmp_path: Path) -> None:  # S16
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        assert await bench.session.register() == REGISTERED
+        directory = bench.directory
+        assert (directory.highest_broker_epoch, directory.highest_controller_epoch) == (7, 5)
+        assert (directory.cluster_id, bench.partitions.broker_epoch) == ("c1", 7)
+
+    run(tmp_path, scenario)
+
+
+def test_registration_goes_on_over_dead_addresses_and_refusals(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        controller.registrations = [
+            RegisterResponse(ErrorCode.REQUEST_TIMED_OUT),
+            RegisterResponse(ErrorCode.NOT_CONTROLLER),
+        ]
+        assert await bench.session.register() == REGISTERED
+        assert len(controller.registered) == 3
+
+    run(tmp_path, scenario, extra_addresses=("127.0.0.1:1",))
+
+
+def test_a_standby_that_names_the_leader_saves_the_search(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        leader = FakeController()
+        runner = await leader.start()
+        controller.registrations = [
+            RegisterResponse(
+                ErrorCode.NOT_CONTROLLER, controller_address=f"127.0.0.1:{leader.port}"
+            )
+        ]
+        await bench.session.register()
+        assert (len(controller.registered), len(leader.registered)) == (1, 1)
+        await runner.cleanup()
+
+    run(tmp_path, scenario)
+
+
+def test_another_cluster_is_a_matter_for_humans(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        controller.registrations = [
+            RegisterResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, "cluster c2")
+        ]
+        with pytest.raises(RegistrationRefusedForGood, match="cluster c2"):
+            await bench.session.register()
+
+    run(tmp_path, scenario)
+
+
+def test_a_poll_is_always_open(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            for number in range(3):
+                controller.answer(number)
+                await eventually(lambda polls=number + 2: len(controller.polls) == polls)
+            assert not bench.session.is_fenced
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_news_is_said_by_a_second_poll_while_the_first_is_open(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            assert not controller.polls[0][0].wants_to_serve
+            bench.session.serve()
+            await eventually(lambda: len(controller.polls) == 2)
+            assert controller.polls[1][0].wants_to_serve
+            assert [poll[0].number for poll in controller.polls] == [1, 2]
+            controller.answer(0, HeartbeatResponse(ErrorCode.NONE))  # makes room, says nothing
+            bench.session.suspect(BrokerId(3))
+            await eventually(lambda: len(controller.polls) == 3)
+            assert controller.polls[2][0].suspects == (BrokerId(3),)
+            controller.answer(1)
+            controller.answer(2)
+            await eventually(lambda: len(controller.polls) == 4)
+            assert controller.polls[3][0].suspects == ()  # said once
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_a_push_is_applied_and_its_version_reported(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            push = MetadataPush(ControllerEpoch(5), 12, True, (), ())
+            response = HeartbeatResponse(
+                ErrorCode.NONE, controller_epoch=ControllerEpoch(5), push=push
+            )
+            controller.answer(0, response)
+            await eventually(lambda: len(controller.polls) == 2)
+            request = controller.polls[1][0]
+            assert (request.applied_controller_epoch, request.applied_image_version) == (5, 12)
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_a_push_waits_for_space_to_store_the_epoch_of_its_controller(tmp_path: Path) -> None:  # S16
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            bench.disk.space_bytes = 0
+            push = MetadataPush(ControllerEpoch(6), 12, True, (), ())
+            controller.answer(
+                0, HeartbeatResponse(ErrorCode.NONE, controller_epoch=ControllerEpoch(6), push=push)
+            )
+            await eventually(lambda: "No space left" in bench.session.problem)
+            assert bench.partitions.metadata.image_version == -1
+            assert not bench.partitions.is_stopped
+            bench.disk.space_bytes = None
+            await eventually(lambda: bench.partitions.metadata.image_version == 12)
+            assert bench.directory.highest_controller_epoch == 6
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_a_role_that_a_full_disk_kept_from_being_taken_is_taken_later(tmp_path: Path) -> None:
+    """No push names the partition again: seed 3000901 followed nobody for ever."""
+
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            bench.disk.space_bytes = 0
+            leader = Member(BrokerId(2), BrokerEpoch(3))
+            partition = PartitionState(
+                partition=0,
+                replicas=(BrokerId(1), leader.broker_id),
+                leader=leader.broker_id,
+                leader_broker_epoch=leader.broker_epoch,
+                leader_epoch=LeaderEpoch(0),
+                in_sync_replicas=(leader,),
+                eligible_leaders=(),
+                partition_epoch=PartitionEpoch(0),
+                min_insync_replicas=1,
+            )
+            topic = TopicPush(TopicState("orders", ORDERS, 1, 2), (partition,))
+            push = MetadataPush(ControllerEpoch(5), 12, True, (), (topic,))
+            controller.answer(
+                0, HeartbeatResponse(ErrorCode.NONE, controller_epoch=ControllerEpoch(5), push=push)
+            )
+            await eventually(lambda: len(controller.polls) == 2)
+            (failed,) = controller.polls[1][0].failed_replicas
+            assert (failed.topic_id, failed.partition) == (ORDERS, 0)
+            await bench.session.take_roles_again()
+            assert not bench.partitions.replicas
+            bench.disk.space_bytes = None
+            await bench.session.take_roles_again()
+            (replica,) = bench.partitions.replicas
+            assert replica.role == "follower"
+            assert bench.partitions.failed_replicas == {}
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_a_failure_is_heard_of_once_nobody_counts_on_it(tmp_path: Path) -> None:  # S9, I6
+    """An answer may be given before that is stored: who cut its log by it might be a member."""
+
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        heard: list[tuple[TopicId, int]] = []
+        bench.partitions.note_failures_heard = heard.extend  # type: ignore[method-assign]
+        bench.partitions.failed_replicas[ORDERS, 0] = "damaged"
+
+        async def steps() -> None:
+            controller.answer(0)
+            await eventually(lambda: len(controller.polls) == 2)
+            assert heard == []
+            controller.answer(1, replace(SERVING, are_failures_settled=True))
+            await eventually(lambda: len(controller.polls) == 3)
+            assert heard == [(ORDERS, 0)]
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_a_deposed_controllers_answer_is_dropped(tmp_path: Path) -> None:  # I16
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            push = MetadataPush(ControllerEpoch(4), 99, True, (), ())
+            deposed = HeartbeatResponse(
+                ErrorCode.NONE,
+                controller_epoch=ControllerEpoch(4),
+                is_fenced=False,
+                may_stop=True,
+                push=push,
+            )
+            bench.session.stop()
+            controller.answer(0, deposed)
+            await eventually(lambda: len(controller.polls) >= 2)
+            assert bench.partitions.metadata.image_version == -1
+            assert bench.session.is_fenced
+            assert not bench.session.may_stop.is_set()
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_a_higher_controller_epoch_is_on_disk_before_its_push_counts(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            response = HeartbeatResponse(ErrorCode.NONE, controller_epoch=ControllerEpoch(9))
+            controller.answer(0, response)
+            await eventually(lambda: len(controller.polls) == 2)
+            assert bench.directory.highest_controller_epoch == 9
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_leave_to_stop_counts_only_when_it_was_asked_for(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            leave = HeartbeatResponse(
+                ErrorCode.NONE, controller_epoch=ControllerEpoch(5), may_stop=True
+            )
+            controller.answer(0, leave)
+            await eventually(lambda: len(controller.polls) == 2)
+            assert not bench.session.may_stop.is_set()
+            bench.session.stop()
+            await eventually(lambda: len(controller.polls) == 3)
+            controller.answer(2, leave)
+            await eventually(bench.session.may_stop.is_set)
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_a_stale_broker_epoch_ends_this_life(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            stale = HeartbeatResponse(
+                ErrorCode.STALE_BROKER_EPOCH, "replaced", controller_epoch=ControllerEpoch(5)
+            )
+            controller.answer(0, stale)
+            await eventually(lambda: bench.stale == ["replaced"])
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_registered_again_as_another_life_it_ends_and_takes_nothing_on(tmp_path: Path) -> None:
+    """Seed 37002807: a registration of the life before came late, and this one's next was a new
+    life to the controller. What it led was granted to the old one (S2)."""
+
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            other = replace(REGISTERED, broker_epoch=BrokerEpoch(9))
+            controller.registrations = [other]
+            asked = ErrorCode.BROKER_ID_NOT_REGISTERED
+            controller.answer(0, HeartbeatResponse(asked, controller_epoch=ControllerEpoch(5)))
+            await eventually(lambda: bench.stale == ["broker epoch 7 became 9"])
+            assert (bench.session.broker_epoch, bench.partitions.broker_epoch) == (7, 7)
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_registration_that_was_overtaken_is_the_end_of_its_process(
+    tmp_path: Path, is_first: bool
+) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        if not is_first:
+            await bench.session.register()
+        epoch = bench.session.broker_epoch
+        refused = RegisterResponse(ErrorCode.STALE_BROKER_EPOCH, "another one registered")
+        controller.registrations = [refused]
+        registering = asyncio.ensure_future(bench.session.register())
+        await eventually(lambda: bench.stale == ["another one registered"])
+        assert (bench.session.broker_epoch, registering.done()) == (epoch, False)
+        registering.cancel()
+        await asyncio.gather(registering, return_exceptions=True)
+
+    run(tmp_path, scenario)
+
+
+def test_producer_ids_come_from_the_leading_controller_only(tmp_path: Path) -> None:
+    """A standby's, a refused and a deposed controller's answer (I16) are asked for again."""
+
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        await bench.session.register()
+        bench.partitions.producer_ids.ask = bench.session.ask_producer_ids
+        controller.blocks = [
+            AllocateProducerIdsResponse(ErrorCode.NOT_CONTROLLER),
+            AllocateProducerIdsResponse(ErrorCode.REQUEST_TIMED_OUT, "the write timed out"),
+            *(
+                AllocateProducerIdsResponse(
+                    ErrorCode.NONE,
+                    controller_epoch=ControllerEpoch(epoch),
+                    first_producer_id=1000 * epoch,
+                    count=1000,
+                )
+                for epoch in (4, 5)
+            ),
+        ]
+        found = await bench.partitions.init_producer_id()
+        assert (found.error, found.producer_id, controller.blocks) == (ErrorCode.NONE, 5000, [])
+
+    run(tmp_path, scenario)
+
+
+def test_slow_changes_of_topics_hold_up_no_heartbeat_however_many_there_are(
+    tmp_path: Path,
+) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            controller.topics_answer = asyncio.get_running_loop().create_future()
+            request = CreateTopicsRequest(bench.session.asking_broker(), "1", (NewTopic("orders"),))
+            asking = [
+                asyncio.create_task(bench.session.ask_topics(CREATE_TOPICS_PATH, request, 600_000))
+                for _ in range(3 * MAX_CALLS_ASIDE)
+            ]
+            await eventually(lambda: controller.topics_asked == MAX_CALLS_ASIDE)
+            for number in range(3):
+                controller.answer(number)
+                await eventually(lambda due=number + 2: len(controller.polls) == due)
+            assert controller.topics_asked == MAX_CALLS_ASIDE
+            done = TopicsResponse(ErrorCode.NONE, controller_epoch=ControllerEpoch(5))
+            controller.topics_answer.set_result(done)
+            assert await asyncio.gather(*asking) == [done] * len(asking)
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_asked_for_a_report_it_registers_again_and_lives_on(tmp_path: Path) -> None:  # S14
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            asked = HeartbeatResponse(
+                ErrorCode.BROKER_ID_NOT_REGISTERED, controller_epoch=ControllerEpoch(5)
+            )
+            push = MetadataPush(ControllerEpoch(5), 12, True, (), ())
+            controller.answer(0, replace(SERVING, push=push))
+            await eventually(lambda: len(controller.polls) == 2)
+            controller.answer(1, asked)
+            await eventually(lambda: len(controller.registered) == 2)
+            await eventually(lambda: len(controller.polls) == 3)
+            assert bench.stale == []
+            assert [
+                (each.applied_controller_epoch, each.applied_image_version)
+                for each in controller.registered
+            ] == [(-1, -1), (5, 12)]
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)

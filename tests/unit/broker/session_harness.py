@@ -1,0 +1,177 @@
+"""A session and a controller made of a few lines, over real HTTP on loopback."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from aiohttp import web
+from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.metadata.controller_channel import ControllerClient, HttpTransport
+from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.server.lifecycle_manager import (
+    ControllerSession,
+    SessionCallbacks,
+    replica_reports,
+)
+from tidemark_protocol.controller_messages import (
+    ALLOCATE_PRODUCER_IDS_PATH,
+    HEARTBEAT_PATH,
+    REGISTER_PATH,
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    Endpoints,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+    StorageIdentity,
+    decode,
+    encode,
+)
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+)
+from tidemark_protocol.topic_messages import (
+    CREATE_TOPICS_PATH,
+    TopicsResponse,
+)
+
+from tests.support.faulty_disk import FaultyDisk
+from tests.support.waiting import HANG_SECONDS, eventually
+
+REGISTERED = RegisterResponse(
+    ErrorCode.NONE,
+    controller_epoch=ControllerEpoch(5),
+    broker_epoch=BrokerEpoch(7),
+    cluster_id="c1",
+)
+SERVING = HeartbeatResponse(ErrorCode.NONE, controller_epoch=ControllerEpoch(5), is_fenced=False)
+
+
+class FakeController:
+    """Answers registrations from a list; keeps polls open until the test answers them."""
+
+    def __init__(self) -> None:
+        self.registrations: list[RegisterResponse] = []
+        self.registered: list[RegisterRequest] = []
+        self.polls: list[tuple[HeartbeatRequest, asyncio.Future[HeartbeatResponse]]] = []
+        self.blocks: list[AllocateProducerIdsResponse] = []
+        self.topics_asked = 0
+        self.topics_answer: asyncio.Future[TopicsResponse] | None = None
+        self.port = 0
+
+    async def start(self) -> web.AppRunner:
+        app = web.Application()
+        app.router.add_post(REGISTER_PATH, self._register)
+        app.router.add_post(HEARTBEAT_PATH, self._heartbeat)
+        app.router.add_post(ALLOCATE_PRODUCER_IDS_PATH, self._allocate)
+        app.router.add_post(CREATE_TOPICS_PATH, self._create_topics)
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        self.port = runner.addresses[0][1]
+        return runner
+
+    async def _register(self, request: web.Request) -> web.Response:
+        self.registered.append(decode(await request.read(), RegisterRequest))
+        answer = self.registrations.pop(0) if self.registrations else REGISTERED
+        return web.Response(body=encode(answer))
+
+    async def _allocate(self, request: web.Request) -> web.Response:
+        asked = decode(await request.read(), AllocateProducerIdsRequest)
+        assert asked == AllocateProducerIdsRequest("ns/p", BrokerId(1), BrokerEpoch(7))
+        return web.Response(body=encode(self.blocks.pop(0)))
+
+    async def _create_topics(self, request: web.Request) -> web.Response:
+        self.topics_asked += 1
+        assert self.topics_answer is not None
+        return web.Response(body=encode(await asyncio.shield(self.topics_answer)))
+
+    async def _heartbeat(self, request: web.Request) -> web.Response:
+        future: asyncio.Future[HeartbeatResponse] = asyncio.get_running_loop().create_future()
+        self.polls.append((decode(await request.read(), HeartbeatRequest), future))
+        return web.Response(body=encode(await future))
+
+    def answer(self, index: int, response: HeartbeatResponse = SERVING) -> None:
+        self.polls[index][1].set_result(response)
+
+
+class Bench:
+    def __init__(self, path: Path, controllers: tuple[str, ...]) -> None:
+        self.disk = FaultyDisk()
+        self.directory = LogDirectory.open(
+            path, self.disk, broker_id=BrokerId(1), settings=LogSettings()
+        )
+        self.partitions = Partitions(
+            BrokerId(1), scheduler=asyncio.get_running_loop(), wall_clock_s=time.time
+        )
+        self.partitions.attach(self.directory)
+        self.client = ControllerClient(controllers, HttpTransport)
+        self.stale: list[str] = []
+        self.session = ControllerSession(
+            self.client,
+            self.partitions,
+            self.directory,
+            pool="ns/p",
+            make_registration=self.registration,
+            callbacks=SessionCallbacks(self.stale.append, lambda: 0, lambda: 0, lambda: 0.0),
+        )
+
+    def registration(self) -> RegisterRequest:
+        return RegisterRequest(
+            "ns/p",
+            BrokerId(1),
+            self.directory.cluster_id,
+            "incarnation",
+            Endpoints("127.0.0.1", 1, 2, "http://b1"),
+            "",
+            StorageIdentity(self.directory.directory_id),
+            self.directory.clean_stop_epoch,
+            self.directory.highest_controller_epoch,
+            self.directory.highest_broker_epoch,
+            -1,
+            replica_reports(self.directory),
+        )
+
+
+def run(
+    path: Path,
+    scenario: Callable[[FakeController, Bench], Awaitable[None]],
+    *,
+    extra_addresses: tuple[str, ...] = (),
+) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(HANG_SECONDS):
+            controller = FakeController()
+            runner = await controller.start()
+            bench = Bench(path, (*extra_addresses, f"127.0.0.1:{controller.port}"))
+            await bench.client.start()
+            try:
+                await scenario(controller, bench)
+            finally:
+                await bench.client.close()
+                for _, future in controller.polls:
+                    future.cancel()
+                await runner.cleanup()
+                bench.directory.close()
+
+    asyncio.run(main())
+
+
+async def polling(
+    controller: FakeController, bench: Bench, scenario: Callable[[], Awaitable[None]]
+) -> None:
+    await bench.session.register()
+    task = asyncio.ensure_future(bench.session.run())
+    try:
+        await eventually(lambda: len(controller.polls) == 1)
+        await scenario()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,155 @@
+"""A load run against fake brokers, and its verdict."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any
+
+from tidemark_chaos.verification import verify
+from tidemark_chaos.workload import LoadRun, LoadSettings
+from tidemark_chaos.workload_log import Event, LoadLedger, Produced, Read, encode_event, read_ledger
+from tidemark_client.client import ClientSettings, TidemarkClient
+
+from tests.support.fake_http_broker import TOPIC, FakeCluster, hang_up
+from tests.support.waiting import HANG_SECONDS
+
+SETTINGS = LoadSettings(TOPIC, 2, "run", interval_ms=1.0, timeout_ms=2000)
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, HANG_SECONDS))
+
+
+async def load(
+    client: TidemarkClient,
+    records: int,
+    near: dict[str, TidemarkClient] | None = None,
+    *,
+    settings: LoadSettings | None = None,
+) -> tuple[LoadLedger, list[Event]]:
+    """Runs until this many outcomes are known."""
+    events: list[Event] = []
+    outcomes = 0
+
+    def write(event: Event) -> None:
+        nonlocal outcomes
+        events.append(event)
+        outcomes += isinstance(event, Produced)  # on a busy machine stalls are told, too
+        if outcomes > records:
+            load_run.stop()
+
+    load_run = LoadRun(client, settings or SETTINGS, write, near_clients=near)
+    await load_run.run()
+    return read_ledger(encode_event(event) for event in events), events
+
+
+def test_a_quiet_run_is_found_whole_on_identical_replicas() -> None:
+    async def story() -> None:
+        async with (
+            FakeCluster(partition_count=2) as cluster,
+            TidemarkClient(cluster.urls) as client,
+        ):
+            ledger, events = await load(client, 40)
+            report = await verify(client, ledger, events, within_seconds=30)
+            assert ledger.is_finished
+            assert report.verdict.acknowledged >= 40
+            assert report.verdict.found == report.verdict.acknowledged
+            assert report.is_good
+            read = sum(len(offsets) for offsets in ledger.read.values())
+            assert read == sum(len(log) for log in cluster.logs.values())
+
+    run(story())
+
+
+def test_a_lost_answer_is_unknown_and_the_run_goes_on() -> None:
+    async def story() -> None:
+        async with (
+            FakeCluster(partition_count=2) as cluster,
+            TidemarkClient(cluster.urls) as client,
+        ):
+            cluster.next_answers = [hang_up]
+            ledger, events = await load(client, 20)
+            assert ledger.unknown_count == 1
+            assert (await verify(client, ledger, events, within_seconds=30)).is_good
+
+    run(story())
+
+
+def test_a_record_that_vanished_is_reported_lost() -> None:
+    async def story() -> None:
+        async with (
+            FakeCluster(partition_count=2) as cluster,
+            TidemarkClient(cluster.urls) as client,
+        ):
+            ledger, events = await load(client, 20)
+            cluster.logs[0].pop()
+            report = await verify(client, ledger, events, within_seconds=30)
+            assert report.verdict.lost == 1
+            assert not report.is_good
+
+    run(story())
+
+
+def test_replicas_that_differ_are_told() -> None:
+    async def story() -> None:
+        async with (
+            FakeCluster(partition_count=2) as cluster,
+            TidemarkClient(cluster.urls) as client,
+        ):
+            ledger, events = await load(client, 20)
+            cluster.replica_bytes[1, 0] = "other"
+            report = await verify(client, ledger, events, within_seconds=30)
+            assert [entry.is_identical for entry in report.replicas] == [False, True]
+            assert not report.is_good
+
+    run(story())
+
+
+def test_consumers_near_followers_read_along_too() -> None:
+    async def story() -> None:
+        async with (
+            FakeCluster(partition_count=2, nearest={"east": 1}) as cluster,
+            TidemarkClient(cluster.urls) as client,
+            TidemarkClient(cluster.urls, settings=ClientSettings(rack="east")) as near,
+        ):
+            ledger, events = await load(client, 40, {"east": near})
+            assert (await verify(client, ledger, events, within_seconds=30)).is_good
+            seen = [event for event in events if isinstance(event, Read) and event.rack == "east"]
+            read = sum(len(event.sequences) for event in seen)
+            assert read == sum(len(log) for log in cluster.logs.values())
+
+    run(story())
+
+
+def test_a_record_seen_twice_by_a_consumer_breaks_the_history() -> None:
+    async def story() -> None:
+        async with (
+            FakeCluster(partition_count=2) as cluster,
+            TidemarkClient(cluster.urls) as client,
+        ):
+            ledger, events = await load(client, 20)
+            first = next(event for event in events if isinstance(event, Read))
+            events.append(first)
+            report = await verify(client, ledger, events, within_seconds=30)
+            assert [entry.name for entry in report.broken_promises] == ["nonmonotonic-poll"]
+            assert not report.is_good
+
+    run(story())
+
+
+def test_idempotent_producers_leave_no_outcome_unknown() -> None:
+    async def story() -> None:
+        async with (
+            FakeCluster(partition_count=2) as cluster,
+            TidemarkClient(cluster.urls) as client,
+        ):
+            cluster.next_answers = [hang_up, cluster.append_and_hang_up(), hang_up]
+            settings = replace(SETTINGS, producers=3)
+            ledger, events = await load(client, 30, settings=settings)
+            report = await verify(client, ledger, events, within_seconds=30)
+            assert (ledger.unknown_count, report.is_good) == (0, True)
+            senders = {event.producer for event in events if isinstance(event, Produced)}
+            assert senders <= {0, 1, 2}
+            assert 0 in senders
+
+    run(story())

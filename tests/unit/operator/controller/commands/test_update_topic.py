@@ -1,0 +1,134 @@
+"""What a Topic that is applied again changes of its slices, what it never does, and who refuses
+it."""
+
+from dataclasses import replace
+
+import pytest
+from tidemark_operator.api.kinds import Object, ResourceKind
+from tidemark_operator.controller.core.placement import place
+from tidemark_operator.controller.service import SliceMissing
+from tidemark_operator.store.object_store import Refused
+from tidemark_protocol.partition_state import TopicState
+
+from tests.support.controller_harness import ORDERS, POOL, Rig
+from tests.support.controller_steps import grow
+from tests.support.waiting import run
+
+
+def with_another_promise(rig: Rig) -> TopicState:
+    return replace(
+        rig.topic_state(), commit_rule="Isr", flush="Always", config={"retention.ms": "1000"}
+    )
+
+
+def stored_promise(rig: Rig) -> tuple[object, ...]:
+    view, stored = rig.service.topic(POOL, ORDERS), rig.stored_slice()
+    assert view is not None
+    assert (view.topic.commit_rule, view.topic.flush) == (stored["commitRule"], stored["flush"])
+    return stored["commitRule"], stored["flush"], stored["config"]
+
+
+def test_an_update_brings_its_config_and_no_other_commit_rule_or_flush() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        await rig.service.update_topic(POOL, with_another_promise(rig))
+        assert stored_promise(rig) == ("MinInsync", "Os", {"retention.ms": "1000"})
+
+    run(scenario)
+
+
+def test_adopted_slices_keep_the_commit_rule_and_the_flush_of_their_records() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        await rig.service.delete_topic(POOL, ORDERS, retain=True)
+        ids = [broker.broker_id for broker in rig.brokers]
+        await rig.service.create_topic(
+            POOL, with_another_promise(rig), place(1, 3, ids), had_slices=True
+        )
+        assert rig.stored_slice()["retained"] is False
+        assert stored_promise(rig) == ("MinInsync", "Os", {"retention.ms": "1000"})
+
+    run(scenario)
+
+
+def test_partitions_that_adopted_slices_grow_by_are_promised_the_same_as_the_others() -> None:
+    """Also those of a further slice: a topic has one commit rule and one flush."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create(128)
+        await rig.service.delete_topic(POOL, ORDERS, retain=True)
+        ids = [broker.broker_id for broker in rig.brokers]
+        await rig.service.create_topic(
+            POOL, with_another_promise(rig), place(129, 3, ids), had_slices=True
+        )
+        promises = [(s["commitRule"], s["flush"]) for s in map(rig.stored_slice, range(2))]
+        assert promises == [("MinInsync", "Os")] * 2
+        assert rig.partition(128).has_leader
+
+    run(scenario)
+
+
+def test_a_quota_that_refuses_a_slice_is_told_at_once() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        rig.store.faults["PartitionSlice"] = ["refused"]
+        with pytest.raises(Refused, match="exceeded quota"):
+            await rig.create()
+        assert rig.service.topics(POOL) == ()
+        await rig.create()  # once the user has done something about it
+        assert rig.service.topic(POOL, ORDERS) is not None
+
+    run(scenario)
+
+
+def test_a_slice_that_landed_late_and_took_the_quota_is_found() -> None:
+    """Of a write whose answer was lost: the next one is refused for it."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        create = rig.store.create
+
+        async def landed_and_refused(kind: ResourceKind, item: Object) -> Object:
+            await create(kind, item)
+            raise Refused("exceeded quota")
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(rig.store, "create", landed_and_refused)
+            await rig.create()
+        assert rig.service.topic(POOL, ORDERS) is not None
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("grown_before", [1, 3])
+def test_growth_planned_before_another_one_landed_adds_only_what_is_missing(
+    grown_before: int,
+) -> None:
+    """S3: its answer was lost, or its controller was deposed; partitions never shrink again."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create(3)
+        await grow(rig, 3, grown_before)
+        await grow(rig, 3, 3)
+        view = rig.service.topic(POOL, ORDERS)
+        assert view is not None
+        assert [state.partition for state in view.partitions] == list(range(6))
+        planned = place(3, 3, [broker.broker_id for broker in rig.brokers], first_partition=3)
+        assert [state.replicas for state in view.partitions[3:]] == list(planned)
+        assert view.topic.partition_count == 6
+
+    run(scenario)
+
+
+def test_growth_behind_partitions_that_are_gone_is_refused() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create(3)
+        with pytest.raises(SliceMissing, match=r"3 to 4 .* restore"):
+            await grow(rig, 5, 1)
+
+    run(scenario)

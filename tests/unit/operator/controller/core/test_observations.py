@@ -1,0 +1,293 @@
+"""Planned restarts, clock skew and elections: what the operator tells the audit."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from prometheus_client.parser import text_string_to_metric_families
+from tidemark_operator.controller.core.observations import PLANNED_RESTART_LIMIT_MS, ClockSkews
+from tidemark_operator.controller.metrics import exposition
+from tidemark_operator.manager.loop_lag import LoopLagCollector
+from tidemark_protocol.controller_messages import InSyncProposal
+from tidemark_protocol.ids import BrokerId, ControllerEpoch
+from tidemark_protocol.loop_lag import LoopLag
+from tidemark_protocol.partition_state import Member
+
+from tests.support.controller_harness import (
+    ORDERS,
+    POOL,
+    WALL_CLOCK_MS,
+    FakeBroker,
+    Rig,
+    settle,
+)
+from tests.support.metric_docs import documented_families
+from tests.support.promtool import faults_of_metrics
+from tests.support.waiting import HANG_SECONDS
+from tests.unit.operator.controller.test_stopping import stop
+
+
+def run(scenario: Callable[[Rig], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        await scenario(await Rig().start(3))
+
+    asyncio.run(asyncio.wait_for(whole(), HANG_SECONDS))
+
+
+async def samples(rig: Rig, name: str, label: str, **chosen: str) -> dict[str, float]:
+    """Of one family, by one of its labels."""
+    text = (await exposition(rig.service)).decode()
+    return {
+        sample.labels[label]: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == f"tidemark_{name}" and sample.labels.items() >= chosen.items()
+    }
+
+
+async def planned(rig: Rig) -> dict[str, float]:
+    return await samples(rig, "broker_planned_restart", "broker")
+
+
+async def elections(rig: Rig) -> dict[str, float]:
+    return await samples(rig, "partition_leader_elections_total", "kind")
+
+
+async def start_again(rig: Rig, number: int, *, is_clean: bool = True) -> FakeBroker:
+    former = rig.brokers[number]
+    broker = FakeBroker(rig, BrokerId(number), f"{number}-b")
+    rig.brokers[number] = broker
+    await broker.register(clean_stop_epoch=former.epoch if is_clean else -1)
+    await broker.catch_up()
+    return broker
+
+
+async def all_in_sync(rig: Rig) -> None:
+    state = rig.partition()
+    leader = rig.brokers[state.leader]
+    in_sync = tuple(Member(each.broker_id, each.epoch) for each in rig.brokers)
+    answer = await leader.alter(
+        InSyncProposal(ORDERS, 0, state.leader_epoch, state.partition_epoch, in_sync)
+    )
+    assert not answer.error
+    for broker in rig.brokers:
+        await broker.catch_up()
+
+
+# ---- planned restarts
+
+
+def test_an_orderly_stop_is_planned_until_the_broker_is_in_sync_again() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.create()
+        told = [await planned(rig)]
+        await stop(rig, rig.brokers[0])
+        await settle()
+        await rig.advance(500, *rig.brokers[1:])
+        told.append(await planned(rig))
+        await start_again(rig, 0)
+        await rig.advance(500, *rig.brokers)
+        told.append(await planned(rig))  # it serves, and is not in sync yet
+        await all_in_sync(rig)
+        await rig.advance(100, *rig.brokers)
+        told.append(await planned(rig))
+        assert [each["0"] for each in told] == [0, 1, 1, 0]
+        assert [each["1"] for each in told] == [0, 0, 0, 0]
+
+    run(scenario)
+
+
+def test_a_kill_is_not_planned_nor_what_follows_one() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.create()
+        await rig.kill(rig.brokers[0])
+        await rig.advance(500, *rig.brokers[1:])
+        assert (await planned(rig))["0"] == 0
+        await start_again(rig, 0, is_clean=False)
+        assert (await planned(rig))["0"] == 0
+
+    run(scenario)
+
+
+def test_a_kill_while_it_catches_up_ends_what_was_planned() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.create()
+        await stop(rig, rig.brokers[0])
+        await settle()
+        again = await start_again(rig, 0)
+        assert (await planned(rig))["0"] == 1
+        await rig.kill(again)
+        await rig.advance(500, *rig.brokers[1:])
+        assert (await planned(rig))["0"] == 0
+
+    run(scenario)
+
+
+def test_a_broker_that_does_not_come_back_is_missing_after_a_while() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.create()
+        await stop(rig, rig.brokers[0])
+        await settle()
+        rig.clock.ms += PLANNED_RESTART_LIMIT_MS - 1000
+        await rig.tick()
+        before = await planned(rig)
+        rig.clock.ms += 2000
+        await rig.tick()
+        assert (before["0"], (await planned(rig))["0"]) == (1, 0)
+
+    run(scenario)
+
+
+def test_another_controller_knows_a_planned_restart_by_its_proof() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.create()
+        await stop(rig, rig.brokers[0])
+        await settle()
+        await rig.service.step_down()
+        rig.service = rig.another_controller()
+        await rig.service.load(ControllerEpoch(2))
+        for broker in rig.brokers[1:]:
+            await broker.catch_up()
+        await start_again(rig, 0)
+        assert (await planned(rig))["0"] == 1
+
+    run(scenario)
+
+
+# ---- elections
+
+
+def test_elections_are_counted_by_what_brought_them() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.create()
+        counted = [await elections(rig)]
+        await stop(rig, rig.brokers[0])  # its leader gives way in order
+        await settle()
+        counted.append(await elections(rig))
+        await rig.kill(rig.brokers[1])
+        await rig.advance(200, rig.brokers[2])
+        counted.append(await elections(rig))
+        assert [
+            tuple(each[kind] for kind in ("clean", "unclean", "planned")) for each in counted
+        ] == [
+            (0, 0, 0),
+            (0, 0, 1),
+            (1, 0, 1),
+        ]
+
+    run(scenario)
+
+
+def test_a_leader_that_is_back_before_it_was_missed_was_not_replaced_by_plan() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.create()
+        assert rig.partition().leader == 0
+        await start_again(rig, 0, is_clean=False)
+        await rig.advance(200, *rig.brokers)
+        assert (await elections(rig)) == {"clean": 1, "unclean": 0, "planned": 0}
+
+    run(scenario)
+
+
+def test_an_unclean_election_is_counted_and_its_cost_is_told_by_partition() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.create(replicas=2, **{"unclean.leader.election.enable": "true"})
+        state = rig.partition()
+        others = [broker for broker in rig.brokers if broker.broker_id not in state.replicas]
+        first, last = (rig.brokers[number] for number in state.replicas)
+        await rig.kill(last)
+        await rig.advance(200, first, *others)
+        await rig.kill(first)
+        await rig.advance(200, *others)
+        # What stood in no in-sync set comes back unclean and alone.
+        again = await start_again(rig, last.broker_id, is_clean=False)
+        await rig.advance(1000, again, *others)
+        assert rig.partition().leader == last.broker_id
+        assert (await elections(rig))["unclean"] == 1
+        assert await samples(rig, "partition_recovery_epoch", "cause") == {
+            "Unclean": rig.partition().leader_epoch
+        }
+        assert list(await samples(rig, "partition_recovery_lost_records", "cause")) == ["Unclean"]
+
+    run(scenario)
+
+
+# ---- clocks
+
+
+def test_a_brokers_clock_is_compared_with_ours() -> None:
+    async def scenario(rig: Rig) -> None:
+        for broker, ahead_ms in zip(rig.brokers, (0, 5000, -1500), strict=True):
+            sent_at_ms = WALL_CLOCK_MS + rig.clock.ms + ahead_ms
+            broker.poll = broker.heartbeat(sent_at_ms=sent_at_ms)
+            await settle()
+        skews = await samples(rig, "broker_clock_skew_seconds", "broker")
+        assert skews == {"0": 0, "1": 5, "2": -1.5}
+
+    run(scenario)
+
+
+def test_a_message_that_was_slow_is_no_clock_that_is_behind() -> None:
+    skews = ClockSkews()
+    for now_ms, reading in enumerate((-3, -250, -1, -4000)):
+        skews.note(BrokerId(1), reading, 500 * now_ms)
+    assert skews.of(BrokerId(1)) == -1
+
+
+def test_a_clock_that_was_set_is_seen_within_two_minutes() -> None:
+    skews = ClockSkews()
+    for now_ms in range(0, 300_000, 500):
+        skews.note(BrokerId(1), -2 if now_ms < 150_000 else -7000, now_ms)
+        if now_ms == 100_000:
+            assert skews.of(BrokerId(1)) == -2
+    assert skews.of(BrokerId(1)) == -7000
+    assert skews.of(BrokerId(2)) is None
+
+
+# ---- the page and the text
+
+
+def test_the_durable_state_of_each_partition_is_told_with_nobody_to_lead_it() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.create(partitions=2)
+        for broker in rig.brokers:
+            await rig.kill(broker)
+        await rig.advance(200)
+        assert await samples(rig, "partition_leader_id", "partition") == {"0": -1, "1": -1}
+        named = {"pool": POOL, "topic": "orders", "topic_id": ORDERS}
+        epochs = await samples(rig, "partition_durable_leader_epoch", "partition", **named)
+        assert epochs == {str(n): rig.partition(n).leader_epoch for n in (0, 1)}
+        assert await samples(rig, "topic_replication_factor", "topic", **named) == {"orders": 3}
+
+    run(scenario)
+
+
+def test_the_page_of_metrics_and_the_operator_agree_and_promtool_is_content() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.create()
+        rig.brokers[0].poll = rig.brokers[0].heartbeat(sent_at_ms=WALL_CLOCK_MS)
+        await settle()
+        text = (await exposition(rig.service, LoopLagCollector(LoopLag()))).decode()
+        types = [line.split(" ")[2:] for line in text.splitlines() if line.startswith("# TYPE ")]
+        exported = dict(types)
+        documented = {
+            family.name: family.kinds
+            for family in documented_families()
+            if family.section == "The operator"
+        }
+        assert set(exported) == set(documented)
+        assert all(exported[name] in kinds for name, kinds in documented.items())
+        assert faults_of_metrics(text) == ""
+
+    run(scenario)
+
+
+def test_a_standby_tells_that_it_stands_by_and_nothing_else() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.create()
+        await rig.service.step_down()
+        text = (await exposition(rig.service)).decode()
+        series = {line.split()[0] for line in text.splitlines() if not line.startswith("#")}
+        families = ("tidemark_controller_leads", "tidemark_controller_epoch")
+        assert series == {f'{name}{{installation="local"}}' for name in families}
+
+    run(scenario)

@@ -1,0 +1,71 @@
+"""Callers of a controller that steps down: who is to end ends, others hear NotLeading."""
+
+import asyncio
+
+import pytest
+from tidemark_operator.controller.service import NotLeading
+
+from tests.support.controller_harness import Rig, settle
+from tests.support.waiting import eventually, run
+
+
+async def waiting_caller(rig: Rig) -> "asyncio.Task[None]":
+    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def decision() -> None:
+        await never
+
+    caller = asyncio.create_task(rig.service.decide(decision()))
+    await settle()
+    return caller
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_who_is_cancelled_while_the_controller_steps_down_ends(turns: int) -> None:
+    """Found by the simulator (seed 13): told NotLeading instead, the caller went on for ever."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(0)
+        caller = await waiting_caller(rig)
+        stepping_down = asyncio.create_task(rig.service.step_down())
+        for _ in range(turns):  # of the loop between the two
+            await asyncio.sleep(0)
+        was_told_before = not caller.cancel()
+        await asyncio.wait([caller, stepping_down])
+        assert caller.cancelled() or was_told_before
+
+    run(scenario)
+
+
+def test_who_waits_for_a_decision_hears_that_the_controller_stepped_down() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(0)
+        caller = await waiting_caller(rig)
+        await rig.service.step_down()
+        with pytest.raises(NotLeading):
+            await caller
+
+    run(scenario)
+
+
+def test_an_overloaded_tick_is_followed_by_the_next_until_the_lease_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without ticks no poll is answered and nobody is ever fenced."""
+
+    async def scenario() -> None:
+        rig = await Rig(tick_interval_ms=1).start(1)
+        ticks = 0
+
+        async def overloaded() -> None:
+            nonlocal ticks
+            ticks += 1
+            raise NotLeading("too many decisions are under way")
+
+        monkeypatch.setattr(rig.service, "tick", overloaded)
+        ticking = asyncio.create_task(rig.service._run_ticks())
+        await eventually(lambda: ticks > 2)
+        rig.service.depose()
+        await ticking
+
+    run(scenario)

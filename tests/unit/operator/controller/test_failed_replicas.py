@@ -1,0 +1,134 @@
+"""What brokers report failed (S9): known to whoever counts on them, who say when nobody does."""
+
+import asyncio
+from typing import Any
+
+from tidemark_operator.api.kinds import PARTITION_SLICE
+from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_protocol.controller_messages import HeartbeatResponse, ReplicaReport
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import LeaderEpoch, Offset
+from tidemark_protocol.partition_state import Member
+
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, settle
+from tests.support.controller_steps import expand, successor
+from tests.support.waiting import run
+
+FAILED = (ReplicaReport(ORDERS, 0, LeaderEpoch(-1), Offset(-1), Offset(-1), failed=True),)
+
+
+def decisions(rig: Rig) -> PoolController:
+    return rig.service._pools[POOL].decisions
+
+
+async def answer_of(rig: Rig, broker: FakeBroker, **changes: Any) -> HeartbeatResponse:
+    """Without news a poll is held for a heartbeat interval."""
+    poll = broker.heartbeat(**changes)
+    await settle()
+    if not poll.done():
+        await rig.advance(500)
+    response = await poll
+    broker.apply(response)
+    return response
+
+
+def test_an_answer_of_before_the_decision_does_not_say_that_nobody_counts_on_it() -> None:  # I6
+    """A decision of before may still make it a member; it may have cut its log by then."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        sick = rig.brokers[1]
+        async with decisions(rig).lock:
+            first = sick.heartbeat(number=1, failed_replicas=FAILED)
+            await settle()
+            second = sick.heartbeat(number=2, failed_replicas=FAILED)  # which answers the first
+            await settle()
+            assert not second.done()
+        early = await first
+        await settle()
+        assert (early.error, early.are_failures_settled) == (ErrorCode.NONE, False)
+        assert 1 not in rig.partition().in_sync_ids
+        sick.apply(await second)
+        later = await answer_of(rig, sick, number=3, failed_replicas=FAILED)
+        assert later.are_failures_settled
+
+    run(scenario)
+
+
+def test_what_cannot_be_stored_is_not_settled() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        rig.store.faults[PARTITION_SLICE.kind] = ["lost"] * rig.settings.write_attempts
+        sick = rig.brokers[1]
+        early = await answer_of(rig, sick, number=1, failed_replicas=FAILED)
+        assert not early.are_failures_settled
+        await answer_of(rig, sick, number=2, failed_replicas=FAILED)
+        later = await answer_of(rig, sick, number=3, failed_replicas=FAILED)
+        assert (later.are_failures_settled, 1 in rig.partition().in_sync_ids) == (True, False)
+
+    run(scenario)
+
+
+def test_of_two_reports_that_wait_for_a_decision_the_newer_counts() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        sick = rig.brokers[1]
+        for number in (1, 2):
+            await answer_of(rig, sick, number=number, failed_replicas=FAILED)
+        async with decisions(rig).lock:
+            mended = sick.heartbeat(number=3)
+            await settle()
+            again = sick.heartbeat(number=4, failed_replicas=FAILED)
+            await settle()
+        await settle()
+        notes = decisions(rig).state.notes_of(sick.broker_id)
+        assert notes.failed_replicas == notes.settled_failures == {(ORDERS, 0)}
+        again.cancel()
+        await asyncio.gather(mended, again, return_exceptions=True)
+
+    run(scenario)
+
+
+def test_what_a_broker_says_first_to_a_successor_counts_before_it_may_lead() -> None:  # S9, S17
+    """It has applied a push of ours already when it says more than that; elections that wait for
+    the lock are made by then."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        await successor(rig)
+        sick = rig.brokers[1]
+        async with decisions(rig).lock:
+            poll = sick.heartbeat(number=1, failed_replicas=FAILED)
+            await settle()
+            assert decisions(rig).state.notes_of(sick.broker_id).failed_replicas
+        poll.cancel()
+        await asyncio.gather(poll, return_exceptions=True)
+
+    run(scenario)
+
+
+def test_nobody_joins_who_has_not_spoken_to_this_controller() -> None:  # S9, I6
+    """Only memory says what was reported failed. A leader that asks the successor again, for what
+    its follower held before it cut its log, asks too early."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        sick = rig.brokers[1]
+        for number in (1, 2):
+            await answer_of(rig, sick, number=number, failed_replicas=FAILED)
+        proposal = expand(rig.partition(), Member(sick.broker_id, sick.epoch))
+        await successor(rig)
+        (answer,) = (await rig.brokers[0].alter(proposal)).answers
+        assert answer.error is ErrorCode.INELIGIBLE_REPLICA
+        for number in (3, 4):
+            await answer_of(rig, sick, number=number)
+        proposal = expand(rig.partition(), Member(sick.broker_id, sick.epoch))
+        (answer,) = (await rig.brokers[0].alter(proposal)).answers
+        assert (answer.error, 1 in rig.partition().in_sync_ids) == (ErrorCode.NONE, True)
+
+    run(scenario)

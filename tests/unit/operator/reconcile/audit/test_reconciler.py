@@ -1,0 +1,241 @@
+"""An audit's Job or CronJob, and what becomes of what its runs said, over the real SQLite store."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidemark_operator.api.kinds import CRON_JOB, EVENT, JOB
+from tidemark_operator.api.replication_audit import audit_spec
+from tidemark_operator.api.schemas import apply_defaults, validate
+from tidemark_operator.reconcile.audit.runs import finished_runs
+from tidemark_operator.resources.audit_job import job_manifest
+
+from tests.support.audit_objects import (
+    audit_object,
+    ended_job,
+    ended_pod,
+    incident,
+    summary,
+)
+from tests.unit.operator.reconcile.audit.audit_world import AuditWorld, in_world
+
+
+def test_without_a_schedule_it_runs_once_for_every_generation(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        await world.apply(audit_object())
+        await world.turn()
+        generation = (await world.audit())["metadata"]["generation"]
+        assert await world.names(JOB) == [f"daily-{generation}"]
+        await world.store.delete(JOB, "shop", f"daily-{generation}")  # by hand, or by a TTL
+        await world.turn()
+        assert await world.names(JOB) == []
+        await world.apply(audit_object(window="7d"))
+        await world.turn()
+        assert await world.names(JOB) == [f"daily-{generation + 1}"]
+
+    in_world(tmp_path, scenario)
+
+
+def test_a_schedule_is_a_cron_job_that_follows_its_audit(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        await world.apply(audit_object(schedule="0 6 * * *", timeZone="Etc/UTC"))
+        await world.turn()
+        (cron_job,) = await world.store.list(CRON_JOB, "shop")
+        assert cron_job["spec"]["schedule"] == "0 6 * * *"
+        assert cron_job["spec"]["timeZone"] == "Etc/UTC"
+        assert await world.names(JOB) == []
+        await world.apply(audit_object(schedule="0 7 * * *", suspend=True))
+        await world.turn()
+        (cron_job,) = await world.store.list(CRON_JOB, "shop")
+        assert (cron_job["spec"]["schedule"], cron_job["spec"]["suspend"]) == ("0 7 * * *", True)
+        assert (await world.conditions())["Ready"] == ("False", "Suspended")
+        await world.apply(audit_object())
+        await world.turn()
+        assert await world.names(CRON_JOB) == []
+        assert len(await world.names(JOB)) == 1
+
+    in_world(tmp_path, scenario)
+
+
+def test_what_a_run_said_stands_in_the_status(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        await world.apply(audit_object(schedule="0 6 * * *"))
+        await world.run_ends("daily-1", summary())
+        status = await world.status()
+        assert status["verdict"] == "LOSS"
+        assert status["lostRecords"] == 12
+        assert status["coverage"] == "99.81 %"
+        assert status["findings"] == "1 critical, 2 minor"
+        assert status["lastSuccessTime"] == "2026-11-21T06:01:00Z"
+        assert [entry["run"] for entry in status["history"]] == ["daily-1"]
+        assert status["rules"][1] == {"rule": "R6", "outcome": "violated", "value": 12, "limit": 0}
+        conditions = await world.conditions()
+        assert conditions["Completed"] == ("True", "Loss")
+        assert conditions["SLOMet"] == ("False", "Loss")
+        assert conditions["LossDetected"] == ("True", "Loss")
+        assert validate(await world.audit()) == []
+
+    in_world(tmp_path, scenario)
+
+
+def test_a_run_that_passes_clears_what_the_last_one_said(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        await world.apply(audit_object(schedule="0 6 * * *"))
+        await world.run_ends("daily-1", summary())
+        kept = summary(verdict="PASS", lost_records=0, findings={}, rules=(), incidents=())
+        await world.run_ends("daily-2", kept, at="2026-11-22T06:01:00Z")
+        status, conditions = await world.status(), await world.conditions()
+        assert (status["verdict"], status["findings"]) == ("PASS", "none")
+        assert conditions["SLOMet"] == ("True", "Pass")
+        assert conditions["LossDetected"] == ("False", "Pass")
+        assert [entry["run"] for entry in status["history"]] == ["daily-2", "daily-1"]
+
+    in_world(tmp_path, scenario)
+
+
+def test_a_run_without_a_verdict_says_why_and_keeps_what_is_known(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        await world.apply(audit_object(schedule="0 6 * * *"))
+        await world.run_ends("daily-1", summary())
+        trouble = "Job has reached the specified backoff limit"
+        await world.run_ends(
+            "daily-2", "no answer from prometheus", at="2026-11-22T06:01:00Z", failed=trouble
+        )
+        status, conditions = await world.status(), await world.conditions()
+        assert status["verdict"] == "NO-VERDICT"
+        assert "no answer from prometheus" in status["history"][0]["sentence"]
+        assert trouble in status["history"][0]["sentence"]
+        assert status["lastSuccessTime"] == "2026-11-21T06:01:00Z"
+        assert conditions["Completed"] == ("False", "NoVerdict")
+        assert conditions["LossDetected"] == ("True", "Loss")
+
+    in_world(tmp_path, scenario)
+
+
+def test_a_run_that_read_nothing_clears_no_loss_and_is_no_success(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        await world.apply(audit_object(schedule="0 6 * * *"))
+        await world.run_ends("daily-1", summary())
+        blind = summary(verdict="NO-SOURCE", sentence="no such host", lost_records=0, rules=())
+        await world.run_ends("daily-2", blind, at="2026-11-22T06:01:00Z")
+        status, conditions = await world.status(), await world.conditions()
+        assert (status["verdict"], status["sentence"]) == ("NO-SOURCE", "no such host")
+        assert status["lastSuccessTime"] == "2026-11-21T06:01:00Z"
+        assert [rule["rule"] for rule in status["rules"]] == ["R1", "R6"]
+        assert conditions["Completed"] == ("False", "NoSource")
+        assert conditions["LossDetected"] == ("True", "Loss")
+
+    in_world(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("first, second", [(0, 1), (1, 0)])
+def test_of_a_run_with_a_retry_the_verdict_counts(first: int, second: int) -> None:
+    """In whatever order its pods are listed."""
+    blind = ended_pod("daily-1", summary(verdict="NO-SOURCE"), 4, at="2026-11-21T06:00:10Z")
+    judged = ended_pod("daily-1", summary(), at="2026-11-21T06:00:50Z")
+    pods = (blind, judged)
+    (run,) = finished_runs([ended_job("daily-1")], [], [pods[first], pods[second]])
+    assert run.summary is not None
+    assert run.summary.verdict == "LOSS"
+
+
+@pytest.mark.parametrize("first, second", [(0, 1), (1, 0)])
+def test_of_pods_without_a_verdict_the_newest_says_why(first: int, second: int) -> None:
+    pods = (
+        ended_pod("daily-1", "no room", 1, at="2026-11-21T06:00:10Z"),
+        ended_pod("daily-1", "no memory", 137, at="2026-11-21T06:00:50Z"),
+    )
+    (run,) = finished_runs([ended_job("daily-1")], [], [pods[first], pods[second]])
+    assert run.trouble == "exit code 137; it said no memory"
+
+
+def test_an_incident_has_one_event_however_many_runs_see_it(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        await world.apply(audit_object(schedule="0 6 * * *"))
+        await world.run_ends("daily-1", summary())
+        again = summary(incidents=(incident(1), incident(2, severity="minor")))
+        await world.run_ends("daily-2", again, at="2026-11-21T07:01:00Z")
+        events = await world.store.list(EVENT, "shop")
+        assert [event["metadata"]["name"] for event in events] == ["daily.f001", "daily.f002"]
+        assert [event["type"] for event in events] == ["Warning", "Normal"]
+        assert events[0]["involvedObject"]["kind"] == "ReplicationAudit"
+        assert events[0]["message"] == "orders-0: 12 committed records are gone"
+
+    in_world(tmp_path, scenario)
+
+
+def test_history_is_bounded_and_old_single_jobs_go(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        for number in range(1, 7):
+            await world.apply(audit_object(historyLimit=4, window=f"{number}h"))
+            await world.turn()
+            (job,) = set(await world.names(JOB)) - {
+                entry["run"] for entry in (await world.status()).get("history", ())
+            }
+            await world.run_ends(job, summary(incidents=()), at=f"2026-11-21T0{number}:00:00Z")
+        assert len((await world.status())["history"]) == 4
+        assert len(await world.names(JOB)) == 3
+
+    in_world(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ({"source": {}}, "source names either prometheus or files"),
+        ({"window": "soon"}, "spec.window: 'soon' does not match"),
+        ({"windw": "1h"}, 'unknown field "spec.windw"'),
+    ],
+)
+def test_a_wrong_manifest_is_refused_with_a_sentence(spec: dict[str, Any], sentence: str) -> None:
+    assert any(found.startswith(sentence) for found in validate(audit_object(**spec)))
+
+
+def test_the_pod_reads_its_source_and_writes_its_report_with_no_rights() -> None:
+    audit = audit_object(
+        slo={"objectives": {"writable": 0.99}},
+        engine="Local",
+        output={"claimName": "reports"},
+        source={"prometheus": {"url": "https://p:9090", "tokenSecret": {"name": "s", "key": "k"}}},
+    )
+    audit["metadata"]["generation"] = 3
+    job = job_manifest(audit_spec(apply_defaults(audit)))
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert job["metadata"]["name"] == "daily-3"
+    assert pod["automountServiceAccountToken"] is False
+    assert container["args"] == [
+        *("--window", "24h", "--engine", "local", "--slo", '{"objectives": {"writable": 0.99}}'),
+        *("--report", "/reports/audits/daily/$(AUDIT_RUN)"),
+        *("--summary", "/dev/termination-log", "--fail-on", "no-verdict"),
+        *("--token-file", "/token/token", "https://p:9090"),
+    ]
+    mounted = {
+        mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]
+    }
+    assert mounted == {"/tmp": False, "/token": True, "/reports": False}
+
+
+def test_files_are_read_from_a_claim() -> None:
+    audit = audit_object()
+    audit["spec"]["source"] = {"files": {"claimName": "exports", "path": "2026/11"}}
+    pod = job_manifest(audit_spec(apply_defaults(audit)))["spec"]["template"]["spec"]
+    assert "/source/2026/11" in pod["containers"][0]["args"]
+
+
+def test_a_claim_that_holds_both_source_and_reports_is_one_volume() -> None:
+    """Kubernetes never starts a pod that names a claim twice."""
+    audit = audit_object(
+        source={"files": {"claimName": "exports", "path": "today"}},
+        output={"claimName": "exports"},
+    )
+    pod = job_manifest(audit_spec(apply_defaults(audit)))["spec"]["template"]["spec"]
+    claims = [each["persistentVolumeClaim"] for each in pod["volumes"] if each["name"] != "tmp"]
+    assert claims == [{"claimName": "exports", "readOnly": False}]
+    mounted = {
+        mount["mountPath"]: (mount["name"], mount.get("readOnly", False))
+        for mount in pod["containers"][0]["volumeMounts"]
+    }
+    assert mounted == {
+        "/tmp": ("tmp", False), "/source": ("reports", True), "/reports": ("reports", False)
+    }  # fmt: skip

@@ -1,0 +1,165 @@
+"""Services of listeners and the addresses that clients outside are told."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tidemark_operator.api.broker_pool import ListenerSpec, PoolSpec
+from tidemark_operator.api.kinds import SERVICE
+from tidemark_operator.broker_runtime.broker_runtime import (
+    BrokerProcess,
+    MakeDoor,
+    ObservedBroker,
+    ObservedDoor,
+    ObservedPool,
+    RemoveDoor,
+)
+from tidemark_operator.broker_runtime.pods import PodRuntime, observed_door
+from tidemark_operator.reconcile.pool.plan import plan_pool
+from tidemark_operator.reconcile.pool.plan_listeners import (
+    bootstrap_servers,
+    listener_addresses,
+    plan_doors,
+)
+from tidemark_operator.resources.broker_pod import PodSettings
+from tidemark_protocol.controller_messages import ListenerAddress
+from tidemark_protocol.ids import BrokerId
+
+from tests.support.reconcile_harness import CountingStore
+
+ZERO, ONE = BrokerId(0), BrokerId(1)
+OUTSIDE = ListenerSpec("outside", "NodePort", 9094)
+CLOUD = ListenerSpec("cloud", "LoadBalancer", 9095)
+POOL = PoolSpec(
+    "shop", "default", "uid", 1, 2, "image", "Never", "1Gi", None, "Retain", listeners=(OUTSIDE,)
+)
+
+
+def broker(broker_id: BrokerId, node_address: str = "") -> ObservedBroker:
+    return ObservedBroker(
+        broker_id, BrokerProcess.RUNNING, f"pod-{broker_id}", node_address=node_address
+    )
+
+
+def door(listener: ListenerSpec, broker_id: BrokerId | None, **more: Any) -> ObservedDoor:
+    which = "bootstrap" if broker_id is None else broker_id
+    name = f"default-{listener.name}-{which}"
+    return ObservedDoor(
+        name, f"uid-{name}", listener.name, broker_id, listener.type, listener.port, **more
+    )
+
+
+RUNNING = (broker(ZERO, "10.0.0.1"), broker(ONE, "10.0.0.2"))
+NODE_PORTS = (
+    door(OUTSIDE, None, node_port=30000),
+    door(OUTSIDE, ZERO, node_port=30001),
+    door(OUTSIDE, ONE, node_port=30002),
+)
+
+
+def test_what_is_missing_is_made_for_each_broker_and_to_begin_with() -> None:
+    assert list(plan_doors(POOL, ObservedPool(RUNNING, doors=()))) == [
+        MakeDoor(OUTSIDE, None),
+        MakeDoor(OUTSIDE, ZERO),
+        MakeDoor(OUTSIDE, ONE),
+    ]
+    assert list(plan_doors(POOL, ObservedPool(RUNNING, doors=NODE_PORTS))) == []
+
+
+def test_what_is_of_no_listener_or_of_another_port_is_removed() -> None:
+    other = replace(POOL, listeners=(replace(OUTSIDE, port=9099),))
+    removals = [RemoveDoor(each.name, each.uid) for each in NODE_PORTS]
+    assert list(plan_doors(other, ObservedPool(RUNNING, doors=NODE_PORTS))) == removals
+    none = replace(POOL, listeners=())
+    assert list(plan_doors(none, ObservedPool(RUNNING, doors=NODE_PORTS))) == removals
+
+
+def test_a_broker_that_is_being_emptied_keeps_its_door_until_it_is_gone() -> None:
+    fewer = replace(POOL, replicas=1)
+    assert list(plan_doors(fewer, ObservedPool(RUNNING, doors=NODE_PORTS))) == []
+    (removal,) = plan_doors(fewer, ObservedPool(RUNNING[:1], doors=NODE_PORTS))
+    assert removal == RemoveDoor("default-outside-1", "uid-default-outside-1")
+
+
+def test_a_runtime_without_services_is_asked_for_none() -> None:
+    assert list(plan_doors(POOL, ObservedPool(RUNNING))) == []
+
+
+def test_node_ports_are_at_the_address_of_each_brokers_node() -> None:
+    observed = ObservedPool(RUNNING, doors=NODE_PORTS)
+    assert listener_addresses(POOL, observed) == (
+        ListenerAddress("outside", ZERO, "10.0.0.1", 30001),
+        ListenerAddress("outside", ONE, "10.0.0.2", 30002),
+    )
+    assert bootstrap_servers(OUTSIDE, observed) == "10.0.0.1:30000,10.0.0.2:30000"
+
+
+def test_an_advertised_host_stands_for_all_nodes() -> None:
+    named = replace(OUTSIDE, advertised_host="kafka.example")
+    observed = ObservedPool(RUNNING, doors=NODE_PORTS)
+    addresses = listener_addresses(replace(POOL, listeners=(named,)), observed)
+    assert {(each.host, each.port) for each in addresses} == {
+        ("kafka.example", 30001),
+        ("kafka.example", 30002),
+    }
+    assert bootstrap_servers(named, observed) == "kafka.example:30000"
+
+
+def test_a_broker_that_is_not_placed_yet_or_has_no_port_has_no_address() -> None:
+    doors = (door(OUTSIDE, ZERO), NODE_PORTS[2])
+    observed = ObservedPool((broker(ZERO, "10.0.0.1"), broker(ONE)), doors=doors)
+    assert listener_addresses(POOL, observed) == ()
+    assert bootstrap_servers(OUTSIDE, observed) == ""
+
+
+def test_load_balancers_are_at_their_own_address() -> None:
+    spec = replace(POOL, listeners=(CLOUD,))
+    doors = (
+        door(CLOUD, None, balancer_host="lb.example"),
+        door(CLOUD, ZERO, balancer_host="192.0.2.7"),
+        door(CLOUD, ONE),
+    )
+    observed = ObservedPool(RUNNING, doors=doors)
+    assert listener_addresses(spec, observed) == (
+        ListenerAddress("cloud", ZERO, "192.0.2.7", 9095),
+    )
+    assert bootstrap_servers(CLOUD, observed) == "lb.example:9095"
+
+
+def test_a_service_is_read_as_kubernetes_fills_it_in() -> None:
+    service = {
+        "metadata": {
+            "name": "default-cloud-1",
+            "uid": "u",
+            "labels": {"tidemark.dev/listener": "cloud", "tidemark.dev/broker-id": "1"},
+        },
+        "spec": {
+            "type": "LoadBalancer",
+            "ports": [
+                {"port": 1, "targetPort": "somebody's", "nodePort": 31001},
+                {"port": 9095, "targetPort": "cloud", "nodePort": 31000},
+            ],
+        },
+        "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}},
+    }
+    assert observed_door(service) == ObservedDoor(
+        "default-cloud-1", "u", "cloud", ONE, "LoadBalancer", 9095, 31000, "192.0.2.7"
+    )
+    service["spec"] = {"type": "ClusterIP", "ports": []}
+    assert observed_door(service).port == 0  # does not fit: it is made anew
+
+
+def test_all_actions_done_leave_none_to_do_and_a_listener_gone_takes_its_services(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        store = CountingStore(tmp_path / "objects.db")
+        runtime = PodRuntime(store, PodSettings())
+        for spec, services in ((POOL, 6), (replace(POOL, listeners=()), 3)):
+            for action in plan_pool(spec, await runtime.observe(spec)):
+                await runtime.apply(spec, action)
+            assert plan_pool(spec, await runtime.observe(spec)) == ()
+            assert len(await store.list(SERVICE, "shop")) == services
+
+    asyncio.run(story())

@@ -1,0 +1,188 @@
+"""BrokerPools: what is due (pure), and the reconciler over a real store."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.kinds import BROKER_POOL
+from tidemark_operator.broker_runtime.broker_runtime import (
+    BrokerProcess,
+    MakeBootstrap,
+    MakeDisruptionBudget,
+    MakeEndpoint,
+    MakeStorage,
+    MarkStorage,
+    ObservedBroker,
+    ObservedPool,
+    PoolAction,
+    StartBroker,
+    StopBroker,
+)
+from tidemark_operator.reconcile.pool.plan import plan_pool, pool_conditions
+from tidemark_operator.store.object_store import OutcomeUnknown, Refused, StoreError
+from tidemark_protocol.ids import BrokerId
+
+from tests.support.reconcile_harness import NAMESPACE, World
+
+POOL = PoolSpec("shop", "default", "uid", 1, 1, "image", "Never", "1Gi", None, "Retain")
+ZERO = BrokerId(0)
+
+
+def test_an_empty_namespace_gets_all_in_one_pass_storage_first() -> None:
+    actions = plan_pool(POOL, ObservedPool((), False, False))
+    assert actions == (
+        MakeStorage(ZERO),
+        StartBroker(ZERO),
+        MakeEndpoint(ZERO),
+        MakeBootstrap(),
+        MakeDisruptionBudget(),
+    )
+
+
+def test_a_deleted_pod_comes_back_with_its_claim_and_id() -> None:
+    left = ObservedBroker(ZERO, BrokerProcess.ABSENT, storage_policy="Retain")
+    assert plan_pool(POOL, ObservedPool((left,))) == (StartBroker(ZERO),)
+
+
+def test_a_pod_on_its_way_out_is_waited_for() -> None:
+    stopping = ObservedBroker(ZERO, BrokerProcess.STOPPING, "a", storage_policy="Retain")
+    assert plan_pool(POOL, ObservedPool((stopping,))) == ()
+
+
+def test_the_remains_of_an_ended_pod_are_cleared_away() -> None:
+    ended = ObservedBroker(ZERO, BrokerProcess.EXITED, "a", storage_policy="Retain")
+    assert plan_pool(POOL, ObservedPool((ended,))) == (StopBroker(ZERO, "a"),)
+
+
+def test_nothing_starts_on_storage_that_is_being_deleted() -> None:
+    going = ObservedBroker(ZERO, BrokerProcess.ABSENT, storage_is_going=True)
+    assert plan_pool(POOL, ObservedPool((going,))) == ()
+
+
+def test_storage_that_is_being_deleted_is_told_with_what_follows() -> None:
+    going = ObservedBroker(ZERO, BrokerProcess.RUNNING, "a", storage_is_going=True)
+    ready = pool_conditions(POOL, ObservedPool((going,)), frozenset({ZERO}))[0]
+    assert (ready.is_true, ready.reason) == (False, "StorageIsGoing")
+    assert "with the records there, and the broker starts on a new, empty one" in ready.message
+
+
+def test_storage_gets_the_pools_deletion_policy() -> None:
+    other = ObservedBroker(ZERO, BrokerProcess.RUNNING, "a", storage_policy="Delete")
+    assert plan_pool(POOL, ObservedPool((other,))) == (MarkStorage(ZERO),)
+
+
+def test_storage_of_a_broker_beyond_replicas_gets_it_too() -> None:
+    """It goes with the pool by that mark alone."""
+    running = ObservedBroker(ZERO, BrokerProcess.RUNNING, "a", storage_policy="Retain")
+    for process in BrokerProcess:
+        beyond = ObservedBroker(BrokerId(7), process, storage_policy="Delete")
+        assert plan_pool(POOL, ObservedPool((running, beyond))) == (MarkStorage(BrokerId(7)),)
+
+
+def test_brokers_beyond_replicas_are_left_alone() -> None:
+    running = ObservedBroker(ZERO, BrokerProcess.RUNNING, "a", storage_policy="Retain")
+    beyond = ObservedBroker(BrokerId(7), BrokerProcess.ABSENT, storage_policy="Retain")
+    assert plan_pool(POOL, ObservedPool((running, beyond))) == ()
+
+
+def test_a_pool_is_ready_when_all_its_brokers_are_active(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        await world.apply(BROKER_POOL, "default", replicas=3)
+        world.controller.active = {0, 2}
+        await world.pass_pool()
+        condition = await world.condition(BROKER_POOL, "default")
+        assert condition["message"] == "2 of 3 brokers are active; not active: 1"
+        world.controller.active = {0, 1, 2}
+        await world.pass_pool()
+        assert (await world.condition(BROKER_POOL, "default"))["status"] == "True"
+        status = (await world.stored(BROKER_POOL, "default"))["status"]
+        assert (status["replicas"], status["activeBrokers"]) == (3, 3)
+        world.store.close()
+
+    asyncio.run(story())
+
+
+def test_a_deleted_pool_is_confirmed_by_a_live_read(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        await world.pass_pool()
+        assert world.runtime.gone == [f"{NAMESPACE}/default"]
+        world.store.close()
+
+    asyncio.run(story())
+
+
+def test_what_the_api_server_refuses_is_told_to_the_user_and_tried_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        await world.apply(BROKER_POOL, "default", replicas=1)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(world.runtime, "apply", refusing)
+            assert await world.pass_pool() is not None
+        condition = await world.condition(BROKER_POOL, "default")
+        assert condition["reason"] == "Refused"
+        assert condition["message"].startswith("exceeded quota: pods; 0 of 1 brokers are active")
+        world.controller.active = {0}
+        world.time_ms += 2000
+        await world.pass_pool()
+        assert (await world.condition(BROKER_POOL, "default"))["status"] == "True"
+        world.store.close()
+
+    async def refusing(pool: PoolSpec, action: PoolAction) -> None:
+        raise Refused("exceeded quota: pods")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("error", [Refused("bad annotation"), OutcomeUnknown("500")])
+def test_what_one_action_meets_keeps_nothing_else_from_being_done(
+    tmp_path: Path, error: StoreError
+) -> None:
+    """As a listener's Service that the API server or a webhook refuses."""
+
+    async def story() -> None:
+        world = World(tmp_path)
+        await world.apply(BROKER_POOL, "default", replicas=1, moveBytesPerSecond=4096)
+        really = world.runtime.apply
+
+        async def apply(pool: PoolSpec, action: PoolAction) -> None:
+            if isinstance(action, MakeEndpoint | MakeBootstrap):
+                raise error
+            await really(pool, action)
+
+        world.controller.active = {0}
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(world.runtime, "apply", apply)
+            with contextlib.suppress(OutcomeUnknown):
+                assert await world.pass_pool() is not None
+                assert isinstance(error, Refused)
+        assert world.runtime.actions == [
+            MakeStorage(ZERO),
+            StartBroker(ZERO),
+            MakeDisruptionBudget(),
+        ]
+        assert world.controller.settings.move_bytes_per_second == 4096
+        condition = await world.condition(BROKER_POOL, "default")
+        assert condition["reason"] == ("Refused" if isinstance(error, Refused) else "BrokersActive")
+        world.store.close()
+
+    asyncio.run(story())
+
+
+def test_how_fast_replicas_may_be_moved_is_told_to_the_controller(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.apply(BROKER_POOL, "default", replicas=1, moveBytesPerSecond=4096)
+        await world.pass_pool()
+        assert world.controller.settings.move_bytes_per_second == 4096
+        await world.apply(BROKER_POOL, "default", replicas=1, moveBytesPerSecond=0)
+        await world.pass_pool()
+        assert world.controller.settings.move_bytes_per_second == 0  # unlimited
+
+    world = World(tmp_path)
+    try:
+        asyncio.run(story(world))
+    finally:
+        world.store.close()

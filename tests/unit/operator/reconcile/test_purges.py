@@ -1,0 +1,214 @@
+"""spec.purgeRetained: retained data goes for good, and data that has a Topic never does."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tidemark_operator.api.kinds import BROKER_POOL, PARTITION_SLICE, TOPIC, Object, ResourceKind
+from tidemark_operator.reconcile.topic import purges
+from tidemark_operator.store.object_store import OutcomeUnknown
+from tidemark_protocol.ids import BrokerId, TopicId
+
+from tests.support.reconcile_harness import NAMESPACE, Story, World
+
+
+async def with_retained(world: World, name: str = "orders", **spec: Any) -> TopicId:
+    """A topic that was served and deleted; its id."""
+    item = await world.ready_topic(name, **spec)
+    await world.store.delete(TOPIC, NAMESPACE, name)
+    await world.pass_topic(name)
+    return TopicId(item["metadata"]["uid"])
+
+
+async def ask_for(world: World, *names: str, **spec: Any) -> list[dict[str, str]]:
+    """The results in the status after a pass over the pool."""
+    await world.apply(BROKER_POOL, "default", replicas=3, purgeRetained=list(names), **spec)
+    await world.pass_pool()
+    return await results(world)
+
+
+async def results(world: World) -> list[dict[str, str]]:
+    status = (await world.stored(BROKER_POOL, "default"))["status"]
+    found: list[dict[str, str]] = status.get("purgeRetained", [])
+    return found
+
+
+async def purged(world: World) -> tuple[str, str, str]:
+    condition = await world.condition(BROKER_POOL, "default", "Purged")
+    return condition["status"], condition["reason"], condition["message"]
+
+
+def deletions(world: World) -> list[str]:
+    return [call for call in world.controller.calls if call.endswith("retain=False")]
+
+
+def test_retained_data_that_is_named_is_purged_and_told(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        orders = await with_retained(world)
+        payments = await with_retained(world, "payments")
+        found = await ask_for(world, "orders", "of-nobody", drain=[2])
+        assert found == [
+            {"topicName": "orders", "result": "Purged"},
+            {"topicName": "of-nobody", "result": "NothingRetained"},
+        ]
+        assert deletions(world) == [f"delete {orders} retain=False"]
+        assert await purged(world) == (
+            "True",
+            "Done",
+            "purged: orders; nothing was retained of of-nobody",
+        )
+        assert list(world.controller.views) == [payments]
+        drained = await world.condition(BROKER_POOL, "default", "Drained")
+        assert "orders" not in drained["message"]
+        assert "payments" in drained["message"]
+
+    tell(story)
+
+
+def test_a_topic_that_has_an_object_is_never_purged(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await world.ready_topic()
+        assert await ask_for(world, "orders") == [{"topicName": "orders", "result": "HasTopic"}]
+        status, reason, message = await purged(world)
+        assert (status, reason) == ("False", "HasTopic")
+        assert message.startswith("not purged, as a Topic object has the name: orders. To purge")
+        await world.settle()
+        assert deletions(world) == []
+        # It is no standing order: what is deleted with Retain later is retained.
+        await world.store.delete(TOPIC, NAMESPACE, "orders")
+        await world.settle()
+        assert deletions(world) == []
+        assert len(await world.store.list(PARTITION_SLICE, NAMESPACE)) == 1
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("name", "spec"), [("orders", {}), ("second", {"topicName": "orders"})], ids=["same", "other"]
+)
+def test_data_that_a_new_topic_will_take_is_not_purged(
+    tell: Callable[[Story], None], name: str, spec: dict[str, str]
+) -> None:
+    async def story(world: World) -> None:
+        await with_retained(world)
+        await world.topic(name, **spec)  # no pass has seen it yet
+        assert await ask_for(world, "orders") == [{"topicName": "orders", "result": "HasTopic"}]
+        await world.pass_topic(name)
+        assert (await world.condition(TOPIC, name))["status"] == "True"
+        assert deletions(world) == []
+
+    tell(story)
+
+
+def test_data_of_a_topic_that_adopted_it_under_another_name_is_not_purged(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(world: World) -> None:
+        topic_id = await with_retained(world)
+        other = await world.topic("elsewhere", topicName="elsewhere")
+        await world.store.replace_status(TOPIC, {**other, "status": {"topicId": topic_id}})
+        assert await ask_for(world, "orders") == [{"topicName": "orders", "result": "HasTopic"}]
+
+    tell(story)
+
+
+def test_a_name_is_purged_once_until_it_is_asked_for_again(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await with_retained(world)
+        await ask_for(world, "orders")
+        again = await with_retained(world)
+        await world.settle()
+        world.reconciler = world.new_reconciler()
+        await world.settle()
+        assert len(deletions(world)) == 1
+        assert await ask_for(world) == []
+        assert not await world.condition(BROKER_POOL, "default", "Purged")
+        assert await ask_for(world, "orders") == [{"topicName": "orders", "result": "Purged"}]
+        assert deletions(world)[1:] == [f"delete {again} retain=False"]
+
+    tell(story)
+
+
+def test_a_deleted_topic_that_is_not_retained_yet_is_waited_for(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(world: World) -> None:
+        await world.ready_topic()
+        await world.store.delete(TOPIC, NAMESPACE, "orders")  # no pass has seen that yet
+        assert await ask_for(world, "orders") == []
+        assert await purged(world) == ("False", "Waiting", "waiting for the deletion of orders")
+        assert await world.pass_pool() is not None
+        assert deletions(world) == []
+        await world.pass_topic()
+        await world.pass_pool()
+        assert await results(world) == [{"topicName": "orders", "result": "Purged"}]
+
+    tell(story)
+
+
+def test_data_of_which_a_slice_is_served_is_not_purged(tell: Callable[[Story], None]) -> None:
+    """An adoption was cut short: the Topic object went before its last slice was taken."""
+
+    async def story(world: World) -> None:
+        topic_id = await with_retained(world)
+        view = world.controller.views[topic_id]
+        world.controller.views[topic_id] = replace(view, is_retained=False)
+        assert await ask_for(world, "orders") == []
+        assert deletions(world) == []
+
+    tell(story)
+
+
+def test_a_purge_that_fails_keeps_no_broker_from_its_start_and_is_tried_again(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(world: World) -> None:
+        await with_retained(world)
+        world.runtime.brokers.clear()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(world.controller, "delete_topic", failing)
+            with pytest.raises(OutcomeUnknown):
+                await ask_for(world, "orders")
+        assert BrokerId(0) in world.runtime.brokers
+        assert await results(world) == []
+        assert await ask_for(world, "orders") == [{"topicName": "orders", "result": "Purged"}]
+
+    tell(story)
+
+
+async def failing(*given: Any, **named: Any) -> None:
+    raise OutcomeUnknown("no answer")
+
+
+def test_many_purges_take_several_turns_of_their_pool(
+    tell: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        names = ["a", "b", "c"]
+        for name in names:
+            await with_retained(world, name)
+        assert len(await ask_for(world, *names)) == 2
+        assert await world.pass_pool() is None
+        assert len(await results(world)) == 3
+        assert world.controller.views == {}
+
+    monkeypatch.setattr(purges, "MAX_PURGES_PER_TURN", 2)
+    tell(story)
+
+
+def test_a_list_without_the_topic_is_not_believed(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await with_retained(world)
+        await world.topic()
+        listed = world.store.list
+
+        async def lagging(kind: ResourceKind, *given: Any, **named: Any) -> list[Object]:
+            return [] if kind is TOPIC else await listed(kind, *given, **named)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(world.store, "list", lagging)
+            assert await ask_for(world, "orders") == []
+        assert deletions(world) == []
+
+    tell(story)

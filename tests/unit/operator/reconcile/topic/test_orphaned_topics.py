@@ -1,0 +1,101 @@
+"""Topics whose slices are gone, deleted: what their Topic object said of them still counts."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tidemark_operator.api.kinds import PARTITION_SLICE, TOPIC
+from tidemark_protocol.ids import TopicId
+
+from tests.support.reconcile_harness import NAMESPACE, POOL, Story, World
+
+
+async def without_slices(world: World, **spec: Any) -> TopicId:
+    """Its only one was deleted by hand, and a pass has seen so."""
+    topic = await world.ready_topic(**spec)
+    topic_id = TopicId(topic["metadata"]["uid"])
+    del world.controller.views[topic_id]
+    await world.store.delete(PARTITION_SLICE, NAMESPACE, "orders-0")
+    world.controller.active = set()  # what is told of it is another test's matter
+    await world.pass_topic()
+    return topic_id
+
+
+def test_a_deleted_topic_without_slices_is_erased_by_its_deletion_policy(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(world: World) -> None:
+        topic_id = await without_slices(world, deletionPolicy="Delete", topicName="orders.v1")
+        await world.store.delete(TOPIC, NAMESPACE, "orders")
+        await world.pass_topic()
+        await world.pass_topic()
+        assert world.controller.erased == [(POOL, topic_id, "orders.v1")]
+
+    tell(story)
+
+
+def test_one_that_was_applied_anew_before_anybody_looked_is_erased_too(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(world: World) -> None:
+        topic_id = await without_slices(world, deletionPolicy="Delete")
+        await world.store.delete(TOPIC, NAMESPACE, "orders")
+        await world.topic(deletionPolicy="Delete")
+        world.controller.active = {0, 1, 2}
+        await world.pass_topic()
+        assert world.controller.erased == [(POOL, topic_id, "orders")]
+        heir = await world.stored(TOPIC, "orders")
+        assert heir["status"]["topicId"] == heir["metadata"]["uid"]
+
+    tell(story)
+
+
+def test_with_deletion_policy_retain_and_while_it_is_there_nothing_is_erased(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(world: World) -> None:
+        await without_slices(world)
+        await world.pass_topic()
+        await world.store.delete(TOPIC, NAMESPACE, "orders")
+        await world.pass_topic()
+        assert world.controller.erased == []
+
+    tell(story)
+
+
+def test_an_id_that_another_object_has_is_not_erased(tell: Callable[[Story], None]) -> None:
+    """A slice of it is there again, and its own copy of the policy decides; or a Topic has it."""
+
+    async def story(world: World) -> None:
+        topic_id = await without_slices(world, deletionPolicy="Delete")
+        await world.store.delete(TOPIC, NAMESPACE, "orders")
+        other = await world.topic("other", topicName="another")
+        status = {"status": {"topicId": topic_id}}
+        await world.store.replace_status(TOPIC, {**other, **status})
+        await world.pass_topic()
+        assert world.controller.erased == []
+
+    tell(story)
+
+
+def test_a_slice_that_is_there_again_decides_by_its_own_copy_of_the_policy(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(world: World) -> None:
+        topic_id = await without_slices(world, deletionPolicy="Delete")
+        await world.store.create(
+            PARTITION_SLICE,
+            {
+                "metadata": {"name": "orders-0", "namespace": NAMESPACE},
+                "pool": POOL,
+                "topicName": "orders",
+                "topicId": topic_id,
+                "deletionPolicy": "Delete",
+                "partitions": "unreadable",
+            },
+        )
+        await world.store.delete(TOPIC, NAMESPACE, "orders")
+        await world.pass_topic()
+        assert world.controller.erased == [(POOL, topic_id, "orders")]
+        assert len([call for call in world.controller.calls if "delete" in call]) == 1
+
+    tell(story)
