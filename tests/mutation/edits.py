@@ -223,7 +223,8 @@ def _replaced(anchor: Anchor, edit: Wrap) -> Iterator[None]:
     place = place_of(anchor, text, ast.parse(text))
     owner, name = _owner_of(anchor, place)
     attribute = vars(owner)[name]
-    _, weaker = original_and_weaker(anchor, edit)
+    original, weaker = original_and_weaker(anchor, edit)
+    weaker.__wrapped__ = original  # a mutant that is planted twice is found by what it stands for
     if isinstance(attribute, staticmethod | classmethod):
         weaker = type(attribute)(weaker)
     elif not isinstance(attribute, FunctionType):
