@@ -141,7 +141,7 @@ def test_a_turn_does_not_grow_with_the_pool(
     before: Step, step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, module in tuple(sys.modules.items()):
-        if name.startswith("tidemark_operator.controller."):
+        if name.startswith(("tidemark_operator.controller.", "tidemark_operator.api.")):
             for limit in ("PARTITIONS_PER_SLICE", "PARTITIONS_AT_A_TIME"):
                 if hasattr(module, limit):
                     monkeypatch.setattr(module, limit, SLICE)
