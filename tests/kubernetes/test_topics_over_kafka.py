@@ -3,9 +3,13 @@
 import json
 import uuid
 from collections.abc import Iterator
+from importlib import import_module
+from inspect import getsource
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
+from tidemark_broker.kafka_wire import messages
 
 from tests.kubernetes.kube_cluster import ON_KUBERNETES, KubeCluster, topic
 
@@ -18,7 +22,7 @@ ASK = """
 import json, socket, sys
 from importlib import import_module
 module, table, version, values = sys.argv[1:5]
-api = getattr(import_module("tidemark_broker.kafka_wire.messages." + module), table)
+api = getattr(import_module(module), table)
 values = json.loads(values)
 with socket.create_connection(("127.0.0.1", 9092), timeout=60) as connection:
     connection.sendall(api.encode_request(1, int(version), "kind", values))
@@ -40,11 +44,23 @@ def cluster() -> Iterator[KubeCluster]:
     cluster.delete_namespace()
 
 
-def ask(cluster: KubeCluster, module: str, version: int, **values: Any) -> dict[str, Any]:
-    table = f"{module.upper()}_API"
+def module_of(table: str) -> str:
+    """Return the module of the Kafka messages that defines an API's table."""
+    names = [f"{messages.__name__}.{found.name}" for found in iter_modules(messages.__path__)]
+    (module,) = [name for name in names if defines(name, table)]
+    return module
+
+
+def defines(module: str, table: str) -> bool:
+    source = getsource(import_module(module))
+    return any(line.startswith((f"{table} =", f"{table}:")) for line in source.splitlines())
+
+
+def ask(cluster: KubeCluster, api: str, version: int, **values: Any) -> dict[str, Any]:
+    table = f"{api.upper()}_API"
     told = cluster.kubectl(
         *("exec", "default-0", "--", "python3", "-c", ASK),
-        *(module, table, str(version), json.dumps(values)),
+        *(module_of(table), table, str(version), json.dumps(values)),
         timeout_s=90,
     )
     answer: dict[str, Any] = json.loads(told)
