@@ -245,7 +245,7 @@ def _longest_turns(system: System) -> Iterator[dict[str, float]]:
     if not isinstance(system, TidemarkSystem):
         yield longest
         return
-    # A turn of the start is in the gauge for a while: until it changes it says nothing of ours.
+    # The gauge still shows a turn of the start: values count once they differ from these.
     unchanged = system.longest_turns()
     ended = threading.Event()
 

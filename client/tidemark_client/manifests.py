@@ -82,7 +82,7 @@ def _refusal(data: bytes) -> str:
 
 
 def _read_applied(data: bytes, manifests: list[Manifest]) -> list[Applied]:
-    """What the answer says per object; where it says nothing, only that it was applied."""
+    """Return the result of each object; `applied` where the response has no entry for it."""
     try:
         body = msgspec.json.decode(data)
     except msgspec.DecodeError:

@@ -65,7 +65,7 @@ def without_followers(batch: SampleBatch) -> SampleBatch:
 
 
 def _leads(replicas: Floats) -> Floats:
-    """What is no number says nothing of who leads."""
+    """Return 1 where the broker leads, 0 where not; values that are not finite stay (stale)."""
     return np.where(np.isfinite(replicas), replicas > 0, replicas)
 
 

@@ -18,11 +18,11 @@ from the segment that holds its log start on.
 What a sync may have lost is written once more (S8).
 
 When the kernel fails to write a page back it tells one sync so, and keeps the page as if it were
-on the disk: processes read it, later syncs succeed, and a power loss takes it. The broker that
-hears of it ends without a stop proof. The next one reads the same pages, and would vouch with its
-own syncs for what was never written. Only a stop proof says that no sync had failed: a boot stamp
-may have stayed. So every start without one writes all past the recovery point again, before it
-reads it, and the first sync of its life covers it (decision 0065).
+on the disk: processes read it, later syncs succeed, and a power loss takes it. The broker whose
+sync fails ends without a clean shutdown file. The next broker process reads the same pages; its own
+syncs would succeed although the pages were never written. Only a clean shutdown file shows that no
+sync had failed: a boot record may have stayed. So every start without that file writes all records
+past the recovery point again before it reads them, and its first sync covers them (decision 0065).
 """
 
 from collections.abc import Callable, Iterable, Iterator

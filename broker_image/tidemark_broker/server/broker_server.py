@@ -16,9 +16,9 @@ may lack the next life writes again whatever it finds (`storage.rewriting`).
 
 The broker's pulse: leaders judge their followers' lag, and a stall of ours is nobody's (S21).
 
-A process that was frozen, or whose loop was held up, wakes to followers that it did not serve.
-Their lag is counted without that time, and what they asked meanwhile is read before anybody is
-judged.
+A process that was frozen, or whose loop was held up, did not serve its followers meanwhile. Their
+lag is counted without that time, and the broker reads the fetches that arrived meanwhile before it
+checks any follower's lag.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ from tidemark_broker.replication.follower_link import REPLICA_FETCH_MAX_BYTES
 
 @dataclass(frozen=True, slots=True)
 class PassSettings:
-    """When recovery points are written, and synced parts with them."""
+    """Settings that say when recovery points and synced prefixes are written."""
 
     interval_seconds: float = 60.0
     appended_bytes: int = 256 * 1024 * 1024  # of all logs: what a restart writes again at most

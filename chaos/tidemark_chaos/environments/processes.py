@@ -40,8 +40,8 @@ FIRST_PORT, LAST_PORT = 21000, 29000  # below what Linux gives to outgoing conne
 class PortRange:
     """`first` and those after it, until `close`.
 
-    They are bound and not listened at: whoever looks for ports in the same way finds them taken,
-    while a server that allows reuse of its address (SO_REUSEADDR, as servers do) listens at them.
+    The sockets are bound and do not listen: another search for free ports finds them taken, while a
+    server that allows reuse of its address (SO_REUSEADDR, as servers do) can listen at them.
     """
 
     def __init__(self, count: int) -> None:
@@ -73,7 +73,7 @@ class PortRange:
 
 
 def _take(held: socket.socket, port: int) -> None:
-    held.bind((HOST, port))  # fails where anybody is bound, also one of us who does not listen
+    held.bind((HOST, port))  # fails if the port is bound, also by a socket that does not listen
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 
 

@@ -2,9 +2,10 @@
 
 A consumer's fetch of many partitions: one answer when there is enough, or its wait is over.
 
-Each pass reads what is there. Too little: it parks a read at every partition, of its share more of
-what is missing, and whichever has that first starts the next pass, at most one a loop tick. A pass
-over many partitions takes many turns of the loop, and is not cut short by news.
+Each pass reads the records that each partition has. If they are too few, the pass delays a read at
+every partition, for that partition's share of the missing bytes. The first delayed read that
+completes starts the next pass, at most one a loop tick. A pass over many partitions takes many
+turns of the loop; new records do not end it early.
 """
 
 from collections.abc import Callable

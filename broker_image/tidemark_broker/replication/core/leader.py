@@ -531,8 +531,11 @@ def preferred_replica(
     rack: str,
     offset: Offset,
 ) -> BrokerId:
-    """The leader itself if nobody is nearer. Among equals the one that has most, then the one that
-    was caught up last, then the lowest id."""
+    """Return the replica that a consumer in this rack reads from (KIP-392).
+
+    That is the leader unless an in-sync follower of this rack can serve the offset. Among several
+    such followers: the one with the most records, then the one caught up last, then the lowest id.
+    """
     own = brokers.get(leader.broker_id)
     if not rack or (own is not None and own.rack == rack):
         return leader.broker_id
