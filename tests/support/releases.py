@@ -1,0 +1,80 @@
+"""An interpreter whose new processes run the code of one source tree, until it is pointed at another.
+
+What runs goes on with the code that it began with, also where it imports late: an upgrade in which
+old and new processes serve together, as on Kubernetes pod by pod.
+"""
+
+import io
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+FORMER = "0967bba2720c37988a88c365135532d88253cdc7"
+"""The commit before the source tree took its present layout. A later release takes its place."""
+PACKAGE_FOLDERS = ("protocol", "client", "chaos", "operator", "broker_image", "cli", "audit")
+
+
+def unpack_former_release(directory: Path) -> Path:
+    """Return `directory` after the files of the former release were written into it.
+
+    Raises AssertionError if the checkout does not hold that commit, as a shallow clone does not.
+    """
+    archived = subprocess.run(
+        ["git", "-C", str(REPOSITORY), "archive", FORMER, *_folders_of(FORMER)],
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert archived.returncode == 0, f"fetch the whole history: {archived.stderr.decode()}"
+    with tarfile.open(fileobj=io.BytesIO(archived.stdout)) as tar:
+        tar.extractall(directory, filter="data")
+    return directory
+
+
+def _folders_of(commit: str) -> list[str]:
+    listed = subprocess.run(
+        ["git", "-C", str(REPOSITORY), "ls-tree", "--name-only", commit],
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert listed.returncode == 0, f"fetch the whole history: {listed.stderr.decode()}"
+    there = set(listed.stdout.decode().split())
+    # The operator reads the CRDs from beside its package in a checkout.
+    return [folder for folder in (*PACKAGE_FOLDERS, "crds") if folder in there]
+
+
+class Interpreter:
+    """A virtual environment with this one's libraries, and Tidemark from a tree of choice."""
+
+    def __init__(self, directory: Path) -> None:
+        subprocess.run(
+            [sys.executable, "-m", "venv", "--without-pip", str(directory)],
+            check=True,
+            timeout=60,
+        )
+        self.path = directory / "bin" / "python"
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        self._paths_file = directory / "lib" / version / "site-packages" / "tidemark.pth"
+
+    def run_from(self, tree: Path) -> None:
+        """Let processes that start from now on run the code in `tree`."""
+        folders = [str(tree / folder) for folder in PACKAGE_FOLDERS if (tree / folder).is_dir()]
+        written = self._paths_file.with_suffix(".new")
+        # Lines of a .pth file are not searched for .pth files: this checkout's own is left out.
+        written.write_text("\n".join([*folders, sysconfig.get_path("purelib")]) + "\n")
+        written.replace(self._paths_file)
+
+    def location_of(self, package: str) -> Path:
+        """Return the file from which a process that starts now imports `package`."""
+        found = subprocess.run(
+            [str(self.path), "-c", f"import {package}; print({package}.__file__)"],
+            capture_output=True,
+            check=True,
+            text=True,
+            timeout=60,
+        )
+        return Path(found.stdout.strip())
