@@ -1,7 +1,7 @@
-"""An interpreter whose new processes run the code of one source tree, until it is pointed at another.
+"""Run processes from the source tree of a former release, and later ones from this tree.
 
-What runs goes on with the code that it began with, also where it imports late: an upgrade in which
-old and new processes serve together, as on Kubernetes pod by pod.
+A process that runs keeps the code that it started with, imports that come late included. So old and
+new processes serve together, as they do on Kubernetes while pods are replaced one by one.
 """
 
 import io
