@@ -18,12 +18,12 @@ PACKAGE_FOLDERS = ("protocol", "client", "chaos", "operator", "broker_image", "c
 
 
 def unpack_former_release(directory: Path) -> Path:
-    """Return `directory` after the files of the former release were written into it.
+    """Write the files of the former release into `directory`, which is made, and return it.
 
     Raises AssertionError if the checkout does not hold that commit, as a shallow clone does not.
     """
     archived = subprocess.run(
-        ["git", "-C", str(REPOSITORY), "archive", FORMER, *_folders_of(FORMER)],
+        ["git", "-C", str(REPOSITORY), "archive", FORMER],
         capture_output=True,
         check=False,
         timeout=60,
@@ -32,19 +32,6 @@ def unpack_former_release(directory: Path) -> Path:
     with tarfile.open(fileobj=io.BytesIO(archived.stdout)) as tar:
         tar.extractall(directory, filter="data")
     return directory
-
-
-def _folders_of(commit: str) -> list[str]:
-    listed = subprocess.run(
-        ["git", "-C", str(REPOSITORY), "ls-tree", "--name-only", commit],
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
-    assert listed.returncode == 0, f"fetch the whole history: {listed.stderr.decode()}"
-    there = set(listed.stdout.decode().split())
-    # The operator reads the CRDs from beside its package in a checkout.
-    return [folder for folder in (*PACKAGE_FOLDERS, "crds") if folder in there]
 
 
 class Interpreter:
