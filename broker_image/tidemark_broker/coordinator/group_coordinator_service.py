@@ -113,8 +113,8 @@ class GroupCoordinators:
         former = self._coordinated.pop(key, None)
         if former is not None:
             former.resign()
-        if replica.leader is None:
-            return
+        if replica.leader is None or replica.topic_id in self._partitions.metadata.retained:
+            return  # retained data is led for a move alone, and nothing in it expires
         leading = CoordinatedPartition(
             replica,
             self._partitions,

@@ -187,10 +187,16 @@ class Partitions:
 
     def find_leading(self, topic: str, partition: int) -> HostedReplica | ErrorCode:
         """The replica that this broker leads, or why there is none."""
-        replica = self._hosted.by_name.get((topic, partition))
+        replica = self._served(topic, partition)
         if replica is None or replica.leader is None or self.is_stopped:
             return self._absence(topic, partition)
         return replica
+
+    def _served(self, topic: str, partition: int) -> HostedReplica | None:
+        """As clients see it: retained data that is led for a move is not read or written."""
+        replica = self._hosted.by_name.get((topic, partition))
+        is_hidden = replica is not None and replica.topic_id in self.metadata.retained
+        return None if is_hidden else replica
 
     def _absence(self, topic: str, partition: int) -> ErrorCode:
         is_known = self.metadata.has_partition(topic, partition)
@@ -212,7 +218,7 @@ class Partitions:
     ) -> Callable[[], None]:
         """A consumer's read below this replica's high watermark. The returned call cancels a
         parked one: `done` is not called after that."""
-        replica = self._hosted.by_name.get((topic, partition))
+        replica = self._served(topic, partition)
         if replica is None or self.is_stopped:
             answer(done, FetchResult(self._absence(topic, partition)))
             return nothing
@@ -229,7 +235,7 @@ class Partitions:
         return read.start(self._scheduler, max_wait_ms)
 
     def offsets(self, topic: str, partition: int) -> OffsetsResult:
-        replica = self._hosted.by_name.get((topic, partition))
+        replica = self._served(topic, partition)
         if replica is None or replica.leader is None:
             return OffsetsResult(self._absence(topic, partition))
         leader = replica.leader

@@ -2,7 +2,8 @@
 
 It writes spec.drain of the BrokerPool. To remove the broker for good lower spec.replicas instead
 (brokers with the highest ids go); both wait until the broker holds nothing. A drain that cannot
-end is refused: too few other brokers, a placement that names the broker, retained data.
+end is refused: too few other brokers, or a placement that names the broker. Retained data moves
+too.
 """
 
 import argparse
@@ -116,13 +117,13 @@ def _obstacles(
         if pinned:
             yield f"spec.placement of Topic {name} names it for partitions {', '.join(pinned)}"
     for view in status.retained:
-        kept = [str(each.partition) for each in view.partitions if broker_id in each.replicas]
-        if kept:
-            yield (
-                f"retained data of topic {view.topic}, partitions {', '.join(kept)}, is there, and"
-                f" moves only while there is a Topic of that name: apply one, or `tidemark topics"
-                f" purge {view.topic}`"
-            )
+        for each in view.partitions:
+            if broker_id in each.replicas and len(each.replicas) > left:
+                yield (
+                    f"retained data of topic {view.topic}, partition {each.partition}, has"
+                    f" {len(each.replicas)} replicas, and {left} brokers would be left: raise"
+                    f" spec.replicas, or `tidemark topics purge {view.topic}`"
+                )
 
 
 async def _until_empty(arguments: argparse.Namespace, output: Output, pool: str) -> None:

@@ -1,7 +1,8 @@
 """What a pool keeps of topics that were deleted with deletionPolicy Retain, in words. Pure.
 
-Such data is not served, and moves to no other broker. A Topic of that name takes it again, or
-spec.purgeRetained of the BrokerPool deletes it (`purges.py`).
+Such data is not served. A Topic of that name takes it again, or spec.purgeRetained of the
+BrokerPool deletes it (`purges.py`); from a broker that is to be emptied it moves
+(`plan_retained.py`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -10,6 +10,7 @@ from tidemark_chaos.history_checker import REPORTED_ONLY, Kind, Outcome
 
 from tests.simulation.checks.slice_checks import CHANGES, ELECTIONS
 from tests.simulation.checks.violations import FLIPPED_EPOCH, SENT_AGAIN_LATE, SENT_TO_A_NEWCOMER
+from tests.simulation.clients.topic_wishes import RETAINED_MOVES
 from tests.simulation.engine.disk_image import DATA_OUTCOMES
 from tests.simulation.faults import additions, storms
 from tests.simulation.faults.fault_plan import KINDS
@@ -71,6 +72,7 @@ def _brokers() -> Iterable[str]:
     yield "producer ids given"
     yield from ELECTIONS
     yield from CHANGES
+    yield RETAINED_MOVES
 
 
 def _verdicts() -> Iterable[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tidemark_operator.api.broker import BrokerRecord, read_broker
 from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE
+from tidemark_operator.controller.core.reassignment import is_moving
 from tidemark_operator.controller.core.views import TopicView
 from tidemark_protocol.ids import BrokerId, PartitionEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState
@@ -60,8 +61,11 @@ def unnamed_leaderless(view: TopicView) -> str:
 
 
 def check_led_at_rest(world: WatchedWorld) -> None:
-    """I12: a fenced broker leads nothing, once its controller has nothing left to write."""
+    """I12: a fenced broker leads nothing, once its controller has nothing left to write. I20: and
+    no broker leads what is retained, but while it moves."""
     for record, value, state in world.led_at_rest():
+        if value.is_retained and not is_moving(state):
+            raise Violation("I20", f"{value.name}: {state} is retained, moves not, and is led")
         is_present = record is not None and record.broker_epoch == state.leader_broker_epoch
         if record is None or not is_present or not record.is_live or record.is_stopping:
             raise Violation(

@@ -246,7 +246,7 @@ class WatchedWorld:
     def led_at_rest(
         self,
     ) -> Iterator[tuple[BrokerRecord | None, PartitionSlice, PartitionState]]:
-        """Served partitions with a leader, and how that broker stands to the leading controller;
+        """Partitions with a leader, and how that broker stands to the leading controller;
         only of slices about which it has nothing left to decide: one from long ago is touched
         when every live broker has said what it holds (S17)."""
         slot = self.world.leading_controller
@@ -263,7 +263,7 @@ class WatchedWorld:
                     replica = (value.topic.topic_id, state.partition)
                     if decisions.state.is_behind(replica, state):
                         continue
-                    if state.has_leader and not value.is_retained:
+                    if state.has_leader:
                         yield decisions.state.brokers.get(state.leader), value, state
 
     def was_lost(self, topic_id: TopicId, partition: int, member: Member) -> bool:

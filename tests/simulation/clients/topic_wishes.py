@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tests.simulation.engine.world import World
 
 LOOK_SECONDS = 0.2
+RETAINED_MOVES = "moves of retained partitions"
 
 
 @dataclass
@@ -126,8 +127,12 @@ async def _step(service: ControllerService, world: "World", wish: TopicWish) -> 
         wish.is_gone = True
         return "deleted"
     if wish.is_retained:
-        if view is None or view.is_retained:
+        if view is None:
             return ""
+        if view.is_retained:  # off brokers that are to be emptied
+            done = await _move(service, pool, wish, view)
+            world.coverage[RETAINED_MOVES] += "moved to" in done
+            return done
         await service.delete_topic(pool, wish.topic_id, retain=True)
         return "retained"
     if view is None or view.is_retained:

@@ -263,7 +263,12 @@ AMBUSHED: dict[str, dict[str, int]] = {
     "the last one leaves": {"last_one_leaves": 2},
     "producers give up": {"freeze_leader": 5, "mute_leader": 3, "slow_followers": 4},
     "replicas move": {"move_partition": 6, "grow_topic": 2, "kill_leader": 3, "keep_down": 2},
-    "topics rest": {"retain_topic": 3, "kill_leader": 2, "kill_controller": 2},
+    "topics rest": {
+        "retain_topic": 3,
+        "move_partition": 3,
+        "kill_leader": 2,
+        "kill_controller": 2,
+    },
     "volumes change": {"lose_volume": 2, "snapshot_volume": 4, "restore_volume": 3},
     "disks change": {
         "lose_volume": 2,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.simulation.clients.topic_wishes import TopicWish
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.clock import MILLION
 from tests.simulation.engine.controller_process import ControllerSlot
@@ -16,6 +17,8 @@ from tests.simulation.engine.network import LinkDelay
 from tests.simulation.engine.processes import Machine, SimulatedProcess
 from tests.simulation.engine.store import StoreFaults
 from tests.simulation.engine.world import World
+
+MOVE_CHECK_US = 500_000
 
 Argument = int | str | float
 
@@ -376,21 +379,32 @@ def grow_topic(world: World, topic: str) -> None:
 
 @fault
 def move_partition(world: World, topic: str, number: int, first_broker: int) -> None:
-    """To the brokers from that one on: to others, or only in another order of preference."""
+    """To the brokers from that one on: to others, or only in another order of preference. The data
+    of a deleted topic that is retained moves too."""
     ids = tuple(world.brokers)
     for wish in world.topics:
-        if wish.topic == topic and wish.is_wanted:
+        if wish.topic == topic and not wish.is_deleted:
             target = [ids[(first_broker + n) % len(ids)] for n in range(wish.replication_factor)]
             wish.moves[number % wish.partitions] = tuple(target)
 
 
 @fault
 def retain_topic(world: World, topic: str, for_us: int) -> None:
-    """The Topic object is deleted with deletionPolicy Retain, and applied again later."""
+    """Delete the Topic object with deletionPolicy Retain, and apply it again later.
+
+    Moves that its data has to make are over by then: a move takes longer than most retentions.
+    """
     for wish in world.topics:
         if wish.topic == topic and wish.is_wanted:
             wish.is_retained = True
-            world.timeline.after(for_us, setattr, wish, "is_retained", False)
+            world.timeline.after(for_us, _apply_once_moved, world, wish)
+
+
+def _apply_once_moved(world: World, wish: TopicWish) -> None:
+    if wish.moves and wish.is_retained:
+        world.timeline.after(MOVE_CHECK_US, _apply_once_moved, world, wish)
+    else:
+        wish.is_retained = False
 
 
 @fault

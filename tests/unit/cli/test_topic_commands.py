@@ -311,17 +311,40 @@ def test_drain_waits_until_the_broker_is_empty(capsys: pytest.CaptureFixture[str
             {"placement": [{"partition": 0, "replicas": [0]}]},
             "spec.placement of Topic orders names it for partitions 0",
         ),
-        ({}, "retained data of topic old, partitions 1, is there"),
+        (
+            {},
+            "retained data of topic old, partition 1, has 3 replicas, and 2 brokers would be left",
+        ),
     ],
 )
 def test_drain_that_cannot_end_is_refused_with_why(spec: dict[str, Any], told: str) -> None:
     controller = FakeController()
     controller.topic("orders", partition(0, 0, 0))
     if not spec:
-        controller.topic("old", partition(0, 1, 1), partition(1, 1, 0), retained=True)
+        controller.topic("old", partition(0, 1, 1), partition(1, 1, 0, 1, 2), retained=True)
     controller.objects["topics"] = [topic_object("orders", **spec)]
     assert told in refusal(controller, "drain", "0").sentence
     assert controller.patches == []
+
+
+def test_drain_counts_retained_data_and_waits_for_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    controller = FakeController()
+    controller.topic("old", partition(4, -1, 0, 1), retained=True)
+    reads: list[int] = []
+
+    def move(fake: FakeController) -> None:
+        if fake.patches:
+            reads.append(1)
+        if len(reads) == 3:
+            fake.topics = []
+            fake.topic("old", partition(4, -1, 2, 1), retained=True)
+
+    controller.on_status = move
+    assert "holds no replica" in run_command(controller, "drain", "0", "--wait").out
+    assert "broker 0: 1 replica there: old-4" in capsys.readouterr().err
+    assert controller.patches == [("default", {"spec": {"drain": [0]}})]
 
 
 def test_groups_of_several_pools_are_listed_with_their_pool() -> None:

@@ -56,8 +56,8 @@ def _sorted_by_slice(
     asked = [(proposal.topic_id, proposal.partition) for proposal in proposals]
     places = {
         replica: value.name
-        for replica, (value, _) in pool.state.places_of(asked).items()
-        if not value.is_retained
+        for replica, (value, state) in pool.state.places_of(asked).items()
+        if state.has_leader or not value.is_retained  # it is led while it moves
     }
     unknown: list[InSyncAnswer] = []
     by_slice: dict[str, list[InSyncProposal]] = {}

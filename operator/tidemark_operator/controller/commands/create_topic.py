@@ -10,8 +10,8 @@ waits for a large topic, nor for many of them.
 
 from dataclasses import replace
 
-from tidemark_protocol.ids import NO_BROKER, BrokerEpoch, BrokerId, TopicId
-from tidemark_protocol.partition_state import TopicState
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId
+from tidemark_protocol.partition_state import PartitionState, TopicState
 
 from tidemark_operator.api.elect_annotation import Choice
 from tidemark_operator.api.partition_slice import PartitionSlice
@@ -24,12 +24,14 @@ from tidemark_operator.controller.commands.topic_growth import (
     count_of,
     grow,
 )
+from tidemark_operator.controller.core.eligibility import Standings
 from tidemark_operator.controller.core.partition_change import (
     NOBODY,
     changed,
     effective_min_insync,
     with_min_insync,
 )
+from tidemark_operator.controller.core.reassignment import is_moving
 from tidemark_operator.controller.core.unclean_recovery import is_chosen
 from tidemark_operator.controller.pool_loop import PoolController
 from tidemark_operator.controller.slice_store import Decide
@@ -128,6 +130,9 @@ async def delete(pool: PoolController, topic_id: TopicId, *, retain: bool, topic
             for value in slices:
                 async with pool.lock.shared():
                     await _change(pool, value.name, _retaining(pool))
+            if any(is_moving(state) for value in slices for state in value.partitions):
+                async with pool.lock.shared():  # the move goes on, and needs a leader
+                    await pool.settle(topics=(topic_id,))
             return
         if topic and not slices:
             await _take_in(pool, topic_id)  # some may have been put back
@@ -229,7 +234,14 @@ async def _adopt(
     updating = _updating(pool, topic, deletion_policy)
 
     def adopting(stored: PartitionSlice) -> PartitionSlice:
-        return replace(updating(stored), is_retained=False, topic_object=object_name)
+        standings = pool.state.standings()
+        after = updating(stored)
+        # Who led for a move is granted it again: a broker serves from that epoch on.
+        partitions = tuple(
+            _resigned(after.topic, state, standings) if state.has_leader else state
+            for state in after.partitions
+        )
+        return replace(after, is_retained=False, topic_object=object_name, partitions=partitions)
 
     await _change(pool, value.name, adopting)
 
@@ -260,22 +272,22 @@ def _retaining(pool: PoolController) -> Decide:
         if stored.is_retained:
             return stored
         standings = pool.state.standings()
-        partitions = tuple(
-            changed(
-                stored.topic,
-                state,
-                standings,
-                in_sync_replicas=tuple(
-                    member
-                    for member in state.in_sync_replicas
-                    if standings.is_valid(
-                        member, (stored.topic.topic_id, state.partition), stored.topic.flush
-                    )
-                ),  # S2: what is read again may hold a deposed controller's void entry
-                leadership=NOBODY if state.leader != NO_BROKER else None,
-            )
-            for state in stored.partitions
-        )
+        partitions = tuple(_resigned(stored.topic, state, standings) for state in stored.partitions)
         return replace(stored, is_retained=True, partitions=partitions)
 
     return decide
+
+
+def _resigned(topic: TopicState, state: PartitionState, standings: Standings) -> PartitionState:
+    replica = (topic.topic_id, state.partition)
+    return changed(
+        topic,
+        state,
+        standings,
+        in_sync_replicas=tuple(
+            member
+            for member in state.in_sync_replicas
+            if standings.is_valid(member, replica, topic.flush)
+        ),  # S2: what is read again may hold a deposed controller's void entry
+        leadership=NOBODY if state.has_leader else None,
+    )

@@ -21,11 +21,11 @@ async def reassign(pool: PoolController, topic_id: TopicId, targets: Targets) ->
     for, or an entry that nobody can follow, holds up no drain. Idempotent."""
     async with pool.lock:
         slices = pool.state.topic_slices(topic_id)
-        known = {state.partition: state for value in slices for state in value.partitions}
+        places = {state.partition: (value, state) for value in slices for state in value.partitions}
         problems = {
             number: problem
             for number, target in sorted(targets.items())
-            if (problem := _problem(pool, topic_id, known.get(number), target))
+            if (problem := _problem(pool, places.get(number), target))
         }
         possible = {number: to for number, to in targets.items() if number not in problems}
         for value in slices:
@@ -60,17 +60,18 @@ def _is_named(pool: PoolController, broker_id: BrokerId) -> bool:
 
 def _problem(
     pool: PoolController,
-    topic_id: TopicId,
-    state: PartitionState | None,
+    place: tuple[PartitionSlice, PartitionState] | None,
     target: tuple[BrokerId, ...],
 ) -> str:
     """Why that move cannot begin now; "": it can."""
-    if state is None:
+    if place is None:
         return "there is none of that number that can be read"
     unknown = [b for b in target if not _is_known(pool, b)]
     if unknown:
         return f"brokers {unknown} are not registered: start them first"
-    return obstacle(state, target) or _reason_to_wait(pool, topic_id, state)
+    value, state = place
+    problem = obstacle(state, target, is_retained=value.is_retained)
+    return problem or _reason_to_wait(pool, value.topic.topic_id, state)
 
 
 def _listed(problems: Mapping[int, str]) -> str:
@@ -86,7 +87,7 @@ def _reason_to_wait(pool: PoolController, topic_id: TopicId, state: PartitionSta
     replica = (topic_id, state.partition)
     if not pool.state.may_grant(replica, state):
         return "its brokers have not all said what they hold: a move waits until they have"
-    if not _leads_on(pool, state):
+    if state.has_leader and not _leads_on(pool, state):
         return f"its leader {state.leader} goes: a move waits until another one leads"
     return ""
 
@@ -108,10 +109,10 @@ def _begun(pool: PoolController, stored: PartitionSlice, targets: Targets) -> Pa
     def begun(state: PartitionState) -> PartitionState:
         target = targets.get(state.partition)
         # What is stored may have changed since it was checked: then the next pass looks again.
-        if target is None or obstacle(state, target):
+        if target is None or obstacle(state, target, is_retained=stored.is_retained):
             return state
         if _reason_to_wait(pool, stored.topic.topic_id, state):
             return state
-        return reassigned(stored.topic, state, standings, target)
+        return reassigned(stored.topic, state, standings, target, is_retained=stored.is_retained)
 
     return stored.with_partitions(tuple(begun(state) for state in stored.partitions))

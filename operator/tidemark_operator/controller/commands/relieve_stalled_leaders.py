@@ -65,7 +65,7 @@ class GrayFailures:
             counts = decisions.state.leader_counts()
             for name in sorted(decisions.state.slices):
                 value = decisions.state.slices[name]
-                if not value.is_retained and name not in decisions.slice_store.unsettled:
+                if name not in decisions.slice_store.unsettled:
                     await self._relieve_slice(value, standings, counts)
 
     async def _relieve_slice(

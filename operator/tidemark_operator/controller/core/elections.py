@@ -116,6 +116,43 @@ def _live_in_sync(
     return [member for member in in_sync if standings.is_active(member.broker_id, replica)]
 
 
+def kept_or_moved(
+    topic: TopicState,
+    partition: PartitionState,
+    standings: Standings,
+    *,
+    leader_counts: LeaderCounts,
+    is_confirmed: bool,
+) -> PartitionState:
+    """Of a retained partition: led for as long as it moves, by a replica that surely has every
+    committed record. No last resort is taken: nobody waits for the data, so it waits instead."""
+    if not is_moving(partition):
+        return _stripped(topic, partition, standings)
+    evidence = Evidence(is_confirmed=is_confirmed)
+    after = settled(
+        topic, partition, standings, leader_counts=leader_counts, evidence=evidence
+    ).partition
+    if is_moving(after):
+        return after
+    resigned = changed(
+        topic, after, standings, in_sync_replicas=after.in_sync_replicas, leadership=NOBODY
+    )
+    leader_counts.note(after, resigned)
+    return resigned
+
+
+def _stripped(topic: TopicState, partition: PartitionState, standings: Standings) -> PartitionState:
+    """At rest it loses its void entries and nothing else (S2)."""
+    replica = (topic.topic_id, partition.partition)
+    entries = partition.in_sync_replicas + partition.eligible_leaders
+    if all(standings.is_valid(member, replica, topic.flush) for member in entries):
+        return partition
+    in_sync = tuple(
+        m for m in partition.in_sync_replicas if standings.is_valid(m, replica, topic.flush)
+    )
+    return changed(topic, partition, standings, in_sync_replicas=in_sync)
+
+
 def _settled(
     topic: TopicState,
     partition: PartitionState,

@@ -66,7 +66,7 @@ class KnownSlices(MutableMapping[str, PartitionSlice]):
         return tuple(self._ids_by_topic_name.get(topic, ()))
 
     def leaders(self) -> Counter[BrokerId]:
-        """How many served partitions each broker leads: a copy."""
+        """How many partitions each broker leads, retained ones that move too: a copy."""
         return self._leaders.copy()
 
     def is_in_sync_everywhere(self, broker_id: BrokerId) -> bool:
@@ -87,12 +87,10 @@ class KnownSlices(MutableMapping[str, PartitionSlice]):
 
     def _count(self, value: PartitionSlice, step: int) -> None:
         self.partition_count += step * len(value.partitions)
-        if value.is_retained:
-            return
         for state in value.partitions:
             if state.has_leader:
                 self._leaders[state.leader] += step
-            if len(state.in_sync_replicas) < len(state.replicas):
+            if not value.is_retained and len(state.in_sync_replicas) < len(state.replicas):
                 for broker_id in set(state.replicas) - state.in_sync_ids:
                     if broker_id not in state.adding_replicas:
                         self._out_of_sync[broker_id] += step

@@ -29,6 +29,7 @@ from tidemark_operator.controller.core.deleted_topics import Tombstone
 from tidemark_operator.controller.core.elections import (
     Evidence,
     LeaderCounts,
+    kept_or_moved,
     may_grant,
     preferred_leader_restored,
     settled,
@@ -36,7 +37,6 @@ from tidemark_operator.controller.core.elections import (
 from tidemark_operator.controller.core.eligibility import Replica, Standing, Standings
 from tidemark_operator.controller.core.known_slices import KnownSlices
 from tidemark_operator.controller.core.observations import Observations
-from tidemark_operator.controller.core.partition_change import changed
 from tidemark_operator.controller.core.stale_slices import HeldEpochs, holders_of, rebuilt
 from tidemark_operator.controller.core.unclean_recovery import Reports, needs_reports
 from tidemark_operator.controller.core.views import BrokerView
@@ -173,7 +173,14 @@ class PoolState:
         if self.is_behind(replica, state):
             return self._rebuilt_when_all_said(replica, state)
         if value.is_retained:
-            return _stripped(value, state, standings), None
+            kept = kept_or_moved(
+                value.topic,
+                state,
+                standings,
+                leader_counts=leader_counts,
+                is_confirmed=self._is_confirmed(replica, state),
+            )
+            return kept, None
         election = settled(
             value.topic,
             state,
@@ -423,14 +430,3 @@ class PoolState:
 
 def _is_older(state: PartitionState, than: PartitionState) -> bool:
     return state.leader_epoch < than.leader_epoch or state.partition_epoch < than.partition_epoch
-
-
-def _stripped(value: PartitionSlice, state: PartitionState, standings: Standings) -> PartitionState:
-    """A retained partition loses its void entries and nothing else (S2)."""
-    replica = (value.topic.topic_id, state.partition)
-    entries = state.in_sync_replicas + state.eligible_leaders
-    flush = value.topic.flush
-    if all(standings.is_valid(member, replica, flush) for member in entries):
-        return state
-    in_sync = tuple(m for m in state.in_sync_replicas if standings.is_valid(m, replica, flush))
-    return changed(value.topic, state, standings, in_sync_replicas=in_sync)

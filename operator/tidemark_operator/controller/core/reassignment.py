@@ -6,6 +6,9 @@ leaves replicas and ISR in one write, and an election follows if it led. Until t
 counts as before, so that no failure in the middle costs more than without the move. Another target
 replaces the first; the original one cancels. Whoever leaves erases its log and may be added again
 at once, so the write that lets it go raises the leader epoch (S30, docs/decisions/0059).
+
+A retained partition has no leader; it gets one for the time of its move (`elections.kept_or_moved`,
+docs/decisions/0145).
 """
 
 from collections.abc import Sequence
@@ -39,14 +42,18 @@ def is_moving(partition: PartitionState) -> bool:
 
 
 # guard: move-waits-for-obstacle (I19)
-def obstacle(partition: PartitionState, target: Sequence[BrokerId]) -> str:
+def obstacle(
+    partition: PartitionState, target: Sequence[BrokerId], *, is_retained: bool = False
+) -> str:
     """Why that target cannot be taken up now; "": it can."""
     if not target or len(set(target)) != len(target) or len(target) > MAX_REPLICAS:
         return f"expected 1 to {MAX_REPLICAS} distinct brokers, found {list(target)}"
-    if not partition.has_leader:
+    if not partition.has_leader and not is_retained:
         return "it has no leader: a move waits until it has one"
     kept = {*target, *original_of(partition)}
-    if not partition.in_sync_ids & kept:
+    # Of a retained partition an eligible leader may be the one that has everything.
+    eligible = partition.eligible_leaders if is_retained else ()
+    if kept.isdisjoint(each.broker_id for each in partition.in_sync_replicas or eligible):
         # Of those that stay nobody surely has every committed record.
         return f"none of brokers {sorted(kept)} is in sync: a move waits until one is"
     return ""
@@ -57,11 +64,13 @@ def reassigned(
     partition: PartitionState,
     standings: Standings,
     target: tuple[BrokerId, ...],
+    *,
+    is_retained: bool = False,
 ) -> PartitionState:
     """On its way to `target`; the same value when it is already. Raises CannotReassign."""
     if target == target_of(partition):
         return partition
-    problem = obstacle(partition, target)
+    problem = obstacle(partition, target, is_retained=is_retained)
     if problem:
         raise CannotReassign(f"topic {topic.topic} partition {partition.partition}: {problem}")
     original = original_of(partition)
@@ -73,7 +82,8 @@ def reassigned(
         removing_replicas=removing,
     )
     in_sync = _members(partition, moving.replicas)
-    leaves = partition.leader not in moving.replicas  # it was only being added
+    # A leader that was only being added.
+    leaves = partition.has_leader and partition.leader not in moving.replicas
     after = changed(
         topic,
         moving,

@@ -3,7 +3,7 @@
 Moving their replicas is the Topics' business (`plan_moves`). Here: a broker above `replicas` is
 kept running for as long as it holds a replica, stopped once it holds none, and then recorded as
 Gone. There is no time-out after which it goes anyway: nobody stops a broker that holds data. Its
-claim stays (I20). Retained data moves nowhere, so a drain that it holds up waits for a human.
+claim stays (I20). Retained data moves too (`plan_retained`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,8 @@ from tidemark_operator.broker_runtime.broker_runtime import (
     StopBroker,
 )
 from tidemark_operator.controller.core.views import BrokerView
-from tidemark_operator.reconcile.conditions import Condition
+from tidemark_operator.reconcile.conditions import MAX_MESSAGE_CHARACTERS, Condition
+from tidemark_operator.reconcile.pool.plan_retained import RetainedMoves
 from tidemark_operator.reconcile.retained_data import (
     MAX_NAMED,
     KeptReplicas,
@@ -31,9 +32,9 @@ from tidemark_operator.reconcile.retained_data import (
 )
 
 MAX_BROKERS_NAMED = 5
-WAY_OUT = (
-    "apply a Topic of that name again and they move, or purge them (tidemark topics purge, or"
-    " spec.purgeRetained)"
+PURGE_ADVICE = (
+    "kept data moves as all other data does; to delete it instead: tidemark topics purge, or"
+    " spec.purgeRetained"
 )
 
 
@@ -52,9 +53,10 @@ def plan_drain(
     replica_counts: Mapping[BrokerId, int] | None,
     kept: Mapping[BrokerId, KeptReplicas] | None = None,
     unknown: Sequence[str] = (),
+    retained: RetainedMoves | None = None,
 ) -> Drain:
     """`replica_counts`: of all topics of the pool, None while the state of some, `unknown`, is not
-    known. `kept`: what of them is retained data."""
+    known. `kept`: what of them is retained data; `retained`: how that moves."""
     known = {view.broker_id: view for view in brokers if view.state != "Gone"}
     running = {broker.broker_id: broker for broker in observed.brokers}
     surplus = sorted(b for b in {*known, *running} if b >= spec.replicas)
@@ -72,8 +74,9 @@ def plan_drain(
     going = [b for b in surplus if b in known or running[b].process is not BrokerProcess.ABSENT]
     leaving = sorted({*going, *spec.drain})
     held = {b: None if replica_counts is None else replica_counts.get(b, 0) for b in leaving}
+    told = _conditions(held, kept or {}, unknown, retained or RetainedMoves())
     is_over = not actions and not retire and all(count == 0 for count in held.values())
-    return Drain(tuple(actions), tuple(retire), _conditions(held, kept or {}, unknown), is_over)
+    return Drain(tuple(actions), tuple(retire), told, is_over)
 
 
 def may_go(broker_id: BrokerId, replica_counts: Mapping[BrokerId, int] | None) -> bool:
@@ -93,6 +96,7 @@ def _conditions(
     held: Mapping[BrokerId, int | None],
     kept: Mapping[BrokerId, KeptReplicas],
     unknown: Sequence[str],
+    retained: RetainedMoves,
 ) -> tuple[Condition, ...]:
     if not held:
         return ()
@@ -106,12 +110,17 @@ def _conditions(
         sentences.append(f"and {len(left) - len(shown)} more brokers hold replicas")
     if unknown:
         sentences.append(f"slices are missing or unreadable of {shortened(unknown, MAX_NAMED)}")
-    are_moving = any(held[each] != kept_count(kept.get(each, {})) for each in left)
-    if are_moving:
+    have_topics = any(held[each] != kept_count(kept.get(each, {})) for each in left)
+    if have_topics:
         sentences.append("see the Topics' conditions, tidemark drain --wait names them")
     if any(kept.get(each) for each in left):
-        sentences.append(WAY_OUT)
-    reason = "ReplicasMove" if are_moving else "DataRetained"
+        sentences.append(PURGE_ADVICE)
+        for each in retained.sentences():
+            if sum(map(len, (*sentences, each))) > MAX_MESSAGE_CHARACTERS - 100:
+                break  # names may be long, and the advice has to be whole
+            sentences.append(each)
+    is_stuck = bool(retained.waiting) and not (have_topics or retained.under_way)
+    reason = "DataRetained" if is_stuck else "ReplicasMove"
     return (Condition("Drained", False, reason, "; ".join(sentences)),)
 
 

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from tidemark_protocol.ids import BrokerId
+
 from tidemark_operator.api.broker_pool import PoolSpec
 from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, Object
 from tidemark_operator.api.schemas import apply_defaults
@@ -13,19 +15,21 @@ from tidemark_operator.broker_runtime.broker_runtime import (
     ObservedPool,
     PoolAction,
 )
+from tidemark_operator.controller.core.reassignment import CannotReassign
 from tidemark_operator.controller.core.views import PoolSettings
 from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.reconcile.conditions import Condition, invalid_condition
 from tidemark_operator.reconcile.pool.plan import plan_pool, pool_conditions
 from tidemark_operator.reconcile.pool.plan_drain import Drain, plan_drain
 from tidemark_operator.reconcile.pool.plan_listeners import bootstrap_servers, listener_addresses
+from tidemark_operator.reconcile.pool.plan_retained import RetainedMoves, plan_retained_moves
 from tidemark_operator.reconcile.pool.plan_rolling_update import Roll, plan_roll, roll_condition
 from tidemark_operator.reconcile.pool_membership import active_broker_ids, leaving_brokers
 from tidemark_operator.reconcile.retained_data import kept_replicas, retained_condition
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.status import StatusWriter
 from tidemark_operator.reconcile.topic.observe import InvalidManifest, read_pool
-from tidemark_operator.reconcile.topic.plan_placement import replica_counts, unknown_topics
+from tidemark_operator.reconcile.topic.plan_placement import Places, replica_counts, unknown_topics
 from tidemark_operator.reconcile.topic.purges import Purges, read_purges
 from tidemark_operator.reconcile.topic.reconciler import TopicReconciler
 from tidemark_operator.reconcile.turns import Turns
@@ -83,7 +87,8 @@ class PoolReconciler:
         settings = PoolSettings(spec.move_bytes_per_second, spec.quotas, addresses)
         await self._controller.set_settings(spec.pool, settings)
         purges = await self._purge(spec, pool, failures)
-        drain = await self._drain(spec, observed, failures)
+        retained = await self._move_retained(spec, failures)
+        drain = await self._drain(spec, observed, failures, retained)
         active = active_broker_ids(self._controller, spec.pool)
         roll = plan_roll(spec, observed, active, self._controller.topics(spec.pool))
         if roll.stop is not None:
@@ -143,8 +148,43 @@ class PoolReconciler:
             failures.append(error)  # brokers do not wait for that
         return purges
 
+    async def _move_retained(
+        self, spec: PoolSpec, failures: list[StoreError | OSError]
+    ) -> RetainedMoves:
+        """Off brokers that are to be emptied: there is no Topic whose pass would do it."""
+        leaving = self._topics.leaving.get(spec.pool, frozenset())
+        if not leaving:
+            return RetainedMoves()
+        numbers = map(BrokerId, range(spec.replicas))
+        places = Places(
+            tuple(number for number in numbers if number not in leaving),
+            leaving,
+            active_broker_ids(self._controller, spec.pool),
+            {each.broker_id: each.rack for each in self._controller.brokers(spec.pool)},
+        )
+        moves = plan_retained_moves(self._controller.topics(spec.pool), places)
+        problems = []
+        for topic, targets in moves.targets:
+            try:
+                await self._controller.reassign(spec.pool, topic.topic_id, targets)
+            except CannotReassign as error:
+                problems.append(f"deleted topic {topic.topic}, {error}")
+            except NamespaceIsGoing:
+                raise
+            except (StoreError, OSError) as error:
+                failures.append(error)  # the brokers do not wait for that
+                break
+        if not moves.targets:
+            return moves
+        begun = plan_retained_moves(self._controller.topics(spec.pool), places)
+        return begun.and_waiting(problems)
+
     async def _drain(
-        self, spec: PoolSpec, observed: ObservedPool, failures: list[StoreError | OSError]
+        self,
+        spec: PoolSpec,
+        observed: ObservedPool,
+        failures: list[StoreError | OSError],
+        retained: RetainedMoves,
     ) -> Drain:
         views = self._controller.topics(spec.pool)
         drain = plan_drain(
@@ -154,6 +194,7 @@ class PoolReconciler:
             replica_counts(views),
             kept_replicas(views),
             unknown_topics(views),
+            retained,
         )
         failures += await self._apply_each(spec, drain.actions)
         for broker_id in drain.retire:

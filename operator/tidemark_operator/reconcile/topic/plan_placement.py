@@ -8,11 +8,11 @@ the placement formula, brokers that are active and in racks the partition lacks 
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import PartitionState
 
-from tidemark_operator.api.topic import TopicSpec
 from tidemark_operator.controller.core.placement import place
 from tidemark_operator.controller.core.reassignment import is_moving, obstacle, target_of
 from tidemark_operator.controller.core.views import TopicView
@@ -33,7 +33,17 @@ class Places:
     racks: Mapping[BrokerId, str] = field(default_factory=dict)
 
 
-def is_misplaced(spec: TopicSpec, state: PartitionState, leaving: frozenset[BrokerId]) -> bool:
+class Wanted(Protocol):
+    """What of a Topic's spec decides where its replicas are."""
+
+    @property
+    def replication_factor(self) -> int: ...
+
+    @property
+    def placement(self) -> Mapping[int, tuple[BrokerId, ...]]: ...
+
+
+def is_misplaced(spec: Wanted, state: PartitionState, leaving: frozenset[BrokerId]) -> bool:
     """Whether there may be something to move: costs no look at the pool."""
     target, asked = target_of(state), spec.placement.get(state.partition)
     if asked is not None:
@@ -41,13 +51,11 @@ def is_misplaced(spec: TopicSpec, state: PartitionState, leaving: frozenset[Brok
     return len(target) != spec.replication_factor or not leaving.isdisjoint(target)
 
 
-def any_misplaced(spec: TopicSpec, view: TopicView, leaving: frozenset[BrokerId]) -> bool:
+def any_misplaced(spec: Wanted, view: TopicView, leaving: frozenset[BrokerId]) -> bool:
     return any(is_misplaced(spec, state, leaving) for state in view.partitions)
 
 
-def wanted_moves(
-    spec: TopicSpec, view: TopicView, places: Places
-) -> dict[int, tuple[BrokerId, ...]]:
+def wanted_moves(spec: Wanted, view: TopicView, places: Places) -> dict[int, tuple[BrokerId, ...]]:
     """Targets by partition, of those that can begin now. What spec.placement asks for comes last:
     entries that nobody can follow must not use up what brokers to be emptied wait for."""
     under_way = sum(is_moving(state) for state in view.partitions)
@@ -56,13 +64,15 @@ def wanted_moves(
         if under_way + len(moves) >= MAX_MOVES and not is_moving(state):
             continue
         if is_misplaced(spec, state, places.leaving):
-            target = _target(spec, state, places)
-            if target is not None and target != target_of(state) and not obstacle(state, target):
+            target = move_target(spec, state, places)
+            if target is None or target == target_of(state):
+                continue
+            if not obstacle(state, target, is_retained=view.is_retained):
                 moves[state.partition] = target
     return moves
 
 
-def _target(spec: TopicSpec, state: PartitionState, places: Places) -> tuple[BrokerId, ...] | None:
+def move_target(spec: Wanted, state: PartitionState, places: Places) -> tuple[BrokerId, ...] | None:
     """None: as many brokers as it needs are not there."""
     asked = spec.placement.get(state.partition)
     if asked is not None:
@@ -98,7 +108,7 @@ def _replacement(state: PartitionState, wanted: list[BrokerId], places: Places) 
     return min(free, key=lambda b: (places.racks.get(b, "") in taken, ring.index(b)), default=None)
 
 
-def pinned_condition(spec: TopicSpec, leaving: frozenset[BrokerId]) -> Iterator[Condition]:
+def pinned_condition(spec: Wanted, leaving: frozenset[BrokerId]) -> Iterator[Condition]:
     """Only the user can solve a placement on brokers that the pool wants emptied."""
     pinned = sorted(number for number, to in spec.placement.items() if not leaving.isdisjoint(to))
     if pinned:
@@ -114,12 +124,12 @@ def pinned_condition(spec: TopicSpec, leaving: frozenset[BrokerId]) -> Iterator[
 def moving_conditions(view: TopicView) -> Iterator[Condition]:
     moving = [state for state in view.partitions if is_moving(state)]
     if moving:
-        text = "; ".join(_progress(state) for state in moving[:MAX_NAMED])
+        text = "; ".join(progress_text(state) for state in moving[:MAX_NAMED])
         more = f"; and {len(moving) - MAX_NAMED} more" if len(moving) > MAX_NAMED else ""
         yield Condition("Moving", True, "Reassigning", text + more)
 
 
-def _progress(state: PartitionState) -> str:
+def progress_text(state: PartitionState) -> str:
     missing = [b for b in target_of(state) if b not in state.in_sync_ids]
     waits = f"waiting for {_names(missing)} to be in sync" if missing else "completing"
     return f"partition {state.partition} to brokers {_names(target_of(state))}: {waits}"

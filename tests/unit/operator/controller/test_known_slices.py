@@ -39,7 +39,7 @@ def known(*values: PartitionSlice) -> KnownSlices:
 
 
 def leaders_of(values: Iterable[PartitionSlice]) -> Counter[BrokerId]:
-    states = [state for value in values if not value.is_retained for state in value.partitions]
+    states = [state for value in values for state in value.partitions]
     return Counter(state.leader for state in states if state.has_leader)
 
 

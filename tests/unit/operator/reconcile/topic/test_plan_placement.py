@@ -14,9 +14,11 @@ from tidemark_operator.broker_runtime.broker_runtime import (
     StartBroker,
     StopBroker,
 )
+from tidemark_operator.controller.core.reassignment import reassigned
 from tidemark_operator.controller.core.views import BrokerView, TopicView
 from tidemark_operator.reconcile.conditions import MAX_MESSAGE_CHARACTERS
 from tidemark_operator.reconcile.pool.plan_drain import plan_drain
+from tidemark_operator.reconcile.pool.plan_retained import RetainedMoves, plan_retained_moves
 from tidemark_operator.reconcile.retained_data import kept_replicas
 from tidemark_operator.reconcile.topic.conditions import ready_conditions
 from tidemark_operator.reconcile.topic.plan import (
@@ -37,7 +39,7 @@ from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
-from tests.support.controller_values import partition, topic
+from tests.support.controller_values import partition, standings, topic
 
 TOPIC_ID = TopicId("7f1c0000-0000-0000-0000-000000000001")
 WHOLE = partition("0@1 1@2 2@3", leader="0@1")
@@ -331,18 +333,27 @@ def drained_of_two(*views: TopicView) -> tuple[str, str]:
     states = broker_views("Active", "Active", "Active")
     counts = replica_counts(views)
     (told,) = plan_drain(
-        pool_of(2), running, states, counts, kept_replicas(views), unknown_topics(views)
+        pool_of(2),
+        running,
+        states,
+        counts,
+        kept_replicas(views),
+        unknown_topics(views),
+        plan_retained_moves(views, places(2, 2)),
     ).conditions
     assert (told.type, told.is_true) == ("Drained", False)
     return told.reason, told.message
 
 
-def test_a_drain_that_retained_data_holds_up_names_it_and_what_to_do() -> None:
+def test_a_drain_names_retained_data_and_how_it_moves() -> None:
     assert drained_of_two(retained("orders", 0, 1, 4)) == (
         "DataRetained",
-        "broker 2 holds 3 replicas of data kept without a Topic: orders (partitions 0, 1, 4); apply"
-        " a Topic of that name again and they move, or purge them (tidemark topics purge, or"
-        " spec.purgeRetained)",
+        "broker 2 holds 3 replicas of data kept without a Topic: orders (partitions 0, 1, 4);"
+        " kept data moves as all other data does; to delete it instead: tidemark topics purge, or"
+        " spec.purgeRetained; deleted topic orders, partition 0 waits: no other active broker of"
+        " the pool takes replicas; deleted topic orders, partition 1 waits: no other active broker"
+        " of the pool takes replicas; deleted topic orders, partition 4 waits: no other active"
+        " broker of the pool takes replicas",
     )
     served = view_of(spec_of(), WHOLE)
     reason, message = drained_of_two(served, retained("orders", 0))
@@ -350,7 +361,7 @@ def test_a_drain_that_retained_data_holds_up_names_it_and_what_to_do() -> None:
     assert message.startswith(
         "broker 2 holds 1 replicas, and 1 replicas of data kept without a Topic: orders"
         " (partitions 0); see the Topics' conditions, tidemark drain --wait names them;"
-        " apply a Topic"
+        " kept data moves as all other data does;"
     )
     lost = replace(retained("orders", 0), missing_slices=("orders-1",))
     assert drained_of_two(lost)[1].startswith(
@@ -359,10 +370,47 @@ def test_a_drain_that_retained_data_holds_up_names_it_and_what_to_do() -> None:
     )
 
 
+def at_rest(*replicas: int, number: int = 0) -> PartitionState:
+    members = " ".join(f"{each}@{each + 1}" for each in replicas)
+    return replace(partition(members), replicas=ids(*replicas), partition=number)
+
+
+def retained_view(*states: PartitionState) -> TopicView:
+    view = view_of(spec_of(partitions=len(states)), *states)
+    return replace(view, is_retained=True)
+
+
+def test_retained_data_leaves_brokers_that_are_to_be_emptied_and_nothing_else_moves() -> None:
+    view = retained_view(at_rest(0, 1), at_rest(1, 2, number=1), at_rest(0, number=2))
+    moves = plan_retained_moves([view], places(4, 2))
+    assert moves.targets == ((view.topic, {1: ids(1, 3)}),)
+    assert plan_retained_moves([view], places(4)) == RetainedMoves()
+    assert plan_retained_moves([replace(view, is_retained=False)], places(4, 2)).targets == ()
+
+
+def test_retained_data_under_way_is_told_with_what_it_waits_for() -> None:
+    moving = reassigned(
+        topic(), at_rest(0, 2), standings("0@1", "1@2", "2@3"), ids(0, 1), is_retained=True
+    )
+    moves = plan_retained_moves([retained_view(moving)], places(3, 2))
+    assert (moves.targets, moves.waiting) == ((), ())
+    assert moves.under_way == (
+        "deleted topic orders, partition 0 to brokers 0,1: waiting for 1 to be in sync",
+    )
+
+
+def test_moves_of_retained_data_are_bounded_together() -> None:
+    states = [at_rest(2, number=number) for number in range(MAX_MOVES)]
+    first, second = retained_view(*states), retained_view(*states)
+    second = replace(second, topic=replace(second.topic, topic_id=TopicId("other")))
+    moves = plan_retained_moves([first, second], places(3, 2))
+    assert sum(len(targets) for _, targets in moves.targets) == MAX_MOVES
+
+
 def test_the_names_of_retained_data_have_an_end() -> None:
     many = [retained(f"{number}" * 249, *range(50)) for number in range(10)]
     reason, message = drained_of_two(*many)
-    assert (reason, message.endswith("spec.purgeRetained)")) == ("DataRetained", True)
+    assert (reason, "topics purge, or spec.purgeRetained" in message) == ("DataRetained", True)
     assert "(partitions 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 40 more)" in message
     assert "and 5 more topics" in message
     assert len(message) < MAX_MESSAGE_CHARACTERS

@@ -1,0 +1,162 @@
+"""Moves of retained partitions: led for the time of the move, by nobody before and after."""
+
+import pytest
+from tests.unit.operator.controller.core.test_reassignment import ids, join, placed
+from tidemark_operator.controller.core.reassignment import CannotReassign
+from tidemark_protocol.controller_messages import InSyncProposal
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_BROKER, BrokerId, ControllerEpoch
+
+from tests.support.controller_harness import ORDERS, POOL, Rig
+from tests.support.waiting import run
+
+
+async def retained_rig(*, replicas: int = 2, **config: str) -> Rig:
+    """On brokers 0 and 1 of four; nobody leads."""
+    rig = await Rig().start(4)
+    topic = rig.topic_state(1, replicas, **config)
+    await rig.service.create_topic(POOL, topic, (ids(0, 1),))
+    await catch_up(rig)
+    await rig.service.delete_topic(POOL, ORDERS, retain=True)
+    await catch_up(rig)
+    assert rig.partition().leader == NO_BROKER
+    return rig
+
+
+async def catch_up(rig: Rig) -> None:
+    for broker in rig.brokers:
+        await broker.catch_up()
+
+
+async def move(rig: Rig, *target: int) -> None:
+    await rig.service.reassign(POOL, ORDERS, {0: ids(*target)})
+
+
+def test_a_retained_partition_is_led_until_its_move_is_complete() -> None:
+    async def scenario() -> None:
+        rig = await retained_rig()
+        at_rest = rig.partition()
+        await move(rig, 2, 1)
+        moving = rig.partition()
+        assert placed(moving) == "(2, 1, 0) +(2,) -(0,)"
+        assert moving.leader == 1  # 0 is to leave
+        assert moving.leader_epoch > at_rest.leader_epoch
+        assert await join(rig, rig.brokers[1], rig.brokers[2]) is ErrorCode.NONE
+        moved = rig.partition()
+        assert placed(moved) == "(2, 1) +() -()"
+        assert (moved.leader, moved.in_sync_ids) == (NO_BROKER, {1, 2})
+        assert moved.leader_epoch > moving.leader_epoch  # S30
+        assert rig.stored_slice()["retained"] is True
+
+    run(scenario)
+
+
+def test_a_successor_goes_on_with_the_move_and_begins_none_unconfirmed() -> None:
+    async def scenario() -> None:
+        rig = await retained_rig()
+        await rig.service.step_down()
+        rig.service = rig.another_controller()
+        await rig.service.load(ControllerEpoch(2))
+        with pytest.raises(CannotReassign, match="have not all said what they hold"):  # S17
+            await move(rig, 2, 1)
+        await catch_up(rig)
+        await move(rig, 2, 1)
+        await rig.service.step_down()
+        rig.service = rig.another_controller()
+        await rig.service.load(ControllerEpoch(3))
+        await rig.advance(100, *rig.brokers)
+        assert await join(rig, rig.brokers[1], rig.brokers[2]) is ErrorCode.NONE
+        assert placed(rig.partition()) == "(2, 1) +() -()"
+        assert not rig.partition().has_leader
+
+    run(scenario)
+
+
+def test_a_leader_that_dies_in_the_move_is_replaced_by_one_in_sync() -> None:
+    async def scenario() -> None:
+        rig = await retained_rig()
+        await move(rig, 2, 1)
+        await rig.kill(rig.brokers[1])
+        state = rig.partition()
+        assert (placed(state), state.leader) == ("(2, 1, 0) +(2,) -(0,)", 0)
+
+    run(scenario)
+
+
+def test_no_last_resort_is_taken_for_retained_data() -> None:
+    """Nobody waits for it: it waits for the broker that surely has everything."""
+
+    async def scenario() -> None:
+        rig = await retained_rig(**{"unclean.leader.election.enable": "true"})
+        await move(rig, 2, 1)
+        for number in (0, 1):
+            await rig.kill(rig.brokers[number])
+        await rig.advance(1000, *rig.brokers[2:])
+        state = rig.partition()
+        assert not state.has_leader
+        assert placed(state) == "(2, 1, 0) +(2,) -(0,)"
+
+    run(scenario)
+
+
+def test_a_topic_that_is_deleted_while_it_moves_is_moved_to_the_end() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(4)
+        await rig.service.create_topic(POOL, rig.topic_state(1, 2), (ids(0, 1),))
+        await catch_up(rig)
+        await move(rig, 2, 1)
+        await rig.service.delete_topic(POOL, ORDERS, retain=True)
+        leader = rig.partition().leader
+        assert leader == 1
+        assert await join(rig, rig.brokers[leader], rig.brokers[2]) is ErrorCode.NONE
+        assert placed(rig.partition()) == "(2, 1) +() -()"
+        assert not rig.partition().has_leader
+
+    run(scenario)
+
+
+def test_a_topic_that_takes_moving_data_again_gets_a_new_leader_epoch() -> None:
+    """From it on brokers serve: what a broker led for a move alone had no group coordinator."""
+
+    async def scenario() -> None:
+        rig = await retained_rig()
+        await move(rig, 2, 1)
+        moving = rig.partition()
+        await rig.service.create_topic(POOL, rig.topic_state(1, 2), (ids(0, 1),), had_slices=True)
+        state = rig.partition()
+        assert rig.stored_slice()["retained"] is False
+        assert state.has_leader
+        assert state.leader_epoch > moving.leader_epoch
+        assert placed(state) == placed(moving)
+
+    run(scenario)
+
+
+def test_data_that_rests_takes_no_proposal() -> None:
+    async def scenario() -> None:
+        rig = await retained_rig()
+        state = rig.partition()
+        proposal = InSyncProposal(
+            ORDERS, 0, state.leader_epoch, state.partition_epoch, state.in_sync_replicas
+        )
+        answer = await rig.brokers[0].alter(proposal)
+        assert answer.answers[0].error is ErrorCode.UNKNOWN_TOPIC_ID
+
+    run(scenario)
+
+
+def test_the_data_of_an_eligible_leader_moves_too() -> None:
+    """Deleted while nobody was in sync: the one that waits below the minimum has everything."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.service.create_topic(POOL, rig.topic_state(1, 1), (ids(0),))
+        await catch_up(rig)
+        await rig.brokers[0].heartbeat(wants_to_stop=True)
+        assert rig.partition().in_sync_ids == frozenset()
+        await rig.service.delete_topic(POOL, ORDERS, retain=True)
+        await move(rig, 1)
+        assert placed(rig.partition()) == "(1, 0) +(1,) -(0,)"
+        assert [each.broker_id for each in rig.partition().eligible_leaders] == [BrokerId(0)]
+
+    run(scenario)
