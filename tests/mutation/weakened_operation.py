@@ -5,7 +5,7 @@ from typing import Any
 
 from tidemark_protocol.controller_messages import TopicPush
 
-from tests.mutation.edits import at, returns, wrap
+from tests.mutation.edits import at, returns, test, wrap
 from tests.mutation.mutant import Mutant
 
 NO_CLAIMS = "reconcilers, claims and their collector are not simulated"
@@ -78,6 +78,10 @@ MUTANTS = (
            (at("retained-topic-is-kept", wrap(_deletes_what_is_retained)),),
            "tests/unit/operator/controller/test_service.py::"
            "test_a_retained_topic_keeps_its_slices_and_is_adopted_with_its_epochs", "topics rest"),
+    Mutant("retained data is led after its move", "I20",
+           (at("retained-led-only-while-moving", test(True)),),
+           "tests/unit/operator/controller/test_retained_moves.py::"
+           "test_a_retained_partition_is_led_until_its_move_is_complete", "topics rest"),
     Mutant("absence is taken for deletion", "I20, S12",
            (at("absence-is-no-deletion", wrap(_takes_absence_for_deletion)),),
            "tests/regression/test_s12_absence.py::"

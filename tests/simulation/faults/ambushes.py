@@ -313,7 +313,11 @@ ALL_IN_SYNC: dict[str, Any] = {"min_insync": 3, "commit_rule": "MinInsync", "flu
 # The weathers in which idempotent producers soon ask for the next epoch.
 GIVES_UP_SOON = ("producers give up",)
 # The weathers in which there are more brokers than replicas; two of them share a rack.
-RACKS_OF: dict[str, tuple[str, ...]] = {"replicas move": ("a", "a", "b", "c")}
+# A fourth broker is where replicas can move to.
+RACKS_OF: dict[str, tuple[str, ...]] = {
+    "replicas move": ("a", "a", "b", "c"),
+    "topics rest": ("a", "a", "b", "c"),
+}
 SECONDS_OF: dict[str, float] = {
     "writers freeze": 14.0,
     "syncs lie unheard": 18.0,

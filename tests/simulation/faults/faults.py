@@ -18,7 +18,7 @@ from tests.simulation.engine.processes import Machine, SimulatedProcess
 from tests.simulation.engine.store import StoreFaults
 from tests.simulation.engine.world import World
 
-MOVE_CHECK_US = 500_000
+REST_AFTER_MOVE_US = 3_000_000
 
 Argument = int | str | float
 
@@ -392,7 +392,8 @@ def move_partition(world: World, topic: str, number: int, first_broker: int) -> 
 def retain_topic(world: World, topic: str, for_us: int) -> None:
     """Delete the Topic object with deletionPolicy Retain, and apply it again later.
 
-    Moves that its data has to make are over by then: a move takes longer than most retentions.
+    Moves of its data are complete by then, since a move takes longer than most retentions, and
+    the data has been at rest for a while, which the checkers look at.
     """
     for wish in world.topics:
         if wish.topic == topic and wish.is_wanted:
@@ -402,7 +403,7 @@ def retain_topic(world: World, topic: str, for_us: int) -> None:
 
 def _apply_once_moved(world: World, wish: TopicWish) -> None:
     if wish.moves and wish.is_retained:
-        world.timeline.after(MOVE_CHECK_US, _apply_once_moved, world, wish)
+        world.timeline.after(REST_AFTER_MOVE_US, _apply_once_moved, world, wish)
     else:
         wish.is_retained = False
 

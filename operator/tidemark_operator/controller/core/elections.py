@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tidemark_protocol.ids import NO_BROKER, BrokerId
+from tidemark_protocol.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
 from tidemark_operator.api.elect_annotation import Choice
@@ -124,25 +124,34 @@ def kept_or_moved(
     leader_counts: LeaderCounts,
     is_confirmed: bool,
 ) -> PartitionState:
-    """Of a retained partition: led for as long as it moves, by a replica that surely has every
-    committed record. No last resort is taken: nobody waits for the data, so it waits instead."""
+    """Return the state of a retained partition, which is led only while it moves (I20).
+
+    The leader has each committed record: there is no unclean election, because no client waits
+    for the data. Leadership ends in the write that completes the move.
+    """
     if not is_moving(partition):
         return _stripped(topic, partition, standings)
     evidence = Evidence(is_confirmed=is_confirmed)
     after = settled(
         topic, partition, standings, leader_counts=leader_counts, evidence=evidence
     ).partition
+    # guard: retained-led-only-while-moving (I20)
     if is_moving(after):
         return after
     resigned = changed(
         topic, after, standings, in_sync_replicas=after.in_sync_replicas, leadership=NOBODY
     )
     leader_counts.note(after, resigned)
-    return resigned
+    # One write is one step of both epochs (I14), also if the move's end raised them already.
+    return replace(
+        resigned,
+        leader_epoch=LeaderEpoch(partition.leader_epoch + 1),
+        partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
+    )
 
 
 def _stripped(topic: TopicState, partition: PartitionState, standings: Standings) -> PartitionState:
-    """At rest it loses its void entries and nothing else (S2)."""
+    """Return a retained partition without its invalid entries; nothing else changes (S2)."""
     replica = (topic.topic_id, partition.partition)
     entries = partition.in_sync_replicas + partition.eligible_leaders
     if all(standings.is_valid(member, replica, topic.flush) for member in entries):

@@ -1,7 +1,6 @@
 """Moves of retained partitions: led for the time of the move, by nobody before and after."""
 
 import pytest
-from tests.unit.operator.controller.core.test_reassignment import ids, join, placed
 from tidemark_operator.controller.core.reassignment import CannotReassign
 from tidemark_protocol.controller_messages import InSyncProposal
 from tidemark_protocol.error_codes import ErrorCode
@@ -9,6 +8,7 @@ from tidemark_protocol.ids import NO_BROKER, BrokerId, ControllerEpoch
 
 from tests.support.controller_harness import ORDERS, POOL, Rig
 from tests.support.waiting import run
+from tests.unit.operator.controller.core.test_reassignment import ids, join, placed
 
 
 async def retained_rig(*, replicas: int = 2, **config: str) -> Rig:
