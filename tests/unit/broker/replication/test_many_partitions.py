@@ -379,6 +379,29 @@ def test_an_answer_has_records_of_so_many_partitions_and_the_next_one_the_others
     assert told == [list(range(9)), list(range(9, 18)), list(range(18, 24))]
 
 
+def test_the_end_of_a_connection_is_taken_in_slices(
+    pool: InProcessPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed follower asked for thousands of partitions on one connection."""
+    monkeypatch.setattr(follower_fetch, "FORGOTTEN_AT_A_TIME", 10)
+    lead_many(pool)
+    link = FollowerLink()
+    fetch_all(pool, link, MANY.partition_count)
+    assert len(link.watched) == MANY.partition_count
+    left = []
+
+    def next_turn() -> None:
+        left.append(len(link.watched))
+        if link.watched:
+            pool.time.call_soon(next_turn)
+
+    pool.brokers[1].fetches.cancel(link)
+    next_turn()
+    pool.time.run(0)
+    assert left == [14, 4, 0]
+    assert pool.brokers[1].fetches._watching == {}
+
+
 def test_a_push_makes_fetchers_look_at_what_changed_only(pool: InProcessPool) -> None:
     lead_many(pool)
     follower = pool.brokers[2].partitions
