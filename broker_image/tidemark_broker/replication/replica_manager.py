@@ -322,7 +322,7 @@ class Partitions:
             missing = () if self.is_stopped else self.roles.missing_logs(part)
             if missing:
                 yield LogWork(make=missing)
-            for few in parts_of(part, partitions=ROLES_AT_A_TIME):
+            for few in self.roles.turns(part):
                 self._take_roles(few)
                 yield LogWork(remove=self.roles.take_removed())
         self.metadata.finish(push)
