@@ -37,12 +37,12 @@ class IsrChanges:
         self.expands = 0
 
     @property
-    def shrinks(self) -> dict[ShrinkReason, int]:
-        return {
-            ShrinkReason.LAG: self._lag,
-            ShrinkReason.FENCED: self._fenced,
-            ShrinkReason.PLANNED: self._planned,
-        }
+    def shrinks(self) -> tuple[tuple[ShrinkReason, int], ...]:
+        return (
+            (ShrinkReason.LAG, self._lag),
+            (ShrinkReason.FENCED, self._fenced),
+            (ShrinkReason.PLANNED, self._planned),
+        )
 
     def note(
         self,
