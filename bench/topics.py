@@ -180,7 +180,7 @@ def _kill(name: str, options: argparse.Namespace, note: Note) -> None:
         there, _ = _fill(system, options.partitions, note)
         _weigh(system, note, f"{options.partitions} partitions")
         victim = leader_of(system, "gap")
-        with _load(system) as load:
+        with _load(system) as load, _longest_turns(system) as turns:
             before = time.monotonic()
             system.signal_broker(victim, signal.SIGKILL)
             _wait_led_without(system, {**there, "gap": 1}, victim)
@@ -189,6 +189,8 @@ def _kill(name: str, options: argparse.Namespace, note: Note) -> None:
             wait_in_sync(system, {**there, "gap": 1})
             note("then all in sync again", time.monotonic() - before, "s")
         note("broker killed: write gap", longest_gap(load) * 1000, "ms")
+        for whose, seconds in turns.items():
+            note(f"longest turn of the loop, {whose}", seconds * 1000, "ms")
 
 
 def _growth(name: str, options: argparse.Namespace, note: Note) -> None:

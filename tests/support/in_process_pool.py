@@ -319,9 +319,8 @@ class InProcessPool:
             self.state = replace(
                 self.state, partition_epoch=PartitionEpoch(self.state.partition_epoch + 1)
             )
-        broker.partitions.on_in_sync_answer(
-            proposal, InSyncAnswer(proposal.topic_id, proposal.partition, error, self.state)
-        )
+        answer = InSyncAnswer(proposal.topic_id, proposal.partition, error, self.state)
+        broker.partitions.on_in_sync_answers([(proposal, answer)])
         return proposal
 
     # ---- replication

@@ -31,8 +31,12 @@ class DamageMark:
 
     def __init__(self, disk: Disk, directory: Path) -> None:
         self.disk = disk  # to write it on: it is small, and needed on a full volume too
-        self._path = directory / DAMAGE_MARK
+        self._directory = directory
         self.damage = self._read()
+
+    @property
+    def _path(self) -> Path:
+        return self._directory / DAMAGE_MARK
 
     def _read(self) -> KnownDamage | None:
         try:
@@ -59,7 +63,7 @@ class DamageMark:
     def take_off(self) -> None:
         if self.damage is not None:
             self.disk.remove(self._path)
-            self.disk.sync_directory(self._path.parent)
+            self.disk.sync_directory(self._directory)
             self.damage = None
 
 

@@ -116,7 +116,7 @@ class LeaderEpochs:
 class EpochCheckpoint:
     def __init__(self, disk: Disk, directory: Path) -> None:
         """Reads the file. `is_known` is False where it is missing, empty or unreadable."""
-        self.path = directory / checkpoint_formats.LEADER_EPOCHS
+        self.directory = directory
         self._disk = disk
         try:
             entries = checkpoint_formats.decode_epochs(disk.read(self.path))
@@ -127,6 +127,11 @@ class EpochCheckpoint:
         self.exists = self.is_known
         self.is_written = self.is_known
         self._stored = self.epochs.entries
+
+    @property
+    def path(self) -> Path:
+        """Made when it is asked for: a path that is kept takes 300 bytes in each replica."""
+        return self.directory / checkpoint_formats.LEADER_EPOCHS
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """In memory only."""

@@ -37,7 +37,7 @@ class LogProducers:
         """`checkpoint`: the log's leader epochs, which lie in its directory."""
         self.states = ProducerStates()
         self._checkpoint = checkpoint
-        self._snapshots = ProducerSnapshots(disk, checkpoint.path.parent)
+        self._snapshots = ProducerSnapshots(disk, checkpoint.directory)
         self._told = NOTHING_TOLD  # by the newest snapshot of this log that is there
         self._there: dict[Offset, Told] = {}  # those that may be counted on once they are synced
 

@@ -107,14 +107,19 @@ class Segment:
     ) -> None:
         self.base_offset = base_offset
         self.next_offset = base_offset
-        self.path = log_path(directory, base_offset)
         self.size_bytes = 0
         self.max_timestamp_ms = NO_TIMESTAMP
         self.file: DiskFile
+        self._directory = directory
         self._disk = disk
         self._index_interval_bytes = index_interval_bytes
         self._index_was_rebuilt = False
         self._clear_indexes()
+
+    @property
+    def path(self) -> Path:
+        """Made when it is asked for: a path that is kept takes 300 bytes in each replica."""
+        return log_path(self._directory, self.base_offset)
 
     @classmethod
     def create(

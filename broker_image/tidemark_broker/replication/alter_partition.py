@@ -2,12 +2,13 @@
 
 One request in flight for the whole broker, carrying every partition's newest proposal; asked for
 ever until answered or replaced. A partition leaves the queue before its answer is handled, so
-that handling may queue it again (KAFKA-14010).
+that handling may queue it again (KAFKA-14010). Answers are handled a few at a time, and others run
+in between: after a broker was killed, or came back, one answer names thousands of partitions.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from tidemark_protocol.controller_messages import (
     AlterPartitionResponse,
@@ -18,18 +19,20 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 
 RETRY_SECONDS = 0.05
+ANSWERS_AT_A_TIME = 50  # handled in one turn of the loop, some 20 microseconds each
 
 _log = logging.getLogger(__name__)
 
 Send = Callable[[tuple[InSyncProposal, ...]], Awaitable[AlterPartitionResponse | None]]
-OnAnswer = Callable[[InSyncProposal, InSyncAnswer], None]
+Answered = tuple[InSyncProposal, InSyncAnswer]
+OnAnswers = Callable[[Sequence[Answered]], None]
 
 
 class ProposalQueue:
-    def __init__(self, *, send: Send, on_answer: OnAnswer) -> None:
+    def __init__(self, *, send: Send, on_answers: OnAnswers) -> None:
         """`send` returns None when there was no answer to use: all of it is sent again."""
         self._send = send
-        self._on_answer = on_answer
+        self._on_answers = on_answers
         self._queued: dict[tuple[TopicId, int], InSyncProposal] = {}
         self._has_queued = asyncio.Event()
 
@@ -53,24 +56,18 @@ class ProposalQueue:
         if response is None or response.error is not ErrorCode.NONE:
             self._put_back(sent)
             return False
-        is_all_well = True
-        for answer in response.answers:
-            proposal = sent.pop((answer.topic_id, answer.partition), None)
-            if proposal is None:
-                continue
-            _log.info(
-                "in-sync replicas proposed",
-                extra={
-                    "topic_id": proposal.topic_id,
-                    "partition": proposal.partition,
-                    "leader_epoch": proposal.leader_epoch,
-                    "partition_epoch": proposal.partition_epoch,
-                    "proposed": [member.broker_id for member in proposal.new_in_sync_replicas],
-                    "answer": answer.error.name,
-                },
-            )
-            is_all_well = is_all_well and answer.error is ErrorCode.NONE
-            self._on_answer(proposal, answer)
+        answers = response.answers
+        is_all_well = all(answer.error is ErrorCode.NONE for answer in answers)
+        for at in range(0, len(answers), ANSWERS_AT_A_TIME):
+            if at:
+                await asyncio.sleep(0)  # let others run between slices
+            few = [
+                (proposal, answer)
+                for answer in answers[at : at + ANSWERS_AT_A_TIME]
+                if (proposal := sent.pop((answer.topic_id, answer.partition), None)) is not None
+            ]
+            _log_answers(few)
+            self._on_answers(few)
         self._put_back(sent)  # the answer did not name them
         return is_all_well and not sent
 
@@ -79,3 +76,22 @@ class ProposalQueue:
             self._queued.setdefault(key, proposal)  # a newer one replaced it
         if self._queued:
             self._has_queued.set()
+
+
+def _log_answers(answered: Sequence[Answered]) -> None:
+    """One line for all of them: a line costs more than the answer that it tells of."""
+    told = [
+        {
+            "topic_id": proposal.topic_id,
+            "partition": proposal.partition,
+            "leader_epoch": proposal.leader_epoch,
+            "partition_epoch": proposal.partition_epoch,
+            "proposed": [member.broker_id for member in proposal.new_in_sync_replicas],
+            "answer": answer.error.name,
+        }
+        for proposal, answer in answered
+    ]
+    if len(told) == 1:
+        _log.info("in-sync replicas proposed", extra=told[0])
+    elif told:
+        _log.info("in-sync replicas of partitions proposed", extra={"partitions": told})

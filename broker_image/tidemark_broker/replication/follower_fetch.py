@@ -44,6 +44,7 @@ MAX_RESPONSE_BYTES = 16 * 1024 * 1024  # whatever the follower asks for
 MAX_LOOKED_AT = 250
 MAX_ANSWERED = 100
 MAX_POSITIONS = 500
+FORGOTTEN_AT_A_TIME = 500  # of a connection that is gone, some three microseconds each
 
 _log = logging.getLogger(__name__)
 
@@ -112,10 +113,13 @@ class ReplicaFetches:
         return found
 
     def cancel(self, link: FollowerLink) -> None:
-        """The connection is gone."""
+        """The connection is gone. What it asked for is forgotten in slices that others run between:
+        its last contact is noted as of then, and no later one comes."""
         self._unpark(link)
-        for key in tuple(link.watched):
+        for key in tuple(islice(link.watched, FORGOTTEN_AT_A_TIME)):
             self._forget(link, key)
+        if link.watched:
+            self._scheduler.call_soon(lambda: self.cancel(link))
 
     def end_now(self, link: FollowerLink) -> None:
         """The follower already sent its next fetch: it has more to ask, so it shall not wait."""

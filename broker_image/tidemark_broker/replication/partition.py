@@ -496,7 +496,7 @@ class HostedReplica:
             state=state,
             replica_lag_max_ms=self._settings.replica_lag_max_ms,
             followers=() if leader is None else follower_snapshots(leader, now_ms),
-            isr_shrinks=tuple(self.isr_changes.shrinks.items()),
+            isr_shrinks=self.isr_changes.shrinks,
             isr_expands=self.isr_changes.expands,
             truncated_records=self._past_truncated
             + (follower.truncated_records if follower else 0),

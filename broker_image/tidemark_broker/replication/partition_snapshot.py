@@ -28,9 +28,21 @@ class ShrinkReason(Enum):
 
 
 class IsrChanges:
+    """Of one replica: plain counts, as a dict in each of thousands would take 230 bytes."""
+
+    __slots__ = ("_fenced", "_lag", "_planned", "expands")
+
     def __init__(self) -> None:
-        self.shrinks = dict.fromkeys(ShrinkReason, 0)
+        self._lag = self._fenced = self._planned = 0
         self.expands = 0
+
+    @property
+    def shrinks(self) -> tuple[tuple[ShrinkReason, int], ...]:
+        return (
+            (ShrinkReason.LAG, self._lag),
+            (ShrinkReason.FENCED, self._fenced),
+            (ShrinkReason.PLANNED, self._planned),
+        )
 
     def note(
         self,
@@ -44,8 +56,10 @@ class IsrChanges:
         proposed = (
             None if proposal is None else {m.broker_id for m in proposal.new_in_sync_replicas}
         )
-        for reason in {_reason(broker_id, brokers, proposed) for broker_id in left}:
-            self.shrinks[reason] += 1
+        reasons = {_reason(broker_id, brokers, proposed) for broker_id in left}
+        self._lag += ShrinkReason.LAG in reasons
+        self._fenced += ShrinkReason.FENCED in reasons
+        self._planned += ShrinkReason.PLANNED in reasons
         self.expands += bool(after.in_sync_ids - before.in_sync_ids)
 
 

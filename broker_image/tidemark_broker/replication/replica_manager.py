@@ -328,7 +328,7 @@ class Partitions:
             missing = () if self.is_stopped else self.roles.missing_logs(part)
             if missing:
                 yield LogWork(make=missing)
-            for few in parts_of(part, partitions=ROLES_AT_A_TIME):
+            for few in self.roles.turns(part):
                 self._take_roles(few)
                 yield LogWork(remove=self.roles.take_removed())
         self.metadata.finish(push)
@@ -401,19 +401,24 @@ class Partitions:
         self._remove_logs(self.roles.take_removed())
         self._roles_applied()
 
-    def on_in_sync_answer(self, proposal: InSyncProposal, found: InSyncAnswer) -> None:
-        """The full durable state comes with errors too: it is applied first."""
-        if self.is_stopped:
-            return
+    def on_in_sync_answers(self, answered: Sequence[tuple[InSyncProposal, InSyncAnswer]]) -> None:
+        """The full durable states come with errors too: each is applied before its answer is
+        judged. All in one turn, so they are to be few."""
         now_ms = self._clock()
-        key = (proposal.topic_id, proposal.partition)
-        if found.state is not None and self.metadata.apply_partition(key[0], found.state):
-            self._apply_role(key, now_ms)
+        has_changed = False
+        for proposal, found in answered:
+            if self.is_stopped:
+                break
+            key = (proposal.topic_id, proposal.partition)
+            if found.state is not None and self.metadata.apply_partition(key[0], found.state):
+                self._apply_role(key, now_ms)
+                has_changed = True
+            replica = self._hosted.by_id.get(key)
+            if replica is not None:
+                replica.on_answer(proposal, found, now_ms)
+        if has_changed:
             self._remove_logs(self.roles.take_removed())
             self._roles_applied()
-        replica = self._hosted.by_id.get(key)
-        if replica is not None:
-            replica.on_answer(proposal, found, now_ms)
 
     def on_tick(self) -> None:
         for _ in self.ticking():

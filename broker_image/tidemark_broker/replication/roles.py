@@ -5,8 +5,8 @@ a worker between two of its parts (`LogWork`); logs that no worker has made are 
 """
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from tidemark_protocol.controller_messages import TopicPush
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, Offset, TopicId
@@ -22,7 +22,10 @@ from tidemark_broker.replication.partition_registry import HostedReplicas, log_r
 from tidemark_broker.replication.untaken_roles import UntakenRoles
 
 LOGS_AT_A_TIME = 128  # made by one job of a worker, which syncs them together
-ROLES_AT_A_TIME = 16  # taken in one turn of the loop: each may write a file
+# Taken in one turn of the loop: new leaders and new replicas, each of which may write a file, or
+# states that change no more than what is in memory.
+ROLES_AT_A_TIME = 16
+STATES_AT_A_TIME = 128
 REPLICAS_AT_A_TIME = 200  # told of brokers, looked at for retention: a few microseconds each
 
 _log = logging.getLogger(__name__)
@@ -108,6 +111,40 @@ class Roles:
         return touched
 
     # ---- roles
+
+    def turns(self, entries: Iterable[TopicPush]) -> Iterator[tuple[TopicPush, ...]]:
+        """The same in parts, each of which is the work of one turn of the loop. Fewer turns are
+        sooner done: what else there is has its turn after each of them."""
+        part: list[TopicPush] = []
+        room = STATES_AT_A_TIME
+        for entry in entries:
+            begins = 0
+            for at, state in enumerate(entry.partitions):
+                work = self._work(entry.topic.topic_id, state)
+                if work > room:
+                    if at > begins:
+                        part.append(replace(entry, partitions=entry.partitions[begins:at]))
+                    yield tuple(part)
+                    part, room, begins = [], STATES_AT_A_TIME, at
+                room -= work
+            if begins == 0:
+                part.append(entry)
+            else:
+                part.append(replace(entry, partitions=entry.partitions[begins:]))
+        if part:
+            yield tuple(part)
+
+    def _work(self, topic_id: TopicId, state: PartitionState) -> int:
+        """In states that change no more than what is in memory."""
+        replica = self.hosted.by_id.get((topic_id, state.partition))
+        if replica is None:
+            is_small = self._broker_id not in state.replicas
+        else:
+            is_new_leader = (
+                state.leader == self._broker_id and state.leader_epoch > replica.leader_epoch
+            )
+            is_small = not is_new_leader and self._broker_id in state.replicas
+        return 1 if is_small else STATES_AT_A_TIME // ROLES_AT_A_TIME
 
     def apply(self, key: TopicPartition, now_ms: int, *, has_space: bool = False) -> None:
         state = self._metadata.partitions.get(key)

@@ -116,7 +116,7 @@ class ControllerSession:
         self._make_registration = make_registration
         self._callbacks = callbacks
         self._proposals = ProposalQueue(
-            send=self._send_proposals, on_answer=partitions.on_in_sync_answer
+            send=self._send_proposals, on_answers=partitions.on_in_sync_answers
         )
         self._incarnation = ""
         self._broker_epoch = BrokerEpoch(NO_EPOCH)

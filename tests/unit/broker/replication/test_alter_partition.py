@@ -1,9 +1,11 @@
 """AlterPartition requests: batched, one in flight, asked for ever (AlterPartitionManagerTest)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 
-from tidemark_broker.replication.alter_partition import ProposalQueue
+import pytest
+from tidemark_broker.replication.alter_partition import ANSWERS_AT_A_TIME, ProposalQueue
 from tidemark_protocol.controller_messages import (
     AlterPartitionResponse,
     InSyncAnswer,
@@ -30,16 +32,18 @@ class Bench:
         self.sent: list[tuple[InSyncProposal, ...]] = []
         self.futures: list[asyncio.Future[AlterPartitionResponse | None]] = []
         self.answered: list[tuple[InSyncProposal, ErrorCode]] = []
+        self.slices: list[int] = []  # how many answers were handled in one turn
         self.propose_again: list[InSyncProposal] = []
-        self.queue = ProposalQueue(send=self.send, on_answer=self.on_answer)
+        self.queue = ProposalQueue(send=self.send, on_answers=self.on_answers)
 
     async def send(self, proposals: tuple[InSyncProposal, ...]) -> AlterPartitionResponse | None:
         self.sent.append(proposals)
         self.futures.append(asyncio.get_running_loop().create_future())
         return await self.futures[-1]
 
-    def on_answer(self, proposal: InSyncProposal, answer: InSyncAnswer) -> None:
-        self.answered.append((proposal, answer.error))
+    def on_answers(self, answered: Sequence[tuple[InSyncProposal, InSyncAnswer]]) -> None:
+        self.slices.append(len(answered))
+        self.answered.extend((proposal, answer.error) for proposal, answer in answered)
         for again in self.propose_again:
             self.queue.propose(again)
         self.propose_again = []
@@ -124,3 +128,56 @@ def test_a_newer_proposal_is_not_replaced_by_one_put_back() -> None:
         assert bench.sent[1] == (a_proposal(0, epoch=2),)
 
     run(scenario)
+
+
+def test_an_answer_about_thousands_is_handled_in_slices_that_others_run_between() -> None:
+    count = 2 * ANSWERS_AT_A_TIME + 10
+
+    async def scenario(bench: Bench) -> None:
+        for partition in range(count):
+            bench.queue.propose(a_proposal(partition))
+        await eventually(lambda: len(bench.sent) == 1)
+        bench.answer(*(an_answer(partition) for partition in range(count)))
+        seen = []
+        while len(bench.answered) < count:
+            seen.append(len(bench.answered))
+            await asyncio.sleep(0)
+        assert {ANSWERS_AT_A_TIME, 2 * ANSWERS_AT_A_TIME} <= set(seen)  # it ran between them
+        assert bench.slices == [ANSWERS_AT_A_TIME, ANSWERS_AT_A_TIME, 10]
+        assert [proposal for proposal, _ in bench.answered] == list(bench.sent[0])
+
+    run(scenario)
+
+
+def test_what_is_proposed_between_two_slices_is_sent_next_and_nothing_twice() -> None:
+    count = ANSWERS_AT_A_TIME + 2
+
+    async def scenario(bench: Bench) -> None:
+        for partition in range(count):
+            bench.queue.propose(a_proposal(partition))
+        await eventually(lambda: len(bench.sent) == 1)
+        bench.propose_again = [a_proposal(0, epoch=2), a_proposal(count - 1, epoch=2)]
+        bench.answer(*(an_answer(partition) for partition in range(count - 1)))
+        await eventually(lambda: len(bench.sent) == 2)
+        # The last one was not answered, and what replaced it meanwhile is sent instead.
+        assert bench.sent[1] == (a_proposal(0, epoch=2), a_proposal(count - 1, epoch=2))
+        assert len(bench.answered) == count - 1
+
+    run(scenario)
+
+
+def test_a_slice_of_answers_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def scenario(bench: Bench) -> None:
+        for partition in range(ANSWERS_AT_A_TIME + 1):
+            bench.queue.propose(a_proposal(partition))
+        await eventually(lambda: len(bench.sent) == 1)
+        bench.answer(*(an_answer(partition) for partition in range(ANSWERS_AT_A_TIME + 1)))
+        await eventually(lambda: len(bench.slices) == 2)
+
+    run(scenario)
+    assert [record.getMessage() for record in caplog.records] == [
+        "in-sync replicas of partitions proposed",
+        "in-sync replicas proposed",
+    ]

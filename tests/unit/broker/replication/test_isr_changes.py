@@ -62,11 +62,11 @@ def test_a_shrink_counts_once_for_each_of_its_reasons(
 ) -> None:
     changes = IsrChanges()
     changes.note(STATE, after, brokers(stopping=stopping), proposal)
-    counted = {reason.value: count for reason, count in changes.shrinks.items() if count}
+    counted = {reason.value: count for reason, count in changes.shrinks if count}
     assert (counted, changes.expands) == (expected, 0)
 
 
 def test_who_comes_back_expands() -> None:
     changes = IsrChanges()
     changes.note(without(2, 3), STATE, brokers(), None)
-    assert (changes.shrinks, changes.expands) == (dict.fromkeys(ShrinkReason, 0), 1)
+    assert (dict(changes.shrinks), changes.expands) == (dict.fromkeys(ShrinkReason, 0), 1)

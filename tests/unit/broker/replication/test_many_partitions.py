@@ -21,7 +21,7 @@ from tidemark_broker.replication import follower_fetch, leader_endpoint
 from tidemark_broker.replication.fetcher_manager import LeaderFetcher, ReplicaFetchers
 from tidemark_broker.replication.follower_link import FollowerLink
 from tidemark_broker.replication.leader_endpoint import LeaderConnection
-from tidemark_broker.replication.roles import ROLES_AT_A_TIME
+from tidemark_broker.replication.roles import ROLES_AT_A_TIME, STATES_AT_A_TIME
 from tidemark_broker.server import lifecycle_manager
 from tidemark_protocol.controller_messages import (
     HeartbeatResponse,
@@ -134,6 +134,59 @@ def test_a_push_is_applied_a_few_roles_at_a_time_and_counts_once_all_are(
     assert max(steps) <= ROLES_AT_A_TIME
     assert taken[-1] == MANY.partition_count
     assert broker.metadata.image_version == pushed.image_version
+
+
+def turns_of(pool: InProcessPool, *entries: TopicPush) -> list[int]:
+    """How many states each turn of the loop takes, of a push of these."""
+    broker = pool.brokers[1]
+    works = broker.partitions.applying(push_of(pool, *entries))
+    taken, applied = [], 0
+    kept = broker.partitions.metadata.apply_partition
+
+    def counting(topic_id: TopicId, state: PartitionState) -> bool:
+        nonlocal applied
+        applied += 1
+        return kept(topic_id, state)
+
+    broker.partitions.metadata.apply_partition = counting  # type: ignore[method-assign]
+    for work in works:
+        broker.directory.create_logs(work.make)
+        if applied:
+            taken.append(applied)
+        applied = 0
+    broker.partitions.metadata.apply_partition = kept  # type: ignore[method-assign]
+    return taken
+
+
+def test_states_that_write_no_file_are_taken_by_more_than_new_leaders(pool: InProcessPool) -> None:
+    """Ten thousand in steps of 16 are 625 turns, and after each of them all else has its turn."""
+    count = STATES_AT_A_TIME + 20
+    assert max(turns_of(pool, many(pool, count))) == ROLES_AT_A_TIME  # logs are new
+    kept = tuple(
+        replace(state_of(pool, number), partition_epoch=PartitionEpoch(1))
+        for number in range(count)
+    )
+    assert sorted(turns_of(pool, TopicPush(MANY, kept)), reverse=True)[0] <= STATES_AT_A_TIME
+    followed = tuple(state_of(pool, number, leader=2, epoch=2) for number in range(count))
+    assert sum(turns := turns_of(pool, TopicPush(MANY, followed))) == count
+    assert max(turns) > ROLES_AT_A_TIME
+    led = tuple(state_of(pool, number, leader=1, epoch=3) for number in range(count))
+    assert max(turns_of(pool, TopicPush(MANY, led))) == ROLES_AT_A_TIME
+
+
+def test_a_turn_that_has_both_counts_a_new_leader_as_several_states(pool: InProcessPool) -> None:
+    turns_of(pool, many(pool, 64))
+    weight = STATES_AT_A_TIME // ROLES_AT_A_TIME
+    mixed = tuple(
+        state_of(pool, number, leader=1 if number % 2 else 2, epoch=1) for number in range(64)
+    )
+    turns = list(pool.brokers[1].partitions.roles.turns((TopicPush(MANY, mixed),)))
+    states = [[state for entry in turn for state in entry.partitions] for turn in turns]
+    assert [state for turn in states for state in turn] == list(mixed)
+    for turn in states:
+        leaders = sum(state.leader == 1 for state in turn)
+        assert len(turn) - leaders + weight * leaders <= STATES_AT_A_TIME
+    assert len(turns) == 3
 
 
 def test_logs_of_a_push_are_made_together_before_any_role_needs_them(pool: InProcessPool) -> None:
@@ -377,6 +430,29 @@ def test_an_answer_has_records_of_so_many_partitions_and_the_next_one_the_others
         pool.brokers[1].fetches.handle(following, link, answers.append)
     told = [[answer.partition for answer in topic.partitions] for (topic,) in answers]
     assert told == [list(range(9)), list(range(9, 18)), list(range(18, 24))]
+
+
+def test_the_end_of_a_connection_is_taken_in_slices(
+    pool: InProcessPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed follower asked for thousands of partitions on one connection."""
+    monkeypatch.setattr(follower_fetch, "FORGOTTEN_AT_A_TIME", 10)
+    lead_many(pool)
+    link = FollowerLink()
+    fetch_all(pool, link, MANY.partition_count)
+    assert len(link.watched) == MANY.partition_count
+    left = []
+
+    def next_turn() -> None:
+        left.append(len(link.watched))
+        if link.watched:
+            pool.time.call_soon(next_turn)
+
+    pool.brokers[1].fetches.cancel(link)
+    next_turn()
+    pool.time.run(0)
+    assert left == [14, 4, 0]
+    assert pool.brokers[1].fetches._watching == {}
 
 
 def test_a_push_makes_fetchers_look_at_what_changed_only(pool: InProcessPool) -> None:
