@@ -378,7 +378,11 @@ class PoolController:
 
     async def _settle_and_save(self, broker_ids: Iterable[BrokerId]) -> bool:
         """Slices and Broker objects at once: the objects only tell people what happened, and a
-        successor gives every broker a session anyway."""
+        successor gives every broker a session anyway.
+
+        Order: whoever hears that a broker left an ISR hears with it that it may not join, or
+        thousands of leaders would propose it while the last slices are written."""
+        self.image.set_brokers(self.state.broker_states())
         is_settled, *_ = await asyncio.gather(
             self.settle(), *(self._save_quietly(broker_id) for broker_id in broker_ids)
         )
