@@ -187,7 +187,7 @@ def _wide(name: str, _: argparse.Namespace, note: Note) -> None:
 def _kill(name: str, options: argparse.Namespace, note: Note) -> None:
     with _cluster(name, note) as system:
         create(system, {"gap": 1})
-        there, _ = _fill(system, options.partitions, note)
+        there, _ = fill(system, options.partitions, note)
         _weigh(system, note, f"{options.partitions} partitions")
         victim = leader_of(system, "gap")
         with _load(system) as load:
@@ -209,7 +209,7 @@ def _growth(name: str, options: argparse.Namespace, note: Note) -> None:
         seconds: dict[int, float] = {}
         for size in sizes:
             with _longest_turns(system) as turns:
-                _, more = _fill(system, size, note, there=there)
+                _, more = fill(system, size, note, there=there)
             _note_turns(turns, note, f", growing to {size}")
             there, spent = size, spent + more
             seconds[size] = spent
@@ -338,7 +338,7 @@ def delete(system: System, topics: list[str]) -> float:
     return time.monotonic() - before
 
 
-def _fill(
+def fill(
     system: System, partitions: int, note: Note, *, there: int = 0
 ) -> tuple[dict[str, int], float]:
     """Topics of at most 1,000 partitions, one request each, up to so many partitions; these topics,
