@@ -168,7 +168,7 @@ class KafkaSystem:
             self.bring_back(broker_id)
 
     def stop(self) -> None:
-        _end(list(self._processes.values()))
+        end_processes(list(self._processes.values()))
         self._processes.clear()
         shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -260,7 +260,7 @@ class TidemarkSystem:
     def start(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
-        first = _neighbouring_ports(2 * self.brokers + 1)
+        first = neighbouring_ports(2 * self.brokers + 1)
         self.bootstrap = ",".join(f"{HOST}:{first + number}" for number in range(self.brokers))
         self._controller_url = f"http://{HOST}:{first + 2 * self.brokers}"
         with (self._directory / "dev.log").open("ab") as log:
@@ -278,7 +278,7 @@ class TidemarkSystem:
 
     def stop(self) -> None:
         if self._process is not None:
-            _end([self._process], signal.SIGINT)
+            end_processes([self._process], signal.SIGINT)
             self._process = None
         shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -389,7 +389,7 @@ def _is_in_sync(system: System, topic: str) -> bool:
     )
 
 
-def _neighbouring_ports(count: int) -> int:
+def neighbouring_ports(count: int) -> int:
     for first in range(24000 + os.getpid() % 500 * 20, 60000, count):
         with contextlib.ExitStack() as sockets:
             try:
@@ -403,7 +403,9 @@ def _neighbouring_ports(count: int) -> int:
     raise BenchFailed(f"no {count} neighbouring free ports on this machine")
 
 
-def _end(processes: Sequence[subprocess.Popen[bytes]], number: int = signal.SIGTERM) -> None:
+def end_processes(
+    processes: Sequence[subprocess.Popen[bytes]], number: int = signal.SIGTERM
+) -> None:
     for process in processes:
         if process.poll() is None:
             process.send_signal(number)

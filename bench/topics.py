@@ -15,6 +15,7 @@ Writes build/bench-topics.json.
 
 import argparse
 import math
+import resource
 import signal
 import subprocess
 import sys
@@ -41,6 +42,7 @@ from confluent_kafka.cimpl import NewTopic
 from bench.rdkafka_load import SteadyProducer
 from bench.rows import KAFKA, TIDEMARK
 from bench.systems import (
+    BROKERS,
     REPLICAS,
     BenchFailed,
     KafkaSystem,
@@ -56,6 +58,7 @@ from bench.systems import (
 
 ROOT = Path(__file__).parent.parent
 REQUEST_LIMIT_SECONDS = 300.0
+REQUEST_GRACE_SECONDS = 5.0  # for librdkafka to say itself that the time is over
 SYNC_LIMIT_SECONDS = 900.0
 LOOK_SECONDS = 0.1
 SETTLE_SECONDS = 5.0
@@ -63,9 +66,13 @@ IDLE_SECONDS = 20.0
 LOAD_RATE = 1000  # records a second
 LOAD_TICK_SECONDS = 0.005
 TURNS_LOOK_SECONDS = 20.0  # the gauges are of the last minute at least
+LEAST_FILL_SECONDS = 120.0
+FILL_SECONDS_EACH = 0.06  # a partition of three replicas, on a slow disk
 TOPICS_OF_A_REQUEST = 100
 TOPICS_OF_A_CYCLE = 50
 PARTITIONS_OF_A_TOPIC = 1000
+TOPICS_PER_LINE = 5
+OTHER_OPEN_FILES = 1000  # of a broker: connections, checkpoints, libraries
 PARTS = ("requests", "wide", "kill", "growth", "cycle")
 
 Note = Callable[[str, float, str], None]
@@ -81,8 +88,8 @@ def main() -> int:
             figures = found.setdefault(f"{part}, {name}", {})
             try:
                 _PARTS[part](name, options, _noting(f"{part} {name}", figures))
-            except (BenchFailed, KafkaException) as error:
-                print(f"bench-topics: {part} {name}: {error}", file=sys.stderr)
+            except (BenchFailed, KafkaException, OSError) as error:
+                print(f"bench-topics: {part} {name}: {error}", file=sys.stderr, flush=True)
                 figures["failed"] = 1.0
             written = msgspec.json.format(msgspec.json.encode(found), indent=1)
             (ROOT / "build" / "bench-topics.json").write_bytes(written)
@@ -99,6 +106,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--parts", default="requests,wide,kill,growth")
     parser.add_argument("--partitions", type=int, default=10_000, help="of the part `kill`")
     parser.add_argument("--growth", default="1000,3000,10000,30000")
+    parser.add_argument("--brokers", type=int, default=BROKERS, help="of the part `growth`")
     parser.add_argument("--minutes", type=float, default=15, help="of the part `cycle`")
     options = parser.parse_args()
     unknown = set(options.parts.split(",")) - set(PARTS)
@@ -127,9 +135,11 @@ def _cluster(name: str, note: Note, *, brokers: int = 3) -> Iterator[System]:
         ).stdout.strip()
         system = KafkaSystem(data, Path(jars), brokers=brokers)
     with running(system):
-        yield system
-        if isinstance(system, TidemarkSystem):
-            _note_log(system, note)
+        try:
+            yield system
+        finally:  # also of a part that failed
+            if isinstance(system, TidemarkSystem):
+                _note_log(system, note)
 
 
 def _note_log(system: TidemarkSystem, note: Note) -> None:
@@ -177,7 +187,7 @@ def _wide(name: str, _: argparse.Namespace, note: Note) -> None:
 def _kill(name: str, options: argparse.Namespace, note: Note) -> None:
     with _cluster(name, note) as system:
         create(system, {"gap": 1})
-        there, _ = _fill(system, options.partitions, note)
+        there, _ = fill(system, options.partitions, note)
         _weigh(system, note, f"{options.partitions} partitions")
         victim = leader_of(system, "gap")
         with _load(system) as load, _longest_turns(system) as turns:
@@ -194,11 +204,15 @@ def _kill(name: str, options: argparse.Namespace, note: Note) -> None:
 
 
 def _growth(name: str, options: argparse.Namespace, note: Note) -> None:
-    with _cluster(name, note) as system:
+    sizes = [int(size) for size in options.growth.split(",")]
+    check_open_files(max(sizes), options.brokers, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    with _cluster(name, note, brokers=options.brokers) as system:
         there, spent = 0, 0.0
         seconds: dict[int, float] = {}
-        for size in map(int, options.growth.split(",")):
-            _, more = _fill(system, size, note, there=there)
+        for size in sizes:
+            with _longest_turns(system) as turns:
+                _, more = fill(system, size, note, there=there)
+            _note_turns(turns, note, f", growing to {size}")
             there, spent = size, spent + more
             seconds[size] = spent
             if len(seconds) > 1:
@@ -208,6 +222,17 @@ def _growth(name: str, options: argparse.Namespace, note: Note) -> None:
             _weigh(system, note, f"{size} partitions")
         if len(seconds) > 2:
             note("exponent of the time, all sizes", exponent(seconds), "")
+
+
+def check_open_files(partitions: int, brokers: int, allowed: int) -> None:
+    """Each log has a file open. Raise BenchFailed rather than wait for logs that cannot be made."""
+    needed = -(-partitions * REPLICAS // brokers) + OTHER_OPEN_FILES
+    if needed > allowed:
+        enough = -(-partitions * REPLICAS // max(1, allowed - OTHER_OPEN_FILES))
+        raise BenchFailed(
+            f"{partitions} partitions on {brokers} brokers need {needed} open files in each, this"
+            f" machine allows {allowed} (ulimit -Hn): raise that, or give --brokers {enough}"
+        )
 
 
 def exponent(figures: dict[int, float]) -> float:
@@ -234,10 +259,14 @@ def _cycle(name: str, options: argparse.Namespace, note: Note) -> None:
                     _note_memory(system, note, f"after {rounds * TOPICS_OF_A_CYCLE} topics")
         note("topics created and deleted", rounds * TOPICS_OF_A_CYCLE, "")
         note("write gap", longest_gap(load) * 1000, "ms")
-        for whose, seconds in turns.items():
-            note(f"longest turn of the loop, {whose}", seconds * 1000, "ms")
+        _note_turns(turns, note)
         time.sleep(SETTLE_SECONDS)
         _note_memory(system, note, "at the end")
+
+
+def _note_turns(turns: dict[str, float], note: Note, when: str = "") -> None:
+    for whose, seconds in turns.items():
+        note(f"longest turn of the loop, {whose}{when}", seconds * 1000, "ms")
 
 
 @contextmanager
@@ -284,17 +313,19 @@ _PARTS: dict[str, Callable[[str, argparse.Namespace, Note], None]] = {
 # ---- what is done
 
 
-def create(system: System, topics: dict[str, int]) -> float:
+def create(
+    system: System, topics: dict[str, int], *, limit: float = REQUEST_LIMIT_SECONDS
+) -> float:
     """Seconds until one request for all of them was answered."""
     admin = _admin(system)
     before = time.monotonic()
     asked = admin.create_topics(
         [NewTopic(name, partitions, REPLICAS) for name, partitions in topics.items()],
-        request_timeout=REQUEST_LIMIT_SECONDS,
-        operation_timeout=REQUEST_LIMIT_SECONDS,
+        request_timeout=limit,
+        operation_timeout=limit,
     )
     for future in asked.values():
-        future.result(REQUEST_LIMIT_SECONDS)
+        future.result(limit + REQUEST_GRACE_SECONDS)
     return time.monotonic() - before
 
 
@@ -309,19 +340,33 @@ def delete(system: System, topics: list[str]) -> float:
     return time.monotonic() - before
 
 
-def _fill(
+def fill(
     system: System, partitions: int, note: Note, *, there: int = 0
 ) -> tuple[dict[str, int], float]:
     """Topics of at most 1,000 partitions, one request each, up to so many partitions; these topics,
-    and the seconds until all are in sync."""
+    and the seconds until all are in sync. Raises BenchFailed with how far it came."""
     made: dict[str, int] = {}
+    limit = max(LEAST_FILL_SECONDS, (partitions - there) * FILL_SECONDS_EACH)
     before = time.monotonic()
+
+    def left() -> float:
+        return before + limit - time.monotonic()
+
     for first in range(there, partitions, PARTITIONS_OF_A_TOPIC):
         topic = {f"fill-{first}": min(PARTITIONS_OF_A_TOPIC, partitions - first)}
-        create(system, topic)
+        try:
+            create(system, topic, limit=max(1.0, left()))
+        except KafkaException as error:
+            raise BenchFailed(
+                f"growing to {partitions} partitions, {limit:.0f} s allowed: {first} are made after"
+                f" {time.monotonic() - before:.0f} s, the next topic failed: {error}"
+            ) from error
         made |= topic
+        if len(made) % TOPICS_PER_LINE == 0:
+            now = first + PARTITIONS_OF_A_TOPIC
+            print(f"  {now:,} partitions after {time.monotonic() - before:.1f} s", flush=True)
     note(f"created up to {partitions} partitions", time.monotonic() - before, "s")
-    wait_in_sync(system, made)
+    wait_in_sync(system, made, limit=max(1.0, left()))
     seconds = time.monotonic() - before
     note(f"in sync up to {partitions} partitions", seconds, "s")
     return made, seconds
@@ -403,13 +448,15 @@ def longest_gap(load: SteadyProducer) -> float:
 # ---- what is looked at
 
 
-def wait_in_sync(system: System, topics: dict[str, int]) -> None:
+def wait_in_sync(
+    system: System, topics: dict[str, int], *, limit: float = SYNC_LIMIT_SECONDS
+) -> None:
     """`topics`: how many partitions each has."""
 
     def is_in_sync(partition: Any) -> bool:
         return partition.leader >= 0 and len(partition.isrs) == len(partition.replicas)
 
-    _wait_each(system.bootstrap, topics, "in sync", is_in_sync)
+    _wait_each(system.bootstrap, topics, "in sync", is_in_sync, limit)
 
 
 def _wait_led_without(system: System, topics: dict[str, int], victim: int) -> None:
@@ -420,23 +467,38 @@ def _wait_led_without(system: System, topics: dict[str, int], victim: int) -> No
 
 
 def _wait_each(
-    bootstrap: str, topics: dict[str, int], what: str, is_so: Callable[[Any], bool]
+    bootstrap: str,
+    topics: dict[str, int],
+    what: str,
+    is_so: Callable[[Any], bool],
+    limit: float = SYNC_LIMIT_SECONDS,
 ) -> None:
     """A topic that is so is looked at no more: an answer about all of thousands of partitions takes
     a broker longer than what is measured."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     left = deque(topics)
+    so_far = 0  # of the first that is left
 
     def are_all() -> bool:
+        nonlocal so_far
         while left:
             found = admin.list_topics(left[0], timeout=30).topics[left[0]].partitions.values()
-            if len(found) != topics[left[0]] or not all(map(is_so, found)):
+            so_far = sum(map(is_so, found))
+            if so_far != topics[left[0]]:
                 return False
             left.popleft()
         return True
 
     partitions = sum(topics.values())
-    wait_for(f"{partitions} partitions {what}", are_all, seconds=SYNC_LIMIT_SECONDS)
+    try:
+        wait_for(f"{partitions} partitions {what}", are_all, seconds=limit)
+    except BenchFailed as error:
+        if not left:
+            raise
+        raise BenchFailed(
+            f"{error}: {len(left)} of {len(topics)} topics are left, {so_far} of"
+            f" {topics[left[0]]} partitions of {left[0]} are {what}"
+        ) from error
 
 
 def _weigh(system: System, note: Note, with_what: str) -> None:

@@ -51,6 +51,7 @@ from tidemark_operator.resources.broker_pod import PodSettings
 from tidemark_operator.store import kubernetes
 from tidemark_operator.store.kubernetes import KubernetesStore
 from tidemark_operator.store.lease import ControllerLease, Leader, LeaseSettings
+from tidemark_operator.topic_admin.field_managers import request_of
 from tidemark_operator.topic_admin.service import TopicAdmin, topic_calls
 
 log = logging.getLogger(__name__)
@@ -171,7 +172,7 @@ class Operator:
     def on_object(self, event: ObjectEvent) -> None:
         key = self._reconciler.on_event(event.kind, event.item, is_deleted=event.is_deleted)
         if key is not None:
-            self.leading.on_key(key)
+            self.leading.on_key(key, request_of(event.item))
 
     def end(self, error: BaseException | None) -> None:
         if not self.ended.done():

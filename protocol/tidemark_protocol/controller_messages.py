@@ -173,14 +173,15 @@ class BrokerState:
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     is_fenced: bool
-    is_stopping: bool  # in controlled shutdown: may not enter an ISR
+    is_stopping: bool  # in controlled shutdown, or being fenced: may not enter an ISR
     endpoints: Endpoints
     rack: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPush:
-    """One topic with those of its partitions that changed (all, in a full push).
+    """One topic with those of its partitions that changed (all, in a full push). A push may name a
+    topic twice: elected partitions come first.
 
     `is_deleted` is the only thing that means deletion; absence never does (S12). `is_retained`:
     its Topic is gone, its replicas are kept and nobody leads them; clients do not see it."""

@@ -353,6 +353,15 @@ MUTANTS = (
            "tests/regression/test_s16_controller_epochs.py::"
            "test_a_term_that_wrote_nothing_shares_no_epoch_with_the_one_after_a_deleted_lease",
            "leases go"),
+    Mutant("a Lease from a backup takes an epoch again", "S16",
+           (at("stored-epoch-is-not-taken-again", returns(None)),),
+           "tests/regression/test_s16_controller_epochs.py::"
+           "test_a_lease_from_a_backup_takes_no_epoch_that_objects_have",
+           why_no_seed="a Lease is deleted there, and never put back"),
+    Mutant("who leaves an ISR is told when all slices are written", "L1",
+           (at("leaving-broker-is-not-proposed", returns(None)),),
+           "tests/unit/operator/controller/test_leaving_brokers.py",
+           why_no_seed="what is proposed meanwhile is refused, which costs time alone"),
     Mutant("refused is dead", "S19",
            (at("refused-broker-still-polls", returns(True)),),
            "tests/regression/test_s19_refused_is_not_dead.py::"

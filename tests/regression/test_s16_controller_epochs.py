@@ -1,11 +1,26 @@
 """S16: no controller epoch is used twice, and none falls, whatever happens to the Lease."""
 
-from tidemark_operator.api.kinds import LEASE
+import copy
+from typing import Any
+
+from tidemark_operator.api.kinds import BROKER, LEASE, PARTITION_SLICE, ResourceKind
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 
 from tests.regression.lease_candidates import candidate
-from tests.support.controller_harness import POOL, Rig, settle
+from tests.support.controller_harness import POOL, FakeStore, Rig, settle
 from tests.support.waiting import run
+
+LEASE_KEY = (LEASE.kind, "tidemark", "tidemark-controller")
+
+
+class CountingStore(FakeStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lists: list[str] = []
+
+    async def list(self, kind: ResourceKind, *arguments: Any, **options: Any) -> Any:
+        self.lists.append(kind.kind)
+        return await super().list(kind, *arguments, **options)
 
 
 def test_a_term_that_wrote_nothing_shares_no_epoch_with_the_one_after_a_deleted_lease() -> None:
@@ -85,5 +100,51 @@ def test_epochs_on_brokers_disks_count_even_when_every_object_is_gone() -> None:
         assert rig.service.controller_epoch == 71
         assert rig.service.topic(POOL, TopicId("none")) is None
         assert [view.broker_id for view in rig.service.brokers(POOL)] == [BrokerId(0)]
+
+    run(scenario)
+
+
+def test_a_lease_from_a_backup_takes_no_epoch_that_objects_have() -> None:
+    """The number that the Lease gives out is another term's: both would tell the same versions."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        lease, rig.service = candidate(rig, "one")
+        await lease.step()
+        backup = copy.deepcopy(rig.store.objects[LEASE_KEY])
+        await lease.release()
+        await rig.service.step_down()
+        second, rig.service = candidate(rig, "two")
+        await second.step()
+        assert rig.service.controller_epoch == 2
+        rig.brokers.append(await rig.new_broker(0))
+        await rig.create(replicas=1)
+        await second.release()
+        await rig.service.step_down()
+
+        rig.store.objects[LEASE_KEY] = backup
+        third, rig.service = candidate(rig, "three")
+        await third.step()  # observes who holds it, by the backup
+        rig.clock.ms += 4000
+        await third.step()
+        assert not rig.service.is_leading
+        await third.step()
+        assert rig.service.controller_epoch == 3
+
+    run(scenario)
+
+
+def test_a_take_over_reads_what_is_stored_once() -> None:
+    async def scenario() -> None:
+        rig = Rig(store=CountingStore())
+        lease, rig.service = candidate(rig, "one")
+        await lease.step()
+        await lease.release()
+        await rig.service.step_down()
+        rig.store.lists.clear()
+        second, rig.service = candidate(rig, "two")
+        await second.step()
+        assert rig.service.controller_epoch == 2
+        assert rig.store.lists == [BROKER.kind, PARTITION_SLICE.kind]
 
     run(scenario)

@@ -184,7 +184,7 @@ class PoolController:
                 fenced.append(broker_id)
                 logger.info("broker fenced", extra={**self._fields(broker_id), "reason": reason})
             if fenced:
-                await self._settle_and_save(fenced)
+                await self._settle_and_save(fenced, leaving=fenced)
 
     async def storage_failed(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         """Nothing of this life proves anything any more; the next start is unclean (S8)."""
@@ -200,7 +200,7 @@ class PoolController:
             )
             await self.save_broker(failed)
             self.sessions.end(broker_id)
-            await self._settle_and_save([])
+            await self._settle_and_save([], leaving=[broker_id])
             logger.error("broker storage failed", extra=self._fields(broker_id))
 
     async def settle_failures(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
@@ -376,9 +376,12 @@ class PoolController:
         """Of slices, by name. False: one at least is put off to a tick."""
         return await self._changes.write(decisions)
 
-    async def _settle_and_save(self, broker_ids: Iterable[BrokerId]) -> bool:
+    async def _settle_and_save(
+        self, broker_ids: Collection[BrokerId], *, leaving: Collection[BrokerId] = ()
+    ) -> bool:
         """Slices and Broker objects at once: the objects only tell people what happened, and a
-        successor gives every broker a session anyway."""
+        successor gives every broker a session anyway. `leaving`: who was fenced just now."""
+        self._keep_from_joining(leaving)
         is_settled, *_ = await asyncio.gather(
             self.settle(), *(self._save_quietly(broker_id) for broker_id in broker_ids)
         )
@@ -387,6 +390,13 @@ class PoolController:
             self._announcements.change(Change("broker", self.state.pool, str(broker_id)))
         self._announcements.image()
         return bool(is_settled)
+
+    # guard: leaving-broker-is-not-proposed (L1)
+    def _keep_from_joining(self, leaving: Collection[BrokerId]) -> None:
+        """Whoever hears that a broker left an ISR hears with it that it may not join: else
+        thousands of leaders propose it while the last slices are written, and each refusal is one
+        more write. That it is fenced is told at the end, as clients wait for that (0063)."""
+        self.image.set_brokers(self.state.broker_states(leaving=leaving))
 
     async def save_broker(self, record: BrokerRecord) -> None:
         stamped = replace(record, controller_epoch=self.state.controller_epoch)

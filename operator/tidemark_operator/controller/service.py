@@ -55,6 +55,7 @@ from tidemark_operator.controller.heartbeats import PoolEnvironment, PoolHeartbe
 from tidemark_operator.controller.pool_loop import PoolController
 from tidemark_operator.controller.probe import Probe, ProbeVerdict
 from tidemark_operator.controller.slice_store import Deposed, PutOff
+from tidemark_operator.store.lease import EpochTaken, highest_stored_epoch
 from tidemark_operator.store.object_store import ObjectStore, StoreError
 
 __all__ = [
@@ -126,7 +127,7 @@ class ControllerService:
         """Reads Broker and PartitionSlice objects by quorum list, then decides. Starts the ticks.
 
         `is_second_opinion`: the controller before gave way as it heard too few brokers (S18).
-        Raises StoreError when the store cannot be read."""
+        Raises StoreError when the store cannot be read, EpochTaken."""
         await self.load(controller_epoch, is_second_opinion=is_second_opinion)
         self._ticker = asyncio.create_task(self._run_ticks(), name="controller ticks")
 
@@ -138,6 +139,7 @@ class ControllerService:
         await self.step_down()
         brokers = await self._store.list(BROKER, None)
         slices = await self._store.list(PARTITION_SLICE, None)
+        self._check_is_untaken(controller_epoch, highest_stored_epoch(brokers, slices))
         await takeover.load(
             lambda pool: self._pool(pool, controller_epoch).decisions, brokers, slices
         )
@@ -148,6 +150,13 @@ class ControllerService:
         self._controller_epoch = controller_epoch
         counts = {"controller_epoch": controller_epoch, "slices": len(slices)}
         logger.info("controller leads", extra=counts)
+
+    # guard: stored-epoch-is-not-taken-again (S16)
+    def _check_is_untaken(self, controller_epoch: ControllerEpoch, stored: ControllerEpoch) -> None:
+        """A Lease from a backup gives out a number that another term has used."""
+        self._note_seen(stored)
+        if stored >= controller_epoch:
+            raise EpochTaken(f"stored is controller epoch {stored}, ours is {controller_epoch}")
 
     async def step_down(self) -> None:
         """No more decisions; every open poll is answered NOT_CONTROLLER; state is forgotten."""

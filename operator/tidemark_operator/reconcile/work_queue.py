@@ -6,8 +6,9 @@ back after a delay that doubles up to a limit; success resets it. The queue hold
 events: what happened is read from the store when the key's turn comes. Nothing is ever dropped,
 and the queue cannot grow beyond the number of objects.
 
-Keys of a sweep wait behind all others of their kind, but where several turns may run at once one
-of them is always theirs.
+Keys of one kind have their turns by who asked for them, one after the other: a client's thousand
+topics hold up another's topic for one turn. Keys of a sweep wait behind all others of their kind,
+but where several turns may run at once one of them is always theirs.
 """
 
 import asyncio
@@ -49,19 +50,23 @@ class _Lane:
     """The keys of one kind."""
 
     limit: int
-    pending: dict[WorkKey, None] = field(default_factory=dict)  # in order of arrival
+    # In order of arrival, by who asked; first who is next.
+    pending: dict[str, dict[WorkKey, None]] = field(default_factory=dict)
+    asked_by: dict[WorkKey, str] = field(default_factory=dict)  # of those in `pending`
     swept: dict[WorkKey, None] = field(default_factory=dict)  # not in `pending`
     active: dict[WorkKey, bool] = field(default_factory=dict)  # whether it came from a sweep
 
     def __len__(self) -> int:
-        return len(self.pending) + len(self.swept)
+        return len(self.asked_by) + len(self.swept)
 
-    def add(self, key: WorkKey) -> None:
+    def add(self, key: WorkKey, asked_by: str) -> None:
         self.swept.pop(key, None)
-        self.pending[key] = None
+        if key not in self.asked_by:
+            self.asked_by[key] = asked_by
+            self.pending.setdefault(asked_by, {})[key] = None
 
     def add_swept(self, key: WorkKey) -> None:
-        if key not in self.pending:
+        if key not in self.asked_by:
             self.swept[key] = None
 
     def take(self) -> Iterator[WorkKey]:
@@ -69,13 +74,31 @@ class _Lane:
         while len(self.active) < self.limit:
             is_sweep_due = self.limit > 1 and not any(self.active.values())
             key = self._first(self.swept) if is_sweep_due else None
-            key = key or self._first(self.pending) or self._first(self.swept)
+            key = key or self._next_asked() or self._first(self.swept)
             if key is None:
                 return
             self.active[key] = key in self.swept
             self.swept.pop(key, None)
-            self.pending.pop(key, None)
+            self._take_out(key)
             yield key
+
+    def clear(self) -> None:
+        self.pending.clear()
+        self.asked_by.clear()
+        self.swept.clear()
+
+    def _next_asked(self) -> WorkKey | None:
+        found = map(self._first, self.pending.values())
+        return next((key for key in found if key is not None), None)
+
+    def _take_out(self, key: WorkKey) -> None:
+        """The next one of who asked for it comes after those of all others."""
+        asked_by = self.asked_by.pop(key, None)
+        if asked_by is not None:
+            keys = self.pending.pop(asked_by)
+            del keys[key]
+            if keys:
+                self.pending[asked_by] = keys
 
     def _first(self, keys: dict[WorkKey, None]) -> WorkKey | None:
         # At most `limit` keys are in work, so few are passed over.
@@ -101,10 +124,11 @@ class WorkQueue:
     def __len__(self) -> int:
         return sum(map(len, self._lanes.values()))
 
-    def add(self, key: WorkKey) -> None:
-        """Now; a delayed turn of the same key is not waited for."""
+    def add(self, key: WorkKey, asked_by: str = "") -> None:
+        """Now; a delayed turn of the same key is not waited for. `asked_by`: the request that it is
+        of; all others of a namespace are taken for one."""
         self._cancel_timer(key)
-        self._lane(key).add(key)
+        self._lane(key).add(key, asked_by or key.namespace)
         self._wake.set()
 
     def add_swept(self, key: WorkKey) -> None:
@@ -114,7 +138,7 @@ class WorkQueue:
 
     def add_after(self, key: WorkKey, delay_ms: int) -> None:
         """Later, unless it is due sooner already."""
-        if key in self._lane(key).pending:
+        if key in self._lane(key).asked_by:
             return
         loop = asyncio.get_running_loop()
         due = loop.time() + delay_ms / 1000
@@ -127,8 +151,7 @@ class WorkQueue:
     def clear(self) -> None:
         """Of all that waits; what is in work goes on."""
         for lane in self._lanes.values():
-            lane.pending.clear()
-            lane.swept.clear()
+            lane.clear()
         self._failures.clear()
         for key in list(self._timers):
             self._cancel_timer(key)
@@ -189,7 +212,7 @@ class WorkQueue:
 
     def _come_due(self, key: WorkKey) -> None:
         self._timers.pop(key, None)
-        self._lane(key).add(key)
+        self._lane(key).add(key, key.namespace)
         self._wake.set()
 
     def _cancel_timer(self, key: WorkKey) -> None:

@@ -4,7 +4,8 @@ The holder renews; a standby takes the Lease only when it *observed* no renewal 
 duration on its own clock (never by the written time, S21), when the holder released it, or when the
 holder is known to be terminated (S19). A holder that has reason to doubt what it sees gives it away
 for a term (S18). Every acquisition, also by the same identity, writes a
-controller epoch above every one ever seen before anything is decided. A holder stops leading by
+controller epoch above every one ever seen before anything is decided; one that turns out to be
+taken, as the Lease came from a backup, is given up for a higher one. A holder stops leading by
 itself once most of the duration has passed since it sent the last renewal that succeeded. The Lease
 is about liveness: what keeps two controllers from harm is the compare-and-set of every slice.
 
@@ -15,7 +16,7 @@ nothing else to do (lease_thread.py), and asks of its leader only what `Leader` 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -49,6 +50,10 @@ class LeaseSettings:
     take_over_limit_ms: int = 60_000
 
 
+class EpochTaken(StoreError):
+    """What is stored was written under that controller epoch, or a later one."""
+
+
 class LeaseClock(Protocol):
     def now_ms(self) -> int:
         """CLOCK_BOOTTIME: goes on while the machine sleeps (S21)."""
@@ -67,7 +72,10 @@ class Leader(Protocol):
 
     async def take_over(
         self, controller_epoch: ControllerEpoch, *, is_second_opinion: bool
-    ) -> None: ...
+    ) -> None:
+        """Raises StoreError; EpochTaken before anything is decided, and from then on
+        `highest_broker_controller_epoch` is at least what was found."""
+        ...
 
     async def step_down(self) -> None: ...
 
@@ -162,7 +170,7 @@ class ControllerLease:
             held = self._held
             await self._lose(f"taking over failed: {error or 'it took too long'}")
             await self._empty_holder(held)
-            return self._settings.retry_interval_ms
+            return 0 if isinstance(error, EpochTaken) else self._settings.retry_interval_ms
         return pause_ms
 
     def _in_time(self) -> asyncio.Timeout:
@@ -300,15 +308,16 @@ class ControllerLease:
 
     # guard: controller-epoch-above-all-stored (S16)
     async def _next_epoch(self, stored: Object | None) -> ControllerEpoch:
-        """1 + the highest ever seen anywhere: a Lease may have been deleted or restored (S16)."""
-        seen = [0, _transitions(stored), self._leader.highest_broker_controller_epoch()]
-        if stored is not None:
-            seen.append(_epoch_of(stored))
-        for item in await self._store.list(BROKER, None):
-            seen.append(int(item.get("status", {}).get("controllerEpoch", NO_EPOCH)))
-        for item in await self._store.list(PARTITION_SLICE, None):
-            seen.append(int(item.get("controllerEpoch", NO_EPOCH)))
-        return ControllerEpoch(1 + max(seen))
+        """1 + the highest ever seen anywhere (S16). A Lease that is there has seen them all, unless
+        somebody restored it: its leader, which reads everything next, finds that (EpochTaken)."""
+        highest = self._leader.highest_broker_controller_epoch()
+        seen = [0, _transitions(stored), highest]
+        lease_epoch = NO_EPOCH if stored is None else _epoch_of(stored)
+        if lease_epoch == NO_EPOCH:
+            brokers = await self._store.list(BROKER, None)
+            slices = await self._store.list(PARTITION_SLICE, None)
+            seen.append(highest_stored_epoch(brokers, slices))
+        return ControllerEpoch(1 + max(*seen, lease_epoch))
 
     def _lease(
         self,
@@ -372,6 +381,13 @@ class ControllerLease:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         await self._leader.step_down()
+
+
+def highest_stored_epoch(brokers: Iterable[Object], slices: Iterable[Object]) -> ControllerEpoch:
+    """-1 where no object has one."""
+    of_brokers = (item.get("status", {}).get("controllerEpoch", NO_EPOCH) for item in brokers)
+    of_slices = (item.get("controllerEpoch", NO_EPOCH) for item in slices)
+    return ControllerEpoch(max(map(int, (*of_brokers, *of_slices)), default=NO_EPOCH))
 
 
 def _transitions(stored: Object | None) -> int:

@@ -30,6 +30,12 @@ _ARGO = ("argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance")
 _FLUX = ("kustomize.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/name")
 
 
+def request_of(topic: Object) -> str:
+    """Return the client's request that wrote it last, "" where none did."""
+    annotations = topic["metadata"].get("annotations") or {}
+    return str(annotations.get(REQUEST_ANNOTATION, ""))
+
+
 def keeper_of(topic: Object) -> str:
     """The tool or owner that keeps it; "": nobody in particular."""
     metadata = topic["metadata"]

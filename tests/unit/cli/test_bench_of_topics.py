@@ -6,12 +6,20 @@ from typing import Any
 import pytest
 
 from bench import rdkafka_load
-from bench.topics import exponent
+from bench.systems import BenchFailed
+from bench.topics import check_open_files, exponent
 
 
 def test_the_exponent_is_that_of_the_curve_through_all_sizes() -> None:
     assert math.isclose(exponent({1000: 2.0, 10_000: 20.0}), 1.0)
     assert math.isclose(exponent({100: 1.0, 1000: 100.0, 10_000: 10_000.0}), 2.0)
+
+
+def test_a_growth_that_runs_out_of_open_files_is_refused() -> None:
+    check_open_files(10_000, 3, 20_000)
+    with pytest.raises(BenchFailed, match=r"allows 20000 .* --brokers 5"):
+        check_open_files(30_000, 3, 20_000)
+    check_open_files(30_000, 5, 20_000)
 
 
 class FakeTime:

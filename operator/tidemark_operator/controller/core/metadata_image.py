@@ -5,6 +5,7 @@ Only durable state goes in. A version is one step of one controller's image; pus
 means deletion (S12), for as long as their tombstone is there.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tidemark_protocol.controller_messages import BrokerState, MetadataPush, TopicPush
@@ -22,17 +23,33 @@ class _Topic:
     changed: int  # the newest version of the topic or of a partition
     partitions: dict[int, PartitionState] = field(default_factory=dict)
     versions: dict[int, int] = field(default_factory=dict)  # in the order in which they changed
+    elected: dict[int, int] = field(default_factory=dict)  # at which version, by leader epoch
     hidden: set[int] = field(default_factory=set)
 
-    def numbers_since(self, version: int) -> list[int]:
-        """Partitions that changed after it and may be told."""
-        found = []
+    def set_partition(self, partition: PartitionState, version: int) -> None:
+        number = partition.partition
+        former = self.partitions.get(number)
+        self.hidden.discard(number)
+        self.partitions[number] = partition
+        self.versions.pop(number, None)
+        self.versions[number] = version
+        if former is None or former.leader_epoch != partition.leader_epoch:
+            self.elected[number] = version
+
+    def numbers_since(self, version: int) -> tuple[list[int], list[int]]:
+        """Partitions that changed after it and may be told: elected ones, and the others."""
+        elected: list[int] = []
+        others: list[int] = []
         for number, changed in reversed(self.versions.items()):
             if changed <= version:
                 break
             if number not in self.hidden:
-                found.append(number)
-        return sorted(found)
+                (elected if self.elected[number] > version else others).append(number)
+        return sorted(elected), sorted(others)
+
+    def push_of(self, numbers: Iterable[int]) -> TopicPush:
+        partitions = tuple(self.partitions[number] for number in numbers)
+        return TopicPush(self.state, partitions, is_retained=self.is_retained)
 
 
 class MetadataImage:
@@ -78,10 +95,7 @@ class MetadataImage:
         for partition in partitions:
             number = partition.partition
             if topic.partitions.get(number) != partition or number in topic.hidden:
-                topic.hidden.discard(number)
-                topic.partitions[number] = partition
-                topic.versions.pop(number, None)
-                topic.versions[number] = version
+                topic.set_partition(partition, version)
                 self.version = version
         if self.version == version:
             topic.changed = version
@@ -175,11 +189,16 @@ class MetadataImage:
         return found[::-1]
 
     def _changes_since(self, version: int) -> list[TopicPush]:
-        found = []
+        """First what is elected: brokers take up thousands of roles one after the other, and who
+        only left an ISR can wait. A topic with both comes twice."""
+        first: list[TopicPush] = []
+        then: list[TopicPush] = []
         for topic in reversed(self._topics.values()):
             if topic.changed <= version:
                 break
-            partitions = tuple(topic.partitions[n] for n in topic.numbers_since(version))
-            if partitions or topic.version > version:
-                found.append(TopicPush(topic.state, partitions, is_retained=topic.is_retained))
-        return found[::-1]
+            elected, others = topic.numbers_since(version)
+            if elected:
+                first.append(topic.push_of(elected))
+            if others or (not elected and topic.version > version):
+                then.append(topic.push_of(others))
+        return [*reversed(first), *reversed(then)]

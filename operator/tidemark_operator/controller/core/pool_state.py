@@ -6,7 +6,7 @@ fence only (a fence is always safe); everything else here is durable.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -398,13 +398,15 @@ class PoolState:
             replica in (notes.report or {}) for notes in self.notes.values() for replica in replicas
         )
 
-    def broker_states(self) -> tuple[BrokerState, ...]:
+    def broker_states(self, *, leaving: Collection[BrokerId] = ()) -> tuple[BrokerState, ...]:
+        """As all brokers are told. `leaving`: fenced, and shown as stopping until their leaders
+        and ISRs are others."""
         return tuple(
             BrokerState(
                 broker_id,
                 record.broker_epoch,
-                is_fenced=not record.is_live,
-                is_stopping=record.is_stopping,
+                is_fenced=not record.is_live and broker_id not in leaving,
+                is_stopping=record.is_stopping or broker_id in leaving,
                 endpoints=record.endpoints,
                 rack=record.rack,
             )

@@ -44,6 +44,7 @@ from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.store.lease import ControllerLease, LeaseSettings
 from tidemark_operator.store.object_store import StoreError
 from tidemark_operator.store.sqlite import SqliteStore, StoredChange
+from tidemark_operator.topic_admin.field_managers import request_of
 from tidemark_operator.topic_admin.service import TopicAdmin, topic_calls
 
 READ_SECONDS = 0.1
@@ -254,7 +255,7 @@ class LocalCluster:
     def _tell(self, kind: ResourceKind, change: StoredChange) -> None:
         key = self._reconciler.on_event(kind, change.item, is_deleted=change.is_deleted)
         if key is not None:
-            self._leading.on_key(key)
+            self._leading.on_key(key, request_of(change.item))
 
     def _broker_exited(self, pool: PoolSpec, broker_id: BrokerId) -> None:
         log_path = self.runtime.log_path(pool.pool, broker_id)

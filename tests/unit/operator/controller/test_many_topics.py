@@ -12,7 +12,7 @@ from tidemark_operator.controller.commands import delete_topic
 from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.service import Change, ControllerService, SliceMissing
-from tidemark_protocol.ids import ControllerEpoch, PartitionEpoch
+from tidemark_protocol.ids import ControllerEpoch, LeaderEpoch, PartitionEpoch
 from tidemark_protocol.partition_state import TopicState
 
 from tests.support.controller_harness import POOL, settle
@@ -83,6 +83,40 @@ def test_a_push_looks_at_what_changed_and_at_nothing_else() -> None:
     push = image.push_for(ControllerEpoch(1), applied)
     assert push is not None
     assert [pushed.topic.topic for pushed in push.topics] == [MANY[3], MANY[1]]
+
+
+def test_a_push_tells_first_who_was_elected() -> None:
+    """A broker that takes up ten thousand states leads what it is to lead after a third of them."""
+    image = MetadataImage(ControllerEpoch(1), deleted_kept=10)
+    topics = [TopicState(name, topic_id(name), 3, 1) for name in MANY[:2]]
+
+    def set_all(*leader_epochs: int, partition_epoch: int) -> None:
+        states = tuple(
+            replace(
+                partition("0@1", leader="0@1"),
+                partition=number,
+                leader_epoch=LeaderEpoch(leader_epoch),
+                partition_epoch=PartitionEpoch(partition_epoch),
+            )
+            for number, leader_epoch in enumerate(leader_epochs)
+        )
+        for topic in topics:
+            image.set_partitions(topic, states, is_retained=False)
+
+    def told(since: int) -> list[tuple[str, list[int]]]:
+        push = image.push_for(ControllerEpoch(1), since)
+        assert push is not None
+        return [(each.topic.topic, [s.partition for s in each.partitions]) for each in push.topics]
+
+    set_all(0, 0, 0, partition_epoch=0)
+    applied = image.version
+    set_all(0, 1, 0, partition_epoch=1)
+    old0, old1 = MANY[:2]
+    assert told(applied) == [(old0, [1]), (old1, [1]), (old0, [0, 2]), (old1, [0, 2])]
+    assert told(0) == [(old0, [0, 1, 2]), (old1, [0, 1, 2])]  # in full: all were elected once
+    applied = image.version
+    set_all(0, 1, 0, partition_epoch=2)
+    assert told(applied) == [(old0, [0, 1, 2]), (old1, [0, 1, 2])]  # nobody was elected
 
 
 def test_an_update_settles_its_own_topic(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -257,7 +257,6 @@ def test_controlled_shutdown_waits_two_seconds_at_most_for_the_others() -> None:
         await rig.create()
         first = rig.brokers[0]
         first.apply(await first.heartbeat(wants_to_stop=True))
-        first.apply(await first.heartbeat(wants_to_stop=True))
         poll = first.heartbeat(wants_to_stop=True)
         may_stop_at = None
         for elapsed in range(0, 3000, 50):

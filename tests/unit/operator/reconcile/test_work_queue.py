@@ -142,6 +142,43 @@ def test_turns_of_several_topics_run_at_once_up_to_the_limit() -> None:
     asyncio.run(story())
 
 
+def test_topics_of_one_request_hold_up_anothers_for_one_turn() -> None:
+    async def story() -> None:
+        queue, turns = WorkQueue(turns_at_once={"Topic": 1}), Turns()
+        many = topics(1000)
+        for key in many:
+            queue.add(key, "request 1")
+        work = asyncio.create_task(queue.work(turns.reconcile))
+        await eventually(lambda: turns.running == many[:1])
+        queue.add(A, "request 2")
+        queue.add(B)  # by kubectl, or for a change of the controller
+        for key, following in ((many[0], many[1]), (many[1], A), (A, B), (B, many[2])):
+            turns.end(key)
+            await eventually(lambda wanted=following: turns.running == [wanted])
+        assert len(queue) == 997
+        work.cancel()
+
+    asyncio.run(story())
+
+
+def test_key_that_another_asks_for_again_keeps_its_place() -> None:
+    async def story() -> None:
+        queue, turns = WorkQueue(turns_at_once={"Topic": 1}), Turns()
+        queue.add(A, "request 1")
+        queue.add(B, "request 1")
+        queue.add(A, "request 2")
+        assert len(queue) == 2
+        work = asyncio.create_task(queue.work(turns.reconcile))
+        for key in (A, B):
+            await eventually(lambda wanted=key: turns.running == [wanted])
+            turns.end(key)
+        await eventually(lambda: not turns.running)
+        assert turns.begun == [A, B]
+        work.cancel()
+
+    asyncio.run(story())
+
+
 def test_key_in_work_runs_again_only_after_its_turn() -> None:
     async def story() -> None:
         queue, turns = WorkQueue(turns_at_once={"Topic": 3}), Turns()
