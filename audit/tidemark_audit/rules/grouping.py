@@ -80,7 +80,12 @@ def _life_of(broker: str, incident: Incident, facts: AuditFacts) -> str:
         key=lambda life: life.first_ms,
     )
     first, last = incident.start_ms - facts.slack_ms, incident.end_ms + facts.slack_ms
-    starts = [at for at in range(1, len(lives)) if first <= lives[at].first_ms <= last]
+    # A restart lies between two sights, which scrapes that fail move apart.
+    starts = [
+        at
+        for at in range(1, len(lives))
+        if lives[at - 1].last_ms <= last and lives[at].first_ms >= first
+    ]
     if starts:
         times = f" {len(starts)} times" if len(starts) > 1 else ""
         old, new = lives[starts[0] - 1].epoch, lives[starts[-1]].epoch
@@ -154,6 +159,8 @@ def _led(leads: str, group: Sequence[Finding], cause: str) -> list[Finding]:
     return [replace(head, severity=gravest), *rest]
 
 
-def _order(lead: Finding) -> tuple[bool, int, int, str, str]:
+def _order(lead: Finding) -> tuple[bool, int, bool, int, str, str]:
+    """What tells of the whole window begins with it, and stands behind what has a time."""
     gravity = GRAVITY[lead.severity]
-    return lead.rule == _EVIDENCE, gravity, lead.start_ms, lead.rule, lead.subject
+    is_lasting = lead.rule in (_LAG, _CHURN)
+    return lead.rule == _EVIDENCE, gravity, is_lasting, lead.start_ms, lead.rule, lead.subject
