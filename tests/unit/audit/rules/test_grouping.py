@@ -166,6 +166,19 @@ def test_lag_of_the_whole_window_stands_behind_the_falls(tmp_path: Path) -> None
     ]
 
 
+def test_lag_of_a_planned_absence_names_it_as_its_cause(tmp_path: Path) -> None:
+    export = Export(length_ms=60_000)
+    partition(export, in_sync=lambda t: {1, 2} if 20_000 <= t < 30_000 else {1, 2, 3})
+    brokers(export, planned=lambda broker, t: broker == 3 and 18_000 <= t < 32_000)
+    for key, samples in export.series.items():
+        named = dict(key)
+        if "caught_up_age" in named["__name__"] and named["follower"] == "3":
+            samples[:] = [(at, 9.0 if 20_000 <= at < 30_000 else age) for at, age in samples]
+    result = run(None, [str(export.write(tmp_path / "export.jsonl"))])
+    told = [(each.rule, each.cause) for each in leads(result.findings) if not each.planned]
+    assert told == [("R4", "planned restart of broker 3 in this window")]
+
+
 def test_unclean_elections_of_one_moment_are_one_incident(tmp_path: Path) -> None:
     export = Export(length_ms=60_000)
     family = "partition_leader_elections_total"
