@@ -13,6 +13,13 @@ from tidemark_client.metadata import TopicView
 from tidemark_cli.output import table
 
 PERCENTILES = ("p50", "p99", "max")
+# After PASSED another verdict would read as a contradiction.
+AUDIT_WORDS = {
+    "VIOLATED": "by the objectives of a cluster in production the faults above count:",
+    "INCONCLUSIVE": "PASSED is by the records themselves; scrapes alone do not tell so much:",
+    "LOSS": "metrics disagree with the records that were read back, please report this:",
+    "NO-SOURCE": "PASSED is by the records themselves; the audit had no samples to read:",
+}
 
 
 class Result(Protocol):
@@ -112,8 +119,8 @@ class Narrator:
         if isinstance(answer, str):
             self.line(f"none: {answer}")
             return
-        if answer.verdict == "VIOLATED":  # after PASSED it would read as a contradiction
-            self.line("by the objectives of a cluster in production the faults above count:")
+        if answer.verdict in AUDIT_WORDS:
+            self.line(AUDIT_WORDS[answer.verdict])
         self._console.print(f"  {answer.verdict}  {answer.sentence}", markup=False, style="bold")
         for incident in answer.incidents:
             self._console.print(f"            {incident}", markup=False)

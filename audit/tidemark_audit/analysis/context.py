@@ -140,18 +140,31 @@ def context_of(
 
 
 def _lives(epochs: Track) -> tuple[tuple[int, int], ...]:
-    """Of a broker's epoch: it is another one with every start."""
-    found: list[tuple[int, int]] = []
-    known = -np.inf
+    """Return when each process of a broker was seen first and last."""
+    return tuple((first, last) for first, last, _ in lives_of(epochs))
+
+
+def lives_of(epochs: Track) -> list[tuple[int, int, float]]:
+    """Return first sight, last sight and epoch of each process, by the broker's epoch.
+
+    The epoch is another one with every start. It is negative until the process has registered,
+    which is a part of the same life.
+    """
+    found: list[tuple[int, int, float]] = []
+    starting: int | None = None
     for first, last, epoch in zip(
-        epochs.first_ms.tolist(), epochs.last_ms.tolist(), epochs.first_value, strict=True
+        epochs.first_ms.tolist(), epochs.last_ms.tolist(), epochs.first_value.tolist(), strict=True
     ):
-        if epoch == known:
-            found[-1] = (found[-1][0], last)
-        elif not np.isnan(epoch):
-            found.append((first, last))
-            known = epoch
-    return tuple(found)
+        if np.isnan(epoch):
+            continue
+        if epoch < 0:
+            starting = first if starting is None else starting
+        elif found and found[-1][2] == epoch:
+            found[-1] = (found[-1][0], last, epoch)
+        else:
+            found.append((first if starting is None else starting, last, epoch))
+            starting = None
+    return found
 
 
 def _planned_restarts(

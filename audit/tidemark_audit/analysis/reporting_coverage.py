@@ -1,7 +1,8 @@
 """Whether those who would tell of a loss were there to be heard: each replica, and the operator.
 
-Latched counters tell of the time between two looks at one process, so only what lies before its
-first look, after its last, or between two processes is unwitnessed.
+Latched counters tell of the time between two looks at one process. A look also stands for as long
+as any sample does: after the last one, and before the first one of a process that followed another,
+as its counters began at 0. What else lies between two processes is unwitnessed.
 """
 
 from collections.abc import Iterator
@@ -69,10 +70,14 @@ def _heard(series: Series, broker: str) -> list[tuple[int, int]]:
     first_ms, last_ms = track.first_ms[known], track.last_ms[known]
     lives = series.context.broker_lives_ms.get(series.place_of(broker), ())
     found = []
-    for begin, end in lives or tuple(zip(first_ms.tolist(), last_ms.tolist(), strict=True)):
+    for number, (begin, end) in enumerate(
+        lives or tuple(zip(first_ms.tolist(), last_ms.tolist(), strict=True))
+    ):
         inside = (last_ms >= begin) & (first_ms <= end)
         if inside.any():
             first = max(begin, int(first_ms[inside][0]))
+            if lives and number:
+                first -= cap_ms  # its counters began at 0 with the process
             found.append((first, min(end, int(last_ms[inside][-1])) + cap_ms))
     return found
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tidemark_audit.aggregation import histogram
 from tidemark_audit.aggregation.samples import Longs
 from tidemark_audit.aggregation.summaries import NO_BAND, KernelSettings
-from tidemark_audit.analysis.context import Context, Intervals, context_of
+from tidemark_audit.analysis.context import Context, Intervals, context_of, lives_of
 from tidemark_audit.analysis.partition import PartitionFacts
 from tidemark_audit.analysis.series import Track, fold_scrapes, tracks_of
 from tidemark_audit.analysis.step_function import increments
@@ -189,19 +189,9 @@ def _broker_lives(tracks: Sequence[Track]) -> Iterator[BrokerLife]:
     """By their epochs: each start has another one."""
     epochs = [track for track in tracks if track.key.family == "broker_epoch"]
     for track in fold_scrapes(epochs, 0):
-        key, life = track.key, None
-        for first, last, epoch in zip(
-            track.first_ms.tolist(), track.last_ms.tolist(), track.first_value, strict=True
-        ):
-            if np.isnan(epoch):
-                continue
-            if life is not None and life.epoch != epoch:
-                yield life
-                life = None
-            begun = first if life is None else life.first_ms
-            life = BrokerLife(key.cluster, key.pool, key.broker, float(epoch), begun, last)
-        if life is not None:
-            yield life
+        key = track.key
+        for first, last, epoch in lives_of(track):
+            yield BrokerLife(key.cluster, key.pool, key.broker, epoch, first, last)
 
 
 def _place(facts: PartitionFacts) -> tuple[str, str, str, int]:

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+from tidemark_audit.rules.evaluation import percent, two_digits
+
 NBSP = "\u00a0"
 THIN = "\u202f"
 
@@ -9,13 +11,13 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1,
 
 
 def duration(ms: float) -> str:
-    """The two largest units: `2 h 5 min`, `850 ms`, `12.5 s`; without end: `never`."""
+    """The two largest units: `2 h 5 min`, `850 ms`, `2.5 s`; without end: `never`."""
     if ms == float("inf"):
         return "never"
-    if ms < 1000:
+    if ms < 999.5:
         return f"{ms:.0f}{NBSP}ms"
-    if ms < 60_000:
-        return f"{ms / 1000:.4g}{NBSP}s"
+    if ms < 59_500:
+        return f"{two_digits(ms / 1000)}{NBSP}s"
     rest = round(ms / 1000) * 1000
     parts: list[tuple[int, str]] = []
     for size, unit in _UNITS[:-1]:
@@ -30,14 +32,8 @@ def seconds(value: float | None) -> str:
 
 
 def share(ratio: float) -> str:
-    """Never 100 % for less than all, nor 0 % for more than nothing."""
-    percent = 100 * ratio
-    for digits in (1, 2, 3, 4):
-        text = f"{percent:.{digits}f}"
-        if 0 < percent < 100 and float(text) in (0.0, 100.0):
-            continue
-        return f"{text}{NBSP}%"
-    return f"{'< 0.0001' if percent < 50 else '> 99.9999'}{NBSP}%"
+    """Return the share as the rules write it, so that the page has one number for one thing."""
+    return percent(ratio).replace(" ", NBSP)
 
 
 def count(number: float | None) -> str:

@@ -251,19 +251,38 @@ def percent(share: float) -> str:
     gap = min(value, 100 - value)
     if gap <= 1e-9:
         return f"{round(value):g} %"
-    scale = 10.0 ** max(0, 1 - math.floor(math.log10(gap) + 1e-9))
+    digits = max(0, 1 - math.floor(math.log10(gap) + 1e-9))
+    scale = 10.0**digits
     exact = round(value * scale, 6)
     whole = math.floor(exact) if value > 50 else math.ceil(exact)
-    return f"{whole / scale:.12g} %"
+    text = f"{whole / scale:.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if digits else text} %"
 
 
 def duration(ms: float) -> str:
+    return _with_unit(ms, two_digits)
+
+
+def at_most(ms: float) -> str:
+    """Return the duration rounded up, so that it never reads as a limit which it exceeds."""
+    return _with_unit(ms, lambda value: two_digits(value, math.ceil))
+
+
+def _with_unit(ms: float, digits: Callable[[float], str]) -> str:
     seconds = ms / 1000
     if seconds < 120:
-        return f"{seconds:.4g} s"
+        return f"{digits(seconds)} s"
     if seconds < 7200:
-        return f"{seconds / 60:.4g} min"
-    return f"{seconds / 3600:.4g} h"
+        return f"{digits(seconds / 60)} min"
+    return f"{digits(seconds / 3600)} h"
+
+
+def two_digits(value: float, to_whole: Callable[[float], int] = round) -> str:
+    """Return two significant digits, and whole numbers whole. Scrapes know no more."""
+    if not value:
+        return "0"
+    scale = 10.0 ** max(0, 1 - math.floor(math.log10(value) + 1e-9))
+    return f"{to_whole(round(value * scale, 6)) / scale:.12g}"
 
 
 def plural(count: int, noun: str) -> str:

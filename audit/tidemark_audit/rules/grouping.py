@@ -35,7 +35,7 @@ def grouped(findings: Sequence[Finding], facts: AuditFacts) -> tuple[Finding, ..
     falls = _falls(findings, facts)
     members: dict[str, list[Finding]] = {}
     alike: dict[tuple[str, ...], str] = {}
-    for finding in findings:
+    for finding in (_with_planned_cause(each, falls) for each in findings):
         fall = _fall_of(finding, falls)
         leads = alike.setdefault(_likeness(finding), finding.id) if fall is None else fall.lead.id
         members.setdefault(leads, []).append(finding)
@@ -80,7 +80,12 @@ def _life_of(broker: str, incident: Incident, facts: AuditFacts) -> str:
         key=lambda life: life.first_ms,
     )
     first, last = incident.start_ms - facts.slack_ms, incident.end_ms + facts.slack_ms
-    starts = [at for at in range(1, len(lives)) if first <= lives[at].first_ms <= last]
+    # A restart lies between two sights, which scrapes that fail move apart.
+    starts = [
+        at
+        for at in range(1, len(lives))
+        if lives[at - 1].last_ms <= last and lives[at].first_ms >= first
+    ]
     if starts:
         times = f" {len(starts)} times" if len(starts) > 1 else ""
         old, new = lives[starts[0] - 1].epoch, lives[starts[-1]].epoch
@@ -88,6 +93,22 @@ def _life_of(broker: str, incident: Incident, facts: AuditFacts) -> str:
     if lives and first <= lives[-1].last_ms < incident.end_ms - facts.slack_ms:
         return f"broker {broker} stopped and was not seen again"
     return ""
+
+
+def _with_planned_cause(finding: Finding, falls: Sequence[_Fall]) -> Finding:
+    """Lag of a follower that was away on request is no slow disk."""
+    follower = finding.subject.split()[-1]
+    if finding.rule != _LAG or _fall_of(finding, falls) is not None:
+        return finding
+    planned = [
+        fall.lead.cause
+        for fall in falls
+        if fall.incident.planned
+        and follower in fall.incident.brokers
+        and set(finding.partitions) & set(fall.incident.partitions)
+        and fall.overlap_ms(finding) >= 0
+    ]
+    return replace(finding, cause=f"{planned[0]} in this window") if planned else finding
 
 
 def _falls(findings: Sequence[Finding], facts: AuditFacts) -> list[_Fall]:
@@ -154,6 +175,8 @@ def _led(leads: str, group: Sequence[Finding], cause: str) -> list[Finding]:
     return [replace(head, severity=gravest), *rest]
 
 
-def _order(lead: Finding) -> tuple[bool, int, int, str, str]:
+def _order(lead: Finding) -> tuple[bool, int, bool, int, str, str]:
+    """What tells of the whole window begins with it, and stands behind what has a time."""
     gravity = GRAVITY[lead.severity]
-    return lead.rule == _EVIDENCE, gravity, lead.start_ms, lead.rule, lead.subject
+    is_lasting = lead.rule in (_LAG, _CHURN)
+    return lead.rule == _EVIDENCE, gravity, is_lasting, lead.start_ms, lead.rule, lead.subject

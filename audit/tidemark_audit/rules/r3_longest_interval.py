@@ -19,7 +19,7 @@ from tidemark_audit.rules.evaluation import (
     About,
     AuditFacts,
     Judgement,
-    duration,
+    at_most,
     finding,
     not_evaluated,
     plural,
@@ -56,7 +56,7 @@ def evaluate(facts: AuditFacts) -> Judgement:
             key=lambda stretch: stretch.lasted_ms,
             default=None,
         )
-        measured.append(f"{duration(longest.lasted_ms if longest else 0)} {words}")
+        measured.append(f"{at_most(longest.lasted_ms if longest else 0)} {words}")
         over = {
             (stretch.partition, stretch.start_ms): stretch
             for stretch in _stretches(facts, kinds)
@@ -113,7 +113,7 @@ def _finding(facts: AuditFacts, incident: Incident, words: str, bad: Sequence[In
             tuple(each.partition for each in bad),
         ),
         f"{plural(len(bad), 'partition')} too long {words}; the longest,"
-        f" {longest.partition}, for {duration(longest.lasted_ms)}" + still((longest,), facts),
+        f" {longest.partition}, for {at_most(longest.lasted_ms)}" + still((longest,), facts),
         cause=longest.cause,
         remedy="find what kept the broker away: its restarts, its disk, its network; a broker that"
         " will not come back is replaced with `tidemark drain`",

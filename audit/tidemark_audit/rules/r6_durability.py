@@ -41,13 +41,13 @@ _CAUSES = {
     OddityKind.LOSS_OF_UNKNOWN_TIME: "the counters that latch it were up at their first sample",
 }
 _REMEDIES = {
-    OddityKind.UNCLEAN_ELECTION: "compare what producers had acknowledged with what is there"
-    " (`tidemark verify`); unclean.leader.election.enable=false waits instead",
+    OddityKind.UNCLEAN_ELECTION: "{shows}; compare them with what producers had acknowledged;"
+    " unclean.leader.election.enable=false waits instead",
     OddityKind.TWO_LEADERS: "report it with both brokers' logs; tell the clusters apart by a label",
-    OddityKind.EPOCH_REGRESS: "find out what was restored, and what producers sent since",
+    OddityKind.EPOCH_REGRESS: "find out what was restored, and what producers sent since; {shows}",
     OddityKind.LOSS_ON_RECORD: "audit the window in which it happened",
     OddityKind.LOSS_OF_UNKNOWN_TIME: "audit from an earlier time; if nothing earlier is kept, take"
-    " the records for lost (`tidemark verify`)",
+    " the records for lost: {shows}",
 }
 
 
@@ -162,12 +162,12 @@ def lost_offsets(loss: Sequence[LossEvidence]) -> tuple[int, int] | None:
 
 def _how_to_mend(loss: Sequence[LossEvidence]) -> str:
     where, offsets = loss[0].partition, lost_offsets(loss)
-    begin = f"tidemark consume {shlex.quote(where.topic)} --partition {where.partition}"
-    shows = f"`{begin} --from earliest` prints the records that these offsets hold now"
+    shows = _shows_all_of(where)
     if offsets is not None:
         count = offsets[1] - offsets[0] + 1
         shows = (
-            f"`{begin} --from {offsets[0]} --max {count}` shows what stands at these offsets now"
+            f"`{_consume(where)} --from {offsets[0]} --max {count} --until-end` prints what stands"
+            " at these offsets now"
         )
     after, at = (
         datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -178,6 +178,15 @@ def _how_to_mend(loss: Sequence[LossEvidence]) -> str:
         f"stop expiring topic {where.topic} at its sources; {shows}; send again what producers had"
         f" acknowledged before {at} UTC and is not there{since}"
     )
+
+
+def _shows_all_of(where: TopicPartition) -> str:
+    return f"`{_consume(where)} --from earliest --until-end` prints the records that are there now"
+
+
+def _consume(where: TopicPartition) -> str:
+    """Return a command that reads the partition, without a load file of an experiment."""
+    return f"tidemark consume {shlex.quote(where.topic)} --partition {where.partition}"
 
 
 def _of_oddity(partition: PartitionFacts, oddity: Oddity) -> Finding:
@@ -198,5 +207,9 @@ def _of_oddity(partition: PartitionFacts, oddity: Oddity) -> Finding:
         ),
         oddity.sentence,
         cause=_CAUSES[oddity.kind],
-        remedy=_REMEDIES[oddity.kind],
+        remedy=remedy_of(oddity, where),
     )
+
+
+def remedy_of(oddity: Oddity, where: TopicPartition) -> str:
+    return _REMEDIES[oddity.kind].replace("{shows}", _shows_all_of(where))

@@ -26,7 +26,8 @@ READY_SECONDS = 30.0
 AUDIT_SECONDS = 240.0
 SCRAPED_SECONDS = 30.0
 LOOK_SECONDS = 0.1
-LAST_SCRAPES = "min(timestamp(up) * up)"  # of the target that answered longest ago
+# When the target that answered longest ago was scraped; nothing until all have been scraped once.
+LAST_SCRAPES = "min(timestamp(up) * up) and count(up) >= {targets}"
 # A killed process is back in the in-sync sets after some 0.7 s: that is to be seen.
 CONFIGURATION = """\
 global: {{scrape_interval: 500ms, scrape_timeout: 500ms}}
@@ -47,9 +48,9 @@ class AuditAnswer:
 
 
 class _Finding(msgspec.Struct):
-    severity: str
+    id: str
+    incident: str
     rule: str
-    subject: str
     sentence: str
     planned: bool
 
@@ -66,6 +67,7 @@ class Scraper:
         self._log = log
         self._server: asyncio.subprocess.Process | None = None
         self._url = ""
+        self._targets = 0
         self._start_seconds = 0.0
         self.missing = ""  # why there is no audit
 
@@ -82,6 +84,7 @@ class Scraper:
                 else "no Prometheus on PATH; in a checkout of Tidemark the demo fetches one"
             )
             return
+        self._targets = len(targets)
         configuration = self._directory / "prometheus.yml"
         configuration.write_text(CONFIGURATION.format(targets=json.dumps(list(targets))))
         self._url = f"http://127.0.0.1:{port}"
@@ -120,7 +123,9 @@ class Scraper:
     async def _scraped_after(self, seconds: float) -> float | None:
         """When every target had been scraped after that moment; None, with `missing` said, if that
         does not come."""
-        query = "/api/v1/query?" + urllib.parse.urlencode({"query": LAST_SCRAPES})
+        query = "/api/v1/query?" + urllib.parse.urlencode(
+            {"query": LAST_SCRAPES.format(targets=self._targets)}
+        )
 
         def is_scraped() -> bool:
             found = self._get(query)
@@ -178,9 +183,9 @@ class Scraper:
             result.verdict,
             result.sentence,
             tuple(
-                f"{found.subject}{' (planned)' if found.planned else ''}: {found.sentence}"
+                found.sentence
                 for found in result.findings
-                if found.rule in ("R1", "R2", "R6")
+                if found.rule in ("R1", "R2", "R6") and found.incident in ("", found.id)
             ),
             str(page if page.is_file() else report),
         )

@@ -83,6 +83,31 @@ def test_another_process_knows_nothing_of_the_time_before_it(tmp_path: Path) -> 
     assert judged(export, tmp_path).verdict is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.parametrize(
+    ("first_scrape_ms", "durability"),
+    [(45_000, Outcome.KEPT), (60_000, Outcome.NOT_EVALUATED)],
+    ids=["within two and a half scrapes", "later"],
+)
+def test_the_first_scrape_of_a_restarted_process_tells_of_the_time_just_before_it(
+    first_scrape_ms: int, durability: Outcome, tmp_path: Path
+) -> None:
+    """A broker that is killed is in sync again before Prometheus finds it."""
+    export = Export(length_ms=120_000, step_ms=5000)
+    partition(
+        export,
+        in_sync=lambda t: {1, 2} if 20_000 <= t < 35_000 else {1, 2, 3},
+        is_up=lambda broker, t: broker != 3 or not 20_000 <= t < first_scrape_ms,
+    )
+    brokers(
+        export,
+        epoch=lambda broker, t: (
+            7 if broker != 3 or t < 20_000 else 8 if t >= first_scrape_ms else None
+        ),
+    )
+    result = judged(export, tmp_path)
+    assert {each.rule: each.outcome for each in result.rules}["R6"] is durability
+
+
 def test_without_the_first_offsets_of_epochs_durability_is_open(tmp_path: Path) -> None:
     """As brokers of the profile `minimal` export."""
     export = without(

@@ -186,3 +186,14 @@ def test_an_anomaly_of_the_history_fails_the_demo() -> None:
     assert not report.is_good
     assert report.notes == ("poll-skip (1): a record was passed over",)
     assert report.anomalies == {"poll-skip": 1}
+
+
+@pytest.mark.parametrize("verdict", ["VIOLATED", "INCONCLUSIVE", "LOSS", "NO-SOURCE", "PASS"])
+def test_another_verdict_than_pass_follows_a_sentence_that_says_why(verdict: str) -> None:
+    """PASSED and then VIOLATED would read as a contradiction."""
+    written = io.StringIO()
+    answer = AuditAnswer(verdict, "what was measured", (), "report.html")
+    Narrator(Console(file=written, width=200)).audit(answer)
+    before = written.getvalue().partition(f"  {verdict}  what was measured")[0].strip()
+    assert bool(before) is (verdict != "PASS")
+    assert before.endswith(":") or verdict == "PASS"

@@ -23,7 +23,7 @@ from tidemark_audit.results import (
     from_json,
     to_json,
 )
-from tidemark_audit.rules.evaluation import percent
+from tidemark_audit.rules.evaluation import at_most, percent
 
 from tests.unit.audit.eventful import HOUR_MS, LOST, eventful_result
 
@@ -224,13 +224,33 @@ def test_a_browser_draws_the_page(
 
 def test_durations_and_shares_never_round_to_all_or_nothing() -> None:
     assert duration(0) == "0\u00a0ms"
-    assert duration(59_940) == "59.94\u00a0s"
+    assert duration(314) == "314\u00a0ms"
+    assert duration(3813) == "3.8\u00a0s"
+    assert duration(18_381) == "18\u00a0s"
+    assert duration(59_940) == "1\u00a0min"
     assert duration(7_500_000) == "2\u00a0h 5\u00a0min"
     assert duration(90_061_000) == "1\u00a0d 1\u00a0h"
-    assert share(1.0) == "100.0\u00a0%"
+    assert share(1.0) == "100\u00a0%"
+    assert share(0.950_671) == "95\u00a0%"
     assert share(0.999_96) == "99.996\u00a0%"
-    assert share(0.999_999_99) == "> 99.9999\u00a0%"
-    assert share(0.000_000_01) == "< 0.0001\u00a0%"
+    assert share(0.999_999_99) == "99.999999\u00a0%"
+    assert share(0.000_000_01) == "0.000001\u00a0%"
+
+
+def test_a_limit_that_was_exceeded_is_never_rounded_to() -> None:
+    assert (at_most(60_000), at_most(60_400), at_most(0)) == ("60 s", "61 s", "0 s")
+
+
+def test_the_page_and_its_rules_have_one_number_for_one_thing(result: AuditResult) -> None:
+    page = render_html(result)
+    measured = {each.rule: each.measured for each in result.rules}
+    for name, number in (
+        ("time observed", measured["R8"].removeprefix("coverage ")),
+        ("fully replicated", measured["R1"].partition("with planned absences ")[2]),
+        ("writable", measured["R2"]),
+    ):
+        number = number.partition(" (")[0].replace(" ", "\u00a0")
+        assert f"<dt>{name}</dt><dd>{number}</dd>" in page
 
 
 @pytest.mark.parametrize("length_ms", [1, 5000, 119_000, 3_600_000, 86_400_000, 28 * 86_400_000])

@@ -1,5 +1,6 @@
 """What happened is told once, by its cause, with what it did below it; gaps in evidence last."""
 
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
@@ -124,6 +125,58 @@ def test_a_broker_that_does_not_come_back_is_told_so(tmp_path: Path) -> None:
     result = run(None, [str(export.write(tmp_path / "export.jsonl"))])
     first = leads(result.findings)[0]
     assert first.sentence.startswith("broker 3 stopped and was not seen again: 1 partition")
+
+
+@pytest.mark.parametrize(
+    "epoch_at",
+    [
+        lambda t: 2 if t < 20_000 else 5 if t >= 40_000 else None,
+        lambda t: 2 if t < 20_000 else 5 if t >= 32_000 else -1 if t >= 28_000 else None,
+    ],
+    ids=["first scrapes failed", "not registered at the first scrape"],
+)
+def test_a_restart_is_the_cause_however_late_the_process_is_seen(
+    epoch_at: Callable[[int], float | None], tmp_path: Path
+) -> None:
+    export = Export(length_ms=60_000)
+    partition(
+        export,
+        is_up=lambda b, t: b != 3 or epoch_at(t) is not None,
+        in_sync=lambda t: {1, 2} if 20_000 <= t < 30_000 else {1, 2, 3},
+    )
+    brokers(export, epoch=lambda b, t: epoch_at(t) if b == 3 else 2)
+    result = run(None, [str(export.write(tmp_path / "export.jsonl"))])
+    first = leads(result.findings)[0]
+    assert first.sentence.startswith("broker 3 restarted, epoch 2 -> 5: 1 partition")
+
+
+def test_lag_of_the_whole_window_stands_behind_the_falls(tmp_path: Path) -> None:
+    export = Export(length_ms=60_000)
+    partition(export, in_sync=lambda t: {1, 2} if 20_000 <= t < 30_000 else {1, 2, 3})
+    brokers(export)
+    for key, samples in export.series.items():
+        named = dict(key)
+        if "caught_up_age" in named["__name__"] and named["follower"] == "2":
+            samples[:] = [(at_ms, 9.0) for at_ms, _ in samples]
+    result = run(None, [str(export.write(tmp_path / "export.jsonl"))])
+    told = leads(result.findings)
+    assert [(each.rule, each.subject) for each in told] == [
+        ("R1", "broker 3"),
+        ("R4", "follower 2"),
+    ]
+
+
+def test_lag_of_a_planned_absence_names_it_as_its_cause(tmp_path: Path) -> None:
+    export = Export(length_ms=60_000)
+    partition(export, in_sync=lambda t: {1, 2} if 20_000 <= t < 30_000 else {1, 2, 3})
+    brokers(export, planned=lambda broker, t: broker == 3 and 18_000 <= t < 32_000)
+    for key, samples in export.series.items():
+        named = dict(key)
+        if "caught_up_age" in named["__name__"] and named["follower"] == "3":
+            samples[:] = [(at, 9.0 if 20_000 <= at < 30_000 else age) for at, age in samples]
+    result = run(None, [str(export.write(tmp_path / "export.jsonl"))])
+    told = [(each.rule, each.cause) for each in leads(result.findings) if not each.planned]
+    assert told == [("R4", "planned restart of broker 3 in this window")]
 
 
 def test_unclean_elections_of_one_moment_are_one_incident(tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """What is lost once is counted once, however often and wherever it shows."""
 
+import shlex
 from pathlib import Path
 
+import pytest
+from tidemark_audit.analysis.anomalies import Oddity, OddityKind
 from tidemark_audit.audit import run
 from tidemark_audit.report.page import render_html
 from tidemark_audit.results import Confidence, LossEvidence, LossKind, TopicPartition
-from tidemark_audit.rules.r6_durability import losses, lost_records
+from tidemark_audit.rules.r6_durability import losses, lost_records, remedy_of
+from tidemark_cli.arguments import parse
 
 from tests.support.audit_exports import Export, brokers, partition
 
@@ -87,7 +91,10 @@ def test_a_loss_is_told_once_with_its_offsets_and_a_command(tmp_path: Path) -> N
     what, where = told.sentence.split(": ")
     assert what == "at least 100 committed records lost"
     assert where == "pay ments-0, offsets 29400 to 29499, by leader epoch 6"
-    assert "`tidemark consume 'pay ments' --partition 0 --from 29400 --max 100`" in told.remedy
+    assert (
+        "`tidemark consume 'pay ments' --partition 0 --from 29400 --max 100 --until-end`"
+        in told.remedy
+    )
     assert told.cause.count("became leader 100 records short") == 1
     assert told.cause.count("cut 100 records") == 1
     assert "offsets 29400 to 29499, " in render_html(result)
@@ -97,4 +104,18 @@ def test_a_loss_without_known_offsets_names_none(tmp_path: Path) -> None:
     result = run(None, [str(a_loss().write(tmp_path / "export.jsonl"))])
     (told,) = [each for each in result.findings if each.subject == "orders-0"]
     assert told.sentence == "at least 100 committed records lost: orders-0, by leader epoch 6"
-    assert "`tidemark consume orders --partition 0 --from earliest`" in told.remedy
+    assert "`tidemark consume orders --partition 0 --from earliest --until-end`" in told.remedy
+
+
+@pytest.mark.parametrize("kind", OddityKind)
+def test_no_remedy_needs_the_load_file_of_an_experiment(kind: OddityKind) -> None:
+    where = TopicPartition("pay ments", 3, "id-pay")
+    oddity = Oddity(kind, 0, 1, "what happened", Confidence.PROVED, ())
+    remedy = remedy_of(oddity, where)
+    assert "tidemark verify" not in remedy
+    assert "{" not in remedy
+    commands = [part for number, part in enumerate(remedy.split("`")) if number % 2]
+    for command in commands:
+        words = shlex.split(command)
+        parsed = parse(words[1:])
+        assert (parsed.topic, parsed.partition) == ("pay ments", 3)
