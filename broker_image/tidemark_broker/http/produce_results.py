@@ -48,7 +48,7 @@ def record_errors_of(found: Sequence[tuple[int, str]]) -> Mapping[str, object]:
     """Return the members of a problem that name its bad records, by index in the request."""
     if not found:
         return {}
-    return {"recordErrors": [{"index": index, "message": message} for index, message in found]}
+    return {"record_errors": [{"index": index, "message": message} for index, message in found]}
 
 
 def produce_answer(results: Sequence[RecordResult], *, is_forwarded: bool) -> Answer:

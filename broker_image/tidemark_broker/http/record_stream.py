@@ -143,7 +143,7 @@ class RecordStreams:
                 result = await self._read(reading, offset, wait_ms=wait_ms)
                 waited_ms += wait_ms
         except HttpProblem as problem:
-            problem.members = {"nextOffset": offset, **problem.members}
+            problem.members = {"next_offset": offset, **problem.members}
             if problem.location:
                 problem.members["location"] = problem.location
             yield problem.answer(reading.request.path, is_produce=False).body + b"\n"
