@@ -169,6 +169,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     place = _place_of_command(words)
     if words[place : place + 1] == ["help"]:  # as kubectl and rpk have it
         words = [*words[:place], *words[place + 1 :], "--help"]
+    elif words[place : place + 1] == ["version"]:
+        words = ["--version"]
     if not words:
         words = ["--help"]
     named = words[place : place + 1]

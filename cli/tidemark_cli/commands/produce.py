@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 from tidemark_client.client import ClientSettings, TidemarkClient
-from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed, not_found
 from tidemark_client.idempotent_producer import partition_of_key
 from tidemark_client.leader_lookup import NobodyAnswers, UnknownTopic
 from tidemark_client.outcomes import Acknowledged, Refused
@@ -134,9 +134,11 @@ async def partition_count(client: TidemarkClient, arguments: argparse.Namespace)
     try:
         view = await client.topic(arguments.topic)
     except UnknownTopic as error:
-        raise CommandFailed(
-            expected=f"topic {arguments.topic!r}",
-            found=f"{error}; topics: {', '.join(await client.topics()) or 'none'}",
+        raise not_found(
+            "Topic",
+            arguments.topic,
+            await client.topics(),
+            found=str(error),
             to_do=f"tidemark topics create {arguments.topic}, or tidemark apply -f FILE",
         ) from error
     except NobodyAnswers as error:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench import report, systems
-from bench.cases import Scale, run_steps, up_to_saturation
+from bench.cases import Scale, is_sustained, run_steps, up_to_saturation
 from bench.java_tools import JavaTools
 from bench.rows import KAFKA, TIDEMARK, Failure, Figures, compare
 from bench.systems import BenchFailed
@@ -81,6 +81,12 @@ def test_rates_rise_until_one_is_not_sustained() -> None:
     found = up_to_saturation((250, 500, 1000, 2500), at, "latency_rate")
     assert tried == [250, 500, 1000]
     assert found == {"latency_rate": 500, "latency_p99@250": 2.5, "latency_p99@500": 5}
+
+
+def test_a_short_run_is_not_late_by_its_last_answer() -> None:
+    assert is_sustained(1000, 968, 2.0)
+    assert not is_sustained(1000, 900, 2.0)
+    assert not is_sustained(1000, 950, 6.0)
 
 
 def test_a_system_that_sustains_no_rate_has_a_rate_of_none() -> None:

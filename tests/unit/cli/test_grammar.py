@@ -77,7 +77,8 @@ def test_mistakes_are_told_with_the_nearest_name(
 def test_version_and_help_are_where_they_are_looked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert ended(capsys, "--version")[1].startswith("tidemark ")
+    for words in (("--version",), ("version",), ("-o", "json", "version")):
+        assert ended(capsys, *words)[1].startswith("tidemark ")
     for words in ((), ("help",), ("--help",)):
         code, out, _ = ended(capsys, *words)
         assert code == 0
