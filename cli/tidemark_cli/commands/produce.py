@@ -12,7 +12,7 @@ from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFail
 from tidemark_client.idempotent_producer import partition_of_key
 from tidemark_client.leader_lookup import NobodyAnswers, UnknownTopic
 from tidemark_client.outcomes import Acknowledged, Refused
-from tidemark_client.targets import find_brokers
+from tidemark_client.targets import find_brokers, find_target
 
 from tidemark_cli.batching import BatchingProducer, Settled, offsets_of
 from tidemark_cli.output import Output
@@ -137,7 +137,7 @@ async def partition_count(client: TidemarkClient, arguments: argparse.Namespace)
         raise not_found(
             "Topic",
             arguments.topic,
-            await client.topics(),
+            await _topics_of_all_pools(arguments, client),
             found=str(error),
             to_do=f"tidemark topics create {arguments.topic}, or tidemark apply -f FILE",
         ) from error
@@ -155,6 +155,15 @@ async def partition_count(client: TidemarkClient, arguments: argparse.Namespace)
             to_do="choose one of them, or leave -p out",
         )
     return count
+
+
+async def _topics_of_all_pools(
+    arguments: argparse.Namespace, client: TidemarkClient
+) -> Sequence[str]:
+    """Of the pool that was asked, and of the others where a controller knows them."""
+    status = (await find_target(arguments)).status
+    others = {view.topic for view in status.topics if not view.is_internal}
+    return sorted(others | {*await client.topics()})
 
 
 def topic_is_gone(topic: str, found: str) -> CommandFailed:

@@ -4,9 +4,11 @@ import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from rich.console import Console
+from tidemark_cli import arguments
 from tidemark_cli.arguments import parse
 from tidemark_cli.main import main
 from tidemark_cli.output import Output, with_camel_case
@@ -50,6 +52,17 @@ def test_groups_have_actions_and_a_short_form(
 ) -> None:
     parsed = parse(["groups", *words])
     assert (parsed.action, getattr(parsed, "group", None)) == (action, group)
+
+
+def test_the_version_loads_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> ModuleType:
+        raise AssertionError(name)
+
+    monkeypatch.setattr(arguments, "_module_of", load)
+    for words in (("--version",), ("version",), ("-o", "json", "--version"), ("--version", "x")):
+        with pytest.raises(SystemExit) as end:
+            parse(words)
+        assert end.value.code == 0
 
 
 @pytest.mark.parametrize(
