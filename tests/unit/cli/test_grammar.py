@@ -59,7 +59,8 @@ def test_the_version_loads_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError(name)
 
     monkeypatch.setattr(arguments, "_module_of", load)
-    for words in (("--version",), ("version",), ("-o", "json", "--version"), ("--version", "x")):
+    lines = (["--version"], ["version"], ["-o", "json", "--version"], ["--version", "x"])
+    for words in lines:
         with pytest.raises(SystemExit) as end:
             parse(words)
         assert end.value.code == 0
@@ -90,8 +91,8 @@ def test_mistakes_are_told_with_the_nearest_name(
 def test_version_and_help_are_where_they_are_looked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for words in (("--version",), ("version",), ("-o", "json", "version")):
-        assert ended(capsys, *words)[1].startswith("tidemark ")
+    for line in ("--version", "version", "-o json version"):
+        assert ended(capsys, *line.split())[1].startswith("tidemark ")
     for words in ((), ("help",), ("--help",)):
         code, out, _ = ended(capsys, *words)
         assert code == 0
