@@ -44,7 +44,7 @@ ROWS = (
     Row("cli_produce", "tidemark produce, 20,000 lines", "lines/s", 1 / 3, True, "kcat_produce"),
     Row(
         "cli_produce_many",
-        "tidemark produce, 500,000 lines",
+        "tidemark produce, 500,000 lines x size",
         "lines/s",
         1 / 3,
         True,
