@@ -85,7 +85,8 @@ async def _produce(
                 partition = turn % partition_count
                 turn += 1
             producer.add(partition, record, number)
-            await producer.wait_for_room()
+            if not producer.has_room:
+                await producer.wait_for_room()
         if report.is_topic_gone:
             raise topic_is_gone(
                 arguments.topic, "it was deleted meanwhile; nothing more of the input was sent"
