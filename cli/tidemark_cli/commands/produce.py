@@ -167,12 +167,8 @@ async def _topics_of_all_pools(
     return sorted(others | {*await client.topics()})
 
 
-def topic_is_gone(topic: str, found: str) -> CommandFailed:
-    return CommandFailed(
-        expected=f"topic {topic!r}",
-        found=found,
-        to_do="see `tidemark topics`",
-    )
+def topic_is_gone(topic: str, how: str) -> CommandFailed:
+    return CommandFailed(f"Topic {topic!r} is gone: {how}.", to_do="see `tidemark topics`")
 
 
 class Report:
