@@ -89,6 +89,13 @@ def test_a_short_run_is_not_late_by_its_last_answer() -> None:
     assert not is_sustained(1000, 950, 6.0)
 
 
+def test_a_rate_that_a_standing_queue_holds_up_is_not_sustained() -> None:
+    """The queue is from the warm-up, so the records after it are sent and acknowledged at the
+    rate, each of them late."""
+    assert is_sustained(5000, 5000, 6.0, p50_ms=60)
+    assert not is_sustained(5000, 5000, 6.0, p50_ms=1088)
+
+
 def test_a_system_that_sustains_no_rate_has_a_rate_of_none() -> None:
     assert up_to_saturation((250,), lambda _: None, "latency_rate") == {"latency_rate": 0}
 
