@@ -5,7 +5,7 @@ them failed alike, the problem itself. An entry is `{"partition", "offset"}` or 
 "error_code", "error", "message", "outcome"}`. Offset -1: written without acknowledgement (acks=0).
 
 Where single records are the reason (KIP-467) their entries say what is wrong with them, the others
-of their batch NOT_THE_REASON, and the problem has `recordErrors`: `[{"index", "message"}]`.
+of their batch NOT_THE_REASON, and the problem has `record_errors`: `[{"index", "message"}]`.
 """
 
 from collections.abc import Mapping, Sequence

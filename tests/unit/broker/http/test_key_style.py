@@ -9,8 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 from tidemark_broker import http
+from tidemark_broker.http.forwarding import _read_answer
 from tidemark_broker.http.problems import FORMER_NAMES, HttpProblem
+from tidemark_broker.http.produce_bodies import ProducedRecord
+from tidemark_broker.http.produce_results import Failed
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId
 
 from tests.unit.broker.http.fake_broker import fake_broker
 from tests.unit.broker.http.test_admin import get
@@ -44,6 +48,23 @@ def test_a_former_name_has_the_same_value(name: str, former: str) -> None:
     problem = HttpProblem(ErrorCode.OFFSET_OUT_OF_RANGE, "no", members={name: 7})
     body = msgspec.json.decode(problem.answer("/", is_produce=False).body)
     assert body[name] == body[former] == 7
+
+
+@pytest.mark.parametrize(
+    ("names", "error"),
+    [
+        ({"error_code": 19}, "NOT_ENOUGH_REPLICAS"),
+        ({"errorCode": 19}, "NOT_ENOUGH_REPLICAS"),  # of a broker that is not upgraded yet
+        ({"error_code": 19, "errorCode": 19}, "NOT_ENOUGH_REPLICAS"),
+        ({}, "NETWORK_EXCEPTION"),
+    ],
+)
+def test_a_forwarded_problem_is_read_by_either_name(names: dict[str, int], error: str) -> None:
+    body = msgspec.json.encode({"detail": "no", "outcome": "not_written", **names})
+    records = [(0, ProducedRecord(None, b"x", (), 0, None))]
+    (result,) = _read_answer(records, BrokerId(1), 503, body)
+    assert isinstance(result, Failed)
+    assert result.error == error
 
 
 def test_members_of_problems_are_written_in_snake_case() -> None:
