@@ -2,7 +2,8 @@
 
 Each round runs both systems from nothing to their end, one after the other, the first of a round
 by turns; a ratio is of two figures of one round, because only that can be trusted on a machine that
-others use too. Writes build/bench.json and build/bench.svg.
+others use too. Rows that fail are named below the table, and then the exit code is 1. Writes
+build/bench.json and build/bench.svg.
 """
 
 import argparse
@@ -16,9 +17,8 @@ from pathlib import Path
 from bench import report
 from bench.cases import Scale, machine, measure
 from bench.java_tools import JavaTools
-from bench.rows import KAFKA, TIDEMARK, Figures, Rounds, compare
+from bench.rows import KAFKA, TIDEMARK, Failure, Figures, Rounds, compare
 from bench.systems import (
-    BenchFailed,
     KafkaSystem,
     System,
     TidemarkSystem,
@@ -26,7 +26,7 @@ from bench.systems import (
 )
 
 ROOT = Path(__file__).parent.parent
-GROUPS = ("memory", "produce", "consume", "latency", "end-to-end", "http", "kill", "term")
+GROUPS = ("memory", "produce", "consume", "latency", "end-to-end", "http", "cli", "kill", "term")
 
 
 def main() -> int:
@@ -41,6 +41,7 @@ def main() -> int:
     started = time.monotonic()
     scale = Scale(arguments.size, frozenset(arguments.only or ()))
     rounds: Rounds = []
+    failures: list[Failure] = []
     compile_as_in_images()
     for number in range(arguments.rounds):
         systems: list[System] = [KafkaSystem(data / KAFKA, jars), TidemarkSystem(data / TIDEMARK)]
@@ -52,16 +53,14 @@ def main() -> int:
         rounds.append(found)
         for system in systems:
             place = f"round {number + 1}/{arguments.rounds} {system.name}"
-            try:
-                found[system.name] = measure(system, tools, scale, partial(_say, started, place))
-            except BenchFailed as error:
-                print(f"bench: {error}", file=sys.stderr)
-                return 1
+            say = partial(_say, started, place)
+            found[system.name], failed = measure(system, tools, scale, say)
+            failures += [Failure(number + 1, system.name, *entry) for entry in failed.items()]
     about = {"python": platform.python_version(), "kernel": platform.release(), **machine()}
-    report.write(ROOT / "build", rounds, about)
-    report.print_table(compare(rounds))
+    report.write(ROOT / "build", rounds, about, failures)
+    report.print_table(compare(rounds), failures)
     print(f"{(time.monotonic() - started) / 60:.1f} min; build/bench.json, build/bench.svg")
-    return 0
+    return 1 if failures else 0
 
 
 def _say(started: float, place: str, text: str) -> None:

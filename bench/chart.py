@@ -11,7 +11,7 @@ from statistics import median
 from bench.rows import Compared
 
 _ROW_HEIGHT = 26
-_LABEL_WIDTH = 330
+_LABEL_WIDTH = 350
 _PLOT_WIDTH = 460
 _VALUE_WIDTH = 110
 _TOP = 54
@@ -67,7 +67,8 @@ def _bar(index: int, entry: Compared) -> list[str]:
     left, right = sorted((_x(1), _x(middle)))
     colour = {None: "#8aa6bf", True: "#2f8f5b", False: "#c4622d"}[entry.is_met]
     parts = [
-        f'<text x="{_LABEL_WIDTH - 12}" y="{y + 15}" text-anchor="end">{escape(row.title)}</text>',
+        f'<text x="{_LABEL_WIDTH - 12}" y="{y + 15}" text-anchor="end">'
+        f"{escape(entry.title)}</text>",
         f'<rect x="{left:.1f}" y="{y + 4}" width="{max(1.0, right - left):.1f}" height="14"'
         f' fill="{colour}"/>',
         f'<line x1="{_x(min(factors)):.1f}" x2="{_x(max(factors)):.1f}" y1="{y + 11}"'

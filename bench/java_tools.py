@@ -7,7 +7,9 @@ from pathlib import Path
 from bench.systems import BenchFailed, System
 
 LIMIT_SECONDS = 180.0
-_SENT = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec .* ([\d.]+) ms max latency", re.M)
+_SENT = re.compile(
+    r"^(\d+)(?: steady state)? records sent, ([\d.]+) records/sec .* ([\d.]+) ms max latency", re.M
+)
 _PERCENTILES = re.compile(r"(\d+) ms 50th, (\d+) ms 95th, (\d+) ms 99th, (\d+) ms 99.9th")
 
 
@@ -24,19 +26,23 @@ class JavaTools:
         record_bytes: int,
         per_second: int = -1,
         settings: tuple[str, ...] = (),
+        warm_up_records: int = 0,
     ) -> tuple[float, float, float]:
-        """(records a second, p50 ms, p99 ms) of ProducerPerformance with acks=all."""
+        """(records a second, p50 ms, p99 ms) of ProducerPerformance with acks=all, of the records
+        after `warm_up_records`: its own JVM compiles what it runs meanwhile, and so do brokers."""
+        warm_up = ("--warmup-records", str(warm_up_records)) if warm_up_records else ()
         output = self._run(
             "org.apache.kafka.tools.ProducerPerformance",
-            *("--topic", topic, "--num-records", str(records)),
+            *("--topic", topic, "--num-records", str(warm_up_records + records), *warm_up),
             *("--record-size", str(record_bytes), "--throughput", str(per_second)),
-            *("--producer-props", f"bootstrap.servers={system.bootstrap}", "acks=all", *settings),
+            *("--bootstrap-server", system.bootstrap),
+            *("--command-property", "acks=all", *settings),
         )
-        percentiles = _PERCENTILES.search(output)
+        percentiles = _PERCENTILES.findall(output)
         totals = _SENT.findall(output)
-        if percentiles is None or int(totals[-1][0]) != records:
+        if not percentiles or int(totals[-1][0]) != records:
             raise BenchFailed(f"ProducerPerformance against {system.name}:\n{output[-2000:]}")
-        return float(totals[-1][1]), float(percentiles[1]), float(percentiles[3])
+        return float(totals[-1][1]), float(percentiles[-1][0]), float(percentiles[-1][2])
 
     def consume(self, system: System, topic: str, *, records: int) -> float:
         """Records a second of ConsumerPerformance, without the time to join its group."""

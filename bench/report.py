@@ -1,5 +1,6 @@
 """The table, build/bench.json and the chart."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -9,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.chart import chart
-from bench.rows import Compared, Rounds, compare
+from bench.rows import Compared, Failure, Rounds, compare
 
 
-def print_table(compared: list[Compared]) -> None:
-    """Medians of both systems, and the ratio of each round as min, median, max."""
+def print_table(compared: list[Compared], failures: Sequence[Failure] = ()) -> None:
+    """Medians of both systems, the ratio of each round as min, median, max, and what failed."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("", "unit", "Kafka", "Tidemark", "ratio", "min", "max", "wanted", ""):
         table.add_column(name, justify="left" if name in ("", "unit") else "right")
@@ -21,7 +22,14 @@ def print_table(compared: list[Compared]) -> None:
         if not entry.tidemark and not entry.kafka:
             continue
         table.add_row(*_cells(entry))
-    Console(width=132).print(table)
+    console = Console(width=140)
+    console.print(table)
+    for failure in failures:
+        console.print(
+            f"failed: round {failure.number}, {failure.system}, {failure.group}: {failure.message}",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _cells(entry: Compared) -> tuple[str, ...]:
@@ -29,7 +37,7 @@ def _cells(entry: Compared) -> tuple[str, ...]:
     sign = ">=" if row.is_more_better else "<="
     verdict = {None: "", True: "yes", False: "NO"}[entry.is_met]
     return (
-        row.title,
+        entry.title,
         row.unit,
         _short(entry.kafka),
         _short(entry.tidemark),
@@ -48,16 +56,19 @@ def _short(figures: tuple[float, ...]) -> str:
     return f"{figure:,.0f}" if figure >= 100 else f"{figure:.3g}"
 
 
-def write(directory: Path, rounds: Rounds, about: dict[str, Any]) -> None:
+def write(
+    directory: Path, rounds: Rounds, about: dict[str, Any], failures: Sequence[Failure] = ()
+) -> None:
     compared = compare(rounds)
     directory.mkdir(parents=True, exist_ok=True)
     document = {
         "about": about,
         "rounds": rounds,
+        "failures": failures,
         "rows": [
             {
                 "key": entry.row.key,
-                "title": entry.row.title,
+                "title": entry.title,
                 "unit": entry.row.unit,
                 "target": entry.row.target,
                 "is_met": entry.is_met,

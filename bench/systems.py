@@ -1,8 +1,9 @@
 """The two systems, each as three brokers of this machine with the same defaults: replication 3,
 min.insync.replicas 2, nothing synced before it is acknowledged.
 
-Kafka as three combined KRaft nodes, -Xmx1g; Tidemark as `tidemark dev`. Only one of them runs at a
-time. Processes end with the benchmark, data directories are removed when a system stops.
+Kafka as three combined KRaft nodes with the JVM options of its own start script, but for -Xms: its
+memory grows with its need. Tidemark as `tidemark dev`. Only one of them runs at a time. Processes
+end with the benchmark, data directories are removed when a system stops.
 """
 
 import contextlib
@@ -32,12 +33,20 @@ START_LIMIT_SECONDS = 90.0
 STOP_LIMIT_SECONDS = 30.0
 CREATE_LIMIT_SECONDS = 120.0
 LOOK_SECONDS = 0.02
+JVM_OPTIONS = (  # of kafka-run-class.sh and kafka-server-start.sh
+    *("-server", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
+    "-Djava.awt.headless=true",
+)
 
 
 class System(Protocol):
     name: str
     brokers: int
     bootstrap: str
+
+    def prepare(self) -> None:
+        """What is done once in the life of a cluster, before it is first started."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -147,7 +156,7 @@ class KafkaSystem:
         self._ports: list[int] = []
         self.bootstrap = ""
 
-    def start(self) -> None:
+    def prepare(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
         self._ports = free_ports(2 * self.brokers)
@@ -156,7 +165,6 @@ class KafkaSystem:
         for broker_id in range(self.brokers):
             settings = self._directory / f"{broker_id}.properties"
             settings.write_text(self._settings(broker_id))
-        # Formatting counts: a new Tidemark broker makes its directory too.
         formatting = [
             self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", settings)
             for settings in sorted(self._directory.glob("*.properties"))
@@ -164,6 +172,8 @@ class KafkaSystem:
         for process in formatting:
             if process.wait(START_LIMIT_SECONDS) != 0:
                 raise BenchFailed(f"kafka: format failed, see {self._directory}/*.log")
+
+    def start(self) -> None:
         for broker_id in range(self.brokers):
             self.bring_back(broker_id)
 
@@ -203,7 +213,7 @@ class KafkaSystem:
     def _java(
         self, main: str, *arguments: str | Path, options: Sequence[str] = ()
     ) -> subprocess.Popen[bytes]:
-        java = ("java", "-Xmx1g", "-XX:+UseG1GC", *options, "-cp", f"{self._jars}/*")
+        java = ("java", *JVM_OPTIONS, *options, "-cp", f"{self._jars}/*")
         with (self._directory / f"{main}.{len(arguments)}.log").open("ab") as log:
             return subprocess.Popen(
                 [*java, main, *arguments],
@@ -253,16 +263,18 @@ class TidemarkSystem:
         self.brokers = brokers
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
-        self._controller_url = ""
+        self.controller_url = ""
         self._former_epochs: dict[int, int] = {}  # of brokers that got a signal
         self.bootstrap = ""
 
-    def start(self) -> None:
+    def prepare(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
+
+    def start(self) -> None:
         first = neighbouring_ports(2 * self.brokers + 1)
         self.bootstrap = ",".join(f"{HOST}:{first + number}" for number in range(self.brokers))
-        self._controller_url = f"http://{HOST}:{first + 2 * self.brokers}"
+        self.controller_url = f"http://{HOST}:{first + 2 * self.brokers}"
         with (self._directory / "dev.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -289,7 +301,7 @@ class TidemarkSystem:
         """The output of a `tidemark` command against this cluster."""
         done = subprocess.run(
             [sys.executable, "-m", "tidemark_cli.main", *arguments],
-            env={**os.environ, "TIDEMARK_SERVER": self._controller_url},
+            env={**os.environ, "TIDEMARK_SERVER": self.controller_url},
             capture_output=True,
             text=True,
             timeout=120,
@@ -321,7 +333,7 @@ class TidemarkSystem:
         urls = {f"broker {number}": f"http://{HOST}:{port}" for number, port in enumerate(ports)}
         return {
             name: _gauge(f"{url}/metrics", r"tidemark_\w+_loop_lag_max_seconds")
-            for name, url in {"operator": self._controller_url, **urls}.items()
+            for name, url in {"operator": self.controller_url, **urls}.items()
         }
 
     def signal_broker(self, broker_id: int, number: int) -> None:
@@ -354,7 +366,7 @@ class TidemarkSystem:
         return next(b for b in self._pool()["brokers"] if b["brokerId"] == broker_id)
 
     def _pool(self) -> Any:
-        with urllib.request.urlopen(f"{self._controller_url}/v1/status", timeout=5) as answer:
+        with urllib.request.urlopen(f"{self.controller_url}/v1/status", timeout=5) as answer:
             pools = msgspec.json.decode(answer.read())["pools"]
         return next(pool for pool in pools if pool["pool"] == "default/default")
 
@@ -420,9 +432,10 @@ def end_processes(
 
 @contextlib.contextmanager
 def running(system: System) -> Iterator[float]:
-    """Gives the seconds from nothing until all brokers are in the metadata."""
-    started = time.monotonic()
+    """Gives the seconds from the first process until all brokers are in the metadata."""
     try:
+        system.prepare()
+        started = time.monotonic()
         system.start()
         wait_until_serving(system)
         yield time.monotonic() - started

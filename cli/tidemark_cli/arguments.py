@@ -169,10 +169,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     place = _place_of_command(words)
     if words[place : place + 1] == ["help"]:  # as kubectl and rpk have it
         words = [*words[:place], *words[place + 1 :], "--help"]
+    elif words[place : place + 1] == ["version"]:
+        words, place = ["--version"], 1
     if not words:
         words = ["--help"]
     named = words[place : place + 1]
-    top = parser(named if named and named[0] in COMMANDS else COMMANDS)
+    if "--version" in words[:place]:
+        names: Sequence[str] = ()  # no command has to be loaded for that
+    else:
+        names = named if named and named[0] in COMMANDS else COMMANDS
+    top = parser(names)
     if named and named[0] in COMMANDS and hasattr(_module_of(named[0]), "with_action"):
         words = [*words[: place + 1], *_module_of(named[0]).with_action(words[place + 1 :])]
     parsed, rest = top.parse_known_args(words)

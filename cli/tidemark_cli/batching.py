@@ -75,6 +75,10 @@ class BatchingProducer:
         if self._pending_bytes >= PENDING_BYTES:
             self._has_room.clear()
 
+    @property
+    def has_room(self) -> bool:
+        return self._pending_bytes < PENDING_BYTES
+
     async def wait_for_room(self) -> None:
         """Raises what a sender died of."""
         if not self._has_room.is_set():
@@ -133,9 +137,12 @@ class _Queue:
         self._is_worth_sending = asyncio.Event()
 
     def put(self, entry: Numbered) -> None:
+        """Most calls wake nobody: one wakes at the first record, and where a batch is full."""
+        is_first = not self._records
         self._records.append(entry)
         self._size_bytes += entry.size_bytes
-        self._changed.set()
+        if is_first:
+            self._changed.set()
         if self._size_bytes >= BATCH_BYTES or len(self._records) >= BATCH_RECORDS:
             self._is_worth_sending.set()
 

@@ -132,6 +132,11 @@ async def _check_done(target: Target, status: int, answer: Any, kind: str, name:
     problems = answer.get("problems") if isinstance(answer, dict) else None
     sentences = [str(each).removeprefix(f"{kind} {name}: ") for each in problems or ()]
     found = "; ".join(sentences or [f"HTTP {status} {answer}"])
+    if status >= 500:  # of the store: nothing about the command is wrong
+        raise CommandFailed(
+            f"{kind} {name!r} could not be stored: {found}",
+            to_do="free space on the disk of the data directory where that is full, and try again",
+        )
     raise CommandFailed(
         f"{kind} {name!r} was refused: {found}",
         to_do="correct the command; `tidemark status` shows what there is",

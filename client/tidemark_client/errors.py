@@ -37,10 +37,11 @@ class CommandFailed(Exception):
 
 
 def not_found(
-    kind: str, name: object, known: Iterable[object], *, to_do: str = ""
+    kind: str, name: object, known: Iterable[object], *, found: str = "", to_do: str = ""
 ) -> CommandFailed:
-    """`known`: names of what there is of this kind."""
+    """`known`: names of what there is of this kind; `found`: in the words of who was asked."""
     names = [str(each) for each in known]
     more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
     listed = f"{', '.join(names[:MAX_LISTED])}{more}" if names else "none"
-    return CommandFailed(f"{kind} {str(name)!r} not found. {kind}s: {listed}", to_do=to_do)
+    sentence = f"{kind} {str(name)!r} not found. {kind}s: {listed}"
+    return CommandFailed(sentence, found=found, to_do=to_do)

@@ -101,7 +101,7 @@ class ClusterMetadata:
         if known is None:
             return None
         partitions = tuple(known[partition] for partition in sorted(known))
-        return TopicView(topic, partitions, self.topic_ids.get(topic, ""))
+        return TopicView(topic, partitions, topic_id=self.topic_ids.get(topic, ""))
 
 
 def read_topic(body: Any) -> TopicView:

@@ -25,6 +25,13 @@ NOT_WRITTEN = "not_written"
 _RECORDS = msgspec.json.Decoder(tuple[ConsumedRecord, ...])
 
 
+class _Offsets(msgspec.Struct):
+    offsets: list[msgspec.Raw]  # of thousands only the first one is read
+
+
+_OFFSETS = msgspec.json.Decoder(_Offsets)
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A refusal; `is_certainly_not_written` only when the broker said so in so many words."""
@@ -74,10 +81,13 @@ def read_problem(status: int, body: bytes) -> Problem:
 def read_produce_answer(body: bytes, *, acks: str = "all") -> ProduceAnswer:
     """The first entry of `offsets` (all records of one request are one batch). With acks=0 its
     offset is -1: nobody waited for it."""
-    entries = _mapping(body).get("offsets")
-    if not isinstance(entries, list) or not entries or not isinstance(entries[0], Mapping):
+    try:
+        entries = _OFFSETS.decode(body).offsets
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        entries = []
+    entry = _mapping(bytes(entries[0])) if entries else {}
+    if not entry:
         return ProduceAnswer(-1, _unreadable(body))
-    entry = entries[0]
     offset = entry.get("offset")
     least = -1 if acks == "0" else 0
     if isinstance(offset, int) and offset >= least and not entry.get("error_code"):

@@ -120,13 +120,16 @@ class FakeCluster:
             listed = [
                 {
                     "broker_id": number,
+                    "broker_epoch": 1,
                     "http_url": url,
                     "host": "127.0.0.1",
                     "kafka_port": self.kafka_port,
+                    "is_fenced": False,
+                    "is_stopping": False,
                 }
                 for number, url in enumerate(self.urls)
             ]
-            return web.json_response({"brokers": listed})
+            return web.json_response({"pool": "shop/default", "brokers": listed})
 
         async def topics(request: web.Request) -> web.StreamResponse:
             return web.json_response({"topics": [TOPIC]})

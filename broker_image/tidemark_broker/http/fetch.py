@@ -198,7 +198,7 @@ class FetchRoute:
         return HttpProblem(
             result.error,
             f"{name}: expected an offset from {first} to {last}, found {offset}",
-            members={"logStartOffset": first, "logEndOffset": last, "offset": offset},
+            members={"log_start_offset": first, "log_end_offset": last, "offset": offset},
         )
 
 

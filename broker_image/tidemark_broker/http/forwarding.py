@@ -43,8 +43,16 @@ class _Answer(msgspec.Struct):
 
 class _Problem(msgspec.Struct):
     detail: str
-    errorCode: int
     outcome: str
+    error_code: int | None = None
+    errorCode: int | None = None  # of a broker of release 0.1, while a pool is upgraded
+
+    def error(self) -> ErrorCode:
+        """Raises ValueError."""
+        code = self.errorCode if self.error_code is None else self.error_code
+        if code is None:
+            raise ValueError("a problem without its error code")
+        return ErrorCode(code)
 
 
 class ForwardTerms(NamedTuple):
@@ -140,7 +148,7 @@ def _read_answer(
     try:
         if status != 200:
             problem = msgspec.json.decode(body, type=_Problem)
-            error, outcome = ErrorCode(problem.errorCode), Outcome(problem.outcome)
+            error, outcome = problem.error(), Outcome(problem.outcome)
             return _all_failed(records, error, problem.detail, outcome)
         entries = msgspec.json.decode(body, type=_Answer).offsets
         if [entry.partition for entry in entries] != [partition for partition, _ in records]:

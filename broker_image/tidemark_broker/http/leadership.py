@@ -106,7 +106,7 @@ def redirect(
         status=307,
         outcome=Outcome.NOT_WRITTEN,
         location=url + request.target,
-        members={"leaderId": leader.broker_id, "leaderEpoch": leader.leader_epoch},
+        members={"leader_id": leader.broker_id, "leader_epoch": leader.leader_epoch},
     )
 
 

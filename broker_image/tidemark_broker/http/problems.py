@@ -1,8 +1,8 @@
 """Problem details (RFC 9457) that name Kafka's error, and what is known of the records.
 
 Every answer that is not a success is `application/problem+json` with type, title, status, detail,
-instance, `error` (Kafka's name), `errorCode` (Kafka's number) and `retriable` (Kafka's class; false
-where this broker knows that another try gives the same).
+instance, `error` (Kafka's name), `error_code` (Kafka's number) and `retriable` (Kafka's class;
+false where this broker knows that another try gives the same).
 For a produce there is `outcome` too, because a client of an append-only log must know it:
 
   not_written  nothing of it is in the log: sending it again cannot duplicate it
@@ -137,6 +137,16 @@ KINDS: Mapping[ErrorCode, ProblemKind] = {
         503, "This broker has not heard of that leader epoch yet", retry_after_seconds=1
     ),
 }
+FORMER_NAMES: Mapping[str, str] = {  # which clients of release 0.1 read
+    "broker_id": "brokerId",
+    "error_code": "errorCode",
+    "leader_epoch": "leaderEpoch",
+    "leader_id": "leaderId",
+    "log_end_offset": "logEndOffset",
+    "log_start_offset": "logStartOffset",
+    "next_offset": "nextOffset",
+    "record_errors": "recordErrors",
+}
 _OTHER = ProblemKind(500, "Unexpected error", Outcome.UNKNOWN)
 
 
@@ -182,7 +192,7 @@ class HttpProblem(Exception):
             "detail": self.detail,
             "instance": instance,
             "error": self.error.name,
-            "errorCode": int(self.error),
+            "error_code": int(self.error),
             "retriable": self.error in RETRIABLE_ERRORS,
         }
         headers: list[tuple[bytes, bytes]] = []
@@ -197,7 +207,14 @@ class HttpProblem(Exception):
         if self.must_close:
             headers.append((b"connection", b"close"))
         body.update(self.members)
-        return Answer(self.status, msgspec.json.encode(body), PROBLEM_TYPE, tuple(headers))
+        encoded = msgspec.json.encode(with_former_names(body))
+        return Answer(self.status, encoded, PROBLEM_TYPE, tuple(headers))
+
+
+def with_former_names(body: Mapping[str, object]) -> dict[str, object]:
+    """Add each value again under the name that it had before all names were in snake_case."""
+    former = {FORMER_NAMES[name]: body[name] for name in body if name in FORMER_NAMES}
+    return {**body, **former}
 
 
 def malformed(detail: str) -> HttpProblem:

@@ -5,7 +5,7 @@ them failed alike, the problem itself. An entry is `{"partition", "offset"}` or 
 "error_code", "error", "message", "outcome"}`. Offset -1: written without acknowledgement (acks=0).
 
 Where single records are the reason (KIP-467) their entries say what is wrong with them, the others
-of their batch NOT_THE_REASON, and the problem has `recordErrors`: `[{"index", "message"}]`.
+of their batch NOT_THE_REASON, and the problem has `record_errors`: `[{"index", "message"}]`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ def record_errors_of(found: Sequence[tuple[int, str]]) -> Mapping[str, object]:
     """Return the members of a problem that name its bad records, by index in the request."""
     if not found:
         return {}
-    return {"recordErrors": [{"index": index, "message": message} for index, message in found]}
+    return {"record_errors": [{"index": index, "message": message} for index, message in found]}
 
 
 def produce_answer(results: Sequence[RecordResult], *, is_forwarded: bool) -> Answer:

@@ -72,7 +72,7 @@ class UnrenderableRecords(HttpProblem):
     def __init__(
         self, error: ErrorCode, detail: str, *, offset: int, next_offset: int, status: int = 0
     ) -> None:
-        members = {"offset": offset, "nextOffset": next_offset}
+        members = {"offset": offset, "next_offset": next_offset}
         super().__init__(error, detail, status=status, members=members)
         self.next_offset = next_offset
 

@@ -16,7 +16,10 @@ class ProblemDocument(BaseModel):
     detail: str
     instance: str
     error: str = Field(description="Kafka's name of the error")
-    errorCode: int = Field(description="Kafka's number of the error")
+    error_code: int = Field(description="Kafka's number of the error")
+    errorCode: int = Field(
+        deprecated=True, description="as error_code, until the next minor release"
+    )
     retriable: bool = Field(description="Kafka's class: worth another try after looking up leaders")
     outcome: str | None = Field(
         default=None,
@@ -165,7 +168,8 @@ class BrokersDocument(BaseModel):
 
 
 class HealthDocument(BaseModel):
-    brokerId: int
+    broker_id: int
+    brokerId: int = Field(deprecated=True, description="as broker_id, until the next minor release")
     incarnation: str
     pool: str
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 from tidemark_client.client import ClientSettings, TidemarkClient
-from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed, not_found
 from tidemark_client.idempotent_producer import partition_of_key
 from tidemark_client.leader_lookup import NobodyAnswers, UnknownTopic
 from tidemark_client.outcomes import Acknowledged, Refused
-from tidemark_client.targets import find_brokers
+from tidemark_client.targets import find_brokers, find_target
 
 from tidemark_cli.batching import BatchingProducer, Settled, offsets_of
 from tidemark_cli.output import Output
@@ -85,7 +85,8 @@ async def _produce(
                 partition = turn % partition_count
                 turn += 1
             producer.add(partition, record, number)
-            await producer.wait_for_room()
+            if not producer.has_room:
+                await producer.wait_for_room()
         if report.is_topic_gone:
             raise topic_is_gone(
                 arguments.topic, "it was deleted meanwhile; nothing more of the input was sent"
@@ -134,9 +135,11 @@ async def partition_count(client: TidemarkClient, arguments: argparse.Namespace)
     try:
         view = await client.topic(arguments.topic)
     except UnknownTopic as error:
-        raise CommandFailed(
-            expected=f"topic {arguments.topic!r}",
-            found=f"{error}; topics: {', '.join(await client.topics()) or 'none'}",
+        raise not_found(
+            "Topic",
+            arguments.topic,
+            await _topics_of_all_pools(arguments, client),
+            found=str(error),
             to_do=f"tidemark topics create {arguments.topic}, or tidemark apply -f FILE",
         ) from error
     except NobodyAnswers as error:
@@ -155,12 +158,17 @@ async def partition_count(client: TidemarkClient, arguments: argparse.Namespace)
     return count
 
 
-def topic_is_gone(topic: str, found: str) -> CommandFailed:
-    return CommandFailed(
-        expected=f"topic {topic!r}",
-        found=found,
-        to_do="see `tidemark topics`",
-    )
+async def _topics_of_all_pools(
+    arguments: argparse.Namespace, client: TidemarkClient
+) -> Sequence[str]:
+    """Of the pool that was asked, and of the others where a controller knows them."""
+    status = (await find_target(arguments)).status
+    others = {view.topic for view in status.topics if not view.is_internal}
+    return sorted(others | {*await client.topics()})
+
+
+def topic_is_gone(topic: str, how: str) -> CommandFailed:
+    return CommandFailed(f"Topic {topic!r} is gone: {how}.", to_do="see `tidemark topics`")
 
 
 class Report:

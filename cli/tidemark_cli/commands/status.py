@@ -172,8 +172,9 @@ async def _status_of_brokers(target: Target) -> ClusterStatus:
         async with TidemarkClient(target.broker_urls) as client:
             rows = read_broker_rows(await client.lookup.ask("/brokers"))
             topics = [
-                await _with_marks(client, await client.topic(name))
+                replace(await _with_marks(client, await client.topic(name)), pool=rows[0].pool)
                 for name in sorted(await client.topics())
+                if rows  # a broker and what it knows are of one pool
             ]
     except NobodyAnswers as error:
         raise CommandFailed(

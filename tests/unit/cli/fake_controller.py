@@ -66,6 +66,7 @@ class FakeController:
     on_status: Callable[["FakeController"], None] = lambda _: None
     on_patch: Callable[[dict[str, Any], Any], None] = lambda item, patch: None
     patches: list[tuple[str, Any]] = field(default_factory=list)
+    store_failure: str = ""  # of each object that is to be made
     url: str = ""
     uptime_ms: int = 3_600_000
 
@@ -108,10 +109,17 @@ class FakeController:
         async def brokers(request: web.Request) -> web.Response:
             return _json(200, {"pool": request.match_info["pool"], "brokers": []})
 
+        async def topics_of_pool(request: web.Request) -> web.Response:
+            pool = request.match_info["pool"]
+            found = [each["topic"] for each in self.topics if each["pool"] == pool]
+            return _json(200, {"topics": found})
+
         async def listing(request: web.Request) -> web.Response:
             return _json(200, {"items": self.objects[request.match_info["plural"]]})
 
         async def create(request: web.Request) -> web.Response:
+            if self.store_failure:
+                return _json(503, {"problems": [self.store_failure]})
             made = msgspec.json.decode(await request.read())
             made["metadata"]["generation"] = 1
             self.objects[request.match_info["plural"]].append(made)
@@ -131,6 +139,7 @@ class FakeController:
         app.router.add_get("/v1/status", status)
         app.router.add_get("/v1/local", local)
         app.router.add_get("/{pool}/{broker}/brokers", brokers)
+        app.router.add_get("/{pool}/{broker}/topics", topics_of_pool)
         app.router.add_get("/v1/{plural}", listing)
         app.router.add_post("/v1/{plural}", create)
         app.router.add_route("*", "/v1/{plural}/{name}", one)

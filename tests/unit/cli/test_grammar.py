@@ -4,9 +4,11 @@ import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from rich.console import Console
+from tidemark_cli import arguments
 from tidemark_cli.arguments import parse
 from tidemark_cli.main import main
 from tidemark_cli.output import Output, with_camel_case
@@ -52,6 +54,18 @@ def test_groups_have_actions_and_a_short_form(
     assert (parsed.action, getattr(parsed, "group", None)) == (action, group)
 
 
+def test_the_version_loads_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> ModuleType:
+        raise AssertionError(name)
+
+    monkeypatch.setattr(arguments, "_module_of", load)
+    lines = (["--version"], ["version"], ["-o", "json", "--version"], ["--version", "x"])
+    for words in lines:
+        with pytest.raises(SystemExit) as end:
+            parse(words)
+        assert end.value.code == 0
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -77,7 +91,8 @@ def test_mistakes_are_told_with_the_nearest_name(
 def test_version_and_help_are_where_they_are_looked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert ended(capsys, "--version")[1].startswith("tidemark ")
+    for line in ("--version", "version", "-o json version"):
+        assert ended(capsys, *line.split())[1].startswith("tidemark ")
     for words in ((), ("help",), ("--help",)):
         code, out, _ = ended(capsys, *words)
         assert code == 0

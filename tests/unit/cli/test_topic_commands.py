@@ -104,6 +104,21 @@ def test_other_things_that_are_not_found_are_told_alike(
     assert failed.exit_code == EXIT_FAILED
 
 
+def test_a_store_that_fails_is_not_called_a_bad_command() -> None:
+    controller = FakeController(store_failure="SQLite store: database or disk is full")
+    failed = refusal(controller, "topics", "create", "t")
+    assert "could not be stored: SQLite store: database or disk is full" in failed.sentence
+    assert failed.to_do.startswith("free space on the disk")
+
+
+def test_topics_of_all_pools_are_named_to_who_produces() -> None:
+    controller = FakeController(states={"default": ["Active"], "payments": ["Active"]})
+    controller.topic("orders", partition(0, 0, 0))
+    controller.topic("transfers", partition(0, 0, 0), pool="payments")
+    failed = refusal(controller, "produce", "nope", "x")
+    assert failed.sentence == "Topic 'nope' not found. Topics: orders, transfers"
+
+
 def test_create_refuses_more_replicas_than_there_are_brokers() -> None:
     controller = FakeController()
     controller.objects["brokerpools"] = [pool_object(drain=[2])]

@@ -114,7 +114,8 @@ def test_a_topic_that_is_deleted_meanwhile_ends_it() -> None:
         await reading
 
     failed = failure_of(story, filled())
-    assert (failed.exit_code, failed.found) == (1, "it was deleted meanwhile")
+    assert failed.exit_code == 1
+    assert failed.sentence == f"Topic {TOPIC!r} is gone: it was deleted meanwhile."
 
 
 @pytest.mark.parametrize("count", [0, 100])
@@ -134,7 +135,7 @@ def test_another_topic_of_that_name_is_not_read_on(
         await reading
 
     failed = failure_of(story, filled())
-    assert failed.found == "it was deleted meanwhile, and there is another one of that name"
+    assert failed.sentence.endswith("deleted meanwhile, and there is another one of that name.")
 
 
 @pytest.mark.parametrize("count", [10, 100])
@@ -148,7 +149,7 @@ def test_another_topic_of_that_name_is_noticed_though_no_read_was_refused(count:
         await reading
 
     failed = failure_of(story, filled())
-    assert failed.found == "it was deleted meanwhile, and there is another one of that name"
+    assert failed.sentence.endswith("deleted meanwhile, and there is another one of that name.")
 
 
 @pytest.mark.parametrize(
