@@ -60,8 +60,9 @@ class OffsetsTopicCreation:
         self._creating = asyncio.Lock()
 
     async def ensure(self) -> None:
-        """Wait until all partitions of the topic are led; after the limit return with `problem`
-        set.
+        """Wait until all partitions of the topic are led.
+
+        After the limit it returns with `problem` set.
         """
         deadline = Deadline(CREATION_LIMIT_MS)
         try:

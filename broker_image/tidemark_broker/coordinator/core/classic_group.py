@@ -89,9 +89,7 @@ class ClassicGroup:
 
     @property
     def is_simple(self) -> bool:
-        """Return whether the group has only offsets, of consumers that assign partitions
-        themselves.
-        """
+        """Return whether the group has only offsets, of consumers without membership."""
         return not self.protocol_type
 
     @property
@@ -265,9 +263,7 @@ class ClassicGroup:
     # Rebalances
 
     def rebalance_or_complete_join(self, now: Moment) -> None:
-        """Begin a rebalance, or complete the one that runs, after members or their metadata
-        changed.
-        """
+        """Begin or complete a rebalance after members or their metadata changed."""
         if self.state is GroupState.PREPARING_REBALANCE:
             self.maybe_complete_join(now)
         elif self.state is not GroupState.DEAD:
@@ -353,8 +349,9 @@ class ClassicGroup:
         self.outbox.append((self.record(now),), lambda _error, _now: None)
 
     def _elect_joined_leader(self) -> bool:
-        """Keep the leader if it rejoined, else elect a joined member; return False if no member
-        joined.
+        """Keep the leader if it rejoined, else elect a joined member.
+
+        Returns False if no member joined.
         """
         if self.leader_id is not None and self.members[self.leader_id].is_awaiting_join:
             return True
@@ -465,8 +462,9 @@ class ClassicGroup:
         return OffsetsRecord(encode_key(GroupKey(self.group_id)), encode_metadata(metadata))
 
     def load(self, metadata: GroupMetadata, now: Moment) -> None:
-        """Restore the group from its newest record; each member gets a full session timeout from
-        now.
+        """Restore the group from its newest record.
+
+        Each member gets a full session timeout from now.
         """
         self.generation_id = max(0, metadata.generation_id)
         self.protocol_type = metadata.protocol_type or None

@@ -155,8 +155,9 @@ class GroupCoordinator:
     def list_groups(
         self, states: frozenset[str] = frozenset()
     ) -> tuple[ErrorCode, tuple[ListedGroup, ...]]:
-        """Return the groups in one of `states`, compared without case; an empty set means all
-        (KIP-518).
+        """Return the groups in one of `states`; an empty set means all (KIP-518).
+
+        States are compared without case.
         """
         error = self._absence()
         if error is ErrorCode.NOT_COORDINATOR:

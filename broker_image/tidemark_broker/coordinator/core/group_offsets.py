@@ -59,9 +59,7 @@ class GroupOffsets:
         return append_id > self._order.get(partition, _REPLAYED)
 
     def forget_removed(self, before_append_id: int) -> None:
-        """Forget the order of removed partitions once no append before `before_append_id` is under
-        way.
-        """
+        """Forget the order of removed partitions that no append before this one concerns."""
         self._order = {
             key: order
             for key, order in self._order.items()

@@ -98,8 +98,9 @@ class OffsetsRecord:
 
 
 def partition_of_group(group_id: str, partition_count: int) -> int:
-    """Return the partition of a group: Java's `String.hashCode` without its sign bit, modulo the
-    count.
+    """Return the partition of a group, computed as Kafka does.
+
+    It is Java's `String.hashCode` without its sign bit, modulo the number of partitions.
     """
     assert partition_count > 0
     code = 0

@@ -129,8 +129,9 @@ class Outbox:
             pending.settle(ErrorCode.REQUEST_TIMED_OUT, now)
 
     def resign(self, now: Moment) -> None:
-        """Answer all that wait: this broker no longer leads, and clients look for the next
-        coordinator.
+        """Answer all requests that wait, because this broker no longer leads.
+
+        Clients look for the next coordinator.
         """
         pending = tuple(self._pending.values())
         self._pending.clear()

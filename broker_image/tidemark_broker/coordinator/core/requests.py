@@ -134,9 +134,7 @@ class OffsetToCommit:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """An OffsetCommit request; without a member (empty id, generation -1) it is a simple
-    consumer's.
-    """
+    """An OffsetCommit request; a simple consumer's has an empty member id and generation -1."""
 
     group_id: str
     offsets: tuple[OffsetToCommit, ...]
@@ -170,9 +168,7 @@ class OffsetFetch:
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffset:
-    """A fetched offset; `committed` is None if there is none (on the wire offset -1, empty
-    metadata).
-    """
+    """A fetched offset; `committed` of None is offset -1 with empty metadata on the wire."""
 
     topic: str
     partition: int
