@@ -379,8 +379,11 @@ class Compaction:
         return self._last_of_producer.get(header.producer_id) == header.base_offset
 
     def _must_be_known(self, producer_id: int) -> bool:
-        """Of one that expired nothing is asked any more, but that nobody else gets its id (S5): the
-        highest one tells that."""
+        """Return whether a restart must find the producer.
+
+        An expired one only keeps its id from being allocated again (S5), for which the highest
+        producer id is enough.
+        """
         return producer_id in self._producer_ids or producer_id == self._highest_producer_id
 
 

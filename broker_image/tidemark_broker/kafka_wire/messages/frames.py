@@ -63,9 +63,7 @@ Buffers = list[bytes | bytearray | memoryview]
 
 
 class FrameSplitter:
-    """A splitter that takes bytes as a socket returns them and returns whole frames without
-    lengths.
-    """
+    """A splitter of a socket's bytes into whole frames, without their lengths."""
 
     def __init__(self, *, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes

@@ -95,8 +95,9 @@ class Reader:
         raise MalformedFrame(f"at byte {self.position}: expected a varint of at most 32 bits")
 
     def count(self, *, smallest_bytes: int, is_flexible: bool = True) -> int:
-        """Read the length of an array whose elements have at least `smallest_bytes` each; -1 is
-        null.
+        """Read the length of an array; -1 is null.
+
+        Its elements have at least `smallest_bytes` each.
         """
         position = self.position
         number = self.unsigned_varint() - 1 if is_flexible else self.int32()

@@ -55,8 +55,9 @@ _ANSWER = struct.Struct(">ihqq")  # partition, error, base offset, append time
 
 
 class ProducePartition(NamedTuple):
-    """A partition of a request; `topic_id` is set from v13 on, and `topic` is empty if it is
-    unknown.
+    """A partition of a request.
+
+    From v13 on `topic_id` is set, and `topic` is empty if the id is unknown.
     """
 
     topic: str

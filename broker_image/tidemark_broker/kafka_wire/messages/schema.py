@@ -456,8 +456,7 @@ def each_partition(
     made_of: Callable[[str, Values], Values],
     steps_of: Callable[[Values], int] | None = None,
 ) -> Each[Any]:
-    """Return a response of the same shape as `topics`, each partition made by `made_of` when
-    written.
+    """Return a response in the shape of `topics`, whose partitions are made when written.
 
     `made_of` gets the topic and the partition's values of the request.
     """

@@ -42,8 +42,9 @@ class UnreadableBatch(CorruptBatch):
 
 
 class InvalidBatch(CorruptBatch):
-    """An error: an intact batch that a producer may not send (control batch, count against
-    offsets).
+    """An error: an intact batch that a producer may not send.
+
+    For example a control batch, or a count of records that contradicts its offsets.
     """
 
 

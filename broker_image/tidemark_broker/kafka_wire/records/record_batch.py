@@ -218,10 +218,9 @@ def split_batches(data: memoryview, *, max_batch_bytes: int) -> list[Batch]:
 
 
 def with_append_time(batch: Batch, now_ms: int) -> Batch:
-    """Return a copy whose records all have the time `now_ms`
-    (message.timestamp.type=LogAppendTime).
+    """Return a copy whose records all have the time `now_ms`.
 
-    It is a copy because attributes and timestamp are inside the CRC (Kafka: setMaxTimestamp).
+    That is message.timestamp.type=LogAppendTime. It is a copy because attributes and timestamp are inside the CRC (Kafka: setMaxTimestamp).
     """
     return _stamped(batch, batch.header.attributes | LOG_APPEND_TIME, now_ms)
 
@@ -469,9 +468,7 @@ MOST_INFLATED_BYTES = 8 * 1024 * 1024
 
 @dataclass(slots=True)
 class OpeningBudget:
-    """The limits of one turn: batches, records and decompressed bytes (some hundred
-    milliseconds).
-    """
+    """The limits of one turn of the loop: batches, records and decompressed bytes."""
 
     batches: int = MOST_RECORDS
     records: int = MOST_RECORDS
