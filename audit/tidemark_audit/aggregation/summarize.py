@@ -28,9 +28,7 @@ def summarize(batch: SampleBatch, settings: KernelSettings) -> pa.RecordBatch:
 
 
 class _Columns:
-    """The batch in order of series and time, without duplicates, with a count of what was
-    dropped.
-    """
+    """The batch in order of series and time, without duplicates; what was dropped is counted."""
 
     def __init__(self, batch: SampleBatch) -> None:
         place: dict[SeriesKey, int] = {}
@@ -129,8 +127,9 @@ class _Columns:
         return first, last
 
     def _histograms(self) -> tuple[Longs, NDArray[np.int32], Longs, Floats]:
-        """Return, of SPREAD series, offsets by series, bins, counts, and the largest value
-        of each.
+        """Return the histograms of SPREAD series: offsets by series, bins, counts.
+
+        Also the largest value of each series.
         """
         series, values, _ = self.spread()
         maximum = np.full(len(self.keys), -np.inf)

@@ -41,8 +41,9 @@ _UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds
 
 
 def unit_of(number: float) -> str:
-    """Return ` (milliseconds?)` for a number that is a time of this century in that unit,
-    else "".
+    """Return ` (milliseconds?)` for a number that is a time of this century in that unit.
+
+    Else "".
     """
     for unit, per_second in _UNITS.items():
         if 1e9 <= abs(number) / per_second < 1e11:
