@@ -83,7 +83,8 @@ def packed(codec: int, body: bytes) -> bytes:
 def has_linked_blocks(frame: bytes) -> bool:
     """Return whether `frame` begins an LZ4 frame with linked blocks.
 
-    Java clients cannot read them. Earlier versions of `packed` wrote such frames. FRAME_START_BYTES of the frame are enough.
+    Java clients cannot read them. Earlier versions of `packed` wrote such frames.
+    FRAME_START_BYTES of the frame are enough.
     """
     is_frame = frame.startswith(_LZ4_MAGIC) and len(frame) > len(_LZ4_MAGIC)
     return is_frame and not frame[len(_LZ4_MAGIC)] & _LZ4_INDEPENDENT

@@ -220,7 +220,8 @@ def split_batches(data: memoryview, *, max_batch_bytes: int) -> list[Batch]:
 def with_append_time(batch: Batch, now_ms: int) -> Batch:
     """Return a copy whose records all have the time `now_ms`.
 
-    That is message.timestamp.type=LogAppendTime. It is a copy because attributes and timestamp are inside the CRC (Kafka: setMaxTimestamp).
+    That is message.timestamp.type=LogAppendTime. It is a copy because attributes and timestamp
+    are inside the CRC (Kafka: setMaxTimestamp).
     """
     return _stamped(batch, batch.header.attributes | LOG_APPEND_TIME, now_ms)
 
