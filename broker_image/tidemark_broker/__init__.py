@@ -1,1 +1,1 @@
-"""One broker: storage, replication, the Kafka listener and the HTTP door."""
+"""Run one broker: logs, replication, the Kafka server and the HTTP API."""

@@ -1,4 +1,4 @@
-"""Time as the shells see it: the running event loop's, which is simulated in tests."""
+"""Define time for the broker: the running event loop's, which is simulated in tests."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ class Timer(Protocol):
 
 
 class Scheduler(Protocol):
-    """The part of asyncio's event loop that `Partitions` needs."""
+    """The part of asyncio's event loop that the replica manager needs."""
 
     def call_soon(self, callback: Callable[[], object]) -> Timer: ...
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer: ...
@@ -20,5 +20,8 @@ Clock = Callable[[], int]  # monotonic milliseconds
 
 
 def monotonic_ms() -> int:
-    """Of the running loop, so CLOCK_MONOTONIC: lag must not jump with the wall clock (S21)."""
+    """Return the running loop's time, CLOCK_MONOTONIC.
+
+    Lag must not jump with the wall clock (S21).
+    """
     return round(asyncio.get_running_loop().time() * 1000)

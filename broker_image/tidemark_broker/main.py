@@ -1,4 +1,7 @@
-"""`tidemark-broker`: settings, logging, event loop. Wiring only; see server/broker_server.py."""
+"""Start `tidemark-broker`: settings, logging, event loop.
+
+The rest is in server/broker_server.py.
+"""
 
 import asyncio
 import contextlib
@@ -35,7 +38,10 @@ _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: constant message, fields beside it; time and level as the operator's."""
+    """A formatter of one JSON object a line, in the operator's form.
+
+    The message is constant, with fields beside it.
+    """
 
     converter = staticmethod(time.gmtime)
 
@@ -70,7 +76,7 @@ def _set_up_logging(settings: BrokerSettings) -> None:
 
 
 class _Http:
-    """The HTTP side: records and health from the first moment, the rest once the broker serves."""
+    """The HTTP server: produce, fetch and health at the start, the rest when the broker serves."""
 
     def __init__(self, disk: OsDisk) -> None:
         self._disk = disk
@@ -120,11 +126,12 @@ class _Http:
 
 
 def _tune_memory() -> None:
-    """For many short-lived objects and buffers of 128 KiB and more.
+    """Tune the allocator for many short-lived objects and buffers of 128 KiB and more.
 
-    Measured: docs/operations/performance.md.
-    glibc would map and unmap each such buffer, a page fault for every 4 KiB of it; Python would
-    look for circles after each 700 objects, which a few requests make, and there are hardly any."""
+    Measured: docs/operations/performance.md. glibc would map and unmap each such buffer, a page
+    fault for every 4 KiB of it; Python would look for cycles after each 700 objects, which a few
+    requests make, and there are hardly any.
+    """
     gc.set_threshold(GC_OBJECTS)
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
     if mallopt is not None:
@@ -133,22 +140,28 @@ def _tune_memory() -> None:
 
 
 def _raise_descriptor_limit() -> None:
-    """A segment has one, and a connection: the usual 1024 suit neither many partitions nor many
-    clients. As the JVM does."""
+    """Raise the limit of file descriptors, as the JVM does.
+
+    A segment has one, and a connection: the usual 1024 suit neither many partitions nor many
+    clients.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # a system may have a lower one of its own
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _settle_memory() -> None:
-    """What lives for ever is not looked at again by each full collection."""
+    """Exclude permanent objects from later garbage collections."""
     gc.collect()
     gc.freeze()
 
 
 def _keep_grown() -> None:
-    """A full collection over the objects of thousands of new replicas would take tens of
-    milliseconds, again and again as they come; what is young and in circles goes first."""
+    """Exclude the objects of new replicas from later garbage collections.
+
+    A full collection over thousands of replicas would take tens of milliseconds, again and again
+    while they are created; young objects in cycles are collected first.
+    """
     gc.collect(1)
     gc.freeze()
 
@@ -173,7 +186,7 @@ async def _run(settings: BrokerSettings) -> int:
 
 
 def _tell_crash(crash: BaseExceptionGroup[BaseException]) -> None:
-    """A port that somebody else has needs no stack trace but its number."""
+    """Log the crash; for a port that is in use its number is enough."""
     cause, log = crash.exceptions[0], logging.getLogger(__name__)
     if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
         log.error("a port is taken", extra={"reason": str(cause)})

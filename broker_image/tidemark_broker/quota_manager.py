@@ -1,9 +1,9 @@
-"""Quotas by client id: bytes produced, bytes fetched, time on the event loop (KIP-13, KIP-124).
+"""Enforce quotas by client id: bytes produced, bytes fetched, time on the event loop.
 
-Per broker, as in Kafka. A client may use as much as its quota brings in ten seconds at once; then
-it is told how long it will be before it is within it again (`throttle_time_ms`), and until then its
-connection is not read (KIP-219). A client id without an entry has the default's, on its own count.
-What went above is never forgiven, only paid off in waits of at most ten seconds each.
+Quotas are per broker, as in Kafka (KIP-13, KIP-124). A client may use what its quota allows in ten
+seconds at once; then the response says how long it has to wait (`throttle_time_ms`), and until then
+its connection is not read (KIP-219). A client id without an entry has the default quota, counted
+separately. The excess is never forgiven, only paid off in waits of at most ten seconds each.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ class Used(Enum):
 
 
 class _Bucket:
-    """`left` below zero is owed."""
+    """A token bucket; `left` below zero is owed."""
 
     __slots__ = ("_left", "_noted_s", "rate")
 
@@ -35,7 +35,7 @@ class _Bucket:
         self._noted_s = now_s
 
     def use(self, amount: float, now_s: float) -> int:
-        """Milliseconds until nothing is owed."""
+        """Use an amount; return the milliseconds until nothing is owed."""
         refilled = self._left + (now_s - self._noted_s) * self.rate
         self._left = min(refilled, self.rate * WINDOW_SECONDS) - amount
         self._noted_s = now_s
@@ -50,7 +50,7 @@ class ClientQuotas:
         quotas: Callable[[], Sequence[ClientQuota]],
         clock: Clock = monotonic_ms,
     ) -> None:
-        """`quotas`: those of now; another object when they have changed."""
+        """Create the quotas; `quotas` returns the present ones, a new object when they change."""
         self._current = quotas
         self._clock = clock
         self._known: Sequence[ClientQuota] = ()
@@ -61,14 +61,14 @@ class ClientQuotas:
 
     @property
     def limits_time(self) -> bool:
-        """Whether anybody's time has to be measured."""
+        """Return whether processing time has to be measured."""
         if not self._current():
             return False
         self._look()
         return self._limits_time
 
     def throttle_ms(self, client_id: str | None, used: Used, amount: float) -> int:
-        """Notes the amount; how long the client has to wait now."""
+        """Record the amount; return how long the client has to wait now."""
         if not self._current():
             return 0
         rate = self.rate(client_id, used)
@@ -85,12 +85,12 @@ class ClientQuotas:
         return bucket.use(amount, now_s)
 
     def most_bytes(self, client_id: str | None, used: Used) -> int | None:
-        """As much as one answer may have, so that its wait is within the window; None: any."""
+        """Return the most bytes of an answer whose wait is within the window; None: no limit."""
         rate = self.rate(client_id, used)
         return None if rate is None else max(1, int(rate * WINDOW_SECONDS))
 
     def rate(self, client_id: str | None, used: Used) -> float | None:
-        """Per second; None: unlimited."""
+        """Return the quota per second; None: unlimited."""
         self._look()
         own = self._by_client.get(client_id or "")
         rate = None if own is None else _rate(own, used)

@@ -1,1 +1,1 @@
-"""Talks to brokers and operator: HTTP client library, cluster status, manifests."""
+"""Talk to brokers and operator: HTTP client library, cluster status, manifests."""

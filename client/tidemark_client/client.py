@@ -1,14 +1,13 @@
-"""A producer and consumer over Tidemark's HTTP API that never guesses.
+"""Produce and consume over Tidemark's HTTP API without ever guessing an outcome.
 
-It sends again only what was certainly not written: a connection that could not be made, a 307 to
-the leader, a problem whose outcome is `not_written` and which is retriable. A record whose outcome
-is unknown is reported as such and never sent again, so whatever is acknowledged is in the log once.
+Only what was certainly not written is sent again: a connection that could not be made, a 307 to the
+leader, a problem whose outcome is `not_written` and which is retriable. A record whose outcome is
+unknown is reported as such and never sent again, so an acknowledged record is in the log once.
 Numbered records (idempotent_producer.py) are sent again in doubt too: brokers recognise them.
 
-Which replica a consumer with a rack reads each partition from, as the leaders said (KIP-392).
-
-A preference ends with the first refusal, and after a while of its own: then the leader is asked
-again, because it may be nearer itself by now, or know of somebody who is.
+A consumer with a rack reads each partition from the replica that its leader names (KIP-392). Such a
+preference ends with the first error, and after some time: then the leader is asked again, because
+it may be nearer itself by then, or know a nearer replica.
 """
 
 import asyncio
@@ -49,7 +48,7 @@ PREFERENCE_SECONDS = 300.0  # Kafka: metadata.max.age.ms
 
 
 class NearbyReplicas:
-    """`now_seconds` is monotonic."""
+    """The preferred read replicas; `now_seconds` is monotonic."""
 
     def __init__(self, now_seconds: Callable[[], float]) -> None:
         self._now = now_seconds
@@ -62,7 +61,7 @@ class NearbyReplicas:
         self._places.pop((topic, partition), None)
 
     def url(self, topic: str, partition: int) -> str | None:
-        """None: ask the leader."""
+        """Return the URL of the preferred replica, or None to ask the leader."""
         url, until = self._places.get((topic, partition), (None, 0.0))
         return url if self._now() < until else None
 
@@ -91,7 +90,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Retry:
-    """Worth another try. Certainly not written, unless `is_in_doubt`."""
+    """A result that is worth another attempt; certainly not written, unless `is_in_doubt`."""
 
     error: str
     message: str
@@ -100,7 +99,10 @@ class _Retry:
 
 
 class TidemarkClient:
-    """`async with TidemarkClient(["http://..."]) as client`; any number of tasks of one loop."""
+    """A client for any number of tasks of one loop.
+
+    Use it as `async with TidemarkClient(["http://..."]) as client`.
+    """
 
     def __init__(
         self, bootstrap_urls: Sequence[str], *, settings: ClientSettings | None = None
@@ -127,12 +129,15 @@ class TidemarkClient:
         return await self.lookup.topic_names()
 
     async def brokers(self) -> dict[int, str]:
-        """Broker id to HTTP URL."""
+        """Return the HTTP URL of each broker id."""
         await self.lookup.learn_brokers()
         return dict(self.lookup.metadata.broker_urls)
 
     async def topic(self, topic: str) -> TopicView:
-        """Asks a broker now. Raises UnknownTopic, NobodyAnswers."""
+        """Ask a broker for the topic now.
+
+        Raises UnknownTopic, NobodyAnswers.
+        """
         if not self.lookup.metadata.broker_urls:
             await self.lookup.learn_brokers()
         await self.lookup.learn_topic(topic)
@@ -150,9 +155,10 @@ class TidemarkClient:
         timeout_ms: int | None = None,
         numbered_as: tuple[ProducerIdentity, int] | None = None,
     ) -> Outcome:
-        """Sends the records as one batch and says what became of them; never raises for that.
+        """Send the records as one batch and return the outcome; never raise for it.
 
-        `numbered_as`: an idempotent producer and the sequence of the first record."""
+        `numbered_as` is an idempotent producer and the sequence of the first record.
+        """
         body = _produce_body(records, numbered_as)
         is_in_doubt = False
         acks = acks or self.settings.acks
@@ -188,7 +194,10 @@ class TidemarkClient:
         return _with_doubt(Refused(last.error, message), is_in_doubt)
 
     async def init_producer(self, known: ProducerIdentity | None = None) -> ProducerIdentity:
-        """A new identity, or the next epoch of a known one. Raises BrokerRefused."""
+        """Return a new producer identity, or the next epoch of a known one.
+
+        Raises BrokerRefused.
+        """
         body = b"" if known is None else msgspec.json.encode(known)
         refusal = BrokerRefused("LEADER_NOT_AVAILABLE", "no broker is known", is_retriable=True)
         urls = (*self.lookup.metadata.broker_urls.values(), *self._bootstrap_urls)
@@ -210,8 +219,10 @@ class TidemarkClient:
     async def fetch(
         self, topic: str, partition: int, offset: int, *, max_wait_ms: int | None = None
     ) -> RecordPage:
-        """One long poll at the leader, or at the replica in our rack that it sends us to. Raises
-        BrokerRefused (also for lost connections)."""
+        """Fetch by one long poll at the leader, or at the replica in our rack that it names.
+
+        Raises BrokerRefused, also for lost connections.
+        """
         wait_ms = self.settings.max_wait_ms if max_wait_ms is None else max_wait_ms
         path = (
             f"/topics/{topic}/partitions/{partition}/records"
@@ -228,13 +239,16 @@ class TidemarkClient:
     async def replica(
         self, broker_url: str, topic: str, partition: int, *, to_offset: int
     ) -> ReplicaDigest:
-        """What one broker holds of a partition, whatever its role. Raises BrokerRefused."""
+        """Return the digest of one broker's replica of a partition, whatever its role.
+
+        Raises BrokerRefused.
+        """
         path = f"/topics/{topic}/partitions/{partition}/replica?to_offset={to_offset}"
         _, body = await self._read_at(broker_url, path, 30.0)
         return read_replica(body)
 
     async def _leader_url(self, topic: str, partition: int, left_seconds: float) -> str | None:
-        """The leader as far as known; asks when nothing is known yet."""
+        """Return the leader's URL as far as known; ask when nothing is known yet."""
         url = self.lookup.metadata.leader_url(topic, partition)
         if url is not None:
             return url
@@ -254,8 +268,10 @@ class TidemarkClient:
         url: str,
         attempt: "Coroutine[Any, Any, Outcome | _Retry]",
     ) -> "Outcome | _Retry":
-        """Gives a hanging attempt up as soon as somebody else is known to lead: the same numbers
-        may be sent there."""
+        """Cancel an attempt that hangs as soon as another broker is known to lead.
+
+        The same numbers may be sent there.
+        """
         sending = asyncio.create_task(attempt)
         try:
             while True:
@@ -276,7 +292,7 @@ class TidemarkClient:
     async def _send(
         self, url: str, path: str, body: bytes, *, acks: str, left_seconds: float
     ) -> Outcome | _Retry:
-        """One attempt."""
+        """Make one attempt."""
         loop = asyncio.get_running_loop()
         slow = loop.call_later(SLOW_SECONDS, self.lookup.suspect, url)
         try:
@@ -363,7 +379,7 @@ class TidemarkClient:
 
 
 def _broker_timeout_ms(left_seconds: float) -> int:
-    """In steps, because brokers remember the query strings that they have decoded."""
+    """Round the timeout to steps, because brokers cache decoded query strings."""
     left_ms = max(1, int(left_seconds * 1000))
     return left_ms if left_ms < 100 else left_ms - left_ms % 100
 
@@ -381,14 +397,17 @@ def _produce_body(
 
 
 def _again_if_in_doubt(answer: Outcome | _Retry) -> Outcome | _Retry:
-    """A broker that has the batch already says so; it refuses one that does not follow."""
+    """Return a retry for an unknown outcome of numbered records.
+
+    A broker that has the batch already says so; it rejects one that does not follow.
+    """
     if isinstance(answer, Unknown) and answer.error not in _REFUSED_BY_NUMBER:
         return _Retry(answer.error, answer.message, is_in_doubt=True)
     return answer
 
 
 def _with_doubt(outcome: Outcome, is_in_doubt: bool) -> Outcome:
-    """A refusal speaks of its own attempt: an earlier one may have been written all the same."""
+    """Return Unknown for a rejection if an earlier attempt may have been written."""
     if is_in_doubt and isinstance(outcome, Refused):
         return Unknown(outcome.error, outcome.message)
     return outcome

@@ -1,9 +1,8 @@
-"""One picture of a cluster for `status` and the demo, read from whoever has it.
+"""Read the state of a cluster for `status` and the demo.
 
-Pure readers of: the controller's /v1/status, and the PartitionSlice and Broker objects of a
-Kubernetes namespace.
-
-Conditions of Topics and BrokerPools that somebody should look at, and no others. Pure.
+It comes from the controller's /v1/status, or from the PartitionSlice and Broker objects of a
+Kubernetes namespace. `open_conditions` returns only the conditions of Topics and BrokerPools that
+need attention.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +29,7 @@ class OpenCondition:
 
 
 def open_conditions(kind: str, items: Iterable[Mapping[str, Any]]) -> Iterator[OpenCondition]:
-    """In the order of the objects and of their conditions."""
+    """Yield the conditions that need attention, in the order of the objects."""
     for item in items:
         for condition in (item.get("status") or {}).get("conditions") or ():
             name, type_ = str(item["metadata"]["name"]), str(condition["type"])
@@ -51,7 +50,7 @@ class ReadyCondition:
 
 
 def ready_condition(item: Mapping[str, Any]) -> ReadyCondition | None:
-    """None: the operator has not looked at the object yet."""
+    """Return the condition Ready, or None before the operator has seen the object."""
     for condition in (item.get("status") or {}).get("conditions") or ():
         if condition["type"] == "Ready":
             seen = int((item.get("status") or {}).get("observedGeneration", 0))
@@ -101,12 +100,12 @@ class ClusterStatus:
 
     @property
     def is_starting(self) -> bool:
-        """Whether a broker that is to be there is not up yet, as far as its state tells."""
+        """Return whether a broker that should run is not up yet, as far as its state tells."""
         return any(row.state in NOT_UP for row in self.brokers)
 
     @property
     def starting_sentence(self) -> str:
-        """Such as `1 of 5 brokers up`."""
+        """Return a sentence such as `1 of 5 brokers up`."""
         wanted = [row for row in self.brokers if row.state != "Gone"]
         up = sum(row.state not in NOT_UP for row in wanted)
         return f"{up} of {len(wanted)} brokers up"
@@ -120,19 +119,19 @@ class ClusterStatus:
         )
 
     def topic(self, name: str, pool: str | None = None) -> TopicView | None:
-        """`pool` None: of any, the pool default first."""
+        """Return a topic by name; without a pool the one of the pool default comes first."""
         found = [v for v in self.topics if v.topic == name and pool in (None, v.pool)]
         return min(found, key=lambda view: (view.pool != "default", view.pool), default=None)
 
     def topic_of_object(self, object_name: str) -> TopicView | None:
-        """Of the Topic of that metadata.name, and not of another one with its topicName."""
+        """Return the topic of the Topic with that metadata.name, not of one with its topicName."""
         return next((view for view in self.topics if view.object_name == object_name), None)
 
     def broker(self, broker_id: int) -> BrokerRow | None:
         return next((row for row in self.brokers if row.broker_id == broker_id), None)
 
     def check_brokers(self, pool: str, broker_ids: Iterable[int]) -> None:
-        """Raises CommandFailed where one of them never was in that pool, or is gone for good."""
+        """Raise CommandFailed if one of the brokers was never in that pool, or is removed."""
         known = {row.broker_id for row in self.brokers if row.pool == pool and row.state != "Gone"}
         unknown = sorted(set(broker_ids) - known)
         if unknown:
@@ -151,7 +150,7 @@ def _listing(broker_ids: Iterable[int]) -> str:
 
 
 def read_status(body: Any) -> ClusterStatus:
-    """The controller's GET /v1/status: all pools that it serves."""
+    """Read the controller's GET /v1/status: all pools that it serves."""
     pools = body.get("pools") if isinstance(body, Mapping) else None
     if not isinstance(pools, list):
         raise UnreadableAnswer(f"expected a status with 'pools', found {str(body)[:200]}")
@@ -185,7 +184,7 @@ def _read_topic(pool: str, topic: Mapping[str, Any]) -> TopicView:
 
 
 def read_broker_rows(body: Any) -> tuple[BrokerRow, ...]:
-    """A broker's GET /brokers: what its metadata says of its pool."""
+    """Read a broker's GET /brokers: its metadata of its pool."""
     try:
         pool = _name_of_pool(str(body.get("pool", "")))
         rows = [
@@ -209,7 +208,7 @@ def read_broker_rows(body: Any) -> tuple[BrokerRow, ...]:
 
 
 def read_broker_addresses(body: Any) -> dict[int, tuple[str, int]]:
-    """A broker's GET /brokers: host and Kafka port by broker id."""
+    """Read a broker's GET /brokers: host and Kafka port by broker id."""
     try:
         return {
             int(_either(each, "brokerId", "broker_id")): (
@@ -223,14 +222,14 @@ def read_broker_addresses(body: Any) -> dict[int, tuple[str, int]]:
 
 
 def _either(body: Mapping[str, Any], name: str, former: str) -> Any:
-    """Brokers may write keys in either style."""
+    """Return the value under either key; brokers may write both styles."""
     return body[name] if name in body else body[former]
 
 
 def status_of_objects(
     brokers: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]
 ) -> ClusterStatus:
-    """From Broker and PartitionSlice objects."""
+    """Return the status from Broker and PartitionSlice objects."""
     rows = []
     for broker in brokers:
         status = broker.get("status") or {}
@@ -284,7 +283,7 @@ def _read_broker(pool: str, body: Mapping[str, Any]) -> BrokerRow:
 
 
 def _name_of_pool(pool: str) -> str:
-    """`namespace/name` is the controller's word for it."""
+    """Return the name of `namespace/name`, as the controller calls a pool."""
     return pool.rpartition("/")[2]
 
 

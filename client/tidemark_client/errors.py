@@ -1,8 +1,8 @@
-"""What a command says when it cannot do its work, and the exit codes.
+"""Define the error of a command and the exit codes.
 
-A plain sentence comes first. What was expected, what was found and what to do stand below it where
-they help. Exit codes: 0 all is well, 1 it was not done (not found, refused, records lost), 2 wrong
-usage or no cluster to talk to, 70 (EX_SOFTWARE of sysexits) a defect of the command itself.
+A plain sentence comes first; expected, found and what to do follow where they help. Exit codes: 0
+success, 1 not done (not found, rejected, records lost), 2 wrong usage or no cluster, 70
+(EX_SOFTWARE of sysexits) a defect of the command itself.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ MAX_LISTED = 20
 
 
 class CommandFailed(Exception):
-    """Ends a command; `main` prints it and exits with `exit_code`."""
+    """An error that ends a command; `main` prints it and exits with `exit_code`."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class CommandFailed(Exception):
         to_do: str = "",
         exit_code: int = EXIT_FAILED,
     ) -> None:
-        """Without a `sentence` one is made of `expected` and `found`."""
+        """Create the error; without a `sentence` it is made of `expected` and `found`."""
         self.has_sentence = bool(sentence)
         self.sentence = sentence or f"expected {expected}, found {found}"
         super().__init__(f"{self.sentence}; {to_do}" if to_do else self.sentence)
@@ -39,7 +39,10 @@ class CommandFailed(Exception):
 def not_found(
     kind: str, name: object, known: Iterable[object], *, found: str = "", to_do: str = ""
 ) -> CommandFailed:
-    """`known`: names of what there is of this kind; `found`: in the words of who was asked."""
+    """Return the error for a missing object.
+
+    `known` are the names of existing ones; `found` is the answer of the cluster.
+    """
     names = [str(each) for each in known]
     more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
     listed = f"{', '.join(names[:MAX_LISTED])}{more}" if names else "none"

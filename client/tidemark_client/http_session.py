@@ -1,8 +1,8 @@
-"""HTTP requests of the command line, and what a failure says of the request.
+"""Send HTTP requests, and tell what a failure means for the request.
 
-`NotConnected` is certain that nothing was sent; after `BrokenOff` or a timeout the other side may
-have acted. aiohttp sends a GET once more where its connection turns out to be closed, unless it is
-told not to. It is imported with the first request: its import takes longer than many a command.
+After `NotConnected` certainly nothing was sent; after `BrokenOff` or a timeout the server may have
+acted. aiohttp sends a GET again if its connection turns out to be closed, unless told not to. It is
+imported with the first request, because its import takes longer than many a command.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ KEEP_ALIVE_SECONDS = 10.0  # far below the brokers' 75 s: never used as they clo
 
 
 class NotConnected(OSError):
-    """No connection was made, so no byte of the request left us."""
+    """An error: no connection was made, so no byte of the request was sent."""
 
 
 class BrokenOff(OSError):
-    """The connection ended before its answer did, or that is not HTTP."""
+    """An error: the connection ended before the response did, or the response is not HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TimeLimits:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """Names of headers are in lower case."""
+    """A response; names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -40,10 +40,10 @@ class HttpAnswer:
 
 
 class HttpSession:
-    """Any number of requests at a time, of tasks of one loop."""
+    """A session for any number of requests at a time, of tasks of one loop."""
 
     def __init__(self, *, repeats_gets: bool = True) -> None:
-        """`repeats_gets`: to be asked once more makes no difference to the other side."""
+        """Create a session; with `repeats_gets` a GET may be sent twice."""
         self._repeats_gets = repeats_gets
         self._opened: aiohttp.ClientSession | None = None
 
@@ -55,7 +55,10 @@ class HttpSession:
     async def get(
         self, url: str, limits: TimeLimits, *, most_bytes: int = MOST_BODY_BYTES
     ) -> HttpAnswer:
-        """Redirects are answers. Raises NotConnected, BrokenOff, TimeoutError."""
+        """Send a GET; redirects are responses.
+
+        Raises NotConnected, BrokenOff, TimeoutError.
+        """
         return await self._ask("GET", url, limits, most_bytes=most_bytes)
 
     async def post(
@@ -66,11 +69,17 @@ class HttpSession:
         body: bytes = b"",
         content_type: str = "application/json",
     ) -> HttpAnswer:
-        """Raises as `get`."""
+        """Send a POST.
+
+        Raises what `get` raises.
+        """
         return await self._ask("POST", url, limits, body=body, content_type=content_type)
 
     async def delete(self, url: str, limits: TimeLimits) -> HttpAnswer:
-        """Raises as `get`."""
+        """Send a DELETE.
+
+        Raises what `get` raises.
+        """
         return await self._ask("DELETE", url, limits)
 
     def _session(self) -> "aiohttp.ClientSession":
@@ -116,7 +125,10 @@ class HttpSession:
 
 
 async def _read(response: "aiohttp.ClientResponse", most_bytes: int) -> bytes:
-    """Raises ClientError, and ValueError for more than `most_bytes`."""
+    """Return the body.
+
+    Raises ClientError, and ValueError for more than `most_bytes`.
+    """
     pieces: list[bytes] = []
     left_bytes = most_bytes
     async for piece in response.content.iter_any():

@@ -1,11 +1,11 @@
-"""A producer that may send again in doubt: each of its batches is in the log once.
+"""Produce batches that may be sent again in doubt: each is in the log once.
 
-It writes to one partition, one batch at a time, because HTTP requests on several connections may
-overtake each other and sequences may not. Who wants more in flight takes several of these: each has
-an identity of its own, and order between them is not promised. What is left in doubt at a deadline
-costs an epoch: the next batch goes on in a new one, which fences whatever is still on its way.
+A producer writes to one partition, one batch at a time, because HTTP requests on several
+connections may overtake each other and sequences may not. For more in flight use several producers:
+each has its own identity, and order between them is not guaranteed. A batch in doubt at a deadline
+costs an epoch: the next batch uses a new one, which fences what is still under way.
 
-Which partition a key belongs to: Kafka's murmur2 (org.apache.kafka.common.utils.Utils).
+`murmur2` is Kafka's hash of keys (org.apache.kafka.common.utils.Utils).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ MOST_TRIES = 2  # of one batch: as it is, and once more under a new epoch when i
 
 
 class IdempotentProducer:
-    """Of one partition; `produce` calls from several tasks go one after the other."""
+    """A producer of one partition; `produce` calls of several tasks run one after the other."""
 
     def __init__(self, client: TidemarkClient, topic: str, partition: int) -> None:
         self._client = client
@@ -46,8 +46,10 @@ class IdempotentProducer:
         acks: str | None = None,
         timeout_ms: int | None = None,
     ) -> Outcome:
-        """As `TidemarkClient.produce`, and retried in doubt too; `timeout_ms` counts from when its
-        turn has come."""
+        """Produce as `TidemarkClient.produce` does, and retry in doubt too.
+
+        `timeout_ms` counts from when the call's turn has come.
+        """
         async with self._sending:
             loop = asyncio.get_running_loop()
             limit_ms = timeout_ms or self._client.settings.timeout_ms
@@ -110,7 +112,7 @@ def partition_of_key(key: bytes, partition_count: int) -> int:
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit variant, as an unsigned number."""
+    """Return Kafka's 32-bit variant of the hash, as an unsigned number."""
     length = len(data)
     hashed = (0x9747B28C ^ length) & _MASK
     whole = length - length % 4

@@ -1,6 +1,4 @@
-"""The few calls of the command line to the Kubernetes API: create or replace a manifest, and read
-the objects that tell a cluster's state.
-"""
+"""Create, change and read Tidemark's objects by the Kubernetes API, for the command line."""
 
 from dataclasses import dataclass
 from types import TracebackType
@@ -29,7 +27,7 @@ class Applied:
 
 
 class KubernetesObjects:
-    """One connection to an API server; an async context manager."""
+    """A connection to an API server; an async context manager."""
 
     def __init__(self, api_client: Any, namespace: str) -> None:
         from kubernetes.aio import client
@@ -109,7 +107,7 @@ class KubernetesObjects:
         return self._namespace
 
     async def create(self, manifest: Manifest) -> Manifest:
-        """What is stored then."""
+        """Create an object and return what is stored."""
         kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
         place = (GROUP, VERSION, self._namespace, PLURALS[kind])
         try:
@@ -128,7 +126,7 @@ class KubernetesObjects:
             raise _refused(kind, name, error) from error
 
     async def patch(self, kind: str, name: str, patch: dict[str, Any]) -> Manifest:
-        """A JSON merge patch; what is stored then."""
+        """Apply a JSON merge patch and return what is stored."""
         place = (GROUP, VERSION, self._namespace, PLURALS[kind])
         try:
             changed: Manifest = await self._objects.patch_namespaced_custom_object(
@@ -195,7 +193,7 @@ def _refused(kind: str, name: str, error: Exception) -> CommandFailed:
 
 
 def _message(body: str) -> str:
-    """Of a metav1.Status, which is how an API server refuses; else the text itself."""
+    """Return the message of a metav1.Status, or the text itself."""
     try:
         found = msgspec.json.decode(body)
     except msgspec.DecodeError:

@@ -1,9 +1,9 @@
-"""Finds leaders, and finds them anew within milliseconds of a failure.
+"""Find leaders, and find new ones within milliseconds of a failure.
 
 A caller that met a refused or reset connection, or waits suspiciously long, reports it here. While
-such suspicions are open, two other brokers at a time are asked every 5 to 20 ms, and everybody who
-waits is woken by the first answer that brings a change. This back-off is what a producer's write
-gap after a failover consists of on the client's side.
+such suspicions are open, two other brokers at a time are asked every 5 to 20 ms, and all waiting
+callers are woken by the first response that brings a change. On the client's side the write gap
+after a failover consists of this backoff.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 
 class NobodyAnswers(Exception):
-    """No broker answered a metadata question; the text names each address and why not."""
+    """An error: no broker answered; the text names each address with its error."""
 
 
 class LeaderLookup:
-    """Owns the metadata of one client and the one task that renews it on suspicion."""
+    """The metadata of one client, and the one task that renews it on suspicion."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class LeaderLookup:
         await asyncio.gather(*asking, return_exceptions=True)
 
     def suspect(self, url: str) -> None:
-        """Something at `url` failed or is slow: renew the metadata now, asking others."""
+        """Renew the metadata now by asking other brokers, because `url` failed or is slow."""
         self._suspicions[url] = self._now() + SUSPICION_SECONDS
         self._watch_until = self._now() + WATCH_SECONDS
         self._suspected.set()
 
     async def wait_for_change(self, longest_seconds: float) -> None:
-        """Returns at the next change of the metadata, or after this long."""
+        """Wait for the next change of the metadata, at most this long."""
         # Not wait_for: in Python 3.11 it swallows a cancellation that meets the event.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(longest_seconds):
@@ -89,18 +89,24 @@ class LeaderLookup:
         self._note(self.metadata.on_brokers(read_brokers(await self.ask("/brokers"))))
 
     async def learn_topic(self, topic: str) -> None:
-        """Raises NobodyAnswers, UnknownTopic."""
+        """Ask for a topic and add it to the metadata.
+
+        Raises NobodyAnswers, UnknownTopic.
+        """
         self._note(self.metadata.on_topic(await self.ask_topic(topic)))
 
     async def ask_topic(self, topic: str) -> TopicView:
-        """As a broker tells it now. Raises NobodyAnswers, UnknownTopic."""
+        """Return the topic as a broker describes it now.
+
+        Raises NobodyAnswers, UnknownTopic.
+        """
         return read_topic(await self.ask(f"/topics/{topic}"))
 
     async def topic_names(self) -> tuple[str, ...]:
         return read_topic_names(await self.ask("/topics"))
 
     async def ask(self, path: str) -> Any:
-        """The first good answer of any broker, suspected ones last."""
+        """Return the first good response of any broker; suspected ones are asked last."""
         reasons = []
         unknown_topic: UnknownTopic | None = None
         for url in self._addresses():
@@ -132,7 +138,7 @@ class LeaderLookup:
             raise UnreadableAnswer(f"expected JSON of {path}, found {data[:200]!r}") from error
 
     def _addresses(self) -> list[str]:
-        """All addresses, trusted ones first, in random order within each half."""
+        """Return all addresses, trusted ones first, in random order within each half."""
         now = self._now()
         self._suspicions = {url: end for url, end in self._suspicions.items() if end > now}
         known = list(dict.fromkeys((*self.metadata.broker_urls.values(), *self._bootstrap_urls)))
@@ -153,8 +159,11 @@ class LeaderLookup:
             await asyncio.sleep(self._random.uniform(SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
 
     async def _renew(self) -> None:
-        """Asks a few brokers at once and goes on with the first answer. One that hangs (a frozen
-        leader) holds nobody up, and is not asked again while its question is open."""
+        """Ask a few brokers concurrently and use the first response.
+
+        A broker that hangs (a frozen leader) delays no caller, and is not asked again while its
+        request is open.
+        """
         idle = [url for url in self._addresses() if url not in self._asking]
         for url in idle[:BROKERS_ASKED_AT_ONCE]:
             asking = asyncio.create_task(self._renew_from(url), name=f"ask-{url}")
@@ -180,7 +189,7 @@ class LeaderLookup:
 
 
 class UnknownTopic(Exception):
-    """A broker says that there is no such topic."""
+    """An error: a broker says that the topic does not exist."""
 
     def __init__(self, topic: str, detail: str = "") -> None:
         super().__init__(detail or f"there is no topic {topic!r}")
@@ -188,7 +197,7 @@ class UnknownTopic(Exception):
 
 
 def _detail(data: bytes) -> str:
-    """What a problem document says (RFC 9457); "" where it is none."""
+    """Return the detail of a problem document (RFC 9457), or ""."""
     try:
         problem = msgspec.json.decode(data)
     except msgspec.DecodeError:

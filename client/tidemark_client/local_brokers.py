@@ -1,5 +1,6 @@
-"""Local mode among the processes of this machine: where a cluster is that did not answer, whether
-it only starts, and whose `tidemark dev` was killed.
+"""Find Tidemark's processes on this machine, for commands whose local cluster did not answer.
+
+They tell where a cluster is, whether it is only starting, and whose `tidemark dev` was killed.
 """
 
 import os
@@ -34,7 +35,7 @@ def local_brokers(processes: Path = PROCESSES) -> tuple[LocalBroker, ...]:
 
 
 def runs_dev(controller_port: int, processes: Path = PROCESSES) -> bool:
-    """Whether a `tidemark dev` with that port is there: it answers a moment after it began."""
+    """Return whether a `tidemark dev` with that port runs; it answers a moment after it started."""
     for _, words in _commands(processes):
         options = dict(pairwise(words))
         port = options.get("--controller-port", str(DEFAULT_CONTROLLER_PORT))
@@ -45,7 +46,7 @@ def runs_dev(controller_port: int, processes: Path = PROCESSES) -> bool:
 
 
 def _commands(processes: Path) -> Iterator[tuple[int, list[str]]]:
-    """Of this user's and other users' processes, as far as they can be read."""
+    """Yield process id and arguments of all processes that can be read."""
     try:
         entries = sorted(processes.iterdir())
     except OSError:  # no Linux: nothing is known
@@ -60,5 +61,5 @@ def _commands(processes: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def clusters(brokers: tuple[LocalBroker, ...]) -> dict[str, LocalBroker]:
-    """By their controllers' addresses, one broker of each."""
+    """Return one broker of each controller's address."""
     return {each.controller: each for each in reversed(brokers)}

@@ -44,7 +44,7 @@ def read_manifests(text: str) -> list[Manifest]:
 
 
 async def apply_at_controller(url: str, manifests: list[Manifest]) -> list[Applied]:
-    """POST of the YAML documents; a refusal's text is the controller's own."""
+    """Post the manifests to the controller; an error has the controller's own text."""
     body = b"\n---\n".join(map(msgspec.json.encode, manifests))  # JSON is YAML
     try:
         async with (

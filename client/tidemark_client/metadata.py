@@ -1,7 +1,7 @@
-"""What a client knows of a cluster: who leads what, and where brokers are reached.
+"""Merge what brokers say of leaders and addresses into a client's view.
 
-Pure. Answers of several brokers are merged; a partition's view moves only to the same or higher
-epochs, so a broker that lags behind cannot send clients back to a dead leader (I14).
+A partition's view moves only to the same or higher epochs, so a broker that lags behind cannot send
+clients back to a dead leader (I14).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ NO_LEADER = -1
 
 
 class UnreadableAnswer(Exception):
-    """A body that is not what the HTTP API documents; the text names the place."""
+    """An error: a body is not what the HTTP API documents; the text names the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class TopicView:
 
 @dataclass(slots=True)
 class ClusterMetadata:
-    """The merged view. `on_...` return whether anything changed."""
+    """The merged view; `on_...` return whether anything changed."""
 
     broker_urls: dict[int, str] = field(default_factory=dict)
     topics: dict[str, dict[int, PartitionView]] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class ClusterMetadata:
 
 
 def read_topic(body: Any) -> TopicView:
-    """The answer of GET /topics/{topic}."""
+    """Read the response of GET /topics/{topic}."""
     topic = _field(body, "name", "topic", "topicName")
     partitions = _field(body, "partitions")
     topic_id = str(_field(body, "topic_id", "topicId", default=""))
@@ -133,7 +133,7 @@ def read_partition(body: Any) -> PartitionView:
 
 
 def read_brokers(body: Any) -> dict[int, str]:
-    """The answer of GET /brokers: broker id to HTTP URL, of those that name one."""
+    """Read the response of GET /brokers: HTTP URL by broker id, where there is one."""
     brokers = body if isinstance(body, list) else _field(body, "brokers")
     urls = {}
     for broker in brokers:
@@ -155,7 +155,7 @@ def read_brokers(body: Any) -> dict[int, str]:
 
 
 def read_topic_names(body: Any) -> tuple[str, ...]:
-    """The answer of GET /topics."""
+    """Read the response of GET /topics."""
     topics = body if isinstance(body, list) else _field(body, "topics")
     return tuple(
         topic if isinstance(topic, str) else str(_field(topic, "name", "topic")) for topic in topics

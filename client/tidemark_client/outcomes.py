@@ -1,8 +1,7 @@
-"""What became of records that were sent: the three outcomes that an honest client tells apart.
+"""Define the three outcomes of records that were sent.
 
 `Refused` is a promise: none of these records is in any log, so sending them again cannot make a
-duplicate. `Unknown` says that they may or may not be there; only those of an idempotent
-producer are sent again.
+duplicate. After `Unknown` they may be there; only those of an idempotent producer are sent again.
 """
 
 from dataclasses import dataclass
@@ -12,8 +11,10 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """`offset` is that of the first record; those of one request follow each other. -1 with acks=0:
-    sent, and nobody waited for it."""
+    """The outcome of written records; `offset` is that of the first one, others follow it.
+
+    -1 with acks=0, where no response is waited for.
+    """
 
     offset: int
     broker_url: str
@@ -21,7 +22,7 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Certainly not written. `error` is Kafka's name of it."""
+    """The outcome of records that were certainly not written; `error` is Kafka's name."""
 
     error: str
     message: str = ""
@@ -29,7 +30,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Sent, and the answer was lost or says that it is not known."""
+    """The outcome of records whose response was lost or is not conclusive."""
 
     error: str
     message: str = ""
@@ -44,7 +45,7 @@ class RecordHeader(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutgoingRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """As the HTTP API takes it: bytes become base64."""
+    """A record as the HTTP API accepts it: bytes become base64."""
 
     value: bytes | None
     key: bytes | None = None
@@ -54,14 +55,14 @@ class OutgoingRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """Of one idempotent producer, from POST /producers; no two clients may share it."""
+    """The identity of one idempotent producer, from POST /producers; clients must not share it."""
 
     producer_id: int
     producer_epoch: int
 
 
 class ConsumedRecord(msgspec.Struct, frozen=True):
-    """As the HTTP API gives it, in the binary format."""
+    """A record as the HTTP API returns it in the binary format."""
 
     topic: str
     partition: int
@@ -74,8 +75,10 @@ class ConsumedRecord(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """One answer of a fetch; `next_offset` is where the next one starts. `topic_id` is of the log
-    that was read, "" from a broker that does not tell."""
+    """The response to a fetch; `next_offset` is where the next one starts.
+
+    `topic_id` is of the log that was read, "" from a broker that does not send it.
+    """
 
     records: tuple[ConsumedRecord, ...]
     high_watermark: int
@@ -91,7 +94,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDigest:
-    """One replica as its own broker sees it; `sha256` is of its log's bytes below `to_offset`."""
+    """A replica as its broker sees it; `sha256` is of its log's bytes below `to_offset`."""
 
     broker_id: int
     role: str
@@ -104,7 +107,7 @@ class ReplicaDigest:
 
 
 class BrokerRefused(Exception):
-    """A read that a broker refused; `error` is Kafka's name of it."""
+    """An error: a broker rejected a read; `error` is Kafka's name."""
 
     def __init__(self, error: str, message: str, *, is_retriable: bool) -> None:
         super().__init__(f"{error}: {message}")

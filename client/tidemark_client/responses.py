@@ -1,7 +1,7 @@
-"""Bodies and headers of the broker's HTTP API, read into values. Pure.
+"""Read bodies and headers of the broker's HTTP API into values.
 
-Anything that is not understood counts against certainty: a produce answer that cannot be read has
-an unknown outcome.
+What is not understood counts against certainty: a produce response that cannot be read has an
+unknown outcome.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ _OFFSETS = msgspec.json.Decoder(_Offsets)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A refusal; `is_certainly_not_written` only when the broker said so in so many words."""
+    """A rejection; `is_certainly_not_written` only if the broker said so explicitly."""
 
     error: str
     message: str
@@ -49,8 +49,10 @@ class ProduceAnswer:
 
 
 class Redirected(Exception):
-    """307: `url` is the origin of the leader, or of the replica that it finds nearer, without path;
-    empty when it could not be read."""
+    """A 307 to the leader, or to the nearer replica that it names.
+
+    `url` is the origin without a path, empty if it could not be read.
+    """
 
     def __init__(self, location: str, asked_url: str, *, is_to_nearer: bool = False) -> None:
         parts = urlsplit(location)
@@ -61,7 +63,7 @@ class Redirected(Exception):
 
 
 def read_problem(status: int, body: bytes) -> Problem:
-    """A problem details body (RFC 9457); a body of another kind proves nothing."""
+    """Read a problem details body (RFC 9457); a body of another kind is not conclusive."""
     fields = _mapping(body)
     error = str(fields.get("error", "")) or f"HTTP_{status}"
     message = str(
@@ -79,8 +81,10 @@ def read_problem(status: int, body: bytes) -> Problem:
 
 
 def read_produce_answer(body: bytes, *, acks: str = "all") -> ProduceAnswer:
-    """The first entry of `offsets` (all records of one request are one batch). With acks=0 its
-    offset is -1: nobody waited for it."""
+    """Read the first entry of `offsets`: all records of one request are one batch.
+
+    With acks=0 its offset is -1.
+    """
     try:
         entries = _OFFSETS.decode(body).offsets
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -115,7 +119,7 @@ def read_producer(body: bytes) -> ProducerIdentity:
 
 
 def read_record_list(body: bytes) -> tuple[ConsumedRecord, ...]:
-    """In the binary format."""
+    """Read records in the binary format."""
     try:
         return _RECORDS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -124,7 +128,7 @@ def read_record_list(body: bytes) -> tuple[ConsumedRecord, ...]:
 
 
 def read_topic_ids(headers: Mapping[str, str]) -> dict[str, str]:
-    """Ids by the names of topics, of the answer to a consumer's poll."""
+    """Return topic ids by topic name, from the headers of a consumer's poll."""
     entries = headers.get("tidemark-topic-ids", "").split(", ")
     named = (entry.partition("=") for entry in entries if entry)
     return {topic: topic_id for topic, _, topic_id in named}

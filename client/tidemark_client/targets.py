@@ -1,8 +1,8 @@
-"""Where commands find the cluster.
+"""Find the cluster that a command works on.
 
-`--server` or TIDEMARK_SERVER (a broker or the controller); else local mode, if it answers on its
-default address and no context or namespace is named; else the kubeconfig context, for what goes
-through the Kubernetes API. Brokers are those of one pool: `--pool`, or that of the topic.
+It is `--server` or TIDEMARK_SERVER (a broker or the controller); else local mode, if it answers on
+its default address and no context or namespace is named; else the kubeconfig context, for what uses
+the Kubernetes API. Brokers are those of one pool: `--pool`, or the topic's.
 """
 
 import argparse
@@ -36,7 +36,7 @@ START_POLL_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What was found: a controller (local mode), brokers, or only a kubeconfig context."""
+    """The cluster that was found: a controller (local mode), brokers, or a kubeconfig context."""
 
     broker_urls: tuple[str, ...] = ()
     controller_url: str = ""
@@ -49,7 +49,10 @@ class Target:
 
 
 async def find_target(arguments: argparse.Namespace) -> Target:
-    """Raises CommandFailed when there is nothing to talk to."""
+    """Find the cluster.
+
+    Raises CommandFailed if there is none.
+    """
     named = list(arguments.server or ())
     if not named and os.environ.get("TIDEMARK_SERVER"):
         named = os.environ["TIDEMARK_SERVER"].split(",")
@@ -83,7 +86,7 @@ async def find_api(arguments: argparse.Namespace) -> Target:
 
 
 async def _elsewhere(found: dict[str, LocalBroker]) -> CommandFailed:
-    """Brokers of this machine belong to other controllers, or to one that was killed."""
+    """Return the error that brokers of this machine belong to other controllers or a killed one."""
     told, alive = [], []
     for address, broker in sorted(found.items()):
         does_answer = await controller_status(f"http://{address}") is not None
@@ -136,7 +139,7 @@ async def find_brokers(
 async def _started_brokers(
     arguments: argparse.Namespace, target: Target, topic: str | None
 ) -> tuple[str, ...]:
-    """Those that are up, once there is one and the topic, where it is known, has a leader."""
+    """Wait until a broker is up and the topic, if known, has a leader; return the brokers."""
     loop = asyncio.get_running_loop()
     ends_s = loop.time() + START_SECONDS
     status = target.status
@@ -164,7 +167,7 @@ async def _started_brokers(
 
 
 async def _answers(url: str) -> bool:
-    """A broker is active a moment before its HTTP API is loaded."""
+    """Return whether a broker's HTTP API responds; it is active a moment before that."""
     session = HttpSession()
     try:
         return (await session.get(f"{url}/brokers", PROBE_LIMITS)).status == 200
@@ -175,7 +178,10 @@ async def _answers(url: str) -> bool:
 
 
 def pool_of(status: ClusterStatus, named: str | None, topic: str | None) -> str:
-    """The pool that a command means. Raises CommandFailed where none or several could be meant."""
+    """Return the pool that a command means.
+
+    Raises CommandFailed if none or several match.
+    """
     pools = status.pools
     if named is not None:
         if pools and named not in pools:
@@ -194,7 +200,7 @@ def pool_of(status: ClusterStatus, named: str | None, topic: str | None) -> str:
 
 
 async def _status_of_dev(url: str) -> ClusterStatus | None:
-    """The controller's view. One of a `tidemark dev` that is only starting is waited for."""
+    """Return the controller's view; wait for a `tidemark dev` that is starting."""
     status = await controller_status(url)
     parts = urlsplit(url)
     if status is not None or parts.hostname not in LOOPBACK or not parts.port:
@@ -208,7 +214,7 @@ async def _status_of_dev(url: str) -> ClusterStatus | None:
 
 
 async def uptime_ms(target: Target) -> int | None:
-    """Of a `tidemark dev`; None of anything else."""
+    """Return how long a `tidemark dev` runs; None for other targets."""
     if not target.controller_url:
         return None
     session = HttpSession()
@@ -224,7 +230,7 @@ async def uptime_ms(target: Target) -> int | None:
 
 
 async def controller_status(url: str, session: HttpSession | None = None) -> ClusterStatus | None:
-    """The controller's view, or None when no controller answers there."""
+    """Return the controller's view, or None if no controller answers."""
     used = session or HttpSession()
     try:
         answer = await used.get(url + STATUS_PATH, PROBE_LIMITS)

@@ -1,4 +1,4 @@
-"""Waiting for something outside, within a limit that ends in a sentence."""
+"""Wait for an external condition, up to a limit that ends in a clear error."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,10 @@ async def until(
     every_seconds: float,
     to_do: str,
 ) -> None:
-    """Raises CommandFailed when it is not so in time."""
+    """Wait until `is_so` returns True.
+
+    Raises CommandFailed at the limit.
+    """
     try:
         async with asyncio.timeout(within_seconds):
             while True:

@@ -1,1 +1,1 @@
-"""The words that operator, brokers and clients exchange: ids, epochs, errors, states, messages."""
+"""Define what operator and brokers share: ids, epochs, error codes, states, messages."""

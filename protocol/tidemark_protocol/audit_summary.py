@@ -76,7 +76,7 @@ def decode_summary(document: bytes) -> AuditSummary:
 
 
 def summary_json(summary: AuditSummary) -> dict[str, Any]:
-    """As plain values for a status: camelCase is the status's own business."""
+    """Return the summary as plain values; the status converts keys to camelCase."""
     found: dict[str, Any] = msgspec.to_builtins(summary)
     return found
 

@@ -1,6 +1,6 @@
-"""Reasons of a Topic's condition `Ready` that time does not mend. Pure.
+"""Define the reasons of a Topic's condition `Ready` that do not pass by themselves.
 
-A change of the manifest, or of another object, has to come first: whoever waits for a topic stops.
+A change of the manifest, or of another object, must come first, so commands stop waiting.
 """
 
 LASTING_REASONS = frozenset(

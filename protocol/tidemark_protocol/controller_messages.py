@@ -1,12 +1,12 @@
-"""Messages between brokers and the controller, and their JSON form.
+"""Define the messages between brokers and the controller, and their JSON.
 
 HTTP POST to the controller API: `/v1/register`, `/v1/heartbeat`, `/v1/alter-partition`,
 `/v1/allocate-producer-ids`. Bodies are the JSON of these values, decoded strictly (`decode` raises
-`MalformedMessage` naming the place).
-The heartbeat is a long poll: the answer comes at the heartbeat interval, or at once when there is
-something to push. An answer with `error == NOT_CONTROLLER` names the leader's address if known.
+`MalformedMessage` naming the place). The heartbeat is a long poll: the response comes at the
+heartbeat interval, or immediately when there is something to push. A response with `error ==
+NOT_CONTROLLER` has the leader's address if known.
 
-Every push carries (controller epoch, image version); a broker drops older ones (S25).
+Each push has (controller epoch, image version); a broker drops older ones (S25).
 """
 
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ ALLOCATE_PRODUCER_IDS_PATH = "/v1/allocate-producer-ids"
 
 
 class MalformedMessage(Exception):
-    """Bytes that are not the message they should be; the text names the place in them."""
+    """An error: the bytes are not the expected message; the text names the place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where a broker is reached: by peers at its own address, by clients at the advertised one."""
+    """The addresses of a broker: its own for other brokers, the advertised one for clients."""
 
     host: str
     kafka_port: int
@@ -50,7 +50,7 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class StorageIdentity:
-    """Which volume, mounted where: what tells a restart from a replacement (S7)."""
+    """The volume and its mount, which tell a restart from a replacement (S7)."""
 
     directory_id: str  # from meta.properties; new for an empty volume
     claim_uid: str = ""
@@ -60,10 +60,11 @@ class StorageIdentity:
 
 @dataclass(frozen=True, slots=True)
 class BootStamp:
-    """Under what a life of a broker had its volume open, as its volume says after a kill (S1, S7).
+    """The mount under which a broker epoch had its volume open (S1, S7).
 
-    A killed process loses nothing that `write()` returned, as long as the same kernel (`boot_id`)
-    has the same claim mounted for the same pod."""
+    The volume says so after a kill. A killed process loses nothing that `write()` returned, as long
+    as the same kernel (`boot_id`) has the same claim mounted for the same pod.
+    """
 
     boot_id: str
     pod_uid: str
@@ -73,7 +74,7 @@ class BootStamp:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaReport:
-    """One replica found on disk at start (S9, S14)."""
+    """A replica found on disk at the start (S9, S14)."""
 
     topic_id: TopicId
     partition: int
@@ -132,9 +133,11 @@ class HeldEpoch:
 
 @dataclass(frozen=True, slots=True)
 class CommittedCut:
-    """A follower cut its log below its own high watermark, to follow `leader_epoch`'s leader: what
-    an election by a last resort cost. The positions are of the log before the first cut in that
-    leader epoch, so a second report of it says no less."""
+    """A truncation of a follower below its own high watermark, to follow `leader_epoch`'s leader.
+
+    It is the cost of an unclean election. The positions are of the log before the first truncation
+    in that leader epoch, so a second report of it says no less.
+    """
 
     topic_id: TopicId
     partition: int
@@ -168,7 +171,10 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """A broker as all others know it. Fenced ones are listed: expand rules need their epochs."""
+    """A broker as all others know it.
+
+    Fenced brokers are included: ISR expansion needs their epochs.
+    """
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -180,11 +186,13 @@ class BrokerState:
 
 @dataclass(frozen=True, slots=True)
 class TopicPush:
-    """One topic with those of its partitions that changed (all, in a full push). A push may name a
-    topic twice: elected partitions come first.
+    """A topic with its changed partitions (all of them in a full push).
 
-    `is_deleted` is the only thing that means deletion; absence never does (S12). `is_retained`:
-    its Topic is gone, its replicas are kept and nobody leads them; clients do not see it."""
+    A push may name a topic twice: elected partitions come first.
+
+    Only `is_deleted` means deletion; absence never does (S12). `is_retained`: its Topic is deleted,
+    its replicas are kept without a leader, and clients do not see it.
+    """
 
     topic: TopicState
     partitions: tuple[PartitionState, ...]
@@ -194,7 +202,7 @@ class TopicPush:
 
 @dataclass(frozen=True, slots=True)
 class ClientQuota:
-    """What a client id may use of each broker; None: as the default says, else unlimited."""
+    """What a client id may use of each broker; None is the default, else unlimited."""
 
     client_id: str  # "": the default, of every client id by itself
     produce_bytes_per_second: int | None = None
@@ -204,7 +212,7 @@ class ClientQuota:
 
 @dataclass(frozen=True, slots=True)
 class ListenerAddress:
-    """Where clients that come in by a named listener find a broker."""
+    """A broker's address for clients of a named listener."""
 
     listener: str
     broker_id: BrokerId
@@ -214,8 +222,11 @@ class ListenerAddress:
 
 @dataclass(frozen=True, slots=True)
 class MetadataPush:
-    """State up to `image_version`. `is_full`: a first push after a registration or a controller
-    change; else what changed since the version that the broker said it applied."""
+    """The state up to `image_version`.
+
+    `is_full` for the first push after a registration or a change of controller; else it has what
+    changed since the version that the broker reported as applied.
+    """
 
     controller_epoch: ControllerEpoch
     image_version: int
@@ -262,7 +273,7 @@ class AlterPartitionRequest:
 
 @dataclass(frozen=True, slots=True)
 class InSyncAnswer:
-    """`state` is the full durable state, with errors too whenever the partition is known."""
+    """The result of a proposal; `state` is the complete durable state, also with an error."""
 
     topic_id: TopicId
     partition: int
@@ -280,7 +291,7 @@ class AlterPartitionResponse:
 
 @dataclass(frozen=True, slots=True)
 class AllocateProducerIdsRequest:
-    """A registered broker wants a block of producer ids (Kafka's AllocateProducerIds, KIP-730)."""
+    """A registered broker's request for a block of producer ids (Kafka's, KIP-730)."""
 
     pool: str
     broker_id: BrokerId
@@ -289,11 +300,12 @@ class AllocateProducerIdsRequest:
 
 @dataclass(frozen=True, slots=True)
 class AllocateProducerIdsResponse:
-    """The ids from `first_producer_id` on, `count` of them, are this broker's alone for ever; a
-    block whose answer was lost is never given again (S5).
+    """A block of producer ids that is this broker's alone.
 
-    Errors: NOT_CONTROLLER, STALE_BROKER_EPOCH, REQUEST_TIMED_OUT (the counter could not be
-    written: ask again)."""
+    It has `count` ids from `first_producer_id` on; a block whose response was lost is never
+    allocated again (S5). Errors: NOT_CONTROLLER, STALE_BROKER_EPOCH, REQUEST_TIMED_OUT (the counter
+    could not be written: ask again).
+    """
 
     error: ErrorCode
     message: str = ""
@@ -311,7 +323,10 @@ def encode(message: object) -> bytes:
 
 
 def decode(data: bytes, kind: type[Message]) -> Message:
-    """Raises MalformedMessage with the JSON path of the first thing that does not fit."""
+    """Decode a message.
+
+    Raises MalformedMessage with the JSON path of the first mismatch.
+    """
     if len(data) > MAX_MESSAGE_BYTES:
         raise MalformedMessage(
             f"{kind.__name__}: expected at most {MAX_MESSAGE_BYTES} bytes, found {len(data)}"

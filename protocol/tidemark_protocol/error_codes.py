@@ -1,6 +1,6 @@
-"""Kafka's error codes: what a peer is told. Numbers are those of the Kafka protocol.
+"""Define the error codes that Tidemark sends, with the numbers of the Kafka protocol.
 
-Source: Apache Kafka `Errors` (4.x). Only the codes that Tidemark sends are listed.
+Source: Apache Kafka `Errors` (4.x).
 """
 
 from enum import IntEnum

@@ -1,6 +1,6 @@
-"""Identities and the four epochs (docs/design/architecture.md, Epochs).
+"""Define the types of ids and of the four epochs (docs/design/architecture.md, Epochs).
 
-Types only: nothing here computes. An epoch that is not known is -1, as in Kafka.
+An unknown epoch is -1, as in Kafka.
 """
 
 from typing import NewType

@@ -1,6 +1,6 @@
-"""How late the callbacks of an event loop come, as its beats say; broker and operator show it.
+"""Measure how late the callbacks of an event loop run; broker and operator export it.
 
-A beat that comes late means that everything else on the loop came late too. Readers may be on other
+A beat that is late means that everything else on the loop was late too. Readers may be on other
 threads: each value is one attribute.
 """
 
@@ -14,7 +14,7 @@ WINDOW_SECONDS = 60.0  # the maximum is of this window and the one before
 
 class LoopLag:
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        """`now_s`: the clock of the loop, readable from any thread."""
+        """Create a measurement; `now_s` is the loop's clock, readable from any thread."""
         self.last_s = 0.0  # of the last beat
         self._now_s = now_s
         self._last_beat_s = now_s()
@@ -24,11 +24,11 @@ class LoopLag:
 
     @property
     def max_s(self) -> float:
-        """The most of the last one to two minutes."""
+        """Return the maximum of the last one to two minutes."""
         return max(self._window_max_s, self._former_max_s)
 
     async def run(self) -> None:
-        """On the loop that is measured, until cancelled."""
+        """Measure the running loop until cancelled."""
         self._last_beat_s = self._now_s()
         while True:
             await asyncio.sleep(BEAT_SECONDS)
@@ -45,5 +45,5 @@ class LoopLag:
         self._window_max_s = max(self._window_max_s, self.last_s)
 
     def stands_still_ms(self) -> int:
-        """How late the next beat is already. From any thread."""
+        """Return how late the next beat already is. Call it from any thread."""
         return max(0, round(1000 * (self._now_s() - self._last_beat_s - BEAT_SECONDS)))

@@ -1,7 +1,7 @@
-"""Manifests as users write them: the objects of a YAML text, and how a manifest changes an object.
+"""Read manifests as users write them, and apply a manifest to an object.
 
-Read as kubectl reads them: a key twice is an error, a `List` is its items, a date is text. A change
-is kubectl's three-way merge, so that both tools may apply the same object. Pure.
+They are read as kubectl reads them: a repeated key is an error, a `List` is its items, a date is
+text. A change is kubectl's three-way merge, so that both tools may apply the same object.
 """
 
 import json
@@ -18,11 +18,11 @@ Manifest = dict[str, Any]
 
 
 class UnreadableManifest(Exception):
-    """The text is a sentence for the user."""
+    """An error whose text is a sentence for the user."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Values are those of JSON, and a key is there once."""
+    """A YAML loader with JSON's values and unique keys."""
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:
@@ -44,7 +44,10 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: str(node.
 
 
 def read_objects(text: str) -> list[Any]:
-    """The documents, with the items of a `kind: List` in its place. Raises UnreadableManifest."""
+    """Return the documents, with the items of a `kind: List` in its place.
+
+    Raises UnreadableManifest.
+    """
     try:
         documents = list(yaml.load_all(text, Loader=_Loader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -62,7 +65,7 @@ def _items(document: Any) -> Iterator[Any]:
 
 
 def _check_plain(documents: list[Any]) -> None:
-    """Whether JSON can say it, in bounded work."""
+    """Check, in bounded work, that JSON can express the documents."""
     to_see = [(document, 0) for document in documents]
     seen = 0
     while to_see:
@@ -83,8 +86,11 @@ def _check_plain(documents: list[Any]) -> None:
 
 
 def with_manifest(stored: Manifest | None, manifest: Manifest) -> Manifest:
-    """The object after `kubectl apply`: what the manifest says, and of what it does not say that
-    which the last manifest did not say either, such as the placement that `tidemark move` wrote."""
+    """Return the object after `kubectl apply`.
+
+    Fields that neither this manifest nor the last applied one sets stay, such as the placement that
+    `tidemark move` wrote.
+    """
     said = {name: value for name, value in manifest.items() if name != "status"}
     metadata = said["metadata"]
     given = {k: v for k, v in (metadata.get("annotations") or {}).items() if k != LAST_APPLIED}
@@ -105,7 +111,7 @@ def with_manifest(stored: Manifest | None, manifest: Manifest) -> Manifest:
 
 
 def last_applied(stored: Manifest) -> Manifest:
-    """The manifest that was applied last; {} where none was, or none can be read."""
+    """Return the manifest that was applied last; {} if there is none or it cannot be read."""
     text = (stored["metadata"].get("annotations") or {}).get(LAST_APPLIED)
     try:
         found = json.loads(text) if text else {}

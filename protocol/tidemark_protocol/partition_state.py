@@ -1,6 +1,6 @@
-"""The state of one partition and of a topic, as PartitionSlice objects hold it and pushes carry it.
+"""Define the state of a partition and of a topic, as PartitionSlice objects and pushes hold it.
 
-Frozen values: a change is a new value with a higher partition epoch (I14). Nothing here decides.
+Values are frozen: a change is a new value with a higher partition epoch (I14).
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ FLUSH_ALWAYS = "Always"  # no record is acknowledged before it is on the disk of
 
 @dataclass(frozen=True, slots=True, order=True)
 class Member:
-    """An in-sync or eligible entry: a broker in one of its lives (S2)."""
+    """An ISR or ELR entry: a broker in one broker epoch (S2)."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -27,7 +27,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition: who holds it, who leads it, under which epochs."""
+    """A partition: its replicas, its leader, its epochs."""
 
     partition: int
     replicas: tuple[BrokerId, ...]
@@ -52,7 +52,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic as brokers know it. `config` holds effective values under Kafka's names."""
+    """A topic as brokers know it; `config` has effective values under Kafka's names."""
 
     topic: str
     topic_id: TopicId
@@ -63,7 +63,7 @@ class TopicState:
     config: dict[str, str] = field(default_factory=dict)
 
     def counting(self, partition_count: int) -> "TopicState":
-        """The topic with so many partitions."""
+        """Return the topic with this number of partitions."""
         if self.partition_count == partition_count:
             return self
         return replace(self, partition_count=partition_count)

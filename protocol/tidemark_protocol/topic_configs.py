@@ -1,11 +1,11 @@
-"""Kafka's topic configs: which Tidemark knows, their defaults and what they may hold.
+"""Define Kafka's topic configs that Tidemark knows, their defaults and allowed values.
 
-The one table behind the operator's checks, the CEL rules of crds/topics.yaml (a test compares them)
-and what brokers do with a topic. Names, meanings, defaults, spellings and ranges are Kafka's unless
-a comment says why not (tests/unit/operator/topic_admin holds the table against Kafka's own classes). A
-config that does not work is refused, or accepted only with the value that is true: nothing is ever
-ignored in silence. `canonical` is the one spelling that is stored and told, or None.
-"""  # noqa: E501
+The operator's checks, the CEL rules of crds/topics.yaml (a test compares them) and the brokers use
+this one table. Names, meanings, defaults, spellings and ranges are Kafka's unless a comment says
+why not (tests/unit/operator/topic_admin compares the table with Kafka's own classes). A config that
+does not work is rejected, or accepted only with the value that is true: none is silently ignored.
+`canonical` is the one spelling that is stored and returned, or None.
+"""
 
 import re
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ _LONGEST_DECIMAL = 64
 
 
 def _integer(value: str) -> int | None:
-    """As Java's Long.parseLong, after String.trim."""
+    """Parse an integer as Java's Long.parseLong after String.trim, or return None."""
     plain = value.strip(_JAVA_SPACE)
     return int(plain) if _INTEGER.fullmatch(plain) else None
 
 
 @dataclass(frozen=True, slots=True)
 class IntegerConfig:
-    """`unlimited`: -1 is allowed too and means no limit."""
+    """A number; with `unlimited` -1 is allowed too and means no limit."""
 
     name: str
     minimum: int
@@ -40,7 +40,7 @@ class IntegerConfig:
 
     @property
     def pattern(self) -> str:
-        """What CEL turns into an integer, of trimmed text."""
+        """Return the pattern of trimmed text that CEL converts to an integer."""
         return f"^[+-]?[0-9]{{1,{19 if self.maximum >= 10**18 else 18}}}$"
 
     @property
@@ -77,7 +77,7 @@ class RatioConfig:
         return str(self.default)
 
     def canonical(self, value: str) -> str | None:
-        """As Java's Double.parseDouble, but for NaN and hexadecimal digits."""
+        """Parse as Java's Double.parseDouble, except NaN and hexadecimal digits."""
         plain = value.strip(_JAVA_SPACE)
         if len(plain) > _LONGEST_DECIMAL or not _DECIMAL.fullmatch(plain):
             return None
@@ -140,12 +140,12 @@ class ListConfig:
 
     @property
     def pattern(self) -> str:
-        """What CEL matches with trimmed text."""
+        """Return the pattern that CEL matches with trimmed text."""
         word = f"({'|'.join(self.members)})"
         return f"^({word}([ \\t]*,[ \\t]*{word})*)?$"
 
     def canonical(self, value: str) -> str | None:
-        """Each word once, as Kafka takes further ones away."""
+        """Return each word once, as Kafka removes duplicates."""
         plain = value.strip(_JAVA_SPACE)
         words = dict.fromkeys(_COMMA.split(plain) if plain else ())
         return ",".join(words) if words.keys() <= set(self.members) else None
@@ -158,7 +158,7 @@ class ListConfig:
 
 @dataclass(frozen=True, slots=True)
 class FixedConfig:
-    """Known, and accepted only with the one value that is true of Tidemark today."""
+    """A config that is accepted only with the one value that is true of Tidemark today."""
 
     name: str
     only_value: str
@@ -178,7 +178,7 @@ class FixedConfig:
 
     @property
     def pattern(self) -> str:
-        """Of a number: what CEL matches with trimmed text."""
+        """Return the pattern of a number that CEL matches with trimmed text."""
         return "^[+-]?0+$" if self.only_value == "0" else f"^[+]?0*{self.only_value}$"
 
     def canonical(self, value: str) -> str | None:
@@ -299,14 +299,14 @@ _BY_NAME = {config.name: config for config in KNOWN_CONFIGS}
 
 
 def canonical_value(name: str, value: str) -> str:
-    """Return the spelling that is stored, or `value` itself where the table refuses it."""
+    """Return the spelling that is stored, or `value` itself if the table rejects it."""
     known = _BY_NAME.get(name)
     spelled = None if known is None else known.canonical(value)
     return value if spelled is None else spelled
 
 
 def text_of(known: TopicConfig, config: Mapping[str, str]) -> str:
-    """The value that holds. One that the table refuses (another version wrote it) is not used."""
+    """Return the effective value; one that the table rejects (of another version) is not used."""
     spelled = known.canonical(config.get(known.name, known.default_text))
     return known.default_text if spelled is None else spelled
 

@@ -1,9 +1,9 @@
-"""Messages by which a broker asks for changes of topics on behalf of its clients, in JSON.
+"""Define the messages by which a broker requests changes of topics for its clients.
 
-HTTP POST to the controller API, each with the paths below, encoded as `controller_messages` are.
-What is changed is the Topic object, so that an answer means: it is stored, and the operator will
-make it so; brokers see the outcome in their pushes. One result for each thing asked for, in that
-order. A request that changes nothing more when it comes twice is why each has a `request_id`.
+HTTP POST to the controller API, each with its path below, encoded as `controller_messages` are. The
+change is made to the Topic object, so a response means that it is stored and that the operator will
+apply it; brokers see the result in their pushes. There is one result for each item, in the order of
+the request. Each request has a `request_id`, so that a repeated one changes nothing more.
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ DEFAULT_COUNT = -1  # partitions or replicas as the pool has them by default
 
 @dataclass(frozen=True, slots=True)
 class AskingBroker:
-    """Who asks: a broker that is registered with this epoch, else STALE_BROKER_EPOCH."""
+    """The requesting broker; it must be registered with this epoch, else STALE_BROKER_EPOCH."""
 
     pool: str
     broker_id: BrokerId
@@ -35,9 +35,12 @@ class AskingBroker:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """`assignments`: the brokers of each partition from 0 on, the first one preferred as leader;
-    then the two counts are DEFAULT_COUNT. `may_adopt`: data that a former topic of this name left
-    behind is taken up, else it is a reason to refuse."""
+    """A topic to create.
+
+    `assignments` has the brokers of each partition from 0 on, the first one preferred as leader;
+    then the two counts are DEFAULT_COUNT. With `may_adopt` retained data of an earlier topic of
+    this name is adopted, else it is a reason to reject.
+    """
 
     topic: str
     partition_count: int = DEFAULT_COUNT
@@ -50,8 +53,11 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopicsRequest:
-    """`request_id`: the same when it is asked again, so that what was made for it the first time
-    is no reason to refuse (the answer may have been lost)."""
+    """A request to create topics.
+
+    A repeated request has the same `request_id`, so that a topic which the first one created is no
+    reason to reject (its response may have been lost).
+    """
 
     broker: AskingBroker
     request_id: str
@@ -61,7 +67,7 @@ class CreateTopicsRequest:
 
 @dataclass(frozen=True, slots=True)
 class DoomedTopic:
-    """Only the topic of that id, unless it is empty."""
+    """A topic to delete; only the topic of that id, unless it is empty."""
 
     topic: str
     topic_id: TopicId = TopicId("")
@@ -76,7 +82,7 @@ class DeleteTopicsRequest:
 
 @dataclass(frozen=True, slots=True)
 class GrownTopic:
-    """`assignments` of the new partitions only, or none."""
+    """A topic to grow; `assignments` are of the new partitions only, or none."""
 
     topic: str
     partition_count: int  # of all partitions then
@@ -92,7 +98,7 @@ class AddPartitionsRequest:
 
 
 class ConfigOperation(IntEnum):
-    """Numbers of KIP-339. Append and subtract: of configs that are lists."""
+    """The operations of KIP-339; append and subtract are for configs that are lists."""
 
     SET = 0
     DELETE = 1
@@ -109,7 +115,7 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class AlteredTopic:
-    """`replaces_all`: configs that are not named go back to their defaults."""
+    """Changed configs; with `replaces_all` the others return to their defaults."""
 
     topic: str
     changes: tuple[ConfigChange, ...]
@@ -126,7 +132,7 @@ class AlterConfigsRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """`replicas` None: the move under way is turned back."""
+    """A move of replicas; `replicas` of None cancels the move."""
 
     topic: str
     partition: int
@@ -149,7 +155,7 @@ class ElectedPartition:
 
 @dataclass(frozen=True, slots=True)
 class ElectLeadersRequest:
-    """The preferred leaders, or with `unclean` whoever of the live ones lost the least."""
+    """An election of preferred leaders, or with `unclean` of the replica that lost least."""
 
     broker: AskingBroker
     request_id: str
@@ -159,8 +165,10 @@ class ElectLeadersRequest:
 
 @dataclass(frozen=True, slots=True)
 class AppliedVersionRequest:
-    """Up to where every live broker has applied the controller's pushes: so that a client finds
-    what it has just made at whichever broker it asks next."""
+    """A request for the version of pushes that each live broker has applied.
+
+    A client then finds what it has just created at any broker that it asks next.
+    """
 
     broker: AskingBroker
 
@@ -178,8 +186,11 @@ TopicsRequest = (
 
 @dataclass(frozen=True, slots=True)
 class TopicResult:
-    """Of one topic, or one partition of it. `message` is for the client's user. The rest is of a
-    topic that was made, or would be."""
+    """The result of one topic or one partition of it.
+
+    `message` is for the client's user. The other fields are of a topic that was, or would be,
+    created.
+    """
 
     topic: str
     error: ErrorCode
@@ -193,7 +204,10 @@ class TopicResult:
 
 @dataclass(frozen=True, slots=True)
 class TopicsResponse:
-    """`error`: of the whole request: NOT_CONTROLLER, STALE_BROKER_EPOCH, INVALID_REQUEST."""
+    """The results, and the error of the request as a whole.
+
+    It is NOT_CONTROLLER, STALE_BROKER_EPOCH or INVALID_REQUEST.
+    """
 
     error: ErrorCode
     message: str = ""

@@ -1,8 +1,8 @@
-"""Kafka's topic names, and the object names of the Topics that have them. Pure.
+"""Check Kafka's topic names, and derive the names of their Topic objects.
 
 A topic whose name can be an object's has it: `kubectl get topic orders`. For others (capitals,
-underscores) it is `<lower-case-slug>-<hash8>`, the hash over pool and name, so that it is the same
-whoever makes it, and another pool's topic of that name has another one.
+underscores) the object is `<lower-case-slug>-<hash8>`. The hash is of pool and name, so that each
+creator derives the same name, and another pool's topic has another one.
 """
 
 import hashlib
@@ -20,8 +20,10 @@ _OBJECT_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")  # RFC 1123 subdomain
 
 
 def topic_name_fault(topic: str) -> str:
-    """A sentence, or "" (as Kafka's Topic.validate, but for `a.b` beside `a_b`: nothing here mixes
-    these two up)."""
+    """Return a sentence about an invalid name, or "".
+
+    As Kafka's Topic.validate, except for `a.b` beside `a_b`, which nothing here confuses.
+    """
     if topic in ("", ".", "..") or len(topic) > MAX_TOPIC_NAME or not _TOPIC_NAME.fullmatch(topic):
         return (
             f"topic {topic[:MAX_TOPIC_NAME]!r}: expected 1 to {MAX_TOPIC_NAME} letters, digits,"
@@ -31,7 +33,7 @@ def topic_name_fault(topic: str) -> str:
 
 
 def object_names(pool: str, topic: str) -> tuple[str, ...]:
-    """Names for its Topic object, best first. `pool`: namespace/name."""
+    """Return names for the Topic object, best first; `pool` is namespace/name."""
     slug = re.sub("[^a-z0-9]+", "-", topic.lower())[:MAX_SLUG].strip("-") or "topic"
     digest = hashlib.sha256(f"{pool}/{topic}".encode()).hexdigest()
     made = f"{slug}-{digest[:8]}"

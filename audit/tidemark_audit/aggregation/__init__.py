@@ -1,1 +1,1 @@
-"""Aggregates samples to mergeable summaries in numpy."""
+"""Aggregate samples to mergeable summaries in numpy."""

@@ -1,9 +1,9 @@
-"""Histograms whose bins are 2 % apart: a quantile is right to 1 % of its value, for any spread.
+"""Count values in histograms whose bins are 2 % apart, so that a quantile is right to 1 %.
 
 Rank sketches of SQL engines jump between the two humps of replication lag (3 records, 10 000
 records); fixed bins cannot. Bin `b > 0` holds values in (1.02^(b-1), 1.02^b] units of 1e-6; bin 0
-holds zero and what is smaller than the unit; NEVER holds negative values, to which
-docs/operations/metrics.md gives the meaning "never caught up", and stands above every number.
+holds zero and what is smaller than the unit; NEVER holds negative values, which mean "never caught
+up" (docs/operations/metrics.md), and ranks above each number.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ _PER_BIN = 1.0 / np.log(GROWTH)
 
 
 def bins(values: NDArray[np.float64]) -> NDArray[np.int32]:
-    """The bin of each value; NaN must not be among them."""
+    """Return the bin of each value; none may be NaN."""
     found = np.zeros(len(values), dtype=np.int32)
     large = values > UNIT
     scaled = np.log(values[large] / UNIT) * _PER_BIN
@@ -27,7 +27,7 @@ def bins(values: NDArray[np.float64]) -> NDArray[np.int32]:
 
 
 def value_of(bin_number: int) -> float:
-    """The value that no member of the bin is more than 1 % away from; infinity for NEVER."""
+    """Return the value from which no member of the bin differs by more than 1 %; inf for NEVER."""
     if bin_number == 0:
         return 0.0
     if bin_number == NEVER:
@@ -38,7 +38,7 @@ def value_of(bin_number: int) -> float:
 def quantile(
     bin_numbers: NDArray[np.int32], counts: NDArray[np.int64], share: float
 ) -> float | None:
-    """The smallest value that at least `share` of the samples do not exceed; None without any.
+    """Return the smallest value that at least `share` of the samples do not exceed, or None.
 
     `bin_numbers` ascend.
     """

@@ -1,10 +1,10 @@
-"""Summaries to summaries: rows of one key become one. Associative and commutative.
+"""Merge summaries: rows of one key become one. Associative and commutative.
 
-Slices must not overlap in time within one key: whoever reads cuts at the same times for all. A
-slice no longer than `break_gap_ms` is merged with its neighbours at once, or in the order of time:
-two whose samples are no further apart are joined as if nothing had been between them, and what
-comes then is refused as overlapping. Two looks at one thing (`scrape`) stay apart here and are laid
-over each other afterwards.
+Slices must not overlap in time within one key: all readers divide the window at the same times. A
+slice no longer than `break_gap_ms` is merged with its neighbours together, or in the order of time:
+two slices whose samples are no further apart are joined as if nothing were between them, and a
+later one in between is rejected as overlapping. Two scrapes of one target (`scrape`) stay separate
+here and are combined afterwards.
 """
 
 from typing import Any
@@ -28,11 +28,14 @@ from tidemark_audit.metrics.families import FAMILIES, PREFIX
 
 
 class OverlappingSlices(ValueError):
-    """Two slices hold samples of one series over the same time."""
+    """An error: two slices hold samples of one series over the same time."""
 
 
 def merge(summaries: pa.Table, settings: KernelSettings) -> pa.Table:
-    """One row per key. Raises OverlappingSlices."""
+    """Return one row per key.
+
+    Raises OverlappingSlices.
+    """
     if summaries.num_rows == 0:
         return EMPTY
     group, first_row = _groups(summaries)
@@ -50,7 +53,7 @@ def merge(summaries: pa.Table, settings: KernelSettings) -> pa.Table:
 
 
 def _groups(summaries: pa.Table) -> tuple[Longs, Longs]:
-    """The group of each row, groups in the order of their keys; and a row of each group."""
+    """Return the group of each row, in the order of their keys, and a row of each group."""
     code: Longs = np.zeros(summaries.num_rows, dtype=np.int64)
     for name in KEY_COLUMNS:
         values, places = (
@@ -66,7 +69,7 @@ def _groups(summaries: pa.Table) -> tuple[Longs, Longs]:
 
 
 def _dictionary(column: pa.ChunkedArray) -> tuple[list[str], Longs]:
-    """Distinct strings in order, and the place of each row's among them."""
+    """Return the distinct strings in order, and the index of each row's."""
     encoded = column.combine_chunks().dictionary_encode()
     words = encoded.dictionary.to_pylist()
     order = sorted(range(len(words)), key=words.__getitem__)
@@ -86,7 +89,7 @@ def _sum_by(group: Longs, values: NDArray[Any], count: int) -> Longs:
 
 
 def _flat(summaries: pa.Table, group: Longs, name: str) -> tuple[Longs, NDArray[Any]]:
-    """All list members of a column, with the group of each."""
+    """Return all list members of a column, with the group of each."""
     column = summaries[name].combine_chunks()
     lengths = np.diff(column.offsets.to_numpy())
     values = column.values.to_numpy()[column.offsets[0].as_py() : column.offsets[-1].as_py()]

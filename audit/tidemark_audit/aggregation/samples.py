@@ -1,4 +1,4 @@
-"""Samples of many series in columns: what a source reads and the kernel takes."""
+"""Define batches of samples of many series in columns."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ STALE = np.array([STALE_BITS], dtype=np.uint64).view(np.float64)[0]
 
 @dataclass(frozen=True, slots=True)
 class SampleBatch:
-    """Sample i is `values[i]` of `series[series_of[i]]` at `at_ms[i]`; any order is allowed."""
+    """Samples in any order: sample i is `values[i]` of `series[series_of[i]]` at `at_ms[i]`."""
 
     series: tuple[SeriesKey, ...]
     series_of: NDArray[np.int32]
@@ -35,7 +35,7 @@ EMPTY = SampleBatch(
 
 
 def within(batch: SampleBatch, start_ms: int | None, end_ms: int | None) -> SampleBatch:
-    """The samples in [start, end). Servers disagree about the ends of a range: we cut again."""
+    """Return the samples in [start, end); servers disagree about the ends of a range."""
     kept = np.ones(len(batch), dtype=np.bool_)
     if start_ms is not None:
         kept &= batch.at_ms >= start_ms
@@ -55,7 +55,7 @@ LOOKED_AT = 200  # series by which an interval is guessed
 
 
 def typical_step_ms(batch: SampleBatch) -> int | None:
-    """The smallest of its series' median steps: broker series among slower ones decide."""
+    """Return the smallest of its series' median steps: the fastest scraped series decide."""
     steps = []
     for number in range(min(len(batch.series), LOOKED_AT)):
         times = np.unique(batch.at_ms[batch.series_of == number])
@@ -65,6 +65,6 @@ def typical_step_ms(batch: SampleBatch) -> int | None:
 
 
 def rounded(interval_ms: float) -> int:
-    """Scrapes jitter by milliseconds around what was configured."""
+    """Round an interval: scrapes jitter by milliseconds around the configured one."""
     unit = 100 if interval_ms < 10_000 else 1000
     return max(unit if interval_ms >= unit / 2 else 1, round(interval_ms / unit) * unit)

@@ -1,13 +1,12 @@
-"""The table of summaries: one row for a series (and band), with its runs and its histogram.
+"""Define the table of summaries, and which neighbouring samples belong to one run.
 
-The columns are Arrow's, so that Spark carries rows between processes as they are.
-
-Which neighbouring samples belong to one run. The one rule of the kernel and of merging.
+A row is of a series (and band), with its runs and its histogram. The columns are Arrow's, so that
+Spark moves rows between processes unchanged.
 
 Two samples of a series join when no more than `break_gap_ms` lies between them and, for STEP, they
-are equal; for RISING, the later is not smaller; for SPREAD, always. NaN (a series that ended)
-joins only NaN. It looks at two neighbours and nothing else, so it makes no difference whether a
-cut was between them: that is why summaries merge in any order.
+are equal; for RISING, the later is not smaller; for SPREAD, always. NaN (a series that ended) joins
+only NaN. The rule uses two neighbours and nothing else, so it does not matter whether a slice ended
+between them: that is why summaries merge in any order.
 """
 
 from dataclasses import dataclass
@@ -48,14 +47,14 @@ EMPTY = SCHEMA.empty_table()
 
 @dataclass(frozen=True, slots=True)
 class KernelSettings:
-    """What summaries must have in common to be merged."""
+    """The settings that summaries must share to be merged."""
 
     break_gap_ms: int  # a longer gap between two samples ends a run
     band_ms: int  # length of the stretches of the lag bands
 
 
 def lists(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:
-    """One list per row: values[offsets[i]:offsets[i + 1]]."""
+    """Return one list per row: values[offsets[i]:offsets[i + 1]]."""
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values))
 
 
@@ -68,7 +67,7 @@ def joins(
     after: Floats,
     break_gap_ms: int,
 ) -> Flags:
-    """For each pair of neighbours; all arrays have one length."""
+    """Return whether each pair of neighbours joins; all arrays have one length."""
     absent_before, absent_after = np.isnan(before), np.isnan(after)
     equal = before == after
     rises = after >= before

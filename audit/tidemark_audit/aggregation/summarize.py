@@ -1,4 +1,4 @@
-"""Samples of a slice to its summaries, all series at once."""
+"""Summarize the samples of a slice, all series together."""
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ UNKNOWN_VALUE = -1.0
 
 
 def summarize(batch: SampleBatch, settings: KernelSettings) -> pa.RecordBatch:
-    """Rows of `summaries.SCHEMA`, one for each series key and one for each band."""
+    """Return rows of `summaries.SCHEMA`, one for each series key and one for each band."""
     if len(batch) == 0:
         return pa.RecordBatch.from_pylist([], schema=SCHEMA)
     columns = _Columns(batch)
@@ -28,7 +28,7 @@ def summarize(batch: SampleBatch, settings: KernelSettings) -> pa.RecordBatch:
 
 
 class _Columns:
-    """The batch in order of series and time, without duplicates, with what was dropped counted."""
+    """The batch in order of series and time, without duplicates; what was dropped is counted."""
 
     def __init__(self, batch: SampleBatch) -> None:
         place: dict[SeriesKey, int] = {}
@@ -54,7 +54,7 @@ class _Columns:
     def _in_order(
         self, series: NDArray[np.int32], at_ms: Longs, values: Floats
     ) -> tuple[NDArray[np.int32], Longs, Floats]:
-        """Each time of a series once."""
+        """Sort the samples and keep each time of a series once."""
         # Equal times are put in order of value, so that every reader keeps the same one.
         order = np.lexsort((values, at_ms, series))
         series, at_ms, values = series[order], at_ms[order], values[order]
@@ -67,9 +67,10 @@ class _Columns:
         return series[~again], at_ms[~again], values[~again]
 
     def _possible(self, series: NDArray[np.int32], values: Floats) -> Flags:
-        """Whether the sample's family can have its value (docs/operations/metrics.md): what cannot
-        be is left out and counted, for half a record or -5 replicas would pass for good or for a
-        loss.
+        """Return whether each sample's family can have its value (docs/operations/metrics.md).
+
+        Impossible values are left out and counted: half a record or -5 replicas would count as good
+        or as a loss.
         """
         possible = np.abs(values) <= LARGEST_VALUE  # which NaN is not
         families = [key.family for key in self.keys]
@@ -126,7 +127,10 @@ class _Columns:
         return first, last
 
     def _histograms(self) -> tuple[Longs, NDArray[np.int32], Longs, Floats]:
-        """Of SPREAD series: offsets by series, bins, counts; and each one's largest value."""
+        """Return the histograms of SPREAD series: offsets by series, bins, counts.
+
+        Also the largest value of each series.
+        """
         series, values, _ = self.spread()
         maximum = np.full(len(self.keys), -np.inf)
         np.maximum.at(maximum, series, values)
@@ -135,7 +139,10 @@ class _Columns:
         return offsets, bin_numbers, counts, maximum
 
     def spread(self) -> tuple[NDArray[np.int32], Floats, Longs]:
-        """Series, size and time of the SPREAD samples. A clock may be off either way: its size."""
+        """Return series, size and time of the SPREAD samples.
+
+        A clock may be off in either direction, so only the size counts.
+        """
         chosen = (self.shape[self.series] == Shape.SPREAD) & self.possible
         series, values = self.series[chosen], self.values[chosen]
         signed = np.array([key.family == SIGNED_FAMILY for key in self.keys])
@@ -144,7 +151,7 @@ class _Columns:
 
 
 def counted(owner: Longs, bin_numbers: NDArray[np.int32]) -> tuple[Longs, NDArray[np.int32], Longs]:
-    """How often each (owner, bin) occurs, in their order."""
+    """Return how often each (owner, bin) occurs, in their order."""
     code, counts = np.unique(owner * (2 * histogram.NEVER) + bin_numbers, return_counts=True)
     return (
         code // (2 * histogram.NEVER),
@@ -154,7 +161,7 @@ def counted(owner: Longs, bin_numbers: NDArray[np.int32]) -> tuple[Longs, NDArra
 
 
 def _bands(columns: _Columns, settings: KernelSettings) -> pa.RecordBatch | None:
-    """Caught-up age of all followers together, a row for each stretch of time."""
+    """Summarize the caught-up age of all followers together, a row for each interval of time."""
     series, values, at_ms = columns.spread()
     banded = np.array([key.family == BANDED_FAMILY for key in columns.keys])
     chosen = banded[series]

@@ -1,1 +1,1 @@
-"""Where samples come from. Each source cuts itself into slices that any process can read."""
+"""Read samples; each source divides itself into slices that any process can read."""

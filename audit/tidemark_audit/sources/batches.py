@@ -1,4 +1,4 @@
-"""Series one after the other into batches of bounded size."""
+"""Collect series into batches of bounded size."""
 
 import numpy as np
 
@@ -11,8 +11,10 @@ MOST_ANSWER_SAMPLES = 8 * BATCH_SAMPLES
 
 
 def values_of_text(values: Floats) -> Floats:
-    """Of a form that writes a stale marker as it writes any NaN: no family that is read has
-    another."""
+    """Return the values with each NaN as a stale marker, for formats that write both alike.
+
+    No family that the audit reads has another NaN.
+    """
     return np.where(np.isnan(values), STALE, values)
 
 
@@ -34,7 +36,7 @@ class BatchBuilder:
         self._samples += len(values)
 
     def take(self) -> SampleBatch:
-        """What was added since the last time."""
+        """Return what was added since the last call."""
         if not self._samples:
             self._keys, self._times, self._values = [], [], []
             return EMPTY

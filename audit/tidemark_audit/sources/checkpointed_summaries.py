@@ -1,4 +1,4 @@
-"""A slice that holds summaries in place of samples: what an earlier run made of them."""
+"""Read summaries that an earlier run made, in place of samples."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tidemark_audit.sources.source import SourceError
 
 @dataclass(frozen=True, slots=True)
 class SummarySlice:
-    """Summaries in place of samples; what reads slices hands them on as they are."""
+    """A slice with summaries in place of samples; its readers return them unchanged."""
 
     path: Path
     start_ms: int
@@ -25,14 +25,17 @@ class SummarySlice:
         return str(self.path)
 
     def summaries(self) -> Iterator[pa.RecordBatch]:
-        """Raises SourceError."""
+        """Yield the summaries.
+
+        Raises SourceError.
+        """
         try:
             yield from pq.read_table(self.path).cast(SCHEMA).to_batches()
         except (pa.ArrowException, OSError) as error:
             raise unreadable(self.path, str(error)) from error
 
     def read(self) -> Iterator[SampleBatch]:
-        """It has no samples."""
+        """Return no samples."""
         return iter(())
 
 

@@ -1,12 +1,12 @@
-"""`spark.read.format("prometheus")`: samples as a DataFrame, for people with notebooks.
+"""Read samples as a DataFrame by `spark.read.format("prometheus")`, for notebooks.
 
     from tidemark_audit.sources.data_source import PrometheusDataSource
     spark.dataSource.register(PrometheusDataSource)
     spark.read.format("prometheus").option("start", ...).option("end", ...).load("http://...")
 
-Paths are what `tidemark audit` takes; several are separated by commas. As a stream
-(`readStream`, option `start`) it gives what settled since the last batch. The audit itself does
-not come this way: it never ships raw samples through the JVM.
+Paths are those of `tidemark audit`; commas separate several. A stream (`readStream`, option
+`start`) returns what has settled since the last batch. The audit itself does not use this: it never
+sends raw samples through the JVM.
 """
 
 import time
@@ -42,7 +42,7 @@ DEFAULT_SETTLE_MS = 300_000
 
 @dataclass
 class SlicePartition(InputPartition):
-    """A slice of a source, cut to [start, end)."""
+    """A slice of a source, limited to [start, end)."""
 
     part: Slice
     window: Window
@@ -67,7 +67,7 @@ class PrometheusDataSource(DataSource):
 
 
 class PrometheusReader(DataSourceReader):
-    """Options: path, start and end (ms since 1970), tokenFile."""
+    """A reader with the options path, start and end (ms since 1970) and tokenFile."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
@@ -82,9 +82,10 @@ class PrometheusReader(DataSourceReader):
 
 
 class PrometheusStreamReader(DataSourceStreamReader):
-    """Options: path, start, tokenFile, settle (ms that must have passed; default five minutes).
+    """A stream reader with the options path, start, tokenFile and settle.
 
-    Offsets are moments: a batch holds [last end, now - settle).
+    `settle` is how many ms must have passed; default five minutes. Offsets are times: a batch holds
+    [last end, now - settle).
     """
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -107,8 +108,11 @@ class PrometheusStreamReader(DataSourceStreamReader):
     def latestOffset(
         self, start: dict[str, int] | None = None, limit: "ReadLimit | None" = None
     ) -> dict[str, int]:
-        """The last settled moment. Spark 4.1 gives neither start nor limit; the limit of 4.2 is
-        always "all there is", as we name no other."""
+        """Return the last settled time.
+
+        Spark 4.1 passes neither start nor limit; the limit of 4.2 is always "all there is", because
+        no other is named.
+        """
         del start, limit
         settled = int(time.time() * 1000) - self._settle_ms
         return {"ms": max(settled, self.initialOffset()["ms"])}
@@ -123,11 +127,14 @@ class PrometheusStreamReader(DataSourceStreamReader):
         yield from rows_of(partition)
 
     def commit(self, end: dict[str, int]) -> None:
-        """Nothing is kept: every batch is read anew from its offsets."""
+        """Do nothing: each batch is read again by its offsets."""
 
 
 def partitions_of(options: dict[str, str], window: Window) -> list[SlicePartition]:
-    """Raises SourceError."""
+    """Return the partitions of the sources in the options.
+
+    Raises SourceError.
+    """
     token = options.get("tokenfile", options.get("tokenFile"))
     places = [place.strip() for place in options.get("path", "").split(",") if place.strip()]
     sources = sources_at(places, token_file=None if token is None else Path(token))
@@ -159,7 +166,10 @@ def _rows(batch: SampleBatch) -> pa.RecordBatch:
 
 
 def _number(options: dict[str, str], name: str) -> int | None:
-    """Raises SourceError."""
+    """Return an option as a number, or None.
+
+    Raises SourceError.
+    """
     if name not in options:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a path holds, by its content: names and endings are somebody's habit."""
+"""Detect what a path holds by its content, not by names and endings."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,10 @@ _SAMPLE_LINE = re.compile(rb"(#|[a-zA-Z_:][a-zA-Z0-9_:]*[ {])")
 
 
 def sources_at(places: Sequence[str], *, token_file: Path | None = None) -> list[Source]:
-    """All sources at the places, a directory's files one by one. Raises SourceError."""
+    """Return all sources at the places; a directory's files are one each.
+
+    Raises SourceError.
+    """
     found = [source for place in places for source in _at(place, token_file)]
     if not found:
         raise SourceError(
@@ -43,7 +46,10 @@ def _at(place: str, token_file: Path | None) -> Iterator[Source]:
 
 
 def _in_directory(path: Path) -> Iterator[Source]:
-    """Blocks as wholes, everything else file by file; what writers leave beside is passed over."""
+    """Yield the sources of a directory: blocks as a unit, other files one by one.
+
+    What writers leave beside them is skipped.
+    """
     if (path / "meta.json").exists() and (path / "index").exists():
         yield TsdbBlock(path)
         return
@@ -57,7 +63,10 @@ def _in_directory(path: Path) -> Iterator[Source]:
 
 
 def file_source(path: Path) -> Source:
-    """Raises SourceError."""
+    """Return the source that reads this file.
+
+    Raises SourceError.
+    """
     file = TextFile(path)
     with file.opened() as opened:
         head = opened.read(HEAD_BYTES)
@@ -101,7 +110,7 @@ _TAR_MAGIC = slice(257, 262)
 
 
 def _not_read(head: bytes) -> tuple[str, str]:
-    """Its name, and what to do."""
+    """Return the name of a format that is not read, and what to do."""
     if not head.strip():
         return "an empty file", "leave it out"
     if head[_TAR_MAGIC] == b"ustar":

@@ -1,15 +1,15 @@
-"""An HTTP server that is asked for samples: what is asked again, and what is an error at once.
+"""Request samples from an HTTP server; decide which errors are retried.
 
-- 429, 500, 502, 503, 504, or a connection that breaks, before the answer or within it: asked again
-  after each pause of its `Patience`; `Retry-After` is respected.
-- Silence, or an answer that is not whole in time: asked once more.
-- 413, 422, and what says that there are too many samples, or that it took too long: `TooLarge`,
-  the caller asks for less.
-- A refused connection, an unknown host: of a server that never answered a mistyped address, so an
-  error at once; of another a restart, so asked again.
-- All else (400, 401, 404, a certificate that is not trusted, no HTTP): an error at once.
+- 429, 500, 502, 503, 504, or a connection that breaks, before or within the response: retried after
+  each pause of `Patience`; `Retry-After` is respected.
+- No response, or an incomplete one in the time: retried once.
+- 413, 422, and messages of too many samples or too long a query: `TooLarge`, and the caller asks
+  for less.
+- A refused connection, an unknown host: if the server never responded, the address is probably
+  wrong and it is an error immediately; else it is a restart, and retried.
+- All others (400, 401, 404, an untrusted certificate, no HTTP): an error immediately.
 
-An answer that breaks off is never taken for a short one: nothing of it is handed on.
+A truncated response is never taken for a short one: nothing of it is used.
 """
 
 import http.client
@@ -42,22 +42,22 @@ Read = TypeVar("Read")
 
 
 class TooLarge(Exception):
-    """The server would rather answer for less."""
+    """An error: the server asks for a smaller request."""
 
 
 class BrokenOff(Exception):
-    """An answer that ended before it was whole."""
+    """An error: the response ended before it was complete."""
 
 
 class NotAnswered(SourceError):
-    """The server said no. `status` is its HTTP status; 0 if it said nothing in HTTP."""
+    """An error: the server rejected the request; `status` is its HTTP status, 0 without HTTP."""
 
     status: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a server is waited for."""
+    """The limits and pauses of retries."""
 
     silence_seconds: float = 120.0  # without one byte: Prometheus's own limit of a query
     answer_seconds: float = 600.0  # until an answer is whole, however it trickles
@@ -74,7 +74,10 @@ class Server:
     def ask(
         self, path: str, body: bytes, headers: Mapping[str, str], read: "Callable[[Answer], Read]"
     ) -> Read:
-        """What `read` makes of the whole answer. Raises SourceError, TooLarge, what `read` does."""
+        """Send a request and return what `read` makes of the complete response.
+
+        Raises SourceError, TooLarge, and what `read` raises.
+        """
         asked = 0
         while True:
             try:
@@ -133,7 +136,7 @@ class Server:
 
 
 class Answer:
-    """The bytes of an answer; that its connection broke is an exception, not its end."""
+    """The bytes of a response; a broken connection is an exception, not its end."""
 
     def __init__(self, response: http.client.HTTPResponse, give_up_at: float) -> None:
         self._response = response
@@ -146,12 +149,16 @@ class Answer:
 
     @property
     def says_its_length(self) -> bool:
-        """Else the end of the connection is the end of the answer, whatever ended it."""
+        """Return whether the response states its length.
+
+        Else it ends with the connection, whatever ended that.
+        """
         return self._response.chunked or self._missing is not None
 
     def read(self, size: int) -> bytes:
-        """What is there, at most `size` bytes; none at the end. Raises TimeoutError, BrokenOff,
-        HTTPException.
+        """Return at most `size` bytes; b"" at the end.
+
+        Raises TimeoutError, BrokenOff, HTTPException.
         """
         if time.monotonic() > self._give_up_at:
             raise TimeoutError("it trickles")
@@ -164,7 +171,10 @@ class Answer:
         return data
 
     def whole(self) -> bytes:
-        """Raises as `read`, and TooLarge."""
+        """Return the complete response.
+
+        Raises what `read` raises, and TooLarge.
+        """
         pieces = []
         size = 0
         while piece := self.read(_PIECE_BYTES):

@@ -1,13 +1,13 @@
-"""JSON of APIs: series as Prometheus and VictoriaMetrics export them, one after the other.
+"""Read JSON of APIs: series as Prometheus and VictoriaMetrics export them.
 
     {"metric": {...}, "values": [[1700000000.5, "3"], ...]}       a series of an API answer
     {"metric": {...}, "values": [3, ...], "timestamps": [1700000000500, ...]}   /api/v1/export
     {"status": "success", "data": {"resultType": "matrix", "result": [...]}}    a whole answer
     [{"metric": {...}, "values": [...]}, ...]                     promtool query -o json
 
-A file has one of them a line, and is read in slices of lines; or it is written over many lines, and
-is read document by document, as are several answers on one line. The labels are decoded as JSON,
-the numbers by numpy after the brackets are cut out of them. Native histograms are passed over.
+A file with one of them a line is read in slices of lines. A file in which one takes many lines, or
+several are on one line, is read document by document. The labels are decoded as JSON, the numbers
+by numpy after the brackets are removed. Native histograms are skipped.
 """
 
 import mmap
@@ -69,12 +69,12 @@ _MATRIX = msgspec.json.Decoder(_Matrix)
 
 
 class NotARange(ValueError):
-    """An answer of one moment."""
+    """An error: the answer is of one moment, not of a range."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonSlice:
-    """The lines that begin in [begin, end) of the file; or all of it, document by document."""
+    """The lines that begin in [begin, end) of the file, or all of it, document by document."""
 
     file: TextFile
     begin: int
@@ -123,7 +123,7 @@ class JsonExport:
         return JsonSlice(self.file, 0, TO_ITS_END, is_in_lines=self._is_in_lines())
 
     def _is_in_lines(self) -> bool:
-        """Whether the first document ends where the first line does."""
+        """Return whether the first document ends where the first line does."""
         first = next((line for _, line in self.file.lines() if line.strip()), b"")
         return first.rstrip().endswith((b"}", b"]")) and first.strip() != b"[]"
 
@@ -178,8 +178,10 @@ def _documents_in(data: bytes | mmap.mmap) -> Iterator[tuple[int, bytes]]:
 
 
 def series_of(document: bytes, place: str) -> Iterator[tuple[SeriesKey, Longs, Floats]]:
-    """The series of a document, or of several without a line between them, that the audit reads.
-    Raises SourceError."""
+    """Yield the series that the audit reads of one or several adjacent documents.
+
+    Raises SourceError.
+    """
     try:
         for one in _decoded(document, place):
             key = series_key(one.metric)
@@ -272,7 +274,10 @@ def _milliseconds(written: Floats, times: Floats, unit: str) -> Longs:
 
 
 def _numbers(raw: bytes) -> Floats:
-    """The numbers of a JSON array, of pairs or flat. Raises ValueError."""
+    """Return the numbers of a JSON array, of pairs or flat.
+
+    Raises ValueError.
+    """
     text = raw.translate(None, _DECORATION)
     if not text:
         return np.empty(0, dtype=np.float64)

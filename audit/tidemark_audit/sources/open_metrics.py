@@ -1,12 +1,12 @@
-"""Text with a sample a line: OpenMetrics with timestamps, and what `promtool tsdb dump` prints.
+"""Read text with a sample a line: OpenMetrics with timestamps, and `promtool tsdb dump`.
 
     tidemark_replica_is_leader{broker="1",topic="orders"} 1 1700000000.123 # {trace="x"} 1
     {__name__="tidemark_replica_is_leader", broker="1", topic="orders"} 1 1700000000123
 
-The first has times in seconds and must end with `# EOF`: without it nobody knows that it is whole.
-The second has milliseconds, and ends with its last line. A stale marker is `NaN`, as promtool
-prints it. Exemplars are passed over, and so are lines of families that the audit does not read,
-whatever stands in them.
+The first has times in seconds and must end with `# EOF`, which shows that it is complete. The
+second has milliseconds, and ends with its last line. A stale marker is `NaN`, as promtool prints
+it. Exemplars are skipped, and so are lines of families that the audit does not read, whatever they
+contain.
 """
 
 import itertools
@@ -118,7 +118,7 @@ class OpenMetrics:
 
 
 class _Reader:
-    """Lines to samples; the text before a sample's value names its series."""
+    """A reader of lines; the text before a sample's value names its series."""
 
     def __init__(self, path: Path, times_per_second: int) -> None:
         self._path = path
@@ -180,7 +180,7 @@ class _Reader:
 
 
 def _without_exemplar(line: bytes) -> bytes:
-    """Up to the sharp behind the sample; within quotes one is a label's."""
+    """Return the line up to the exemplar; a sharp within quotes is a label's."""
     found = _SERIES.match(line)
     behind = 0 if found is None else found.end()
     sample, sharp, _ = line[behind:].partition(b" # ")
@@ -188,13 +188,16 @@ def _without_exemplar(line: bytes) -> bytes:
 
 
 def _is_read(line: bytes) -> bool:
-    """Whether it is of a family that the audit reads; also where nothing tells."""
+    """Return whether the audit may read the line's family; True if its name is unclear."""
     found = _NAME.match(line)
     return found is None or (found[1] or found[2]).decode() in READ_NAMES
 
 
 def labels_of(series: str) -> dict[str, str]:
-    """`name{a="b"}` as labels with `__name__`. Raises ValueError."""
+    """Return the labels of `name{a="b"}`, with `__name__`.
+
+    Raises ValueError.
+    """
     name, brace, rest = series.partition("{")
     labels = {"__name__": name.strip()}
     if not brace:

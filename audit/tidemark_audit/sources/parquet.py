@@ -1,8 +1,8 @@
-"""Tall Parquet: a row is one sample, with columns for name, labels, time and value.
+"""Read tall Parquet: a row is one sample, with columns for name, labels, time and value.
 
-Understood column names: `__name__`, `metric` or `name`; `timestamp`, `timestamp_ms`, `tsms`, `ts`
-or `time` (integers are milliseconds, Arrow timestamps are themselves); `value`; every other string
-or integer column is a label, and so is a map column `labels`.
+Column names: `__name__`, `metric` or `name`; `timestamp`, `timestamp_ms`, `tsms`, `ts` or `time`
+(integers are milliseconds, Arrow timestamps are converted); `value`; each other string or integer
+column is a label, and so is a map column `labels`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -180,7 +180,7 @@ def _batch(table: pa.Table, columns: _Columns) -> SampleBatch:
 
 
 def _read_rows(table: pa.Table, columns: _Columns) -> pa.Table:
-    """Those of families that the audit reads."""
+    """Return the rows of families that the audit reads."""
     encoded = _encoded(table[columns.name])
     known = np.array([word in READ_NAMES for word in encoded.dictionary.to_pylist()], dtype=bool)
     if encoded.null_count == 0 and known.all():
@@ -197,7 +197,7 @@ def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def _indices(encoded: pa.DictionaryArray) -> NDArray[Any]:
-    """Into its dictionary; for null, one past its end."""
+    """Return the indices into the dictionary; a null's is one past its end."""
     indices = encoded.indices
     if indices.null_count:
         indices = pc.fill_null(indices, len(encoded.dictionary))
@@ -205,7 +205,7 @@ def _indices(encoded: pa.DictionaryArray) -> NDArray[Any]:
 
 
 def _codes(columns: Sequence[NDArray[Any]]) -> Longs:
-    """One number for each combination of values."""
+    """Return one number for each combination of values."""
     code: Longs = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         values, place = np.unique(column, return_inverse=True)
@@ -214,8 +214,10 @@ def _codes(columns: Sequence[NDArray[Any]]) -> Longs:
 
 
 def _of_stretches(table: pa.Table, columns: _Columns, starts: Longs, codes: Longs) -> SampleBatch:
-    """`codes` tells the series of each stretch. Series are numbered as they appear: rows that are
-    in order stay so."""
+    """Return the batch of a table whose intervals have the series `codes`.
+
+    Series are numbered as they appear, so rows that are in order stay so.
+    """
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     order = np.argsort(first)
     number = np.empty(len(first), dtype=np.int32)

@@ -1,8 +1,8 @@
-"""A running Prometheus: remote read where it is spoken, else range selectors of its HTTP API.
+"""Read from a running Prometheus, by remote read or else by range selectors of its HTTP API.
 
-Samples are raw either way (a range query would re-sample them). The window is cut into slices of
-about two million samples; a server that finds one too large is asked for its halves. What is asked
-again and what is not: `http_server`.
+Samples are raw either way (a range query would resample them). The window is divided into slices of
+about two million samples; a server that finds one too large is asked for its halves. `http_server`
+decides about retries.
 """
 
 import itertools
@@ -37,7 +37,7 @@ REFUSED = (0, 401, 403)  # that no other way to ask would mend; 0: nothing was s
 
 
 class Form(Enum):
-    """In which a server gives samples, the best first."""
+    """The formats in which a server returns samples, the best first."""
 
     STREAMED = auto()
     SAMPLES = auto()
@@ -56,7 +56,7 @@ class PrometheusSlice:
         return f"{self.server.url} from {self.start_ms} to {self.end_ms} ms"
 
     def read(self) -> Iterator[SampleBatch]:
-        """Every answer is whole before any of it is handed on."""
+        """Yield batches; each response is complete before any of it is used."""
         try:
             yield from self._read_once()
         except NotSpoken:
@@ -147,7 +147,10 @@ class Prometheus:
         return _look(self._whole(start_ms, end_ms))
 
     def _whole(self, start_ms: int, end_ms: int) -> PrometheusSlice:
-        """The window in one, by the best form that the server knows. Raises SourceError."""
+        """Return the window as one slice, in the best format that the server supports.
+
+        Raises SourceError.
+        """
         server = Server(self.url, self.token, self.patience)
         # Of a moment of which there is nothing.
         body = remote_read.request_body(0, 1, NAMES, (STREAMED_XOR_CHUNKS, SAMPLES))
@@ -175,7 +178,10 @@ def _whole(answer: Answer) -> bytes:
 
 
 def _batches(answer: Answer) -> list[SampleBatch]:
-    """Raises BadMessage, Damaged, BadLabels, NotSpoken, TooLarge; as `Answer.read`."""
+    """Decode a response.
+
+    Raises BadMessage, Damaged, BadLabels, NotSpoken, TooLarge, and what `Answer.read` raises.
+    """
     form = _FORMS.get(answer.content_type)
     if form is Form.STREAMED:
         return list(within_memory(remote_read.batches(answer)))
@@ -185,7 +191,10 @@ def _batches(answer: Answer) -> list[SampleBatch]:
 
 
 def within_memory(batches: Iterator[SampleBatch]) -> Iterator[SampleBatch]:
-    """Raises TooLarge for what a server, wrong or hostile, never ends to send."""
+    """Yield batches up to a limit.
+
+    Raises TooLarge for a wrong or hostile server that never stops sending.
+    """
     held = 0
     for batch in batches:
         held += len(batch) + SAMPLES_OF_A_KEY * len(batch.series)
@@ -195,7 +204,7 @@ def within_memory(batches: Iterator[SampleBatch]) -> Iterator[SampleBatch]:
 
 
 def _look(whole: PrometheusSlice) -> SampleBatch | None:
-    """Some of the window's samples, from its end, or else from its beginning."""
+    """Return some samples from the end of the window, or else from its beginning."""
     length = min(LOOK_MS, whole.end_ms - whole.start_ms)
     for start_ms in (whole.end_ms - length, whole.start_ms):
         for batch in replace(whole, start_ms=start_ms, end_ms=start_ms + length).read():
@@ -224,8 +233,10 @@ class _Counted(msgspec.Struct):
 
 
 def _series(whole: PrometheusSlice) -> int:
-    """The most that there are at some moments of the window, by which slices are cut: a cluster may
-    be gone at its end. A guess if there are none at any."""
+    """Return the largest number of series at some moments of the window, or a guess.
+
+    Slices are sized by it. A cluster may be gone at the window's end.
+    """
     length = whole.end_ms - whole.start_ms
     moments = (whole.end_ms - length * part // LOOKS for part in range(LOOKS))
     return max(_series_at(whole, at_ms) for at_ms in moments) or GUESSED_SERIES
@@ -257,7 +268,10 @@ def read_headers() -> Mapping[str, str]:
 
 
 def prometheus_at(url: str, token_file: Path | None) -> Prometheus:
-    """Raises SourceError."""
+    """Return the source at a URL.
+
+    Raises SourceError.
+    """
     try:
         token = "" if token_file is None else token_file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""As much of the protocol buffers' wire format as remote read needs, bounds-checked."""
+"""Read and write the part of protobuf's wire format that remote read needs, bounds-checked."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,11 +6,14 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
 class BadMessage(ValueError):
-    """Bytes that are no message."""
+    """An error: the bytes are not a message."""
 
 
 def varint(data: bytes | memoryview, place: int) -> tuple[int, int]:
-    """(value, place after it). Raises BadMessage."""
+    """Return (value, position after it).
+
+    Raises BadMessage.
+    """
     value = 0
     for shift in range(0, 70, 7):
         if place >= len(data):
@@ -24,7 +27,10 @@ def varint(data: bytes | memoryview, place: int) -> tuple[int, int]:
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """(number, value) of each field; fixed-width ones are skipped. Raises BadMessage."""
+    """Yield (number, value) of each field; fields of fixed width are skipped.
+
+    Raises BadMessage.
+    """
     place = 0
     while place < len(data):
         tag, place = varint(data, place)
@@ -45,7 +51,10 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
 
 
 def labels_of(pairs: Iterable[memoryview]) -> dict[str, str]:
-    """Of messages with a name and a value. Raises BadMessage."""
+    """Return the labels of messages that have a name and a value.
+
+    Raises BadMessage.
+    """
     labels = {}
     for pair in pairs:
         texts = {number: _text(part) for number, part in fields(pair) if not isinstance(part, int)}
@@ -61,7 +70,7 @@ def _text(data: memoryview) -> str:
 
 
 def signed(value: int) -> int:
-    """An int64 as protobuf writes it: two's complement in a varint."""
+    """Return the int64 that protobuf writes as two's complement in a varint."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
@@ -84,7 +93,7 @@ def write_bytes(number: int, value: bytes) -> bytes:
 
 
 def snappy_literals(data: bytes) -> bytes:
-    """A snappy block that compresses nothing: right for a request of two hundred bytes."""
+    """Return an uncompressed snappy block, which suits a request of two hundred bytes."""
     out = bytearray(write_varint(len(data)))
     for place in range(0, len(data), 60):
         piece = data[place : place + 60]

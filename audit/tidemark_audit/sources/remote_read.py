@@ -1,8 +1,7 @@
-"""Prometheus's remote read with streamed XOR chunks: raw samples, stale markers among them.
+"""Read Prometheus's remote read with streamed XOR chunks: raw samples with stale markers.
 
-Frames are a length, a CRC-32C and a ChunkedReadResponse (prompb/remote.proto). Of a server that
-answers with chunks of another encoding nothing is guessed: `NotSpoken`, and the caller asks for
-plain samples (`remote_read_samples`).
+Frames are a length, a CRC-32C and a ChunkedReadResponse (prompb/remote.proto). Chunks of another
+encoding raise `NotSpoken`, and the caller asks for plain samples (`remote_read_samples`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,17 +35,17 @@ CHUNKS_AT_ONCE = BATCH_SAMPLES // 120
 
 
 class NotSpoken(Exception):
-    """The server streams chunks of an encoding that is not decoded here."""
+    """An error: the server streams chunks of an encoding that is not decoded here."""
 
 
 class Damaged(ValueError):
-    """A frame that does not match its checksum, or holds no chunks."""
+    """An error: a frame does not match its checksum, or holds no chunks."""
 
 
 def request_body(start_ms: int, end_ms: int, names: str, accepted: Sequence[int]) -> bytes:
-    """A ReadRequest for [start, end] of the families whose names match the expression.
+    """Return a ReadRequest for [start, end] of the families whose names match the expression.
 
-    `accepted` are answers' types, the best first; a server takes the first that it knows.
+    `accepted` are response types, the best first; a server uses the first that it supports.
     """
     matcher = (
         write_number(1, REGEX_MATCH) + write_bytes(2, b"__name__") + write_bytes(3, names.encode())
@@ -57,8 +56,11 @@ def request_body(start_ms: int, end_ms: int, names: str, accepted: Sequence[int]
 
 
 def batches(stream: Answer) -> Iterator[SampleBatch]:
-    """Raises Damaged, BadLabels, NotSpoken, BrokenOff, TooLarge. However the server packs them,
-    there is never more in memory than a few frames and the samples of one answer."""
+    """Yield the batches of a streamed response.
+
+    However the server divides them, memory holds at most a few frames and the samples of one
+    answer. Raises Damaged, BadLabels, NotSpoken, BrokenOff, TooLarge.
+    """
     if not stream.says_its_length:
         raise Damaged("frames without a length of all: where they end cannot be known")
     pending = _Pending()
@@ -87,7 +89,7 @@ def _frames(stream: Answer) -> Iterator[memoryview]:
 
 
 def _stream_varint(stream: Answer) -> int | None:
-    """None at the end of the stream."""
+    """Return the next varint, or None at the end of the stream."""
     data = b""
     while len(data) < 10:
         byte = stream.read(1)
@@ -112,7 +114,7 @@ def _exactly(stream: Answer, length: int) -> bytes:
 
 
 class _Pending:
-    """Chunks of some frames, and the series that each belongs to."""
+    """The chunks of some frames, and the series of each."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []

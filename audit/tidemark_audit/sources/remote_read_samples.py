@@ -1,8 +1,8 @@
-"""Remote read's older answer: one snappy block with every sample as a message (type SAMPLES).
+"""Read remote read's older response: one snappy block with a message for each sample (SAMPLES).
 
-Servers that know no streamed chunks answer so, whatever was asked for. A sample's message is a
-double and a time, 16 bytes as a rule (7 for the value 0, which is left out): these are taken by
-numpy all at once, others one by one.
+Servers that do not support streamed chunks respond so, whatever was accepted. A sample's message is
+a double and a time, usually 16 bytes (7 for the value 0, which is omitted): those are decoded by
+numpy together, others one by one.
 """
 
 import struct
@@ -26,7 +26,10 @@ _LENGTH = 1 + 8 + 1 + _TIME_BYTES
 
 
 def batch_of(answer: bytes) -> SampleBatch:
-    """Raises BadMessage, BadLabels; TooLarge for what would take a gigabyte in memory."""
+    """Decode a response.
+
+    Raises BadMessage, BadLabels; TooLarge for what would need a gigabyte of memory.
+    """
     builder = BatchBuilder()
     for result in _messages(memoryview(_unpacked(answer)), 1):
         for series in _messages(result, 1):
@@ -75,7 +78,10 @@ def _samples(series: memoryview) -> tuple[Longs, Floats]:
 
 
 def _sample(message: memoryview) -> tuple[int, float]:
-    """Raises BadMessage."""
+    """Return (time, value) of one message.
+
+    Raises BadMessage.
+    """
     at_ms, value, place = 0, 0.0, 0
     while place < len(message):
         tag, place = varint(message, place)

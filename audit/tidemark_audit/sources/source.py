@@ -1,8 +1,8 @@
-"""What a source of samples is to the engines, and how it fails.
+"""Define a source of samples for the engines, and its errors.
 
-A slice travels to another process, so it is small and says where its samples are, not what they
-are. Foreign bytes never end the audit in a traceback: what cannot be read is a `SourceError` with
-its place.
+A slice is sent to another process, so it is small and holds where its samples are, not the samples.
+Foreign bytes never end the audit in a traceback: what cannot be read is a `SourceError` with its
+place.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ LATEST_MS = 253_402_300_799_999
 
 
 class SourceError(Exception):
-    """Something cannot be read. `place` is a file, a line of it, or an address."""
+    """An error: something cannot be read; `place` is a file, a line of it, or an address."""
 
     def __init__(self, place: str, *, expected: str, found: str, to_do: str) -> None:
         super().__init__(place, expected, found, to_do)
@@ -41,8 +41,10 @@ _UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds
 
 
 def unit_of(number: float) -> str:
-    """` (milliseconds?)` for a number that would be a time of this century in that unit, else
-    nothing."""
+    """Return ` (milliseconds?)` for a number that is a time of this century in that unit.
+
+    Else "".
+    """
     for unit, per_second in _UNITS.items():
         if 1e9 <= abs(number) / per_second < 1e11:
             return f" ({unit}?)"
@@ -55,14 +57,14 @@ LOOK_BACK_MS = 300_000  # as Prometheus itself looks back for what stands at a m
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """[start, end) in ms; None leaves that end to the samples."""
+    """The times [start, end) in ms; None leaves that end to the samples."""
 
     start_ms: int | None = None
     end_ms: int | None = None
     look_back_ms: int = 0  # read before the start: what stood there tells what is new after it
 
     def looking_back(self) -> "Window":
-        """A window that begins at 0 has nothing before it."""
+        """Return the window with samples before its start; one that begins at 0 has none."""
         most = LOOK_BACK_MS if self.start_ms is None else min(LOOK_BACK_MS, max(0, self.start_ms))
         return replace(self, look_back_ms=most)
 
@@ -79,7 +81,10 @@ class Slice(Protocol):
     def place(self) -> str: ...
 
     def read(self) -> Iterator[SampleBatch]:
-        """Batches of bounded size. Raises SourceError."""
+        """Yield batches of bounded size.
+
+        Raises SourceError.
+        """
 
 
 class Source(Protocol):
@@ -91,29 +96,37 @@ class Source(Protocol):
 
     @property
     def is_live(self) -> bool:
-        """Whether samples are still added: its newest are not settled."""
+        """Return whether samples are still added, so that the newest are not settled."""
 
     def slices(self, window: Window) -> Sequence[Slice]:
-        """Slices that together hold every sample of the window, each once. Raises SourceError."""
+        """Return slices that together hold each sample of the window once.
+
+        Raises SourceError.
+        """
 
     def ends_ms(self) -> int | None:
-        """A time that none of its samples is after, where it is written down beside them. Raises
-        SourceError.
+        """Return a time that none of its samples is after, if the source stores one.
+
+        Raises SourceError.
         """
 
     def first_batch(self, window: Window) -> SampleBatch | None:
-        """A few of its series, by which the scrape interval is guessed: of the window where it
-        matters, for an interval may have been another one since. Raises SourceError.
+        """Return a few of its series, from which the scrape interval is estimated.
+
+        They are of the window, because the interval may have changed. Raises SourceError.
         """
 
     def histogram_series(self) -> int:
-        """How many series of native histograms stand in a file beside the others. The audit reads
-        none. Raises SourceError."""
+        """Return how many series of native histograms a file has, which the audit does not read.
+
+        Raises SourceError.
+        """
 
 
 def last_sample_ms(sources: Sequence[Source]) -> int | None:
-    """The newest sample of all; reads everything but where a source says when it ends. Raises
-    SourceError.
+    """Return the time of the newest sample of all sources.
+
+    Reads everything, except where a source stores when it ends. Raises SourceError.
     """
     newest: int | None = None
     for source in sources:

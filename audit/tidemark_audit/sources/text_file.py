@@ -1,6 +1,6 @@
-"""Files of text, plain or packed by gzip, read in lines or as a whole.
+"""Read text files, plain or compressed by gzip, in lines or completely.
 
-A packed file is one slice: there is no way into its middle.
+A compressed file is one slice, because it cannot be read from the middle.
 """
 
 import gzip
@@ -25,7 +25,10 @@ class TextFile:
 
     @contextmanager
     def opened(self) -> Iterator[BinaryIO]:
-        """Raises SourceError, also for what fails while it is read."""
+        """Open the file.
+
+        Raises SourceError, also for errors while it is read.
+        """
         try:
             with self._open() as file:
                 yield file
@@ -41,14 +44,14 @@ class TextFile:
         return cast(BinaryIO, gzip.open(self.path)) if self.is_packed else self.path.open("rb")
 
     def pieces(self, most_bytes: int) -> list[tuple[int, int]]:
-        """Stretches of bytes; a line belongs to the one in which it begins."""
+        """Return ranges of bytes; a line belongs to the range in which it begins."""
         if self.is_packed:
             return [(0, TO_ITS_END)]
         size = self.path.stat().st_size
         return [(begin, min(begin + most_bytes, size)) for begin in range(0, size, most_bytes)]
 
     def lines(self, begin: int = 0, end: int = TO_ITS_END) -> Iterator[tuple[int, bytes]]:
-        """Each with its place, those that begin in [begin, end)."""
+        """Yield (position, line) of the lines that begin in [begin, end)."""
         with self.opened() as file:
             if begin:  # the line that began before us belongs to who is before us
                 file.seek(begin - 1)

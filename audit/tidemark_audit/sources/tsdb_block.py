@@ -1,8 +1,8 @@
-"""A block of Prometheus's database, read from its files (tsdb/docs/format): index, then chunks.
+"""Read a block of Prometheus's database from its files (tsdb/docs/format): index, then chunks.
 
 Snapshots and the object storage of Thanos and Mimir hold the same blocks. Lengths, checksums and
-references are checked before use. What is not decoded (chunks of another encoding, down-sampled
-blocks, deletions) is refused, not guessed.
+references are checked before use. What is not decoded (chunks of another encoding, downsampled
+blocks, deletions) is rejected, not guessed.
 """
 
 import mmap
@@ -30,7 +30,7 @@ _Ref = tuple[SeriesKey, int]  # a series and where one of its chunks stands
 
 
 class BadBlock(ValueError):
-    """Bytes that are no index, or that contradict themselves."""
+    """An error: the bytes are not an index, or contradict themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class _Thanos(msgspec.Struct):
 
 
 class _Meta(msgspec.Struct, rename="camel"):
-    """As much of meta.json as matters here."""
+    """The fields of meta.json that the audit uses."""
 
     min_time: int
     max_time: int
@@ -145,7 +145,7 @@ def unreadable(directory: Path, error: Exception) -> SourceError:
 
 
 def _mapped(path: Path) -> memoryview:
-    """A chunk file has up to 512 MiB, of which a slice needs a few pages."""
+    """Map a file: a chunk file has up to 512 MiB, of which a slice needs a few pages."""
     with path.open("rb") as file:
         if not path.stat().st_size:
             return memoryview(b"")
@@ -153,7 +153,7 @@ def _mapped(path: Path) -> memoryview:
 
 
 def _chunk(segment: memoryview, offset: int) -> bytes:
-    """The samples of the chunk at the offset, without length, encoding and checksum."""
+    """Return the samples of the chunk at the offset, without length, encoding and checksum."""
     if len(segment) < 8 or int.from_bytes(segment[:4], "big") != CHUNKS_MAGIC:
         raise BadBlock("a chunk file without its magic number")
     length, place = varint(segment, offset)
@@ -169,7 +169,7 @@ def _chunk(segment: memoryview, offset: int) -> bytes:
 
 
 def chunk_refs(index: bytes, start_ms: int, end_ms: int) -> Iterator[_Ref]:
-    """Of the series that the audit reads, the chunks that touch [start, end)."""
+    """Yield the chunks that overlap [start, end), of the series that the audit reads."""
     data = memoryview(index)
     if len(data) < 5 + TOC_BYTES or int.from_bytes(data[:4], "big") != INDEX_MAGIC or data[4] != 2:
         raise BadBlock("no index of version 2")

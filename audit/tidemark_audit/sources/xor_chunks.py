@@ -1,8 +1,9 @@
-"""Prometheus's XOR chunks (tsdb/chunkenc/xor.go), many at once: sample i of every chunk in step.
+"""Decode Prometheus's XOR chunks (tsdb/chunkenc/xor.go), sample i of many chunks together.
 
 A chunk is two bytes of count, then bits: the first time as a zigzag varint and the first value in
-full; then a delta; then deltas of deltas in 0, 14, 17, 20 or 64 bits, and of each value what
-differs from the one before. Chunks are foreign bytes: no read leaves a chunk's own bytes unnoticed.
+full; then a delta; then deltas of deltas in 0, 14, 17, 20 or 64 bits, and of each value the bits
+that differ from the one before. Chunks are foreign bytes: a read beyond a chunk's own bytes is
+always detected.
 """
 
 from collections.abc import Sequence
@@ -20,11 +21,14 @@ _ONE, _TOP = np.uint64(1), np.uint64(63)
 
 
 class BadChunk(ValueError):
-    """A chunk whose bytes do not hold the samples it says it has."""
+    """An error: the chunk does not hold as many samples as it states."""
 
 
 def decode(chunks: Sequence[bytes]) -> tuple[Longs, Longs, Floats]:
-    """(count of each chunk, times in ms, values), chunk after chunk. Raises BadChunk."""
+    """Return (count of each chunk, times in ms, values), chunk after chunk.
+
+    Raises BadChunk.
+    """
     counts = np.array([samples_in(chunk) for chunk in chunks], dtype=np.int64)
     if not len(counts):
         return counts, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float64)
@@ -45,7 +49,10 @@ def decode(chunks: Sequence[bytes]) -> tuple[Longs, Longs, Floats]:
 
 
 def samples_in(chunk: bytes) -> int:
-    """As it says itself. Raises BadChunk."""
+    """Return the number of samples that the chunk states.
+
+    Raises BadChunk.
+    """
     if len(chunk) < 2:
         raise BadChunk(f"a chunk of {len(chunk)} bytes")
     count = int.from_bytes(chunk[:2], "big")
@@ -56,7 +63,7 @@ def samples_in(chunk: bytes) -> int:
 
 
 class _Walk:
-    """Where each chunk's reading stands; the first `active` ones go on."""
+    """The read position of each chunk; the first `active` ones continue."""
 
     def __init__(self, chunks: Sequence[bytes]) -> None:
         lengths = np.array([len(chunk) for chunk in chunks], dtype=np.int64)
@@ -96,7 +103,7 @@ class _Walk:
             raise BadChunk("a chunk ends before its last sample")
 
     def _peek(self, active: int) -> U64:
-        """The next 64 bits of each."""
+        """Return the next 64 bits of each chunk."""
         bit = np.minimum(self._bit[:active], (len(self._words) - 1) * 8)
         place, shift = bit >> 3, (bit & 7).astype(np.uint64)
         word = self._words[place].astype(np.uint64)
@@ -104,7 +111,7 @@ class _Walk:
         return np.asarray((word << shift) | (following >> (np.uint64(8) - shift)))
 
     def _varint(self, active: int) -> U64:
-        """Whole bytes; only the first two samples have them, where the bits stand at a byte."""
+        """Read a varint of each chunk at a byte boundary, which only the first two samples have."""
         found = np.zeros(active, dtype=np.uint64)
         goes_on = np.ones(active, dtype=np.bool_)
         for shift in range(0, 70, 7):
@@ -158,5 +165,8 @@ class _Walk:
 
 
 def _top_bits(word: U64, size: U64) -> U64:
-    """The first `size` bits of each; shifting by 64 is undefined, so none is a case of its own."""
+    """Return the first `size` bits of each word.
+
+    A shift by 64 is undefined, so a size of 0 is a case of its own.
+    """
     return np.where(size == 0, np.uint64(0), word >> (np.uint64(64) - np.maximum(size, _ONE)))

@@ -1,1 +1,1 @@
-"""Consumer groups: loads the partitions of `__consumer_offsets`, appends and runs their timers."""
+"""Coordinate consumer groups: load `__consumer_offsets`, append to it, run timers."""

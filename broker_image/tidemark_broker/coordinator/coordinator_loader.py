@@ -1,8 +1,8 @@
-"""What one partition of `__consumer_offsets` holds, read to where it ended when we began to lead.
+"""Load a partition of `__consumer_offsets` up to where it ended when this broker became its leader.
 
-It begins once all of that is committed: before, a record may still go. In small steps, so that the
-broker serves others in between. A log that cannot be read is tried again: groups of this partition
-wait, rather than go on without offsets that they committed.
+Loading begins when all of that is committed: before, a record may still be truncated. It runs in
+small steps, so that the broker serves others in between. A log that cannot be read is read again:
+the groups of this partition wait, because they must not go on without offsets that they committed.
 """
 
 import logging
@@ -72,7 +72,10 @@ class OffsetsLoad:
         self._timer = self._scheduler.call_later(delay_seconds, self._step)
 
     def _read(self) -> None:
-        """Raises StorageError, OSError."""
+        """Read the next step of the log and pass its records to the core.
+
+        Raises StorageError, OSError.
+        """
         log = self._replica.log
         offset = max(self._next_offset, log.log_start_offset)  # which somebody may have raised
         data = log.read(offset, max_bytes=LOAD_STEP_BYTES, end_offset=self.end_offset)

@@ -1,13 +1,13 @@
-"""Which groups this broker coordinates: those whose partition of `__consumer_offsets` it leads.
+"""Find the coordinator of a group, and run those whose `__consumer_offsets` partition is led here.
 
-Follows the roles of that topic's replicas here, one `CoordinatedPartition` for each leadership,
-finds the one of a group, and says which broker coordinates a group that is not ours.
+The service follows the roles of that topic's replicas on this broker, keeps one
+`CoordinatedPartition` for each leadership, and names the broker that coordinates a group that is
+not its own.
 
-`__consumer_offsets`, made when the first group is looked for: a Topic object, by the controller.
-
-As many replicas as the pool gives by default, kept when its object is deleted, and taken up again:
-what groups have read must not go with an object. Of its partitions the number never changes, as it
-says where each group is.
+`OffsetsTopicCreation` creates `__consumer_offsets`, a Topic object, by the controller when a group
+is first looked for. It has the pool's default number of replicas. Its data is retained when the
+object is deleted and adopted when it is created again, because committed offsets must not go with
+an object. Its number of partitions never changes: it decides where each group is.
 """
 
 import asyncio
@@ -60,7 +60,10 @@ class OffsetsTopicCreation:
         self._creating = asyncio.Lock()
 
     async def ensure(self) -> None:
-        """Returns when all its partitions are led, or when it took too long, with `problem` set."""
+        """Wait until all partitions of the topic are led.
+
+        After the limit it returns with `problem` set.
+        """
         deadline = Deadline(CREATION_LIMIT_MS)
         try:
             async with asyncio.timeout(deadline.left_s()), self._creating:
@@ -83,7 +86,10 @@ class OffsetsTopicCreation:
 
 
 class GroupCoordinators:
-    """One event loop owns it; every method but `ask` is synchronous."""
+    """The group coordinators of a broker.
+
+    One event loop owns it; each method but `ask` is synchronous.
+    """
 
     def __init__(
         self,
@@ -129,7 +135,10 @@ class GroupCoordinators:
             self._set_expiry_timer()
 
     def on_topics_deleted(self, topics: tuple[str, ...]) -> None:
-        """What was committed for them says nothing of topics that may come under their names."""
+        """Drop the offsets of deleted topics.
+
+        They do not apply to later topics of the same names.
+        """
         for coordinated in tuple(self._coordinated.values()):
             coordinated.on_topics_deleted(frozenset(topics))
 
@@ -148,13 +157,13 @@ class GroupCoordinators:
 
     @property
     def topic(self) -> TopicState | None:
-        """None: there is none yet, or only its data are left."""
+        """Return the offsets topic, or None if it does not exist or only its retained data does."""
         metadata = self._partitions.metadata
         topic = metadata.topics.get(OFFSETS_TOPIC)
         return None if topic is None or topic.topic_id in metadata.retained else topic
 
     def coordinator_of(self, group_id: str) -> BrokerState | None:
-        """None: nobody coordinates it at the moment."""
+        """Return the broker that coordinates the group, or None if there is none at the moment."""
         topic = self.topic
         if topic is None:
             return None
@@ -174,27 +183,30 @@ class GroupCoordinators:
         return self._coordinated.get((topic.topic_id, number))
 
     def absence(self, group_id: str) -> str:
-        """Why nobody coordinates the group, for people."""
+        """Return, for people, why the group has no coordinator."""
         if self.topic is None:
             return f"there is no {OFFSETS_TOPIC} yet: {self._creation.problem or 'try again'}"
         return "the coordinator of this group is changing: try again"
 
     async def ensure_topic(self) -> None:
-        """Makes the offsets topic if there is none; some seconds at most."""
+        """Create the offsets topic if it does not exist; takes some seconds at most."""
         if self.topic is None:
             await self._creation.ensure()
 
     # ---- requests
 
     async def ask(self, request: GroupRequest) -> GroupAnswer:
-        """Waits as long as the request does: JoinGroup and SyncGroup for the other members, within
-        the group's rebalance timeout; what is written to the log, some seconds."""
+        """Return the answer to a request.
+
+        JoinGroup and SyncGroup wait for the other members, within the group's rebalance timeout; a
+        request that is written to the log waits some seconds.
+        """
         answered: asyncio.Future[GroupAnswer] = asyncio.get_running_loop().create_future()
         self.send(request, lambda answer: None if answered.done() else answered.set_result(answer))
         return await answered
 
     def send(self, request: GroupRequest, done: Callable[[GroupAnswer], None]) -> None:
-        """`done` is called once, maybe before this returns."""
+        """Pass a request to its coordinator; `done` is called once, maybe before this returns."""
         coordinated = self._find(request.group_id)
         if coordinated is None:
             done(refusal(request, ErrorCode.NOT_COORDINATOR))
@@ -202,8 +214,11 @@ class GroupCoordinators:
             coordinated.request(next(self._request_ids), request, done)
 
     def list_groups(self, states: frozenset[str]) -> tuple[ErrorCode, tuple[ListedGroup, ...]]:
-        """All groups that this broker coordinates; an error while one partition is still loading,
-        as nobody could tell that there is more (Kafka does the same)."""
+        """Return all groups that this broker coordinates.
+
+        While one partition is loading the answer is an error, because it would look complete (Kafka
+        does the same).
+        """
         found: list[ListedGroup] = []
         for coordinated in self._coordinated.values():
             error, groups = coordinated.core.list_groups(states)
@@ -213,7 +228,7 @@ class GroupCoordinators:
         return ErrorCode.NONE, tuple(found)
 
     def report(self) -> GroupsReport:
-        """All groups that this broker coordinates, for people."""
+        """Return all groups that this broker coordinates, for people."""
         begun = tuple(self._coordinated.values())
         cores = [coordinated.core for coordinated in begun]
         is_loading = any(core.state is CoordinatorState.LOADING for core in cores)

@@ -1,12 +1,9 @@
-"""One partition of `__consumer_offsets` while this broker leads it in one leader epoch: the shell
-around `GroupCoordinator`.
+"""Run the coordinator of one `__consumer_offsets` partition in one leader epoch.
 
-It loads what is committed, gives requests to the core and performs its effects in their order, one
-after the other, also where an effect brings the next input while the one before is performed. Group
-records are acks=all produces like any other. What has become of them the high watermark says, in
-the order of the log and however late; a produce's answer only says that nobody waits longer.
-
-What time it is for a group coordinator.
+It loads what is committed, passes requests to the core and performs its effects in order, one after
+the other, also where an effect causes the next input while the one before is performed. Group
+records are ordinary acks=all produces. The high watermark tells what became committed, in the order
+of the log and however late; the answer to a produce only ends a wait.
 """
 
 import logging
@@ -103,7 +100,10 @@ class CoordinatedPartition:
         self._on_watermark()
 
     def resign(self) -> None:
-        """Another leads, or nobody. Whoever waits looks for the next coordinator."""
+        """Stop, since another broker leads or none does.
+
+        Waiting clients look for the next coordinator.
+        """
         self.replica.readers.pop(COORDINATOR_READER, None)
         self._is_over = True
         self._load.cancel()
@@ -119,7 +119,7 @@ class CoordinatedPartition:
     # ---- requests
 
     def request(self, request_id: int, request: GroupRequest, done: AnswerDone) -> None:
-        """`done` is called once, maybe before this returns."""
+        """Pass a request to the core; `done` is called once, maybe before this returns."""
         self._waiting[request_id] = done
         try:
             effects = self.core.on_request(request_id, request, self._clock.now())
@@ -237,7 +237,7 @@ class CoordinatedPartition:
     # ---- time
 
     def _look_soon(self) -> None:
-        """Something has changed: the next deadline may be another one, and sooner."""
+        """Set the timer to run soon: the next deadline may have become earlier."""
         due_ms = self._clock.monotonic_ms() + LOOK_MS
         if self._timer is None or self._timer_due_ms > due_ms:
             self._set_timer(due_ms)

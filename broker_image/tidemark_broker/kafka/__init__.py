@@ -1,1 +1,1 @@
-"""The Kafka server."""
+"""Serve the Kafka protocol."""

@@ -1,1 +1,1 @@
-"""Kafka's binary formats."""
+"""Encode and decode Kafka's binary formats, without I/O."""

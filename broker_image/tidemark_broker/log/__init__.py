@@ -1,1 +1,1 @@
-"""Partition logs on one volume: segments, indexes, recovery, checkpoints, compaction."""
+"""Store partition logs on one volume: segments, indexes, recovery, checkpoints, compaction."""

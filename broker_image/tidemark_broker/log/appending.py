@@ -1,7 +1,7 @@
-"""What an append would write, decided before anything is touched. Pure.
+"""Compute what an append writes, before anything is changed.
 
-A leader gives offsets and its epoch; a follower keeps what the leader gave and checks that it
-continues its own log (I4, I5). On the hot path of every produce and every replicated fetch.
+A leader assigns offsets and its epoch; a follower keeps the leader's and checks that they continue
+its log (I4, I5). Each produce and each replicated fetch passes here.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class AppendedRange(NamedTuple):
 
 
 def needs_roll(active: Segment, append: PreparedAppend, settings: LogSettings) -> bool:
-    """Whether it begins a new segment, as in Kafka."""
+    """Return whether the append begins a new segment, by Kafka's rule."""
     if active.size_bytes == 0:
         return False
     _, last_offset, max_timestamp_ms = append.batches[-1]
@@ -64,9 +64,9 @@ def needs_roll(active: Segment, append: PreparedAppend, settings: LogSettings) -
 def prepare_as_leader(
     batches: Sequence[Batch], *, log_end_offset: Offset, leader_epoch: LeaderEpoch
 ) -> PreparedAppend:
-    """Base offset and epoch go into a new prefix; the rest, which the CRC covers, is not copied.
+    """Assign offsets and the epoch in a new prefix; the rest, which the CRC covers, is not copied.
 
-    Raises InvalidBatch, ValueError if there is no batch.
+    Raises InvalidBatch, and ValueError if there is no batch.
     """
     if not batches:
         raise ValueError("nothing to append: expected at least one batch")
@@ -100,8 +100,10 @@ def prepare_as_leader(
 def within_reach(
     data: memoryview, batches: Sequence[Batch], log_end_offset: Offset
 ) -> tuple[memoryview, Sequence[Batch]]:
-    """What a leader sent, without what this log has already of an empty run: compaction on the
-    leader may have joined offsets on both sides of this log's end."""
+    """Return the leader's bytes and batches without the part of an empty batch that this log has.
+
+    Compaction on the leader may have joined offsets on both sides of this log's end.
+    """
     header, batch = batches[0]
     if not (is_empty_run(header) and holds_inside(header, log_end_offset)):
         return data, batches
@@ -111,7 +113,7 @@ def within_reach(
 
 
 def holds_inside(header: BatchHeader, offset: Offset) -> bool:
-    """Not as its first."""
+    """Return whether the batch holds `offset`, but not as its first."""
     return header.base_offset < offset <= header.last_offset
 
 
@@ -122,7 +124,10 @@ def prepare_as_follower(
     log_end_offset: Offset,
     last_batch_epoch: LeaderEpoch,
 ) -> PreparedAppend:
-    """Raises OffsetGap, CorruptBatch. `last_batch_epoch` is -1 for an empty log."""
+    """Check batches of a leader against the end of this log.
+
+    `last_batch_epoch` is -1 for an empty log. Raises OffsetGap, CorruptBatch.
+    """
     expected = log_end_offset
     epoch = last_batch_epoch
     placed: list[PlacedBytes] = []

@@ -1,11 +1,11 @@
-"""Kafka's small text and JSON files, to bytes and back. Pure: the disk is somebody else's.
+"""Encode and decode Kafka's small text and JSON files, without I/O.
 
 Offset checkpoints: line 1 version `0`, line 2 the number of entries, then `topic partition offset`;
 leader epochs: `epoch offset`; an empty file has no entries. The last entry of ours is a checksum of
-the file before it, under a name that no topic can have, or an epoch that no log reaches: Kafka
-reads past it, and a flipped digit is no other offset or epoch (0067). Anything else raises
-MalformedFile: callers fall back to what is safe (offset 0, epochs from the batches), or refuse the
-directory; they never use half a file.
+the file before it, under a name that no topic can have or an epoch that no log reaches: Kafka
+ignores it, and a flipped digit is detected (0067). Anything else raises MalformedFile: callers use
+what is safe instead (offset 0, epochs from the batches) or refuse the directory; they never use
+part of a file.
 """
 
 import base64
@@ -40,7 +40,7 @@ _CHECKSUM_OFFSETS = 2**62
 
 
 class MalformedFile(ValueError):
-    """A checkpoint that cannot be read whole."""
+    """An error: a checkpoint cannot be decoded completely."""
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
@@ -52,7 +52,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, Offset]:
-    """A file without a checksum is Kafka's, or of an earlier version."""
+    """Decode an offset checkpoint; one without a checksum is Kafka's or of an earlier version."""
     offsets: dict[TopicPartition, Offset] = {}
     for topic, partition, offset in _decode(data, 3):
         offsets[topic, _natural(partition)] = Offset(_natural(offset))
@@ -68,7 +68,7 @@ def encode_epochs(entries: Iterable[tuple[LeaderEpoch, Offset]]) -> bytes:
 
 
 def decode_epochs(data: bytes) -> list[tuple[LeaderEpoch, Offset]]:
-    """A file without a checksum is Kafka's, or of an earlier version."""
+    """Decode leader epochs; a file without a checksum is Kafka's or of an earlier version."""
     entries = [
         (LeaderEpoch(_natural(epoch)), Offset(_natural(start_offset)))
         for epoch, start_offset in _decode(data, 2)
@@ -85,7 +85,7 @@ def decode_epochs(data: bytes) -> list[tuple[LeaderEpoch, Offset]]:
 
 
 def encode_topic_id(topic_id: TopicId) -> str:
-    """Kafka's spelling: base64url of the 16 bytes, without padding."""
+    """Return Kafka's spelling of a topic id: base64url of the 16 bytes, without padding."""
     return base64.urlsafe_b64encode(uuid.UUID(topic_id).bytes).rstrip(b"=").decode()
 
 
@@ -165,7 +165,7 @@ def _with_room_for_checksum(entries: Iterable[str]) -> bytes:
 
 
 def _check(data: bytes, checksum: int) -> None:
-    """The last line's, of all before it."""
+    """Raise MalformedFile if `checksum` is not that of all lines before the last."""
     found = crc32c(data[: data.rindex(b"\n", 0, -1) + 1])
     if found != checksum:
         raise MalformedFile(f"expected checksum {checksum}, found {found}")

@@ -1,14 +1,15 @@
-"""What a volume says of how its last life ended, and when it may say so (S1, S7, S8, S14).
+"""Keep the records on a volume of how its last broker process ended (S1, S7, S8, S14).
 
-Two small files: the stop proof, left by a clean stop, and the boot stamp, which proves after a kill
-that it was only a kill. Opening the volume takes both off it, durably, before a log is read: a
-start that is cut short proves nothing. A new stamp comes only when the controller's verdict on the
-start is durable. What is found on the volume is claimed once, by the first registration, and only
-if opening the logs found nothing that a clean stop, or a kill, could not have left.
+There are two small files: the clean shutdown file, which a clean shutdown leaves, and the boot
+record, which shows after a kill that it was only a kill. Opening the volume removes both, durably,
+before a log is read, so that an interrupted start leaves neither. A new boot record is written only
+when the controller's decision on the start is durable. The records found on the volume are reported
+once, by the first registration, and only if opening the logs found nothing that a clean shutdown or
+a kill could not have left.
 
-A stamp that was taken stays under another name, spent: it still says of which life this disk is,
-and so that all that this life synced is here. No start, however it ends, makes that untrue; a lost
-write does, and so does damage that is more than a torn tail.
+A boot record that was removed stays under another name: it still shows which broker epoch this disk
+served, and so that all that this epoch synced is here. No start, however it ends, makes that
+untrue; a lost write does, and so does corruption beyond an incomplete last batch.
 """
 
 import json
@@ -34,7 +35,7 @@ _TEXT_FIELDS = ("bootId", "podUid", "claimUid")
 
 
 class Mount(NamedTuple):
-    """Where a broker has its volume: on which kernel, for which pod and claim. "": not known."""
+    """The place of a volume: kernel, pod and claim. "" is unknown."""
 
     boot_id: str
     pod_uid: str
@@ -45,8 +46,11 @@ UNKNOWN_MOUNT = Mount("", "", "")
 
 
 class StartProofs:
-    """Raises OSError as it comes. How a life ended is said while its stamp may still be on its way
-    in another worker: one after the other, and nothing after that."""
+    """The clean shutdown file and the boot record of a volume.
+
+    Methods raise OSError. The end of a process may be recorded while its boot record is still being
+    written by another worker: a lock orders them, and nothing is written after the end.
+    """
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self._path = path
@@ -59,7 +63,7 @@ class StartProofs:
 
     # guard: proofs-removed-before-logs-are-read (S1)
     def take(self) -> None:
-        """Reads both and takes them off for good."""
+        """Read both files and remove them durably."""
         self._clean_stop_epoch = self._read_clean_stop()
         stamp = self._read_stamp(BOOT_STAMP)
         # A life that stopped cleanly was not killed: what is missing now went after its last fsync.
@@ -74,11 +78,14 @@ class StartProofs:
 
     # guard: damage-voids-proofs (S8)
     def weigh(self, only_a_torn_tail: bool) -> None:
-        """Before recovery cuts a log. A kill cuts at most one batch short, at the very end of a log
-        (S8); that was not synced, and so nothing else was that recovery cut. Of other damage it is
-        not known whether it was: a lost kernel leaves holes, a disk loses what it had. A clean stop
-        leaves nothing to cut. Durable, and before the cut: after it the log looks whole to the next
-        start."""
+        """Invalidate the records if recovery is about to remove more than a kill can leave.
+
+        A kill leaves at most one incomplete batch, at the very end of a log (S8); it was not
+        synced, and so nothing synced is removed. For other corruption that is unknown: a lost
+        kernel leaves holes, a disk loses what it had. A clean shutdown leaves nothing to truncate.
+        Durable, and called before the truncation: after it the log looks complete to the next
+        start.
+        """
         if only_a_torn_tail and not self.has_clean_stop:
             return
         self._clean_stop_epoch = BrokerEpoch(NO_EPOCH)
@@ -87,16 +94,21 @@ class StartProofs:
 
     @property
     def has_clean_stop(self) -> bool:
-        """The logs were closed whole: their ends need no recovery, and no sync of that life failed.
-        A boot stamp does not say the latter: it stays where a kill came before its removal, or
-        where the controller's record was the first of the two (S8)."""
+        """Return whether the logs were closed completely, so that their ends need no recovery.
+
+        No sync of that process failed either. A boot record does not show that: it stays where a
+        kill came before its removal, or where the controller's record was the first of the two
+        (S8).
+        """
         return self._clean_stop_epoch != NO_EPOCH
 
     # guard: synced-prefix-of-this-mount (S29)
     def was_served_at(self, mount: Mount) -> bool:
-        """Whether the last life that registered had the volume there: the kernel and the mount are
-        the same since, and so files are as processes left them. However many lives came between
-        that did not register. Once the stamp of this life is written it is not known any more."""
+        """Return whether the last registered process had the volume at this mount of this kernel.
+
+        Then files are as processes left them, however many processes came between without
+        registering. Unknown once the boot record of this process is written.
+        """
         stamp = self._disk_stamp
         if stamp is None or not mount.boot_id or not mount.pod_uid:
             return False
@@ -104,22 +116,24 @@ class StartProofs:
 
     @property
     def clean_stop_epoch(self) -> BrokerEpoch:
-        """The life that was stopped cleanly; -1: none."""
+        """Return the broker epoch that shut down cleanly, or -1."""
         return self._clean_stop_epoch
 
     @property
     def boot_stamp(self) -> BootStamp | None:
-        """Of a life that was killed."""
+        """Return the boot record of a process that was killed, or None."""
         return self._boot_stamp
 
     @property
     def disk_stamp(self) -> BootStamp | None:
-        """Of the life that this disk served last, however it ended (S14)."""
+        """Return the boot record of the last epoch on this disk, however it ended (S14)."""
         return self._disk_stamp
 
     def stamp(self, stamp: BootStamp) -> None:
-        """The verdict on this start is durable at the controller. Durable before it returns; what
-        was claimed is claimed no more."""
+        """Write the boot record, once the decision on this start is durable at the controller.
+
+        Durable before it returns; the records that were reported are no longer valid.
+        """
         with self._one_at_a_time:
             if self._is_over:
                 return
@@ -129,8 +143,11 @@ class StartProofs:
 
     # guard: lost-write-removes-stamp (S8)
     def remove_stamp(self) -> None:
-        """A write was lost: no later start may take this life for one that was only killed, nor
-        this disk for one that has what it synced."""
+        """Remove the boot records after a lost write.
+
+        No later start may take this process for one that was only killed, or this disk for one that
+        has what it synced.
+        """
         with self._one_at_a_time:
             self._is_over = True
             self._remove_stamps()
@@ -142,7 +159,7 @@ class StartProofs:
         self._disk.sync_directory(self._path)
 
     def give_back(self) -> None:
-        """Writes again what was taken and still holds, for a start that changed nothing."""
+        """Restore the removed records where they still hold, for a start that changed nothing."""
         with self._one_at_a_time:
             self._is_over = True
             epoch, stamp = self._clean_stop_epoch, self._boot_stamp
@@ -178,7 +195,10 @@ def encode_stamp(stamp: BootStamp) -> bytes:
 
 
 def decode_stamp(data: bytes) -> BootStamp:
-    """Raises MalformedFile."""
+    """Decode a boot record.
+
+    Raises MalformedFile.
+    """
     try:
         content = json.loads(data)
     except ValueError as error:

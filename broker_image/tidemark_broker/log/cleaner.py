@@ -1,21 +1,23 @@
-"""Compaction: of each key only the last record stays, offsets and order as they were (I4).
+"""Compact a log: of each key only the last record stays; offsets and order stay as they were (I4).
 
-A pass reads the part that was never compacted and notes the last offset of each key, as many keys
-as its memory allows; then it rewrites segments from the log's start, group by group, dropping
-records that a noted one outdates. The caller limits it to sealed segments below the high watermark.
+A run reads the part that was never compacted and records the last offset of each key, as many keys
+as its memory allows. Then it rewrites segments from the log's start, group by group, and drops
+records that a later one of the same key outdates. The caller limits it to sealed segments below the
+high watermark.
 
-A tombstone (a key without a value) stays until its delete horizon, which is set by the pass that
-removes all older records of its key, and only by that one (KIP-534); one that came with its batch
-counts once a pass of this log noted the batch. Batches whose records cannot be read here stay as
-they are; behind one, tombstones stay for ever, as it may hold older records of any key. The last
-batch of each producer id that is not expired stays, if need be without records (KIP-98): after a
-restart the log must tell the sequences that a retry may repeat.
+A tombstone (a key without a value) stays until its delete horizon. The horizon is set by the run
+that removes all older records of its key, and only by that one (KIP-534); one that came with its
+batch counts once a run of this log has recorded the batch. Batches whose records cannot be
+decompressed here stay as they are; behind such a batch tombstones stay without limit, because it
+may hold older records of any key. The last batch of each producer id that has not expired stays, if
+need be without records (KIP-98): after a restart the log must show the sequences that a retry may
+repeat.
 
-LZ4 frames with linked blocks, which Java's clients cannot read, are packed again. Earlier versions
-wrote them: a part that one of those compacted is gone over once more (decision 0110).
+LZ4 frames with linked blocks, which Java clients cannot read, are compressed again. Earlier
+versions wrote them, so what those compacted is read once more (decision 0110).
 
-It runs in a worker in small steps: `steps` yields after each, and hands out finished segments for
-the loop to take in. Nothing here touches a file that counts.
+A run works in small steps in a worker: `steps` yields after each, and returns finished segments for
+the loop to take in. It changes no file of the log.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -61,7 +63,7 @@ WRITE_BYTES = 1024 * 1024
 
 
 class LastOffsets:
-    """The last offset of each key, in bounded memory: keys by a hash of 16 bytes, as in Kafka."""
+    """The last offset of each key in bounded memory, keyed by a hash of 16 bytes, as in Kafka."""
 
     def __init__(self, max_keys: int) -> None:
         self._offsets: dict[bytes, Offset] = {}
@@ -69,7 +71,11 @@ class LastOffsets:
 
     @property
     def is_full(self) -> bool:
-        """Asked between batches: one batch is always noted whole, so that a pass gets on."""
+        """Return whether the memory is used up.
+
+        Asked between batches: one batch is always recorded completely, so that a run makes
+        progress.
+        """
         return len(self._offsets) >= self._max_keys
 
     def note(self, key: bytes, offset: Offset) -> None:
@@ -81,7 +87,7 @@ class LastOffsets:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """What a pass may touch: whole segments from the log's start on, none of them active."""
+    """The range of a run: complete segments from the log's start on, none of them active."""
 
     segments: tuple[Segment, ...]
     first_dirty_offset: Offset
@@ -102,8 +108,11 @@ def plan_compaction(
     high_watermark: Offset,
     now_ms: int,
 ) -> CompactionPlan | None:
-    """None: nothing to do yet. `segments`: all of the log, the active one last.
-    `frames_checked_to`: no frame below it has linked blocks. Raises OSError."""
+    """Return the range to compact, or None if there is nothing to do yet.
+
+    `segments` are all of the log, the active one last. No frame below `frames_checked_to` has
+    linked blocks. Raises OSError.
+    """
     if not settings.compacts:
         return None
     first_dirty_offset = max(first_dirty_offset, segments[0].base_offset)
@@ -131,7 +140,7 @@ def plan_compaction(
 
 
 def _is_overdue(plan: CompactionPlan, settings: LogSettings, now_ms: int) -> bool:
-    """KIP-354: by the first timestamp of the first segment that was never compacted."""
+    """Return whether the oldest uncompacted timestamp exceeds the limit (KIP-354)."""
     dirty = (each for each in plan.segments if each.next_offset > plan.first_dirty_offset)
     oldest_ms = next(dirty).first_timestamp_ms
     return oldest_ms is not None and now_ms - oldest_ms > settings.max_compaction_lag_ms
@@ -139,13 +148,16 @@ def _is_overdue(plan: CompactionPlan, settings: LogSettings, now_ms: int) -> boo
 
 # guard: compaction-below-watermark (B9)
 def may_compact(segment: Segment, high_watermark: Offset) -> bool:
-    """What is not committed may yet be cut off, and then an outdated record was the last one."""
+    """Return whether all of the segment is committed.
+
+    An uncommitted record may be truncated, and then an outdated one was the last of its key.
+    """
     return segment.next_offset <= high_watermark
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A whole new segment in the place of some old ones; its file is written and synced."""
+    """A complete new segment that replaces some old ones; its file is written and synced."""
 
     replaced: tuple[Segment, ...]
     segment: Segment
@@ -154,13 +166,13 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """So many bytes were read since the last step."""
+    """The number of bytes read since the last step."""
 
     size_bytes: int
 
 
 class Compaction:
-    """One pass over one log."""
+    """One compaction run over one log."""
 
     def __init__(
         self,
@@ -173,8 +185,11 @@ class Compaction:
         producer_ids: Collection[int],
         max_keys: int = MAX_KEYS,
     ) -> None:
-        """`producer_ids`: all that the log's producer states know when the plan is made. They know
-        whom the log tells of until it expires, counted from an append or a load, never earlier."""
+        """Create a run that has not started.
+
+        `producer_ids` are all that the log's producer states know when the plan is made. A producer
+        is known until it expires, counted from an append or a load, never earlier.
+        """
         self.cleaned_to = plan.first_dirty_offset  # final once `steps` is exhausted
         self.removed_records = 0
         self.reached_offset = plan.segments[0].base_offset  # where it is, for a corrupt batch
@@ -191,7 +206,10 @@ class Compaction:
         self._with_linked_blocks: set[Offset] = set()  # base offsets of segments
 
     def steps(self) -> Iterator[Worked | Rewritten]:
-        """A few milliseconds of work each. Raises CorruptBatch, CannotCompact, OSError."""
+        """Yield after each few milliseconds of work.
+
+        Raises CorruptBatch, CannotCompact, OSError.
+        """
         yield from self._note_keys()
         yield from self._rewrite()
 
@@ -255,7 +273,10 @@ class Compaction:
         return horizon_ms is not None and horizon_ms < self._now_ms and not self._has_closed_batch
 
     def _new_horizon_ms(self, header: BatchHeader, records: Sequence[Record]) -> int | None:
-        """For tombstones that this pass noted: it removes all that they outdate."""
+        """Return the delete horizon for tombstones of a batch that this run recorded, or None.
+
+        The run removes all records that they outdate.
+        """
         if delete_horizon_ms(header) is not None or header.next_offset > self.cleaned_to:
             return None
         if any(
@@ -270,7 +291,7 @@ class Compaction:
     # Rewriting
 
     def _rewrite(self) -> Iterator[Worked | Rewritten]:
-        """Neighbours share a new segment while what is left of them fits into one."""
+        """Rewrite segments; neighbours share a new one while their records fit into it."""
         group: list[Segment] = []
         writer: CleanedSegment | None = None
         for segment in self._plan.segments:
@@ -351,12 +372,18 @@ class Compaction:
 
     # guard: last-batch-of-producer-stays (I8)
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Its sequences must be found again after a restart (I8)."""
+        """Return whether it is the producer's last batch (I8).
+
+        A restart must find its sequences.
+        """
         return self._last_of_producer.get(header.producer_id) == header.base_offset
 
     def _must_be_known(self, producer_id: int) -> bool:
-        """Of one that expired nothing is asked any more, but that nobody else gets its id (S5): the
-        highest one tells that."""
+        """Return whether a restart must find the producer.
+
+        An expired one only keeps its id from being allocated again (S5), for which the highest
+        producer id is enough.
+        """
         return producer_id in self._producer_ids or producer_id == self._highest_producer_id
 
 
@@ -411,7 +438,7 @@ class CleanedSegment:
 
     # guard: swap-synced-before-named (B9)
     def _make_durable(self) -> None:
-        """Before its name counts: what it replaces goes then."""
+        """Sync the file before its name counts: the segments that it replaces are removed then."""
         self.segment.file.sync()
 
     def _end_run(self) -> None:
@@ -449,8 +476,10 @@ def _batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record] | None:
-    """None if they cannot be opened here, be it that their producer packed no records. Raises
-    CorruptBatch."""
+    """Return the records of a batch, or None if it cannot be decompressed here or has no records.
+
+    Raises CorruptBatch.
+    """
     data = _checked(segment, position, header)
     try:
         return list(read_records(data))
@@ -467,7 +496,10 @@ def _is_linked(segment: Segment, position: int, header: BatchHeader) -> bool:
 
 
 def _checked(segment: Segment, position: int, header: BatchHeader) -> memoryview:
-    """Never a damaged batch (I10): raises CorruptBatch."""
+    """Return the bytes of a batch whose CRC matches, so that corruption is never copied (I10).
+
+    Raises CorruptBatch.
+    """
     data = memoryview(_read(segment, position, header))
     # guard: compacted-batches-are-checked (I10)
     check_crc(header, data, position)

@@ -1,9 +1,9 @@
-"""What one log's directory says of a corrupt batch that was met in it: a restart must not forget.
+"""Mark in a log's directory that a corrupt batch was found in it, so that a restart knows.
 
-A start verifies only what lies past the recovery point, and nothing after a clean stop, so it would
-take the log for whole and the replica back into the ISR (S9). The mark is in the log's directory:
-it goes where that goes, and a log made anew has none. When it is set and taken off is the runtime's
-to decide (`runtime.damaged_replicas`).
+A start verifies only what lies past the recovery point, and nothing after a clean shutdown, so it
+would take the log for complete and the replica back into the ISR (S9). The mark is in the log's
+directory: it is removed with it, and a log that is created again has none. `replication` decides
+when it is set and removed.
 """
 
 import json
@@ -27,7 +27,7 @@ class KnownDamage:
 
 
 class DamageMark:
-    """Raises OSError as it comes."""
+    """The mark of one log. Methods raise OSError."""
 
     def __init__(self, disk: Disk, directory: Path) -> None:
         self.disk = disk  # to write it on: it is small, and needed on a full volume too
@@ -46,16 +46,18 @@ class DamageMark:
 
     # guard: damage-is-marked-on-disk (S9)
     def set(self, damage: KnownDamage) -> None:
-        """Durable before it returns."""
+        """Set the mark; durable before it returns."""
         if damage != self.damage:
             self.disk.write_atomically(self._path, encode_damage(damage), durable=True)
             self.damage = damage
 
     # guard: readable-again-is-valid (S14)
     def take_off_if_readable(self, loaded: LoadedSegments, epochs: LeaderEpochs) -> None:
-        """At a start. What could not be read may be readable now: all of it is looked at, and where
-        nothing is wrong the replica is one as if that read had never failed. For what recovery has
-        cut off it counts as stopped unclean, like any other."""
+        """Remove the mark at a start if a batch that was unreadable can be read now.
+
+        All of the log is read, and if it is valid the replica continues as if that read had never
+        failed. For what recovery truncated it counts as an unclean shutdown, like any other.
+        """
         known = self.damage
         if known is not None and known.is_unreadable and is_all_sound(loaded.segments, epochs):
             self.take_off()
@@ -79,7 +81,7 @@ def encode_damage(damage: KnownDamage) -> bytes:
 
 
 def decode_damage(data: bytes) -> KnownDamage:
-    """What cannot be read says that there is damage, not where: then all of the log is in doubt."""
+    """Decode a mark; one that cannot be decoded puts all of the log in doubt."""
     try:
         content = json.loads(data)
         match content:

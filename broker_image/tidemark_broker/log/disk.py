@@ -1,10 +1,10 @@
-"""The only I/O of storage: a few calls on files and directories, each raising OSError as it comes.
+"""Define all I/O of logs: a few calls on files and directories, each of which raises OSError.
 
-Tests bring a disk that fills up, fails or forgets. Nothing here interprets an error, retries, or
-syncs unasked. Files are written at explicit positions, never O_APPEND: bytes left behind by a write
-that failed are then overwritten by the next one even if they could not be cut off (S10).
+Tests replace the disk by one that fills up, fails or forgets. Nothing here interprets an error,
+retries, or syncs unasked. Files are written at explicit positions, never O_APPEND: bytes that a
+failed write left are then overwritten by the next write, even if they could not be truncated (S10).
 
-A disk as some of its users see it: all calls go through, but for those that a view overrides.
+`DiskView` passes all calls through, except those that a subclass overrides.
 """
 
 import contextlib
@@ -49,18 +49,18 @@ class DiskSpace(NamedTuple):
 
 
 class DiskFile(Protocol):
-    """An open file. Closed when the last reference goes: a sync in another thread may still run."""
+    """An open file, closed with its last reference: a sync in another thread may still run."""
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
-        """Bytes written, maybe fewer than given. At most MAX_BUFFERS_PER_WRITE buffers."""
+        """Write at most MAX_BUFFERS_PER_WRITE buffers; return the bytes written, maybe fewer."""
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
-        """Fewer bytes than asked only at the end of the file."""
+        """Return `size_bytes` from `position`, fewer only at the end of the file."""
 
     def size_bytes(self) -> int: ...
     def truncate(self, size_bytes: int) -> None: ...
     def sync(self) -> None:
-        """fdatasync: data and the length needed to find it."""
+        """Sync the data and the length needed to read it (fdatasync)."""
 
 
 class HeldLock(Protocol):
@@ -70,15 +70,18 @@ class HeldLock(Protocol):
 class Disk(Protocol):
     def open(self, path: Path, *, create: bool = False) -> DiskFile: ...
     def read(self, path: Path) -> bytes:
-        """A small file whole; FileNotFoundError when there is none."""
+        """Return a small file completely.
+
+        Raises FileNotFoundError if it does not exist.
+        """
 
     def write_atomically(self, path: Path, data: bytes, *, durable: bool) -> None:
-        """Temporary file and rename; if durable, both file and directory entry are synced."""
+        """Write a temporary file and rename it; `durable` syncs file and directory entry."""
 
     def sync_file(self, path: Path) -> None: ...
     def sync_directory(self, path: Path) -> None: ...
     def sync_all(self, files: Sequence[Path], directories: Sequence[Path]) -> None:
-        """Files, then directories; many take less time together than one after the other."""
+        """Sync files, then directories; many at once take less time than one after the other."""
 
     def list_names(self, path: Path) -> list[str]: ...
     def exists(self, path: Path) -> bool: ...
@@ -86,23 +89,28 @@ class Disk(Protocol):
     def make_directory(self, path: Path) -> None: ...
     def rename(self, old: Path, new: Path) -> None: ...
     def remove(self, path: Path) -> None:
-        """A file that is not there is removed already."""
+        """Remove a file; one that does not exist is no error."""
 
     def remove_tree(self, path: Path) -> None: ...
     def changed_at_s(self, path: Path) -> float:
-        """When the entry was last changed or renamed, wall clock."""
+        """Return the wall clock time when the entry was last changed or renamed."""
 
     def lock(self, path: Path) -> HeldLock:
-        """Exclusive for the life of the process, whose id the file then names; BlockingIOError at
-        once if held elsewhere."""
+        """Lock a file exclusively until this process ends, and write the process id into it.
+
+        Raises BlockingIOError immediately if another process holds it.
+        """
 
     def space(self, path: Path) -> DiskSpace: ...
     def network_filesystem(self, path: Path) -> str | None:
-        """Its name if `path` is on one that several kernels may share, else None."""
+        """Return the name of the filesystem if several kernels may share it, else None."""
 
 
 class SyncCount:
-    """Workers sync at once: counted under a lock, which a sync's own time hides."""
+    """A count of syncs.
+
+    Workers sync concurrently; the lock's cost is small beside a sync.
+    """
 
     def __init__(self) -> None:
         self.total = 0

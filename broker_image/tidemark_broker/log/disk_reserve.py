@@ -1,10 +1,10 @@
-"""A little space that records cannot take: without it a full volume could not heal itself (0085).
+"""Reserve space on a volume that records cannot use, so that a full volume can recover (0085).
 
-Retention, and a start, have to write small files first: log starts before segments are deleted
-(S9), epochs before an answer counts (S16). A file holds the space for them, and is emptied when one
-of them finds none. The volume is full for all else from then on, whatever the filesystem says,
-until there is room to fill it again: retention and the deletion of removed logs make it. An empty
-file says so to the next life too. It proves nothing else.
+Retention and a start must first write small files: log starts before segments are deleted (S9),
+epochs before a response counts (S16). A file holds the space for them and is emptied when one of
+them finds none. From then on the volume is full for everything else, whatever the filesystem
+reports, until there is room to fill the file again: retention and the deletion of removed logs make
+it. An empty file tells the next process so too. It has no other meaning.
 """
 
 import hashlib
@@ -36,7 +36,10 @@ def reserve_bytes(space: DiskSpace) -> int:
 
 
 class SpaceReserve:
-    """`checkpoints` is the disk of those that may use it, `data` that of all others."""
+    """The reserve of a volume.
+
+    `checkpoints` is the disk of the writes that may use it, `data` that of all others.
+    """
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self.checkpoints: Disk = _CheckpointDisk(disk, self)
@@ -52,23 +55,29 @@ class SpaceReserve:
 
     @property
     def is_lent(self) -> bool:
-        """Records are refused, whatever is free."""
+        """Return whether the reserve is in use; records are rejected then, whatever is free."""
         return self._is_lent
 
     def look(self) -> None:
-        """What a former life left. Raises OSError."""
+        """Read what an earlier process left.
+
+        Raises OSError.
+        """
         self._is_lent = self._held_bytes() == 0
 
     def keep(self, space: DiskSpace) -> None:
-        """Filled if there is room for it. In a worker, once a second; `space` was just looked at.
-        Raises OSError other than a full disk."""
+        """Fill the file if there is room for it.
+
+        Called in a worker once a second; `space` was just read. Raises OSError other than a full
+        disk.
+        """
         with self._changing:
             if not self._is_whole:
                 self._is_whole = self._fill(space)
                 self._is_lent = not self._is_whole
 
     def _held_bytes(self) -> int | None:
-        """None: there is no such file yet."""
+        """Return the size of the file, or None if it does not exist yet."""
         if not self._disk.exists(self._path):
             return None
         return self._disk.open(self._path).size_bytes()
@@ -92,8 +101,10 @@ class SpaceReserve:
         return True
 
     def with_space(self, work: Callable[[], T]) -> T:
-        """Small writes: once more, in the space of the reserve, if there was none. Raises
-        OSError."""
+        """Do a small write; if there is no space, free the reserve and do it again.
+
+        Raises OSError.
+        """
         try:
             return work()
         except OSError as error:
@@ -102,7 +113,7 @@ class SpaceReserve:
         return work()
 
     def _lend(self) -> bool:
-        """False: there was nothing to lend."""
+        """Free the reserve; return False if there was none."""
         with self._changing:
             if not self._held_bytes():
                 self._is_whole = False
@@ -118,7 +129,10 @@ class SpaceReserve:
             return True
 
     def write_data(self, write: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """For all that grows a file of a log. Raises OSError, also with space on the volume."""
+        """Do a write that grows a file of a log.
+
+        Raises OSError while the reserve is in use, also with space on the volume.
+        """
         with self._writing:
             if self._is_lent:
                 raise OSError(ENOSPC, "the volume is full but for its checkpoints")
@@ -141,14 +155,17 @@ class _CheckpointDisk(DiskView):
         self._reserve.with_space(lambda: self._disk.write_atomically(path, data, durable=durable))
 
     def rename(self, old: Path, new: Path) -> None:
-        """A longer name may need a block of its directory."""
+        """Rename; a longer name may need a block of its directory."""
         self._reserve.with_space(lambda: self._disk.rename(old, new))
 
 
 class _DataDisk(DiskView):
-    """Truncating, renaming and removing go on, and so does making an empty file: retention that
-    takes a whole log begins it anew. Records and what is compacted pass `write_data` on their own:
-    a file is the disk's."""
+    """The disk of logs while the reserve is in use.
+
+    Truncating, renaming, removing and creating an empty file still work: retention that removes a
+    complete log starts it again. Records and compaction use `write_data` by themselves, because an
+    open file belongs to the disk.
+    """
 
     def __init__(self, disk: Disk, reserve: SpaceReserve) -> None:
         super().__init__(disk)
@@ -161,5 +178,5 @@ class _DataDisk(DiskView):
         self._reserve.write_data(self._disk.make_directory, path)
 
     def rename(self, old: Path, new: Path) -> None:
-        """How a segment goes."""
+        """Rename, as a segment that is deleted is."""
         self._reserve.with_space(lambda: self._disk.rename(old, new))

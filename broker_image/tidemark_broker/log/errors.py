@@ -1,11 +1,11 @@
-"""What can go wrong with a log directory, each with its operands.
+"""Define the errors of a log directory, each with its operands.
 
-A full disk is told apart from every other I/O error: the first is survivable (produce is refused,
-reads go on), after the second nothing more is written (S8: an fsync that failed may have dropped
-pages that the kernel now calls clean).
+A full disk differs from every other I/O error: the first is survivable (produce is rejected, reads
+continue), after the second nothing more is written (S8: an fsync that failed may have dropped pages
+that the kernel now calls clean).
 
-What an I/O error means for one log: want of room (disk, descriptors) refuses, any other ends all
-writing (S8).
+`LogFailure` tells what an I/O error means for one log: lack of room (disk, descriptors) rejects,
+any other error ends all writes (S8).
 """
 
 import contextlib
@@ -32,7 +32,7 @@ class DirectoryLocked(StorageError):
 
 
 class ForeignVolume(StorageError):
-    """The volume belongs to another broker or cluster, or is not known to belong to this one."""
+    """An error: the volume belongs to another broker or cluster, or its owner is unknown."""
 
     def __init__(self, path: Path, expected: str, found: str) -> None:
         super().__init__(
@@ -45,7 +45,7 @@ class ForeignVolume(StorageError):
 
 
 class UnsafeFilesystem(StorageError):
-    """A filesystem whose locks and caches are not those of one kernel (S13)."""
+    """An error: the filesystem's locks and caches are not those of one kernel (S13)."""
 
     def __init__(self, path: Path, filesystem: str) -> None:
         super().__init__(
@@ -57,12 +57,14 @@ class UnsafeFilesystem(StorageError):
 
 
 class DiskFull(StorageError):
-    """Nothing was written: log end, files and epochs are as before the call (S10)."""
+    """An error: nothing was written; log end, files and epochs are as before the call (S10)."""
 
 
 class OwnLogDamaged(CorruptBatch):
-    """Met where this log was to be changed, or looked through: nothing was changed. `offset`: of
-    the batch, or of one behind it."""
+    """An error: corruption was found where this log was to be changed or read.
+
+    Nothing was changed. `offset` is of the corrupt batch, or of one behind it.
+    """
 
     def __init__(self, offset: int, met: CorruptBatch) -> None:
         super().__init__(met.position, met.expected, met.found)
@@ -71,7 +73,7 @@ class OwnLogDamaged(CorruptBatch):
 
 
 class StorageFailed(StorageError):
-    """An I/O error other than a full disk. The log refuses every further write."""
+    """An error: an I/O error other than a full disk. The log rejects every further write."""
 
 
 class OffsetOutOfRange(StorageError):
@@ -85,7 +87,7 @@ class OffsetOutOfRange(StorageError):
 
 
 class OffsetGap(StorageError):
-    """Replicated batches that do not continue this log."""
+    """An error: replicated batches do not continue this log."""
 
     def __init__(self, expected: Offset, found: Offset) -> None:
         super().__init__(f"expected a batch at offset {expected}, found one at {found}")
@@ -94,40 +96,43 @@ class OffsetGap(StorageError):
 
 
 def is_storage_failure(error: Exception) -> bool:
-    """Errors after which nothing more may be written (S8)."""
+    """Return whether nothing more may be written after this error (S8)."""
     return isinstance(error, StorageFailed | OSError)
 
 
 class LogFailure:
-    """`reason`: why the log refuses writes; empty while it takes them. Never taken back."""
+    """The reason why a log rejects writes; empty while it accepts them. Never reset."""
 
     def __init__(self, directory: Path) -> None:
         self.reason = ""
         self._directory = directory
 
     def ensure_writable(self) -> None:
-        """Raises StorageFailed."""
+        """Raise StorageFailed if the log rejects writes."""
         if self.reason:
             raise StorageFailed(f"{self._directory} takes no more writes: {self.reason}")
 
     def note(self, reason: str) -> None:
-        """The first reason stays."""
+        """Record why the log rejects writes; the first reason stays."""
         self.reason = self.reason or reason
 
     def failed_by(self, error: OSError, action: str) -> DiskFull | StorageFailed:
-        """To be raised; a full disk leaves the log as it was, and writable."""
+        """Return the error to raise; after a full disk the log is unchanged and writable."""
         if error.errno in NO_ROOM_ERRORS and not self.reason:
             return DiskFull(f"cannot {action} in {self._directory}: {error}; nothing was written")
         return self.broken_by(error, action)
 
     def broken_by(self, error: OSError, action: str) -> StorageFailed:
-        """To be raised; nothing is written any more, also after a full disk."""
+        """Return the error to raise, and reject all further writes, also after a full disk."""
         self.note(f"could not {action}: {error}")
         return StorageFailed(f"cannot {action} in {self._directory}: {error}")
 
     @contextlib.contextmanager
     def breaking(self, action: str) -> Iterator[None]:
-        """What fails in it breaks the log. Raises StorageFailed."""
+        """Reject all further writes if the body fails.
+
+        Raises StorageFailed.
+        """
         try:
             yield
         except OSError as error:

@@ -1,12 +1,13 @@
-"""The two sparse indexes of a segment, in memory as arrays and on disk as Kafka writes them.
+"""Keep the two sparse indexes of a segment, in memory as arrays and on disk as Kafka writes them.
 
-`.index`: 8 bytes an entry, (relative last offset of a batch, byte position of that batch).
-`.timeindex`: 12 bytes, (largest timestamp so far, relative last offset of the batch that has it).
-They are hints: every reader checks the batch found there, and a file that is missing or does not
-parse is rebuilt from the segment. So they are written when a segment is sealed, never on append.
+`.index` has 8 bytes an entry, (relative last offset of a batch, byte position of that batch).
+`.timeindex` has 12 bytes, (largest timestamp so far, relative last offset of the batch that has
+it). They are hints: each reader checks the batch found there, and a file that is missing or
+malformed is rebuilt from the segment. So they are written when a segment is sealed, never on
+append.
 
-A start after a kill reads another form of them (`synced_part`), quick to write and to read: the
-arrays as this machine has them in memory, under a checksum of the caller's.
+A start after a kill reads them from another file (`synced_prefix`), which is quick to write and to
+read: the arrays as this machine has them in memory, under a checksum of the caller's.
 """
 
 from array import array
@@ -21,7 +22,7 @@ _INT32, _INT64 = "i", "q"
 
 
 class MalformedIndex(ValueError):
-    """An index file that cannot be this segment's."""
+    """An error: the index file cannot be this segment's."""
 
 
 class OffsetIndex:
@@ -45,12 +46,12 @@ class OffsetIndex:
         self._positions.append(position)
 
     def floor(self, relative_offset: int) -> tuple[int, int] | None:
-        """(relative last offset, position) of the last indexed batch ending at or below it."""
+        """Return (relative last offset, position) of the last entry at or below the offset."""
         found = bisect_right(self._offsets, relative_offset) - 1
         return (self._offsets[found], self._positions[found]) if found >= 0 else None
 
     def truncate(self, relative_offset: int) -> None:
-        """Drops entries at or above `relative_offset`."""
+        """Drop the entries at or above `relative_offset`."""
         keep = bisect_left(self._offsets, relative_offset)
         del self._offsets[keep:], self._positions[keep:]
 
@@ -62,7 +63,10 @@ class OffsetIndex:
 
     @classmethod
     def from_memory(cls, data: memoryview, entries: int) -> tuple["OffsetIndex", memoryview]:
-        """And what follows it. Raises MalformedIndex."""
+        """Return the index and the bytes after it.
+
+        Raises MalformedIndex.
+        """
         offsets, data = _array_from(data, _INT32, entries)
         positions, data = _array_from(data, _INT32, entries)
         return cls(offsets, positions), data
@@ -98,7 +102,7 @@ class TimeIndex:
 
     @property
     def last(self) -> tuple[int, int] | None:
-        """(timestamp, relative offset) of the largest timestamp noted."""
+        """Return (timestamp, relative offset) of the largest timestamp recorded."""
         return (self._timestamps_ms[-1], self._offsets[-1]) if self._offsets else None
 
     def append_if_later(self, timestamp_ms: int, relative_offset: int) -> None:
@@ -109,7 +113,7 @@ class TimeIndex:
             self._offsets.append(relative_offset)
 
     def floor(self, timestamp_ms: int) -> int | None:
-        """A relative offset below which every record is earlier than `timestamp_ms`."""
+        """Return a relative offset before which all records are earlier, or None."""
         found = bisect_left(self._timestamps_ms, timestamp_ms) - 1
         return self._offsets[found] if found >= 0 else None
 
@@ -125,7 +129,10 @@ class TimeIndex:
 
     @classmethod
     def from_memory(cls, data: memoryview, entries: int) -> tuple["TimeIndex", memoryview]:
-        """And what follows it. Raises MalformedIndex."""
+        """Return the index and the bytes after it.
+
+        Raises MalformedIndex.
+        """
         timestamps_ms, data = _array_from(data, _INT64, entries)
         offsets, data = _array_from(data, _INT32, entries)
         return cls(timestamps_ms, offsets), data

@@ -1,14 +1,15 @@
-"""The leader epochs of one log together with their file, `leader-epoch-checkpoint`.
+"""Keep the leader epochs of one log, in memory and in `leader-epoch-checkpoint`.
 
-Written by rename before the batches of a new epoch, and not synced then: a thousand partitions that
-change leader at once would wait for a thousand syncs. A killed process loses nothing by that, a
-lost kernel's epochs are derived from the batches, and `PartitionLog.flush` syncs the file before
-the recovery point passes an epoch's batches. Where a write failed, the next append repeats it.
+`LeaderEpochs` has the start offset of each leader epoch: Kafka's LeaderEpochFileCache without the
+file. Epochs and start offsets both rise strictly. An entry may have no batches: a new leader
+assigns its epoch at its log end before it appends (KAFKA-7415), and a follower's truncation asks by
+it.
 
-Where each leader epoch begins in a log: Kafka's LeaderEpochFileCache, without the file.
-
-Epochs and start offsets both rise strictly. An entry may have no batches: a new leader assigns its
-epoch at its log end before it appends (KAFKA-7415), and a follower's truncation asks by it. Pure.
+`EpochCheckpoint` writes the file by rename before the batches of a new epoch, without a sync: a
+thousand partitions that change leader together would wait for a thousand syncs. A killed process
+loses nothing by that; a lost kernel's epochs are derived from the batches; and `PartitionLog.flush`
+syncs the file before the recovery point passes an epoch's batches. If a write failed, the next
+append repeats it.
 """
 
 from bisect import bisect_left, bisect_right
@@ -39,11 +40,14 @@ class LeaderEpochs:
 
     @property
     def first_epoch(self) -> LeaderEpoch:
-        """Of what is still known: retention drops those before the last record that it took."""
+        """Return the first known epoch.
+
+        Retention drops the epochs before the last record that it removed.
+        """
         return self._epochs[0] if self._epochs else LeaderEpoch(NO_EPOCH)
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """True if anything changed. Entries that contradict the new one are dropped first."""
+        """Add an epoch and drop entries that contradict it; return whether anything changed."""
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}: expected both from 0 on")
         known = bisect_left(self._epochs, epoch)
@@ -57,7 +61,7 @@ class LeaderEpochs:
         return True
 
     def may_lead_in(self, epoch: LeaderEpoch, start_offset: Offset, log_end_offset: Offset) -> bool:
-        """Whether a leader of the epoch may begin there: batches do not contradict it (I5)."""
+        """Return whether the epoch may begin at this offset without contradicting batches (I5)."""
         known_start = self.start_offset_of(epoch)
         if known_start is None:
             return epoch > self.latest_epoch and start_offset == log_end_offset
@@ -66,9 +70,9 @@ class LeaderEpochs:
     def end_offset_for(
         self, epoch: LeaderEpoch, log_end_offset: Offset
     ) -> tuple[LeaderEpoch, Offset] | None:
-        """The largest known epoch <= `epoch` and where it ends; None if that cannot be said.
+        """Return the largest known epoch <= `epoch` and its end offset, or None if it is unknown.
 
-        Of an epoch below the first known one: where that begins. Kafka: endOffsetFor.
+        For an epoch below the first known one it is where that begins. Kafka: endOffsetFor.
         """
         if epoch < 0 or not self._epochs or epoch > self._epochs[-1]:
             return None
@@ -86,18 +90,21 @@ class LeaderEpochs:
         return None
 
     def epoch_at(self, offset: Offset) -> LeaderEpoch:
-        """The epoch that a batch at `offset` must carry; -1 if none covers it."""
+        """Return the epoch that a batch at `offset` must carry, or -1 if no entry covers it."""
         index = bisect_right(self._starts, offset)
         return self._epochs[index - 1] if index else LeaderEpoch(NO_EPOCH)
 
     def truncate_from_end(self, end_offset: Offset) -> bool:
-        """Drops entries that start at or after `end_offset`; True if any did."""
+        """Drop the entries that start at or after `end_offset`; return whether there were any."""
         return self._cut(bisect_left(self._starts, end_offset))
 
     # guard: retention-keeps-last-epoch (S32)
     def truncate_from_start(self, start_offset: Offset) -> bool:
-        """Keeps the epoch of the last record before `start_offset` too, moved to it: whose log
-        ends there is asked for it. Kafka keeps what covers `start_offset` only."""
+        """Drop the entries below `start_offset`; return whether anything changed.
+
+        The epoch of the last record before it stays, moved to that record: a log that ends there is
+        asked for it. Kafka keeps only what covers `start_offset`.
+        """
         last_before = Offset(start_offset - 1)
         first = bisect_right(self._starts, last_before) - 1
         if first < 0 or (first == 0 and self._starts[0] == last_before):
@@ -115,7 +122,7 @@ class LeaderEpochs:
 
 class EpochCheckpoint:
     def __init__(self, disk: Disk, directory: Path) -> None:
-        """Reads the file. `is_known` is False where it is missing, empty or unreadable."""
+        """Read the file; `is_known` is False if it is missing, empty or unreadable."""
         self.directory = directory
         self._disk = disk
         try:
@@ -134,15 +141,17 @@ class EpochCheckpoint:
         return self.directory / checkpoint_formats.LEADER_EPOCHS
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """In memory only."""
+        """Assign an epoch in memory only."""
         if self.epochs.assign(epoch, start_offset):
             self.is_written = False
 
     def take_up(
         self, new_epochs: Sequence[tuple[LeaderEpoch, Offset]], first_offset: Offset
     ) -> tuple[tuple[LeaderEpoch, Offset], ...] | None:
-        """In memory only: of batches to be appended there, as a leader stored them. What was
-        before, for `restore`; None if they bring nothing new."""
+        """Add, in memory only, the epochs of batches that are about to be appended.
+
+        Returns the earlier entries for `restore`, or None if the batches bring no new epoch.
+        """
         epochs = self.epochs
         known_epoch = epochs.epoch_at(first_offset)
         if known_epoch == epochs.latest_epoch and all(e == known_epoch for e, _ in new_epochs):
@@ -158,22 +167,27 @@ class EpochCheckpoint:
 
     # guard: restarted-log-drops-epoch-file (I5)
     def forget_all(self) -> None:
-        """Of a log that is to begin anew elsewhere: its file goes first. A start would believe the
-        last epoch in it of all up to there, and for an empty one there may be no space, or no
-        life. Raises OSError."""
+        """Remove all epochs and the file, for a log that is about to start again at another offset.
+
+        A start would apply the last epoch in the file to all offsets up to there, and to write an
+        empty file there may be no space or no time. Raises OSError.
+        """
         self.epochs.truncate_from_end(Offset(0))
         self._disk.remove(self.path)
         self._stored = ()
         self.exists, self.is_written = False, True
 
     def restore(self, entries: tuple[tuple[LeaderEpoch, Offset], ...]) -> None:
-        """S10: back to what was; the file follows with the next write."""
+        """Restore earlier entries (S10); the next write updates the file."""
         if self.epochs.entries != entries:
             self.epochs = LeaderEpochs(entries)
             self.is_written = False
 
     def write(self) -> bool:
-        """True if the file was written: it needs a sync then. Raises OSError."""
+        """Write the file if it is out of date; return whether it needs a sync.
+
+        Raises OSError.
+        """
         if self.is_written:
             return False
         entries = self.epochs.entries
@@ -187,7 +201,10 @@ class EpochCheckpoint:
         return True
 
     def write_if_possible(self) -> bool:
-        """A full disk must stop neither a start nor a truncation; appends come after `write`."""
+        """Write the file as `write` does; a full disk is no error.
+
+        It must stop neither a start nor a truncation; appends come after `write`.
+        """
         try:
             return self.write()
         except OSError as error:

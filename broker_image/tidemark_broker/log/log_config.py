@@ -1,7 +1,7 @@
-"""The settings of a log: Kafka's topic configs as storage uses them, and its defaults.
+"""Define the settings of a log: Kafka's topic configs as logs use them, and their defaults.
 
-A topic's config reaches a running log as a new value; what is on the disk already stays as it is
-(an index keeps its interval, a segment its size) until it is rolled, deleted or compacted.
+A changed config reaches an open log as a new value. What is already on disk stays as it is (an
+index its interval, a segment its size) until it is rolled, deleted or compacted.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class LogSettings:
 
     @property
     def opens_batches(self) -> bool:
-        """Whether records are looked at before they are appended."""
+        """Return whether records are decompressed and checked before they are appended."""
         return self.compacts or self.timestamp_before_max_ms != NO_LIMIT_MS
 
     def __post_init__(self) -> None:
@@ -65,13 +65,13 @@ class LogSettings:
 
 
 def settings_of_topic(config: Mapping[str, str]) -> LogSettings:
-    """From a topic's config, names and values as Kafka spells them; defaults where it is silent."""
+    """Return the settings of a topic's config, with Kafka's names and values, and the defaults."""
     return _settings_of(tuple(config.items()))
 
 
 @lru_cache(KEPT_SETTINGS)
 def _settings_of(items: tuple[tuple[str, str], ...]) -> LogSettings:
-    """One value for all partitions of a topic, and of most topics."""
+    """Return one shared value for all partitions of a topic, and for topics of the same config."""
     config = dict(items)
 
     def integer(known: topic_configs.IntegerConfig) -> int:

@@ -1,9 +1,10 @@
-"""A broker's volume: whose it is, that nobody else has it open, and the logs on it.
+"""Manage a broker's log directory: identity, exclusive lock, and the logs in it.
 
-Opening goes in the order that safety asks for: filesystem (S13), lock for life (I17), identity,
-proofs of the former life taken off (S1), and only then the logs. Whether an empty volume or an
-unclean stop costs a replica its place in the ISR is the controller's decision; here it is reported.
-Methods that sync may run in a worker thread; one lock keeps the checkpoint files whole.
+Opening happens in the order that safety requires: filesystem (S13), lock until the process ends
+(I17), identity, clean shutdown records of the earlier process removed (S1), and only then the logs.
+Whether an empty volume or an unclean shutdown costs a replica its place in the ISR is the
+controller's decision; here it is reported. Methods that sync may run in a worker thread; one lock
+keeps the checkpoint files consistent.
 """
 
 import threading
@@ -66,7 +67,7 @@ class LogDirectory:
         settings: LogSettings,
         new_uuid: Callable[[], uuid.UUID],
     ) -> None:
-        """Use `open`."""
+        """Use `open` instead."""
         self.path = path
         self.broker_id = broker_id
         self.directory_id = ""
@@ -106,8 +107,10 @@ class LogDirectory:
         new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
         mount: Mount = UNKNOWN_MOUNT,
     ) -> "LogDirectory":
-        """`mount`: where the volume is now. Raises DirectoryLocked (try again), ForeignVolume,
-        UnsafeFilesystem, StorageFailed."""
+        """Lock and open a log directory; `mount` is where the volume is now.
+
+        Raises DirectoryLocked (try again), ForeignVolume, UnsafeFilesystem, StorageFailed.
+        """
         try:
             if not disk.is_directory(path):
                 disk.make_directory(path)
@@ -151,7 +154,10 @@ class LogDirectory:
         write_identity(self._disk, self.path, self.broker_id, known)
 
     def set_cluster_id(self, cluster_id: str) -> None:
-        """On the first registration; durable. ForeignVolume if it belongs to another cluster."""
+        """Store the cluster id at the first registration, durably.
+
+        Raises ForeignVolume if the volume belongs to another cluster.
+        """
         if self.cluster_id == cluster_id:
             return
         if self.cluster_id:
@@ -160,8 +166,11 @@ class LogDirectory:
         self.cluster_id = cluster_id
 
     def note_epochs(self, broker_epoch: BrokerEpoch, controller_epoch: ControllerEpoch) -> None:
-        """The highest ever seen, durable before the call returns (S16). In a worker, maybe in
-        several: two answers of a new controller come together. Raises DiskFull, StorageFailed."""
+        """Store the highest broker and controller epochs seen, durably (S16).
+
+        Called in a worker, maybe in several: two responses of a new controller arrive together.
+        Raises DiskFull, StorageFailed.
+        """
         with self._files_lock:
             known = self.highest_broker_epoch, self.highest_controller_epoch
             highest = max(known[0], broker_epoch), max(known[1], controller_epoch)
@@ -177,42 +186,56 @@ class LogDirectory:
 
     @property
     def clean_stop_epoch(self) -> BrokerEpoch:
-        """The life that was stopped cleanly; -1: none, or one that something speaks against."""
+        """Return the broker epoch that shut down cleanly; -1: none, or its record is invalid."""
         return self.proofs.clean_stop_epoch
 
     @property
     def boot_stamp(self) -> BootStamp | None:
-        """Of a life that was only killed; None: none, or something speaks against it."""
+        """Return the boot record of a process that was only killed, or None."""
         return self.proofs.boot_stamp
 
     # guard: logs-synced-before-proof (S8)
     def secure_logs(self) -> None:
-        """S8: what a killed process left in the page cache is on disk before its proof is claimed.
-        An error voids the proof, which is off the volume already, and the start. In a worker.
-        A clean stop left nothing unsynced."""
+        """Sync what a killed process left in the page cache (S8). Called in a worker.
+
+        It happens before its boot record is reported. An error invalidates the record, which is off
+        the volume already, and ends the start. A clean shutdown left nothing unsynced.
+        """
         if self.clean_stop_epoch != NO_EPOCH:
             return
         for log in tuple(self.logs.values()):
             log.flush()
 
     def write_boot_stamp(self, stamp: BootStamp) -> None:
-        """Once the verdict on this start is durable (S1). Raises DiskFull, StorageFailed: no proof
-        then, so a kill is an unclean end. In a worker."""
+        """Write the boot record once the decision on this start is durable (S1).
+
+        Called in a worker. Raises DiskFull, StorageFailed: there is no record then, so a kill
+        counts as an unclean shutdown.
+        """
         self._guarded("write the boot stamp", lambda: self.proofs.stamp(stamp))
 
     def remove_boot_stamp(self) -> None:
-        """S8. Raises DiskFull, StorageFailed. In a worker."""
+        """Remove the boot record (S8).
+
+        Called in a worker. Raises DiskFull, StorageFailed.
+        """
         self._guarded("remove the boot stamp", self.proofs.remove_stamp)
 
     def give_back_proofs(self) -> None:
-        """For a life that ends before it registered: nothing was written, so what its volume
-        proved is as true as before. Raises DiskFull, StorageFailed. In a worker."""
+        """Restore the clean shutdown records, for a process that ends before it registered.
+
+        It wrote nothing, so they are as true as before. Called in a worker. Raises DiskFull,
+        StorageFailed.
+        """
         self._guarded("give back the proofs", self.proofs.give_back)
 
     # Opening the logs
 
     def _load_logs(self, *, is_same_mount: bool) -> None:
-        """`is_same_mount`: files are as the last lives wrote them, synced or not."""
+        """Open all logs.
+
+        With `is_same_mount` files are as earlier processes wrote them, synced or not.
+        """
         recovery_points = self._recovery_points.read()
         high_watermarks, log_starts = self._high_watermarks.read(), self._starts.read()
         cleaned_to, frames_checked_to = self._cleaned.read(), self._frames_checked.read()
@@ -265,7 +288,7 @@ class LogDirectory:
             return None
 
     def _set_aside(self, path: Path) -> Path:
-        """Not known whose it is: kept, under a name that nothing loads."""
+        """Rename a log of unknown topic to a name that is never loaded, and keep it."""
         stray = path.with_name(name_with(path.name, f".{self._new_uuid().hex}{_STRAY_SUFFIX}"))
         self._disk.rename(path, stray)
         self._disk.sync_directory(self.path)
@@ -274,7 +297,7 @@ class LogDirectory:
 
     @property
     def highest_producer_id(self) -> int:
-        """Of all that is in the logs, or was when a snapshot was written (S5); -1: none."""
+        """Return the highest producer id in the logs or their snapshots (S5), or -1."""
         return max(
             (log.producers.highest_producer_id for log in tuple(self.logs.values())),
             default=NO_PRODUCER_ID,
@@ -282,7 +305,7 @@ class LogDirectory:
 
     @property
     def appended_bytes(self) -> int:
-        """To all logs that are here, since they were opened."""
+        """Return the bytes appended to all present logs since they were opened."""
         return sum(log.appended_bytes for log in tuple(self.logs.values()))
 
     # Logs come and go
@@ -294,7 +317,7 @@ class LogDirectory:
         partition: int,
         settings: LogSettings | None = None,
     ) -> PartitionLog:
-        """The log, as `create_logs` makes it; the existing one if it is there already."""
+        """Return the log; create it as `create_logs` does if it does not exist."""
         if (topic_id, partition) not in self.logs:
             self.create_logs(((topic, topic_id, partition),), settings)
         return self.logs[topic_id, partition]
@@ -302,9 +325,11 @@ class LogDirectory:
     def create_logs(
         self, wanted: Iterable[tuple[str, TopicId, int]], settings: LogSettings | None = None
     ) -> None:
-        """(topic, topic id, partition): durable as empty ones, those that are not there already,
-        with few syncs for all of them. Other topics' logs of the same names are set aside first.
-        Call it in a worker. Raises DiskFull, StorageFailed."""
+        """Create the missing logs, empty and durable, with few syncs for all of them.
+
+        `wanted` has (topic, topic id, partition). Logs of other topics with the same names are
+        renamed first. Call it in a worker. Raises DiskFull, StorageFailed.
+        """
         with self._making:
             missing = [each for each in wanted if each[1:] not in self.logs]
             if missing:
@@ -365,7 +390,10 @@ class LogDirectory:
             offsets.drop(dropped)
 
     def let_go(self, key: LogKey) -> None:
-        """On the loop: nothing is written of it any more. `remove_logs` does the rest."""
+        """Stop writing a log that is to be removed. Called on the loop.
+
+        `remove_logs` does the rest.
+        """
         self.high_watermarks.pop(key, None)
         log = self.logs.pop(key, None)
         if log is not None:
@@ -373,8 +401,11 @@ class LogDirectory:
             self._let_go[key] = log.directory
 
     def remove_logs(self, keys: Collection[LogKey]) -> None:
-        """Renamed, with one sync for all; `delete_removed` frees the space after a grace time
-        (S12). Raises DiskFull, StorageFailed. Call it in a worker."""
+        """Rename logs to be deleted, with one sync for all of them.
+
+        `delete_removed` frees the space after a grace period (S12). Call it in a worker. Raises
+        DiskFull, StorageFailed.
+        """
         with self._making:
             for key in keys:
                 self.let_go(key)
@@ -389,7 +420,10 @@ class LogDirectory:
         self._disk.sync_directory(self.path)
 
     def delete_removed(self, *, now_s: float, grace_s: float) -> int:
-        """Deletes what was removed or truncated away; wall clock. In a worker. Entries deleted."""
+        """Delete what was removed or truncated before the grace period; return how many entries.
+
+        Times are wall clock. Called in a worker.
+        """
         logs = tuple(self.logs.values())
         retired = [(log.directory, log.segments) for log in logs if log.segments.has_retired]
         return self._guarded(
@@ -402,13 +436,19 @@ class LogDirectory:
     # guard: truncation-voids-read-watermarks (S31)
     @property
     def cuts(self) -> int:
-        """How often any log was cut: what was known of watermarks before says nothing after."""
+        """Return how often a log was truncated.
+
+        Watermarks that were read before a truncation do not hold after it.
+        """
         return self._high_watermarks.cuts
 
     # guard: watermarks-lowered-to-log-ends (S31)
     def lower_high_watermarks(self) -> None:
-        """S31: once the controller has heard of watermarks that lie past the end of their logs
-        (S9), and before a record follows that end. Raises StorageFailed. In a worker."""
+        """Lower the checkpointed high watermarks to the ends of their logs (S31).
+
+        Called once the controller knows of watermarks that lie past the end of their logs (S9), and
+        before a record follows that end. Called in a worker. Raises StorageFailed.
+        """
         logs = tuple(self.logs.values())
         ends = {(log.topic, log.partition): log.log_end_offset for log in logs}
         self._guarded("lower high watermarks", lambda: self._high_watermarks.lower(ends))
@@ -416,11 +456,12 @@ class LogDirectory:
     def checkpoint_high_watermarks(
         self, high_watermarks: Mapping[LogKey, Offset], *, cuts: int | None = None
     ) -> bool:
-        """Of logs that exist; others are dropped. Durable. In a worker. False, and nothing is
-        written, if there were more than the `cuts` when the watermarks were looked at.
+        """Write the high watermarks of existing logs, durably; others are dropped.
 
-        S29: truncations are synced first. A watermark that outlives the kernel must not have below
-        it what was cut off. Raises DiskFull, StorageFailed: the older checkpoint stays.
+        Returns False and writes nothing if there were more truncations than the `cuts` when the
+        watermarks were read. Truncations are synced first (S29): below a watermark that outlives
+        the kernel there must be nothing that was truncated. Called in a worker. Raises DiskFull,
+        StorageFailed: the older checkpoint stays.
         """
         for log in list(self.logs.values()):
             if log.owes_truncation:
@@ -439,7 +480,7 @@ class LogDirectory:
             return True
 
     def checkpoint_recovery_points(self) -> None:
-        """Flushes every log, then writes how far they are durable. In a worker."""
+        """Flush each log, then write how far they are durable. Called in a worker."""
         for log in list(self.logs.values()):
             if not log.failure:
                 log.flush()
@@ -463,13 +504,13 @@ class LogDirectory:
 
     @property
     def durable_log_starts(self) -> Mapping[checkpoint_formats.TopicPartition, Offset]:
-        """As they were written down last."""
+        """Return the log start offsets as they were last written."""
         return self._starts.stored
 
     def write_clean_stop(self, broker_epoch: BrokerEpoch) -> None:
-        """Closes every log for writing, then leaves the proof, last.
+        """Close each log for writing, then write the clean shutdown file, last.
 
-        Raises DiskFull, StorageFailed: no proof then, so the next start is unclean.
+        Raises DiskFull, StorageFailed: there is no file then, so the next start is unclean.
         """
         for log in list(self.logs.values()):
             log.close()
@@ -480,13 +521,13 @@ class LogDirectory:
         )
 
     def close(self) -> None:
-        """Lets go of the lock; without `write_clean_stop` before, the stop is unclean."""
+        """Release the lock; without `write_clean_stop` before it the shutdown is unclean."""
         self._lock.release()
 
     # Files
 
     def _read(self, name: str, decode: Callable[[bytes], T], default: T) -> T:
-        """A missing or unreadable file says nothing: the caller's default is the safe value."""
+        """Decode a file; if it is missing or malformed return the default, a safe value."""
         try:
             return decode(self._disk.read(self.path / name))
         except (FileNotFoundError, checkpoint_formats.MalformedFile):

@@ -1,15 +1,16 @@
-"""Offsets of every log in one file, which may only tell of logs as they are now.
+"""Store offsets of all logs in one file that must never be ahead of the logs as they are now.
 
-Recovery points: how far each log is on the disk for good, as of the last pass. Starts trust what
-lies below (`recovery`, `rewriting`). High watermarks: what was committed; a start believes it as
-far as the log goes. Log starts, and how far logs were compacted. None may lie above a cut that new
-batches follow: these would pass for synced, committed, deleted or compacted (S31). They rise with a
-checkpoint and fall before the cut itself, as the sync after it may be the one that fails (S8). All
-files are written under one lock of the caller's.
+Recovery points are how far each log is durable, as of the last checkpoint; starts trust what lies
+below (`recovery`). High watermarks are what was committed; a start believes them as far as the log
+goes. The others are log starts, and how far logs were compacted. None may lie above a truncation
+that new batches follow: these would be taken for synced, committed, deleted or compacted (S31).
+They rise with a checkpoint and fall before the truncation itself, because the sync after it may be
+the one that fails (S8). All files are written under one lock of the caller's.
 
-A lowered file is synced, for what a power loss may keep of the log without keeping it. That is on
-the loop, and rare: only an election without proof has cuts below these offsets. Recovery points are
-not: other cuts go below them too, and a pass that syncs follows at once.
+A lowered file is synced, because a power loss may keep it without the log, or the log without it.
+That happens on the loop, and rarely: only an unclean election truncates below these offsets.
+Recovery points are not synced: other truncations go below them too, and a checkpoint that syncs
+follows immediately.
 """
 
 import threading
@@ -25,7 +26,7 @@ from tidemark_broker.log.errors import NO_ROOM_ERRORS
 
 
 class OffsetCheckpoint:
-    """Raises OSError as it comes."""
+    """One checkpoint file. Methods raise OSError."""
 
     def __init__(self, disk: Disk, path: Path, lock: threading.RLock) -> None:
         self._disk = disk
@@ -37,7 +38,7 @@ class OffsetCheckpoint:
         self.cuts = 0  # of any log, since the file was read
 
     def read(self) -> Mapping[TopicPartition, Offset]:
-        """A log that is not named has none: nothing of it is trusted."""
+        """Return the offsets; a log that is not named has none, and nothing of it is trusted."""
         try:
             self._stored = checkpoint_formats.decode_offsets(self._disk.read(self._path))
         except (FileNotFoundError, checkpoint_formats.MalformedFile):
@@ -46,17 +47,20 @@ class OffsetCheckpoint:
 
     @property
     def stored(self) -> Mapping[TopicPartition, Offset]:
-        """What the file says, as far as this process knows."""
+        """Return what the file says, as far as this process knows."""
         return self._stored
 
     def write(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Durable before it returns. In a worker. What the file says already stays."""
+        """Write the offsets, durable before it returns; do nothing if the file has them.
+
+        Called in a worker.
+        """
         with self._lock:
             if not self._is_durable or offsets != self._stored:
                 self._write(offsets, durable=True)
 
     def drop(self, dropped: Collection[TopicPartition]) -> None:
-        """Durable before it returns."""
+        """Remove logs from the file, durable before it returns."""
         with self._lock:
             if any(at in self._stored for at in dropped):
                 gone = set(dropped)
@@ -64,8 +68,10 @@ class OffsetCheckpoint:
                 self._write(rest, durable=True)
 
     def lower(self, ends: Mapping[TopicPartition, Offset]) -> None:
-        """Before those logs are cut there, or go on from there. Where there is no space for the
-        file it goes: nothing of any log is trusted then."""
+        """Lower offsets to `ends`, before those logs are truncated there or continue from there.
+
+        If there is no space for the file it is removed: nothing of any log is trusted then.
+        """
         with self._lock:
             self.cuts += 1
             lowered = {at: end for at, end in ends.items() if self._stored.get(at, 0) > end}

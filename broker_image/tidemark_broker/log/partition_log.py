@@ -1,9 +1,10 @@
-"""The log of one partition: segments, leader epochs, and what moves together when they change.
+"""Store one partition's log: its segments, its leader epochs, and what changes together with them.
 
 One thread calls it (the broker's loop), except `flush`, which a worker runs: the append path never
-syncs. The log end and everything else in memory move only after a write returned in full; a failed
-or short one is taken back (S10). After an I/O error other than a full disk it refuses every further
-write. It knows no high watermark: the caller says up to where to read (I1 is the caller's too).
+syncs. The log end and everything else in memory change only after a write returned in full; a
+failed or short write is undone (S10). After an I/O error other than a full disk it rejects every
+further write. It knows no high watermark: the caller says up to where to read (I1 is the caller's
+too).
 """
 
 from collections.abc import Callable, Sequence
@@ -54,8 +55,10 @@ class PartitionLog:
         settings: LogSettings,
         former: FormerLife = CLEANLY_STOPPED,
     ) -> None:
-        """Opens the log in an existing directory, recovering it from its recovery point on. Raises
-        StorageFailed, DiskFull."""
+        """Open the log in an existing directory and recover it from its recovery point on.
+
+        Raises StorageFailed, DiskFull.
+        """
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition
@@ -106,7 +109,7 @@ class PartitionLog:
 
     @property
     def segments(self) -> SegmentList:
-        """In order, the active one last. To look at."""
+        """Return the segments in order, the active one last. Do not change them."""
         return self._segments
 
     @property
@@ -115,12 +118,12 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> Offset:
-        """All below is on the disk for good."""
+        """Return the offset below which everything is durable."""
         return self._durability.recovery_point
 
     @property
     def owes_truncation(self) -> bool:
-        """Records past the recovery point were cut off, which a lost kernel may give back."""
+        """Return whether a lost kernel may bring back truncated records past the recovery point."""
         return self._durability.owes_truncation()
 
     @property
@@ -129,7 +132,7 @@ class PartitionLog:
 
     @property
     def producers(self) -> ProducerStates:
-        """What the log says of each producer id, as of its end."""
+        """Return the state of each producer id as of the log's end."""
         return self._producers.states
 
     @property
@@ -138,7 +141,7 @@ class PartitionLog:
 
     @property
     def failure(self) -> str:
-        """Why this log refuses writes; empty while it takes them."""
+        """Return why this log rejects writes; "" while it accepts them."""
         return self._failing.reason
 
     @property
@@ -155,7 +158,7 @@ class PartitionLog:
 
     # guard: empty-epoch-is-stored (I5)
     def assign_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """On becoming leader, before any append. On the disk at once, synced by the next flush.
+        """Add the epoch of a new leader, before any append; the next flush syncs it.
 
         Raises ValueError if it would contradict batches in the log (I5), DiskFull, StorageFailed.
         """
@@ -182,10 +185,10 @@ class PartitionLog:
     def append_as_leader(
         self, batches: Sequence[Batch], *, leader_epoch: LeaderEpoch
     ) -> AppendedRange:
-        """Batches as `split_batches` checked them, at the log's end, in one write.
+        """Append batches that `split_batches` checked at the log's end, in one write.
 
-        Raises InvalidBatch (nothing written), DiskFull, StorageFailed; ValueError as
-        `assign_epoch` does, and if there is no batch.
+        Raises InvalidBatch (nothing written), DiskFull, StorageFailed; ValueError as `assign_epoch`
+        does, and if there is no batch.
         """
         self._failing.ensure_writable()
         first_offset = self.log_end_offset
@@ -196,7 +199,7 @@ class PartitionLog:
         return AppendedRange(first_offset, append.last_offset)
 
     def append_as_follower(self, data: memoryview) -> AppendedRange | None:
-        """Batches as a leader stored them, offsets and epochs kept; None if there are none.
+        """Append batches with their leader's offsets and epochs; return None if there are none.
 
         All or nothing. Raises CorruptBatch, OffsetGap (nothing written), DiskFull, StorageFailed.
         """
@@ -223,8 +226,11 @@ class PartitionLog:
         return AppendedRange(first_offset, append.last_offset)
 
     def _begin_with(self, base_offset: Offset, data: memoryview) -> AppendedRange | None:
-        """KAFKA-6975: records were deleted up to an offset inside a batch. Whole batches are stored
-        and fetched, so the log begins with that one and starts where it did."""
+        """Start the log with a batch that holds its start offset inside (KAFKA-6975).
+
+        Records were deleted up to an offset inside a batch. Batches are stored and fetched
+        complete, so the log begins with that one, and its start offset stays.
+        """
         start_offset = self.log_start_offset
         try:
             self.truncate_fully_and_start_at(base_offset)
@@ -257,14 +263,20 @@ class PartitionLog:
 
     # guard: failed-append-is-rolled-back (S10)
     def _take_back(self, segment: Segment) -> None:
-        """S10. The next write would overwrite the torn bytes, but a restart would see them."""
+        """Undo a failed write (S10).
+
+        The next write would overwrite the incomplete bytes, but a restart would see them.
+        """
         try:
             segment.file.truncate(segment.size_bytes)
         except OSError as error:
             self._failing.note(f"could not cut a failed append off {segment.path}: {error}")
 
     def _segment_for(self, append: PreparedAppend) -> Segment:
-        """The active segment, or a new one where Kafka would roll. Raises OSError."""
+        """Return the active segment, or a new one where Kafka would roll.
+
+        Raises OSError.
+        """
         active = self._segments.active
         return self._roll() if needs_roll(active, append, self.settings) else active
 
@@ -283,10 +295,10 @@ class PartitionLog:
     # Reading
 
     def read(self, offset: Offset, *, max_bytes: int, end_offset: Offset) -> bytes:
-        """Whole batches of one segment, from the one that holds `offset`, all below `end_offset`.
+        """Return complete batches of one segment, from the one with `offset`, below `end_offset`.
 
-        The first comes whole even if larger than `max_bytes`. All of them are sound (I10). Raises
-        OffsetOutOfRange, CorruptBatch, StorageFailed.
+        The first one is complete even if larger than `max_bytes`. All of them are valid (I10).
+        Raises OffsetOutOfRange, CorruptBatch, StorageFailed.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
@@ -301,8 +313,10 @@ class PartitionLog:
             raise self._failing.broken_by(error, "read") from error
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
-        """(offset, timestamp) of the first record not earlier; None if all are. In batches that
-        cannot be opened here, the first offset of the batch. Raises OwnLogDamaged, StorageFailed.
+        """Return (offset, timestamp) of the first record not earlier, or None if all are earlier.
+
+        For a batch that cannot be decompressed here it is the batch's first offset. Raises
+        OwnLogDamaged, StorageFailed.
         """
         with self._failing.breaking("look up a timestamp"):
             return first_record_from(
@@ -312,8 +326,11 @@ class PartitionLog:
     # Retention
 
     def raise_log_start(self, offset: Offset) -> bool:
-        """What lies below is not served any more; True if that is news. The caller knows that it is
-        committed, and checkpoints log starts before `delete_segments_below`."""
+        """Advance the log start offset; return whether it changed.
+
+        The caller knows that the offset is committed, and checkpoints log starts before
+        `delete_segments_below`.
+        """
         if offset <= self.log_start_offset:
             return False
         assert offset <= self.log_end_offset, f"{offset} is past {self.log_end_offset}"  # I1
@@ -321,8 +338,11 @@ class PartitionLog:
         return True
 
     def delete_segments_below(self, durable_start_offset: Offset) -> int:
-        """Segments that end at or below a log start that is checkpointed: a crash in between finds
-        there that a missing beginning is no damage. How many. Raises DiskFull, StorageFailed."""
+        """Delete the segments that end at or below a checkpointed log start; return how many.
+
+        A crash in between finds in the checkpoint that a missing beginning is no corruption. Raises
+        DiskFull, StorageFailed.
+        """
         self._failing.ensure_writable()
         count = self._segments.count_below(durable_start_offset)
         if self._segments.active.size_bytes == 0:
@@ -349,8 +369,10 @@ class PartitionLog:
     # Compaction
 
     def take_in(self, rewritten: Rewritten) -> None:
-        """Its file is committed (`Swaps.commit`): it takes the place of what it replaces. On the
-        loop, a few renames. Raises StorageFailed."""
+        """Replace segments by a compacted one whose file is committed (`Swaps.commit`).
+
+        Called on the loop; it renames a few files. Raises StorageFailed.
+        """
         self._segments.replace(rewritten.replaced, rewritten.segment)
         self._reader.forget_places()
         self._synced_parts.void()
@@ -362,9 +384,12 @@ class PartitionLog:
     # Truncating
 
     def truncate_to(self, offset: Offset) -> int:
-        """Removes batches that hold `offset` or more, and epochs that start there. Records removed.
-        A batch is never split, so the log may end below `offset`. Checkpoint the recovery points
-        soon after. Raises CorruptBatch (nothing changed), StorageFailed."""
+        """Remove the batches that hold `offset` or more, and epochs that start there.
+
+        Returns how many records were removed. A batch is never split, so the log may end below
+        `offset`. Checkpoint the recovery points soon after. Raises CorruptBatch (nothing changed),
+        StorageFailed.
+        """
         self._failing.ensure_writable()
         if offset < self.log_start_offset:
             return self.truncate_fully_and_start_at(offset)
@@ -377,8 +402,10 @@ class PartitionLog:
         return old_end_offset - self.log_end_offset
 
     def truncate_before_damage(self, offset: Offset) -> int:
-        """Cuts where the last sound batch before `offset` ends, whatever an index says. Records
-        removed. Raises StorageFailed."""
+        """Truncate after the last valid batch before `offset`, whatever an index says.
+
+        Returns how many records were removed. Raises StorageFailed.
+        """
         self._failing.ensure_writable()
         old_end_offset = self.log_end_offset
         with self._failing.breaking("truncate"):
@@ -402,7 +429,7 @@ class PartitionLog:
         self._producers.cut(self._segments, self.log_start_offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> int:
-        """Drops everything; the log is empty and begins at `offset`. Records removed."""
+        """Remove everything and start again, empty, at `offset`; return the records removed."""
         self._failing.ensure_writable()
         removed = self.log_end_offset - self.log_start_offset
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -419,8 +446,11 @@ class PartitionLog:
         return removed
 
     def _forget_from(self, offset: Offset, *, goes_on_from: Offset) -> None:
-        """Before anything is cut. A worker that writes checkpoints meanwhile reads what holds
-        after it. Raises OSError."""
+        """Lower all offsets kept about the log, before anything is truncated.
+
+        A worker that writes checkpoints meanwhile reads what holds after the truncation. Raises
+        OSError.
+        """
         self._durability.note_truncating(offset)
         self.cleaned_to = min(self.cleaned_to, offset)
         self.frames_checked_to = min(self.frames_checked_to, offset)
@@ -429,7 +459,10 @@ class PartitionLog:
         self._reader.forget_places()
 
     def _void_copies(self) -> None:
-        """What workers write of the log as it was does not count any more. Raises OSError."""
+        """Invalidate what workers are writing of the log as it was.
+
+        Raises OSError.
+        """
         self._synced_parts.void()
         self.swaps.void()
 
@@ -440,9 +473,11 @@ class PartitionLog:
     # Making durable
 
     def flush(self) -> None:
-        """Syncs all below the log end at the call, then moves the recovery point. In a worker.
-        Raises StorageFailed; after that nothing more is written (S8). Of a removed log nothing
-        is owed any more: its deletion, met by a flush that was asked before, is no disk's failure.
+        """Sync all below the log end at the call, then advance the recovery point.
+
+        Called in a worker. A removed log needs no sync: if its deletion meets a flush that was
+        requested before, no disk has failed. Raises StorageFailed; after that nothing more is
+        written (S8).
         """
         try:
             self._failing.ensure_writable()
@@ -462,7 +497,7 @@ class PartitionLog:
         return self.log_end_offset, tuple(self._segments), path
 
     def due_part(self, *, growth_bytes: int) -> DuePart | None:
-        """A copy for `write_synced_part`, if the active segment has grown by that much since."""
+        """Return a copy for `write_synced_part` if the active segment has grown enough."""
         if self.failure:
             return None
         epochs, active = self._checkpoint.epochs, self._segments.active
@@ -471,14 +506,19 @@ class PartitionLog:
         )
 
     def write_synced_part(self, due: DuePart) -> None:
-        """In a worker. Syncs what it tells of first. Raises StorageFailed."""
+        """Sync what the copy describes, then write it. Called in a worker.
+
+        Raises StorageFailed.
+        """
         self.flush()
         with self._failing.breaking("write a synced part"):
             self._synced_parts.write(due)
 
     def close(self) -> None:
-        """Index files and epochs written, everything synced: what a clean stop needs. Raises
-        DiskFull, StorageFailed; the log counts as not cleanly closed then."""
+        """Write index files and epochs and sync everything, as a clean shutdown needs.
+
+        Raises DiskFull, StorageFailed; the log does not count as cleanly closed then.
+        """
         self._failing.ensure_writable()
         try:
             self._write_epochs()
@@ -490,7 +530,7 @@ class PartitionLog:
         self._failing.note("it is closed")
 
     def note_removed(self) -> None:
-        """Its directory is being renamed away: no more writes, and a flush may find nothing."""
+        """Reject further writes of a log whose directory is renamed for deletion."""
         self._synced_parts.void()
         self.is_removed = True
         self._failing.note("it was removed")

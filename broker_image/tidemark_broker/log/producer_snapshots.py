@@ -1,11 +1,11 @@
-"""Producer states on disk: Kafka's `<offset>.snapshot`, and beside it a side snapshot of ours.
+"""Store producer states on disk, in Kafka's `<offset>.snapshot` and our `<offset>.producers`.
 
-Kafka's file keeps one batch per producer, so that after a restart up to four of a client's batches
-in flight would be refused (S24); `<offset>.producers` keeps them all. Both say what held when the
-log ended at the offset of their name. They only save reading the log: written without a sync where
-the log is rolled, left out when the disk is full, and one that is damaged, or of another history
-than the log's, is passed over. A side snapshot names the leader epoch of the batch before it: the
-same epoch at the same offset means the same log below.
+Kafka's file keeps one batch per producer, so after a restart up to four of a client's batches in
+flight would be rejected (S24); ours keeps them all. Both hold the state when the log ended at the
+offset of their name. They only save reading the log: they are written without a sync when the log
+is rolled, left out when the disk is full, and skipped if corrupt or of another history than the
+log's. Ours names the leader epoch of the batch before it: the same epoch at the same offset means
+the same log below.
 """
 
 import re
@@ -63,7 +63,10 @@ def encode_kafka_snapshot(states: ProducerStates) -> bytes:
 
 
 def decode_kafka_snapshot(data: bytes) -> ProducerStates:
-    """With a window of one batch each. Raises MalformedFile."""
+    """Decode Kafka's snapshot, with a window of one batch for each producer.
+
+    Raises MalformedFile.
+    """
     body = _checked_body(data)
     states = ProducerStates()
     (count,) = _COUNT.unpack_from(body)
@@ -93,7 +96,10 @@ def encode_side_snapshot(states: ProducerStates, epoch_before: LeaderEpoch) -> b
 
 
 def decode_side_snapshot(data: bytes) -> tuple[ProducerStates, LeaderEpoch]:
-    """And the leader epoch of the batch before it. Raises MalformedFile."""
+    """Decode our snapshot; return it with the leader epoch of the batch before it.
+
+    Raises MalformedFile.
+    """
     body = _checked_body(data)
     states = ProducerStates()
     try:
@@ -155,8 +161,11 @@ class ProducerSnapshots:
         epochs: LeaderEpochs,
         disk: Disk | None = None,
     ) -> bool:
-        """Of a log that ends at `offset`. Not synced. `disk`: another way to the same files. True
-        if there is one now that we read. Raises OSError other than a full disk."""
+        """Write a snapshot of a log that ends at `offset`, without a sync.
+
+        Returns whether it exists now. `disk` is another way to the same files. Raises OSError other
+        than a full disk.
+        """
         is_written = False
         epoch_before = epochs.epoch_at(Offset(offset - 1))
         try:
@@ -174,7 +183,10 @@ class ProducerSnapshots:
         return is_written
 
     def sync(self, offset: Offset) -> None:
-        """Worker thread; a snapshot that is removed meanwhile needs no sync. Raises OSError."""
+        """Sync a snapshot; one that is removed meanwhile needs no sync. Called in a worker.
+
+        Raises OSError.
+        """
         for suffix in (SIDE_SUFFIX, KAFKA_SUFFIX):
             try:
                 self._disk.sync_file(self._path(offset, suffix))
@@ -182,11 +194,11 @@ class ProducerSnapshots:
                 continue
 
     def remove_above(self, offset: Offset) -> None:
-        """The log was cut: what they tell of is gone."""
+        """Remove snapshots above `offset`: the log was truncated there."""
         self._remove(known for known in self._offsets() if known > offset)
 
     def prune(self, kept: Collection[Offset]) -> None:
-        """Keeps those, one for each segment, and the newest: others save no reading."""
+        """Remove all but the newest snapshot and those in `kept`, one for each segment."""
         offsets = self._offsets()
         self._remove(offset for offset in offsets[:-1] if offset not in kept)
 
@@ -198,8 +210,10 @@ class ProducerSnapshots:
         log_start_offset: Offset,
         log_end_offset: Offset,
     ) -> tuple[ProducerStates, Offset]:
-        """What the newest usable snapshot says, and where; if there is none, nothing, and the first
-        offset on the disk. Removes those above the log's end. Raises OSError."""
+        """Return the newest usable snapshot and its offset, and remove those above the log's end.
+
+        Without one it returns an empty state and the first offset on the disk. Raises OSError.
+        """
         self.remove_above(log_end_offset)
         offsets = [known for known in self._offsets() if known >= first_offset]
         for offset in reversed(offsets):
@@ -222,7 +236,10 @@ class ProducerSnapshots:
         return ProducerStates(), first_offset
 
     def _read(self, path: Path) -> bytes:
-        """Raises MalformedFile for a bad sector too: the log tells the same. OSError."""
+        """Read a file; raise MalformedFile for a bad sector too.
+
+        The log has the same facts. Raises OSError.
+        """
         try:
             return self._disk.read(path)
         except OSError as error:
@@ -239,7 +256,10 @@ class ProducerSnapshots:
         return sorted({Offset(int(match[1])) for match in matches if match})
 
     def _remove(self, offsets: Iterable[Offset]) -> None:
-        """A power cut in between leaves the one that says of which history it is."""
+        """Remove both files of each offset.
+
+        A power loss in between leaves the one that names its history.
+        """
         for offset in offsets:
             for suffix in (KAFKA_SUFFIX, SIDE_SUFFIX):
                 self._disk.remove(self._path(offset, suffix))
@@ -248,7 +268,10 @@ class ProducerSnapshots:
 def _is_of_this_log(
     offset: Offset, epoch_before: LeaderEpoch, epochs: LeaderEpochs, log_start_offset: Offset
 ) -> bool:
-    """A removal that a power cut undid leaves a snapshot of batches that were truncated; below the
-    log's start nothing is ever truncated, and epochs are not known."""
+    """Return whether a snapshot is of this log's history.
+
+    A removal that a power loss undid leaves a snapshot of batches that were truncated. Below the
+    log's start nothing is ever truncated, and epochs are unknown.
+    """
     known = epochs.epoch_at(Offset(offset - 1))
     return known == epoch_before or (known == NO_EPOCH and offset <= log_start_offset)

@@ -1,11 +1,11 @@
-"""What the log says of each idempotent producer: the last batches of each producer id. Pure.
+"""Keep what a log shows of each idempotent producer: the last batches of each producer id.
 
-Derived from batch headers in log order, like the leader epochs: leaders and followers note the same
-batches, so they know the same. Nothing is judged here (`replication/core/idempotence.py` does) and
-nothing is forgotten by retention or compaction, only by expiry (S24), counted from the first look
-at the clock after an append or a load; compaction keeps the last batch of whom is known here. More
-than the window is kept, so that cutting uncommitted batches off the log's end seldom needs a read
-of the log.
+It is derived from batch headers in log order, like the leader epochs: leaders and followers record
+the same batches, so they know the same. Sequences are checked elsewhere
+(`replication/core/idempotence.py`). Neither retention nor compaction removes an entry, only expiry
+(S24), counted from the first reading of the clock after an append or a load; compaction keeps the
+last batch of each producer known here. More than the window is kept, so that truncating uncommitted
+batches seldom needs a read of the log.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ NO_PRODUCER_ID = -1
 
 
 class ProducerBatch(NamedTuple):
-    """One batch in the log. Sequences are of its first and last record."""
+    """A batch in the log; sequences are of its first and last record."""
 
     producer_epoch: int
     first_sequence: int
@@ -38,7 +38,7 @@ class NotedBatch(NamedTuple):
 
 
 def noted_batch(header: BatchHeader, first_offset: Offset) -> NotedBatch:
-    """Of a batch with a producer id, at the offset that it gets or has in the log."""
+    """Return the entry of a batch with a producer id, at its offset in the log."""
     return NotedBatch(
         header.producer_id,
         ProducerBatch(
@@ -53,12 +53,15 @@ def noted_batch(header: BatchHeader, first_offset: Offset) -> NotedBatch:
 
 
 def last_sequence_of(header: BatchHeader) -> int:
-    """By offsets: compaction may have taken records out, but no sequences."""
+    """Return the batch's last sequence, computed from offsets.
+
+    Compaction removes records, but no sequences.
+    """
     return (header.base_sequence + header.last_offset_delta) % SEQUENCES
 
 
 class ProducerEntry:
-    """One producer id. `batches`: the newest last, never empty outside of a truncation."""
+    """One producer id; `batches` has the newest last and is empty only during a truncation."""
 
     __slots__ = ("batches", "has_forgotten", "since_ms")
 
@@ -79,7 +82,7 @@ class ProducerEntry:
 
     @property
     def window(self) -> list[ProducerBatch]:
-        """The batches that a retry may repeat: the last five, of the current epoch only."""
+        """Return the batches that a retry may repeat: the last five, of the current epoch only."""
         epoch = self.batches[-1].producer_epoch
         return [batch for batch in self.batches[-WINDOW_BATCHES:] if batch.producer_epoch == epoch]
 
@@ -99,14 +102,14 @@ class ProducerStates:
 
     @property
     def ids(self) -> frozenset[int]:
-        """All that are not expired, as of now."""
+        """Return all producer ids that have not expired."""
         return frozenset(self._entries)
 
     def get(self, producer_id: int) -> ProducerEntry | None:
         return self._entries.get(producer_id)
 
     def note(self, noted: Iterable[NotedBatch]) -> None:
-        """Batches that are in the log now (S10: written in full), in its order."""
+        """Record batches that are in the log now (S10: written in full), in its order."""
         entries = self._entries
         for producer_id, batch in noted:
             entry = entries.get(producer_id)
@@ -128,7 +131,7 @@ class ProducerStates:
             self.highest_producer_id = max(self.highest_producer_id, producer_id)
 
     def copy(self) -> "ProducerStates":
-        """Of what a snapshot tells; batches noted later do not show there."""
+        """Return a copy for a snapshot; batches recorded later do not appear in it."""
         copied = ProducerStates()
         for producer_id, entry in self._entries.items():
             copied._entries[producer_id] = ProducerEntry(
@@ -138,11 +141,14 @@ class ProducerStates:
         return copied
 
     def forget_all(self) -> None:
-        """The log begins anew elsewhere."""
+        """Remove all producers: the log starts again at another offset."""
         self._entries.clear()
 
     def tells_enough_at(self, log_end_offset: Offset) -> bool:
-        """Whether each window that the log's end there cuts is whole, or all that was written."""
+        """Return whether each window stays complete if the log is truncated at this offset.
+
+        A window is complete too if it has all that was written.
+        """
         for entry in self._entries.values():
             rest = sum(batch.last_offset < log_end_offset for batch in entry.batches)
             is_cut = rest < len(entry.batches)
@@ -151,8 +157,10 @@ class ProducerStates:
         return True
 
     def truncate_to(self, log_end_offset: Offset) -> bool:
-        """Forgets batches at or above the offset. False if what is left does not tell enough: then
-        all of it must be made anew from a snapshot and the log."""
+        """Remove batches at or above the offset; return whether the rest is enough.
+
+        If not, the states must be rebuilt from a snapshot and the log.
+        """
         is_whole = self.tells_enough_at(log_end_offset)
         for producer_id, entry in list(self._entries.items()):
             batches = entry.batches
@@ -164,7 +172,7 @@ class ProducerStates:
 
     # guard: idle-producer-expires-late (S24)
     def expire(self, now_ms: int, *, expiration_ms: int) -> int:
-        """Looks at the clock: entries quiet for so long are dropped. How many were."""
+        """Drop producers without a batch for `expiration_ms`; return how many."""
         expired = []
         for producer_id, entry in self._entries.items():
             if entry.since_ms is None:

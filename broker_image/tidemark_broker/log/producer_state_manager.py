@@ -1,7 +1,8 @@
-"""The producer states of one log, kept in step with its segments, and their snapshots.
+"""Keep the producer states of one log in step with its segments, and write their snapshots.
 
-The log calls this where it appends, rolls, truncates, flushes and closes; retention and compaction
-need call nothing but `drop_snapshots`. I8 rests on the order: noted after the write, cut with it.
+The log calls it when it appends, rolls, truncates, flushes and closes; retention and compaction
+need to call only `drop_snapshots`. I8 rests on the order: a batch is recorded after its write, and
+removed with its truncation.
 """
 
 import errno
@@ -21,7 +22,7 @@ from tidemark_broker.log.synced_prefix import SyncedPart
 
 @dataclass(slots=True, eq=False)
 class Told:
-    """A snapshot of this log; another one may come in its place, at the same offset."""
+    """A snapshot of this log; another one may replace it at the same offset."""
 
     offset: Offset
     is_synced: bool = False  # said by a worker, maybe when it is gone
@@ -31,10 +32,13 @@ NOTHING_TOLD = Told(Offset(-1), is_synced=True)
 
 
 class LogProducers:
-    """Methods raise OSError, but for a full disk, which only costs a snapshot."""
+    """The producer states of a log.
+
+    Methods raise OSError, except for a full disk, which only costs a snapshot.
+    """
 
     def __init__(self, disk: Disk, checkpoint: EpochCheckpoint) -> None:
-        """`checkpoint`: the log's leader epochs, which lie in its directory."""
+        """Create empty states; `checkpoint` has the log's leader epochs, in the log's directory."""
         self.states = ProducerStates()
         self._checkpoint = checkpoint
         self._snapshots = ProducerSnapshots(disk, checkpoint.directory)
@@ -47,11 +51,12 @@ class LogProducers:
         log_start_offset: Offset,
         part: SyncedPart | None = None,
     ) -> None:
-        """As of the end of the segments: the newest usable snapshot, or what the synced part of one
-        of them says, and the log after it.
+        """Load the states as of the end of the segments.
 
-        A segment that turns out corrupt is read as far as it goes: it is not served, and the
-        replica is soon replaced."""
+        They come from the newest usable snapshot, or from a synced prefix of a segment, and the log
+        after it. A segment that turns out corrupt is read as far as it goes: it is not served, and
+        the replica is soon replaced.
+        """
         highest_producer_id = self.states.highest_producer_id
         self.states, offset = self._snapshots.load_newest(
             self._checkpoint.epochs,
@@ -80,9 +85,12 @@ class LogProducers:
 
     # guard: producers-rebuilt-from-checked-headers (I10)
     def checked(self, end: tuple[Segment, int, Offset]) -> tuple[Segment, int, Offset]:
-        """Where the log is to be cut, as `SegmentList.end_before` says. If `cut` will read what
-        stays of that segment, it is read here first: a number that flipped in a header would be
-        believed, and a retry appended once more (I8). Raises CorruptBatch, OSError."""
+        """Verify what stays of the segment that is to be truncated, if `cut` will read it.
+
+        `end` is where the log is to be truncated, as `SegmentList.end_before` returns it. A flipped
+        number in a header would be believed, and a retry appended again (I8). Raises CorruptBatch,
+        OSError.
+        """
         segment, position, log_end_offset = end
         if not self.states.tells_enough_at(log_end_offset):
             sound, sound_end = segment.sound_part(log_end_offset)
@@ -91,7 +99,7 @@ class LogProducers:
         return end
 
     def cut(self, segments: Sequence[Segment], log_start_offset: Offset) -> None:
-        """The log was truncated: sequences of batches that are gone are free again."""
+        """Remove the batches of a truncated log: their sequences are free again."""
         log_end_offset = segments[-1].next_offset
         self._snapshots.remove_above(log_end_offset)
         self._there = {at: told for at, told in self._there.items() if at <= log_end_offset}
@@ -101,14 +109,16 @@ class LogProducers:
             self.restore(segments, log_start_offset)
 
     def forget_all(self) -> None:
-        """The log begins anew elsewhere."""
+        """Remove all states and snapshots: the log starts again at another offset."""
         self._snapshots.remove_above(Offset(-1))
         self._told, self._there = NOTHING_TOLD, {}
         self.states.forget_all()
 
     def write_snapshot(self, segments: Sequence[Segment], disk: Disk | None = None) -> None:
-        """At the log's end, for a roll or a clean stop. Synced by `sync`. `disk`: another way to
-        the same directory."""
+        """Write a snapshot at the log's end, for a roll or a clean shutdown; `sync` syncs it.
+
+        `disk` is another way to the same directory.
+        """
         end_offset = segments[-1].next_offset
         if end_offset == 0:
             return
@@ -124,10 +134,13 @@ class LogProducers:
     def may_lose_below(
         self, offset: Offset, segments: Sequence[Segment], small_writes: Disk
     ) -> bool:
-        """All that is remembered of producers is told by a snapshot that is synced, or by batches
-        that stay: else a retry is taken for a first batch after the next start (S24, I8). If not,
-        the snapshot is written, by the way that is open to small writes when the volume is full.
-        Raises OSError, ENOSPC where that too has no room."""
+        """Return whether a start still knows all producers without the records below `offset`.
+
+        They must be in a synced snapshot or in batches that stay: else a retry is taken for a first
+        batch after the next start (S24, I8). If they are not, the snapshot is written, on the disk
+        that accepts small writes when the volume is full. Raises OSError, ENOSPC if that has no
+        room either.
+        """
         if self._synced_at >= offset:
             return True
         if all(entry.window[0].first_offset >= offset for _, entry in self.states):
@@ -145,9 +158,12 @@ class LogProducers:
         return max(synced, default=NOTHING_TOLD.offset)
 
     def drop_snapshots(self, segments: Sequence[Segment]) -> None:
-        """Of segments that are gone. What they tell of expires, and not before (S24). The newest
-        synced one stays: a log that rolls faster than it is flushed has no newer one. So does what
-        a start read, which a former life may have counted on, until a newer one is synced."""
+        """Remove snapshots of segments that are gone; their producers expire, and not before (S24).
+
+        The newest synced one stays, because a log that rolls faster than it is flushed has no newer
+        one. So does the one that a start read, on which an earlier process may have relied, until a
+        newer one is synced.
+        """
         kept = {*(segment.base_offset for segment in segments), self._told.offset}
         if self._there:
             kept.add(max(self._synced_at, min(self._there)))
@@ -155,8 +171,10 @@ class LogProducers:
         self._there = {at: told for at, told in self._there.items() if at in kept}
 
     def sync(self) -> Told | None:
-        """In a worker. What `note_synced` is to be told once the directory is synced too; None:
-        there was nothing to sync."""
+        """Sync the newest snapshot in a worker; return what `note_synced` needs, or None.
+
+        `note_synced` is called once the directory is synced too.
+        """
         told = self._told
         if told.is_synced:
             return None

@@ -1,10 +1,9 @@
-"""Reading a log: where a batch is, and which bytes may be served: whole batches that are what their
-place in the log says.
+"""Find batches in a log and return the bytes that may be served: whole, valid batches.
 
-On the hot path of every fetch: one look at each header, one CRC (40 us a megabyte), no copy
-but the last cut. The base offset and the leader epoch are outside the CRC, so they are checked
-against the neighbours and the epoch cache. A batch that fails is never served
-(I10): followers would refuse it, but consumers of some clients do not look.
+Each fetch passes here: one look at each header, one CRC (40 us a megabyte), no copy but the last
+slice. The base offset and the leader epoch are outside the CRC, so they are checked against the
+neighbours and the epoch cache. An invalid batch is never served (I10): followers would reject it,
+but consumers of some clients do not check.
 """
 
 from errno import EIO
@@ -28,8 +27,11 @@ _REFUSALS_BEFORE_A_TRY = 64  # of a batch that could not be read: it may have pa
 
 
 class LogReader:
-    """Remembers where the last reads ended, as readers go on there, and where the disk failed: a
-    drive may take seconds to say so, and this is the broker's loop."""
+    """The reader of a log.
+
+    It remembers where the last reads ended, because readers continue there, and where the disk
+    failed: a drive may take seconds to report that, and this is the broker's loop.
+    """
 
     def __init__(self) -> None:
         self._hints: dict[Offset, tuple[Segment, int]] = {}
@@ -45,8 +47,10 @@ class LogReader:
         end_offset: Offset,
         epochs: LeaderEpochs,
     ) -> bytes:
-        """As `PartitionLog.read`, from the segment that holds `offset`. Raises CorruptBatch,
-        OSError."""
+        """Read as `PartitionLog.read` does, from the segment that holds `offset`.
+
+        Raises CorruptBatch, OSError.
+        """
         # guard: unreadable-sector-is-damage (S9)
         with unreadable_is_damaged():
             position, first_offset = self._locate(segment, offset)
@@ -64,7 +68,10 @@ class LogReader:
         return data if size_bytes == len(data) else data[:size_bytes]
 
     def _locate(self, segment: Segment, offset: Offset) -> tuple[int, Offset]:
-        """Position and base offset of the batch with `offset`; a reader goes on where it ended."""
+        """Return position and base offset of the batch with `offset`.
+
+        Where an earlier read ended is remembered.
+        """
         hint = self._hints.get(offset)
         if hint is not None and hint[0] is segment:
             return hint[1], offset
@@ -73,7 +80,7 @@ class LogReader:
         return position, header.base_offset
 
     def forget_places(self) -> None:
-        """The log was cut or a segment replaced: positions are other ones now."""
+        """Forget positions: the log was truncated or a segment replaced."""
         self._hints.clear()
         self._careful_reads = 0
         self._unreadable.clear()
@@ -122,10 +129,11 @@ def servable_bytes(
     end_offset: Offset,
     epochs: LeaderEpochs,
 ) -> tuple[int, Offset]:
-    """How many bytes of `data`, which begins with the batch based at `first_offset`, and the offset
-    after them. Ends before a batch that is cut, or reaches `end_offset`, or is corrupt.
+    """Return how many bytes of `data` may be served, and the offset after them.
 
-    Raises CorruptBatch, with the position in the file, if that is the first batch.
+    `data` begins with the batch based at `first_offset`. The result ends before a batch that is
+    incomplete, reaches `end_offset`, or is corrupt. Raises CorruptBatch, with the position in the
+    file, if that is the first batch.
     """
     end = 0
     expected = first_offset

@@ -1,28 +1,27 @@
-"""Opening a log's segments: trusted up to the recovery point, verified byte by byte after it.
+"""Open a log's segments: trust them up to the recovery point, and verify each byte after it.
 
-From the segment that holds the recovery point on, every batch's CRC, offset and epoch is checked
-and the indexes are made anew; at the first invalid batch the segment is cut and all later ones are
-removed (I10). Before that point only the shape is checked, and the batches where epochs begin; a
-segment that fails there is treated like one after it. Nothing is synced, and the recovery point is
-not moved. Kafka: LogLoader.
+From the segment that holds the recovery point on, the CRC, offset and epoch of each batch are
+checked and the indexes rebuilt; at the first invalid batch the segment is truncated and all later
+ones are removed (I10). Before that point only the shape is checked, and the batches where epochs
+begin; a segment that fails there is treated like one after it. Nothing is synced, and the recovery
+point does not change. Kafka: LogLoader.
 
-A segment whose synced part is known (`synced_part`) is trusted up to the end of that, as the ones
+A segment with a known synced prefix (`synced_prefix`) is trusted up to its end, as the segments
 before it are, and verified from there on.
 
-The leader-epoch checkpoint is renamed into place before the first batch of an epoch is written, and
-filesystems with ordered metadata keep that order through a power cut. So where that file is whole,
-a batch that names another epoch is corrupt: the field is outside the CRC and nothing else guards
-it. Where the file is missing, empty or unreadable, epochs are derived from the batches of the log,
-from the segment that holds its log start on.
+The leader epoch checkpoint is renamed into place before the first batch of an epoch is written, and
+filesystems with ordered metadata keep that order through a power loss. So if that file is valid, a
+batch that names another epoch is corrupt: the field is outside the CRC and nothing else guards it.
+If the file is missing, empty or unreadable, epochs are derived from the batches, from the segment
+that holds the log start on.
 
-What a sync may have lost is written once more (S8).
-
-When the kernel fails to write a page back it tells one sync so, and keeps the page as if it were
-on the disk: processes read it, later syncs succeed, and a power loss takes it. The broker whose
-sync fails ends without a clean shutdown file. The next broker process reads the same pages; its own
-syncs would succeed although the pages were never written. Only a clean shutdown file shows that no
-sync had failed: a boot record may have stayed. So every start without that file writes all records
-past the recovery point again before it reads them, and its first sync covers them (decision 0065).
+Records that a failed sync may have lost are written again (S8). When the kernel fails to write a
+page back it reports that to one sync, and keeps the page as if it were on disk: processes read it,
+later syncs succeed, and a power loss removes it. The broker whose sync fails ends without a clean
+shutdown file. The next broker process reads the same pages; its own syncs would succeed although
+the pages were never written. Only a clean shutdown file shows that no sync had failed: a boot
+record may have stayed. So every start without that file writes all records past the recovery point
+again before it reads them, and its first sync covers them (decision 0065).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -65,7 +64,7 @@ _LEFTOVER_SUFFIXES = (".deleted", ".tmp", CLEANED_SUFFIX)
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What opening found. A kill leaves at most one incomplete batch at the end (S8)."""
+    """The result of opening a log. A kill leaves at most one incomplete batch at the end (S8)."""
 
     verified_segments: int = 0
     cut_bytes: int = 0
@@ -79,7 +78,7 @@ def _nobody_asks(only_a_torn_tail: bool) -> None:
 
 
 class FormerLife(NamedTuple):
-    """What is known of a log before it is opened."""
+    """The facts about a log that are known before it is opened."""
 
     recovery_point: Offset | None = None  # all below was synced; None: it was stopped cleanly
     log_start_offset: Offset = Offset(0)
@@ -110,11 +109,11 @@ def load_segments(
     epochs_known: bool,
     index_interval_bytes: int,
 ) -> LoadedSegments:
-    """Segments in order, at least one.
+    """Open the segments of a log, in order, at least one.
 
-    A log start is checkpointed before what lies below is deleted: what is missing or damaged there
-    costs nothing, only what comes behind it does. `epochs` is completed (if not `epochs_known`) and
-    cut to the log's end in place. Raises OSError.
+    A log start is checkpointed before what lies below is deleted, so corruption there costs
+    nothing, only what lies behind it does. `epochs` is completed (if not `epochs_known`) and
+    truncated to the log's end in place. Raises OSError.
     """
     recovery_point, log_start_offset, part, before_cut, _ = former
     base_offsets = _sort_out_files(disk, directory)
@@ -177,8 +176,10 @@ def load_segments(
 
 # guard: unmarked-log-is-read (S9)
 def is_all_sound(segments: Iterable[Segment], epochs: LeaderEpochs) -> bool:
-    """Every batch can be read, and is what it and its place say. Reads all. Raises OSError, but for
-    a sector that cannot be read."""
+    """Return whether each batch can be read and matches its CRC, offset and epoch.
+
+    Reads everything. Raises OSError, except for an unreadable sector.
+    """
     try:
         with unreadable_is_damaged():
             for segment in segments:
@@ -196,7 +197,7 @@ def is_all_sound(segments: Iterable[Segment], epochs: LeaderEpochs) -> bool:
 
 
 def _is_needless(base_offsets: list[Offset], index: int, log_start_offset: Offset) -> bool:
-    """Wholly below the log start: retention had not come to delete it yet."""
+    """Return whether the segment lies below the log start: retention had not deleted it yet."""
     return index + 1 < len(base_offsets) and base_offsets[index + 1] <= log_start_offset
 
 
@@ -207,7 +208,7 @@ def _drop_beginning(disk: Disk, directory: Path, loaded: LoadedSegments) -> None
 
 
 def _sort_out_files(disk: Disk, directory: Path) -> list[Offset]:
-    """Leftovers removed, swaps of compaction completed; base offsets of the segments, rising."""
+    """Remove leftovers, complete swaps, and return the segments' base offsets in order."""
     names = disk.list_names(directory)
     for name in names:
         if name.endswith(_LEFTOVER_SUFFIXES):
@@ -241,16 +242,21 @@ def _loads(segment: Segment, next_base_offset: Offset | None) -> bool:
 
 # guard: segment-end-is-checked (I10)
 def _check_end(segment: Segment, next_base_offset: Offset | None) -> None:
-    """Where it ends its last batch's header says, which no checksum was looked at for: so does the
-    name of the next segment, or that batch is checked. Else a bit flipped in its count of offsets
-    would drop the segments that it seems to cover, or move the log's end. Raises CorruptBatch."""
+    """Check the last batch of a segment if no other segment confirms where it ends.
+
+    The end is what the last header says, and no CRC was checked for it. A bit flipped in its count
+    of offsets would drop the segments that it seems to cover, or move the log's end. Raises
+    CorruptBatch.
+    """
     if segment.next_offset not in (segment.base_offset, next_base_offset):
         segment.check(segment.find(Offset(segment.next_offset - 1)))
 
 
 def _epochs_agree(segment: Segment, epochs: LeaderEpochs) -> bool:
-    """S29: a lost kernel may have given back records that were cut, or the epochs from before the
-    cut. Then a batch where an epoch begins, or the last one, is not of the epoch it should be."""
+    """Return whether the first batch of each epoch and the last batch have their epochs (S29).
+
+    A lost kernel may have brought back truncated records, or the epochs from before the truncation.
+    """
     looked_at = [start for _, start in epochs.entries if start < segment.next_offset]
     looked_at.append(Offset(segment.next_offset - 1))
     try:
@@ -265,7 +271,7 @@ def _epochs_agree(segment: Segment, epochs: LeaderEpochs) -> bool:
 def _resume(
     segment: Segment, loaded: LoadedSegments, epochs: LeaderEpochs, is_trusted: bool
 ) -> SyncedPart | None:
-    """What of the segment need not be verified, which it knows then."""
+    """Restore a segment's synced prefix; return it, or None if all must be verified."""
     part = loaded.part
     if part is None or part.base_offset != segment.base_offset:
         return None
@@ -280,7 +286,7 @@ def _resume(
 def _verify(
     segment: Segment, epochs: LeaderEpochs, epochs_known: bool, behind: SyncedPart | None
 ) -> CorruptBatch | None:
-    """The first batch that is not valid, or None."""
+    """Return the first invalid batch, or None."""
     try:
         for position, header in segment.rebuild(verify_crc=True, behind=behind):
             _check_epoch(position, header, epochs, epochs_known)
@@ -335,9 +341,12 @@ def _cut(
 
 # guard: damaged-length-is-no-torn-tail (S8)
 def _is_whole(file: DiskFile, position: int, end: int) -> bool:
-    """Of a batch whose length points past `end`: whether its checksum agrees with what is there, up
-    to the next batch or to `end`. Then no write stopped short: the length itself is damaged, and no
-    checksum covers that. Reads up to the end: not for the loop."""
+    """Return whether a batch whose length points past `end` is complete, by its checksum.
+
+    It is compared with the bytes up to the next batch or to `end`. If it matches, no write was
+    interrupted: the length itself is corrupt, and no checksum covers it. Reads up to the end, so it
+    is not for the loop.
+    """
     head = file.read_at(position, min(HEADER_BYTES, end - position))
     if len(head) < HEADER_BYTES:
         return False
@@ -363,8 +372,10 @@ def _is_whole(file: DiskFile, position: int, end: int) -> bool:
 
 
 def _boundaries(data: bytes, successor: bytes, *, is_last: bool) -> Iterator[int]:
-    """Where the next batch may begin, rising: at its base offset, or where the data end at what
-    there is of that, if anything."""
+    """Yield where the next batch may begin, in order.
+
+    That is at its base offset, or where the data ends within the bytes of that offset.
+    """
     found = data.find(successor)
     while found >= 0:
         yield found
@@ -383,7 +394,10 @@ def _remove_from(
     loaded: LoadedSegments,
     reason: str,
 ) -> None:
-    """Last one first: a crash in between leaves a log that still ends at the same batch."""
+    """Remove segments from `index` on, the last one first.
+
+    A crash in between leaves a log that still ends at the same batch.
+    """
     cut_bytes = 0
     for base_offset in reversed(base_offsets[index:]):
         cut_bytes += disk.open(log_path(directory, base_offset)).size_bytes()
@@ -405,8 +419,11 @@ _END_OF_OFFSETS = Offset(2**63)
 def write_again(
     disk: Disk, directory: Path, recovery_point: Offset, part: SyncedPart | None = None
 ) -> None:
-    """All that is not certainly below the recovery point. `part`: of the log, as
-    `synced_parts.synced_part_of` found it, below that point. Raises DiskFull, OSError."""
+    """Write all records again that are not certainly below the recovery point.
+
+    `part` is the log's synced prefix below that point, as `synced_part_of` found it. Raises
+    DiskFull, OSError.
+    """
     bases = base_offsets_of(disk.list_names(directory))
     for base_offset, next_base in pairwise([*bases, _END_OF_OFFSETS]):
         if next_base <= recovery_point:
@@ -428,9 +445,11 @@ def write_again(
 def _end_of_what_is_synced(
     file: DiskFile, base_offset: Offset, recovery_point: Offset, part: SyncedPart | None
 ) -> int:
-    """Position after the last batch below the recovery point. By headers from the segment's start,
-    or from the end of its synced part, not by an index file, which may be of another kernel; where
-    headers end, nothing after them is known."""
+    """Return the position after the last batch below the recovery point.
+
+    It is found by headers, from the segment's start or from the end of its synced prefix, not by an
+    index file, which may be of another kernel. Where headers end, nothing after them is known.
+    """
     if base_offset >= recovery_point:
         return 0
     position, next_offset = (part.size_bytes, part.next_offset) if part else (0, base_offset)
@@ -452,7 +471,7 @@ def _end_of_what_is_synced(
 
 
 def _write_from(file: DiskFile, position: int) -> None:
-    """In place and the same bytes, so that a kill in between changes nothing."""
+    """Write the same bytes in place, so that a kill in between changes nothing."""
     while data := file.read_at(position, SCAN_BYTES):
         write_all(file, position, data)
         position += len(data)

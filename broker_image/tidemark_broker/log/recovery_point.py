@@ -1,9 +1,9 @@
-"""What of one log is on the disk for good: everything below its recovery point.
+"""Track how far one log is durable: everything below its recovery point.
 
-The loop appends and truncates, workers sync. A sync counts what was there when it began, nothing
-if a truncation came in between. A new segment's directory entry and the leader epochs are synced
-before the recovery point passes them (S11). A truncation is owed a sync like what is appended:
-until then a lost kernel gives back what was cut (S29).
+The loop appends and truncates, workers sync. A sync counts for what was in the log when it began,
+and not at all if a truncation came in between. A new segment's directory entry and the leader
+epochs are synced before the recovery point passes them (S11). A truncation needs a sync as an
+append does: until then a lost kernel brings back what was truncated (S29).
 """
 
 import threading
@@ -22,8 +22,11 @@ class Durability:
     def __init__(
         self, disk: Disk, directory: Path, recovery_point: Offset, is_synced: bool = False
     ) -> None:
-        """Nothing is known of what a former life left unsynced, so all of it is owed, but for a log
-        that was just made (`is_synced`)."""
+        """Create the state of a log.
+
+        What an earlier process left unsynced is unknown, so all of it needs a sync, except for a
+        log that was just created (`is_synced`).
+        """
         self.recovery_point = recovery_point
         self._disk = disk
         self._directory = directory
@@ -40,7 +43,10 @@ class Durability:
 
     # guard: truncation-owes-sync (S29)
     def owes_truncation(self) -> bool:
-        """True until the first sync too: a former life may have cut."""
+        """Return whether a truncation may be unsynced.
+
+        True until the first sync too: an earlier process may have truncated.
+        """
         return self._synced_truncations != self._truncations
 
     # guard: new-file-names-are-synced (S11)
@@ -54,23 +60,28 @@ class Durability:
 
     # guard: sync-before-truncation-is-stale (S11)
     def note_truncating(self, end_offset: Offset) -> None:
-        """Before files are cut: a sync under way must not move the recovery point, and a checkpoint
-        under way must not write what it was."""
+        """Lower the recovery point before files are truncated.
+
+        A sync that runs must not advance it, and a checkpoint that runs must not write the old one.
+        """
         with self._state:
             self._truncations += 1
             self.recovery_point = min(self.recovery_point, end_offset)
 
     # guard: sync-during-truncation-is-stale (S11)
     def note_truncated(self, end_offset: Offset) -> None:
-        """After it: nor must one that began in between."""
+        """Record that files were truncated; a sync that began in between must not count either."""
         with self._state:
             self._truncations += 1
             self._owes_directory = True  # whole segments may have gone
             self.recovery_point = min(self.recovery_point, end_offset)
 
     def _least_unsynced(self) -> int:
-        """What was cut in this life ends at the recovery point or past it, also where another
-        segment was begun behind it since."""
+        """Return the lowest offset that may be unsynced.
+
+        Truncations of this process end at the recovery point or past it, also if another segment
+        was begun after it.
+        """
         if self._synced_truncations == NONE_YET:
             return 0
         return self.recovery_point + (0 if self.owes_truncation() else 1)
@@ -79,8 +90,11 @@ class Durability:
         self,
         what_is_there: Callable[[], tuple[Offset, Sequence[Segment], Path | None]],
     ) -> None:
-        """In a worker. `what_is_there`: the log's end, its segments and its file of leader epochs
-        if any, in this order as the loop appends meanwhile. Raises OSError."""
+        """Sync the log and advance the recovery point. Called in a worker.
+
+        `what_is_there` returns the log's end, its segments and its file of leader epochs if any, in
+        this order because the loop appends meanwhile. Raises OSError.
+        """
         with self._syncing:
             if self._failure is not None:
                 raise self._failure  # the kernel tells it once (S8): whoever waited hears it too
@@ -111,7 +125,7 @@ class Durability:
                 self._synced_truncations = truncations
 
     def _sync_epochs(self, path: Path, truncations: int) -> None:
-        """A log that is begun anew meanwhile lets go of the file; else it must be there."""
+        """Sync the file of leader epochs; only a log that starts again meanwhile may lack it."""
         try:
             self._disk.sync_file(path)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What was removed from a broker's volume and is deleted later, off the loop: logs and segments."""
+"""Delete logs and segments some time after they were removed, off the loop."""
 
 import contextlib
 import re
@@ -14,7 +14,7 @@ MAX_NAME_BYTES = 255  # NAME_MAX of Linux; a topic's name and a partition's numb
 
 
 def name_with(name: str, tail: str) -> str:
-    """Another name for that directory; the tail is what makes it another, and what is read."""
+    """Return a directory name with this tail, shortened to what filesystems allow."""
     return f"{name[: MAX_NAME_BYTES - len(tail)]}{tail}"
 
 
@@ -25,8 +25,10 @@ def deleted_name(name: str, unique: str) -> str:
 def delete_removed(
     disk: Disk, directory: Path, retired: Iterable[tuple[Path, SegmentList]], *, before_s: float
 ) -> int:
-    """Of what was removed before that, wall clock; `retired`: logs some of whose segments were.
-    Entries deleted. Raises OSError."""
+    """Delete what was removed before `before_s` (wall clock); return how many entries.
+
+    `retired` has logs some of whose segments were removed. Raises OSError.
+    """
     deleted = 0
     for name in disk.list_names(directory):
         if name.endswith(DELETED_SUFFIX) and disk.changed_at_s(directory / name) <= before_s:

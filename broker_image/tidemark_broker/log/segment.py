@@ -1,8 +1,8 @@
-"""One segment: a .log file of whole batches with its two indexes; and the scan over such a file.
+"""Store one segment: a .log file of complete batches with its two indexes; and scan such files.
 
-A segment is appended to, truncated, or deleted whole (I10). Headers are checked on every walk:
-magic, lengths, and that offsets continue without holes; the CRC only where asked, as it costs a
-read of everything. Indexes are hints: a batch found through one is compared with its entry.
+A segment is appended to, truncated, or deleted as a whole (I10). Headers are checked on every scan:
+magic, lengths, and that offsets continue without holes; the CRC only on request, because it reads
+everything. Indexes are hints: a batch found through one is compared with its entry.
 """
 
 import contextlib
@@ -49,10 +49,10 @@ def scan_batches(
     verify_crc: bool,
     chunk_bytes: int = SCAN_BYTES,
 ) -> Iterator[PlacedBatch]:
-    """Batches from byte `start`, a boundary, to `end`; reads chunks, never a whole file.
+    """Yield batches from byte `start`, a boundary, to `end`; reads chunks, never a complete file.
 
-    Raises CorruptBatch with the file position at the first batch that is cut, does not continue the
-    offsets (I4), or, if `verify_crc`, has another CRC than its header says.
+    Raises CorruptBatch with the file position at the first batch that is incomplete, does not
+    continue the offsets (I4), or, with `verify_crc`, does not match its CRC.
     """
     position = careful_to = start
     chunk, chunk_start = b"", start
@@ -82,7 +82,7 @@ def scan_batches(
 def _check_crc(
     file: DiskFile, position: int, header: BatchHeader, chunk: bytes, chunk_start: int
 ) -> None:
-    """In pieces: a length field may claim a gigabyte."""
+    """Check a batch's CRC in pieces: a length field may claim a gigabyte."""
     at = position + CRC_START
     end = position + header.size_bytes
     piece = memoryview(chunk)[at - chunk_start : end - chunk_start]
@@ -100,7 +100,7 @@ def _check_crc(
 
 
 class Segment:
-    """Positions are bytes in the .log file; `size_bytes` is what was written in full and counts."""
+    """A segment; positions are bytes in the .log file, `size_bytes` is what was written in full."""
 
     def __init__(
         self, disk: Disk, directory: Path, base_offset: Offset, *, index_interval_bytes: int
@@ -125,7 +125,7 @@ class Segment:
     def create(
         cls, disk: Disk, directory: Path, base_offset: Offset, *, index_interval_bytes: int
     ) -> "Segment":
-        """A new, empty one; leftovers of the same name are overwritten."""
+        """Create an empty segment; leftovers of the same name are overwritten."""
         segment = cls(disk, directory, base_offset, index_interval_bytes=index_interval_bytes)
         segment.file = disk.open(segment.path, create=True)
         segment.file.truncate(0)
@@ -136,7 +136,7 @@ class Segment:
     def create_cleaned(
         cls, disk: Disk, directory: Path, base_offset: Offset, *, index_interval_bytes: int
     ) -> tuple["Segment", Path]:
-        """For compaction: not in its place yet, but in a file of the returned name."""
+        """Create a segment for compaction in a file of the returned name, not in its place yet."""
         segment = cls(disk, directory, base_offset, index_interval_bytes=index_interval_bytes)
         path = segment.path.with_name(f"{segment.path.name}{CLEANED_SUFFIX}")
         segment.file = disk.open(path, create=True)
@@ -147,7 +147,7 @@ class Segment:
     def open(
         cls, disk: Disk, directory: Path, base_offset: Offset, *, index_interval_bytes: int
     ) -> "Segment":
-        """An existing one, nothing read yet: `load` or `rebuild` must follow."""
+        """Open an existing segment without reading it; `load` or `rebuild` must follow."""
         segment = cls(disk, directory, base_offset, index_interval_bytes=index_interval_bytes)
         segment.file = disk.open(segment.path)
         segment.size_bytes = segment.file.size_bytes()
@@ -167,7 +167,7 @@ class Segment:
     def note_batch(
         self, position: int, size_bytes: int, last_offset: Offset, max_timestamp_ms: int
     ) -> None:
-        """A batch is there now. Index entries as Kafka's LogSegment.append makes them."""
+        """Record an appended batch; index entries are made as by Kafka's LogSegment.append."""
         if self.first_timestamp_ms is None and max_timestamp_ms > NO_TIMESTAMP:
             self.first_timestamp_ms = max_timestamp_ms
         if max_timestamp_ms > self.max_timestamp_ms:
@@ -187,7 +187,7 @@ class Segment:
             )
 
     def load(self) -> None:
-        """Trusts a segment that was synced: index files, then headers after the last entry.
+        """Load a segment that was synced: index files, then headers after the last entry.
 
         Raises CorruptBatch if the batches after it do not end where the file ends.
         """
@@ -204,7 +204,7 @@ class Segment:
             self.rebuild_indexes()  # was it the index that led us astray?
 
     def _walk_to_the_end(self) -> None:
-        """Everything that `note_batch` keeps, from the last index entry on."""
+        """Restore all that `note_batch` keeps, from the last index entry on."""
         first = read_header(self.file.read_at(0, HEADER_BYTES)) if self.size_bytes else None
         has_timestamp = first is not None and first.max_timestamp_ms > NO_TIMESTAMP
         self.first_timestamp_ms = first.max_timestamp_ms if first and has_timestamp else None
@@ -225,8 +225,11 @@ class Segment:
             self.next_offset = header.next_offset
 
     def _check_latest_time(self) -> None:
-        """Retention deletes by it, and an index file that a lost kernel had not synced may be cut
-        short or empty. Raises MalformedIndex, CorruptBatch."""
+        """Check that the time index knows the latest record, because retention deletes by it.
+
+        An index file that a lost kernel had not synced may be short or empty. Raises
+        MalformedIndex, CorruptBatch.
+        """
         if self._time_index.last is None:
             if self.first_timestamp_ms is not None:
                 raise MalformedIndex("expected the time of the latest record, found no entry")
@@ -237,7 +240,7 @@ class Segment:
             raise MalformedIndex(f"expected {found_ms} at {relative_offset}, found {timestamp_ms}")
 
     def _walk(self, start: int) -> Iterator[PlacedBatch]:
-        """From a position that an index gave, so the first offset there is not known before."""
+        """Yield batches from a position of an index, whose first offset is not known before."""
         expected = self.base_offset
         if start:
             try:
@@ -254,15 +257,20 @@ class Segment:
         )
 
     def rebuild_indexes(self) -> None:
-        """From headers alone. Raises CorruptBatch; all before that batch is noted then."""
+        """Rebuild the indexes from headers alone.
+
+        Raises CorruptBatch; all batches before that one are recorded then.
+        """
         for _ in self.rebuild(verify_crc=False):
             pass
 
     def rebuild(
         self, *, verify_crc: bool, behind: SyncedPart | None = None
     ) -> Iterator[PlacedBatch]:
-        """Indexes anew from the batches, each noted after the caller has seen it. `behind`: only
-        from those after the part that `resume` was given."""
+        """Rebuild the indexes from the batches, each recorded after the caller has seen it.
+
+        With `behind` only from the batches after the prefix that `resume` was given.
+        """
         if behind is None:
             self._clear_indexes()
         for placed in scan_batches(
@@ -279,7 +287,10 @@ class Segment:
             )
 
     def part(self, producers: ProducerStates, epoch_before: LeaderEpoch) -> SyncedPart:
-        """All of it, copied: what is noted later does not show there."""
+        """Return a copy of what is known of the segment, as its synced prefix.
+
+        Batches recorded later do not appear in it.
+        """
         first_ms = self.first_timestamp_ms
         return SyncedPart(
             base_offset=self.base_offset,
@@ -296,7 +307,7 @@ class Segment:
         )
 
     def resume(self, part: SyncedPart) -> None:
-        """Knows what was known of its beginning; `rebuild` behind that must follow."""
+        """Restore what was known of the segment's prefix; `rebuild` behind it must follow."""
         self.next_offset = part.next_offset
         self._bytes_since_index = part.bytes_since_index
         self.max_timestamp_ms = part.max_timestamp_ms
@@ -309,9 +320,9 @@ class Segment:
     # Finding
 
     def find(self, offset: Offset) -> PlacedBatch:
-        """The batch that holds `offset`, which must be one of this segment's.
+        """Return the batch that holds `offset`, which must be one of this segment's.
 
-        Raises CorruptBatch if it or its neighbours are not what they should be.
+        Raises CorruptBatch if it or its neighbours are invalid.
         """
         relative_offset = offset - self.base_offset
         try:
@@ -337,13 +348,18 @@ class Segment:
         raise CorruptBatch(self.size_bytes, f"a batch with offset {offset}", "the segment's end")
 
     def check(self, placed: PlacedBatch) -> None:
-        """Its CRC. Raises CorruptBatch, OSError."""
+        """Check the CRC of a batch.
+
+        Raises CorruptBatch, OSError.
+        """
         _check_crc(self.file, placed.position, placed.header, b"", placed.position)
 
     # guard: truncation-point-is-checked (I10)
     def check_cut(self, placed: PlacedBatch) -> None:
-        """That what stays if it is cut before that batch ends there, as headers say: where the log
-        ends then, nothing else would tell. Raises CorruptBatch, OSError."""
+        """Check that a log that is truncated before this batch ends there, as the headers say.
+
+        After the truncation nothing else would show it. Raises CorruptBatch, OSError.
+        """
         try:
             self._check_cut(placed)
         except CorruptBatch:
@@ -363,8 +379,10 @@ class Segment:
             raise CorruptBatch(position, f"offset {next_offset}", f"{kept.next_offset}")
 
     def sound_part(self, offset: Offset) -> tuple[int, Offset]:
-        """(position, offset after) of the last batch before `offset` of which all before it, and
-        itself, pass their CRC. Reads all of that; indexes are not asked."""
+        """Return (position, next offset) after the last batch of the valid prefix before `offset`.
+
+        Each batch up to there passes its CRC. Reads all of that; indexes are not used.
+        """
         position, next_offset = 0, self.base_offset
         with contextlib.suppress(CorruptBatch), unreadable_is_damaged():
             for placed in scan_batches(
@@ -381,7 +399,10 @@ class Segment:
         return position, next_offset  # what comes from there on is not sound, or not asked for
 
     def _rebuild_offset_index(self) -> None:
-        """Changes nothing if the segment itself is corrupt: raises CorruptBatch then."""
+        """Rebuild the offset index; change nothing if the segment itself is corrupt.
+
+        Raises CorruptBatch then.
+        """
         fresh = self._over_the_same_file(self.size_bytes)
         fresh.rebuild_indexes()
         self._offset_index = fresh._offset_index
@@ -397,14 +418,17 @@ class Segment:
         return other
 
     def headers_from(self, offset: Offset) -> Iterator[BatchHeader]:
-        """Of all batches that end at `offset` or above; raises CorruptBatch where headers end."""
+        """Yield the headers of all batches that end at `offset` or above.
+
+        Raises CorruptBatch where headers end.
+        """
         entry = self._offset_index.floor(max(0, offset - self.base_offset))
         for placed in self._walk(entry[1] if entry else 0):
             if placed.header.last_offset >= offset:
                 yield placed.header
 
     def batches_reaching(self, timestamp_ms: int) -> Iterator[PlacedBatch]:
-        """Those whose largest timestamp is not before `timestamp_ms`, in offset order."""
+        """Yield the batches whose largest timestamp reaches `timestamp_ms`, in offset order."""
         if timestamp_ms > self.max_timestamp_ms:
             return
         floor = self._time_index.floor(timestamp_ms)
@@ -416,9 +440,10 @@ class Segment:
     # Changing
 
     def write(self, buffers: Sequence[Buffer], size_bytes: int) -> int:
-        """All of it after the last byte that counts, or OSError; the caller then truncates.
+        """Write all buffers after the last byte that counts; return the position.
 
-        Returns the position. Moves nothing in memory: S10, only a write in full counts.
+        Changes nothing in memory: only a write in full counts (S10). Raises OSError; the caller
+        then truncates.
         """
         position = self.size_bytes
         written = 0
@@ -434,8 +459,10 @@ class Segment:
     def truncate(
         self, position: int, next_offset: Offset, *, behind: SyncedPart | None = None
     ) -> None:
-        """Cuts the file at a batch boundary and forgets what lay behind: the caller has looked at
-        what stays. `behind`: a part before that, which stays. Raises OSError."""
+        """Truncate the file at a batch boundary and forget what lay behind.
+
+        The caller has checked what stays. `behind` is a prefix that stays. Raises OSError.
+        """
         kept = None if behind is None else SYNCED_SUFFIX
         self.remove_index_files(kept)  # they tell of batches that go; written anew when sealed
         self.file.truncate(position)
@@ -451,13 +478,16 @@ class Segment:
         self._time_index.truncate(next_offset - self.base_offset)
 
     def newest_ms(self) -> int:
-        """The largest timestamp; of records without any, when the file was last written."""
+        """Return the largest timestamp; without timestamps, the time of the file's last write."""
         if self.max_timestamp_ms > NO_TIMESTAMP:
             return self.max_timestamp_ms
         return int(self._disk.changed_at_s(self.path) * 1000)
 
     def write_indexes(self) -> None:
-        """When sealed or closed. Not synced: `load` rebuilds what does not fit. Raises OSError."""
+        """Write the indexes of a segment that is sealed or closed, without a sync.
+
+        `load` rebuilds what does not fit. Raises OSError.
+        """
         self._note_timestamp()
         for suffix, data in (
             (".index", self._offset_index.to_bytes()),
@@ -471,14 +501,19 @@ class Segment:
                 self._disk.remove(self.path.with_suffix(suffix))
 
     def retire(self) -> None:
-        """Renamed at once, deleted later off the loop: unlinking a cached gigabyte takes 170 ms."""
+        """Rename the file, which is deleted later off the loop.
+
+        Unlinking a cached gigabyte takes 170 ms.
+        """
         self.remove_index_files()
         self._disk.rename(self.path, self.path.with_name(self.path.name + ".deleted"))
 
 
 def write_all(file: DiskFile, position: int, data: Buffer) -> None:
-    """A short write is often the first half of "no space": going on brings out the reason. Raises
-    OSError."""
+    """Write all of `data`; a short write is continued, which brings out its reason.
+
+    It is often the first half of "no space". Raises OSError.
+    """
     rest = memoryview(data)
     while rest:
         count = file.write_at(position, [rest])
@@ -492,5 +527,5 @@ def log_path(directory: Path, base_offset: Offset) -> Path:
 
 
 def base_offsets_of(names: Iterable[str]) -> list[Offset]:
-    """Of the segments among the files of a log, rising."""
+    """Return the base offsets of the segments among a log's file names, in order."""
     return sorted(Offset(int(match[1])) for name in names if (match := _SEGMENT_NAME.match(name)))

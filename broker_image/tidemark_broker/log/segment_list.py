@@ -1,13 +1,13 @@
-"""The segments of one log in the order of their offsets, without gaps; the last one is active.
+"""Keep the segments of one log in the order of their offsets, without gaps; the last one is active.
 
-It keeps the list and the files of the same mind, and decides nothing: what may be cut, dropped or
-replaced the log says.
+`SegmentList` keeps the list and the files consistent; the log decides what is truncated, dropped or
+replaced.
 
-How much of a log's beginning may go: whole segments, by age and by size.
-
-Kafka's rules (UnifiedLog.deleteOldSegments): only from the front, never a segment that reaches past
-the high watermark, by the newest timestamp that a segment holds, and by size only while what stays
-is at least the limit. The caller moves the log start first, makes it durable, then deletes files.
+`retained_start` decides how much of a log's beginning retention removes: complete segments, by age
+and by size. Kafka's rules (UnifiedLog.deleteOldSegments): only from the front, never a segment that
+reaches past the high watermark, by the newest timestamp of a segment, and by size only while what
+stays is at least the limit. The caller advances the log start first, makes it durable, then deletes
+files.
 """
 
 from bisect import bisect_right
@@ -25,7 +25,7 @@ from tidemark_broker.log.unreadable_sectors import unreadable_is_damaged
 
 class SegmentList(Sequence[Segment]):
     def __init__(self, disk: Disk, directory: Path, segments: Sequence[Segment]) -> None:
-        """`segments`: at least one."""
+        """Create the list of at least one segment."""
         self._disk = disk
         self._directory = directory
         self._segments = list(segments)
@@ -54,12 +54,14 @@ class SegmentList(Sequence[Segment]):
         return sum(segment.size_bytes for segment in self._segments)
 
     def holding(self, offset: Offset) -> Segment:
-        """The one whose range `offset` lies in, or past all of them the active one."""
+        """Return the segment whose range `offset` lies in, or past all of them the active one."""
         return self._segments[bisect_right(self._base_offsets, offset) - 1]
 
     def end_before(self, offset: Offset) -> tuple[Segment, int, Offset]:
-        """(segment, position, offset after) of the last batch that does not reach `offset`. Raises
-        CorruptBatch, OSError."""
+        """Return (segment, position, next offset) after the last batch before `offset`.
+
+        Raises CorruptBatch, OSError.
+        """
         segment = self.holding(offset)
         if offset >= segment.next_offset:
             return segment, segment.size_bytes, segment.next_offset
@@ -70,11 +72,14 @@ class SegmentList(Sequence[Segment]):
         return segment, found.position, found.header.base_offset
 
     def count_below(self, offset: Offset) -> int:
-        """Segments that end at or below it."""
+        """Return how many segments end at or below `offset`."""
         return bisect_right([segment.next_offset for segment in self._segments], offset)
 
     def begin(self, base_offset: Offset, *, index_interval_bytes: int) -> Segment:
-        """A new active one. Raises OSError, then nothing changed."""
+        """Create a new active segment.
+
+        Raises OSError, then nothing changed.
+        """
         segment = Segment.create(
             self._disk, self._directory, base_offset, index_interval_bytes=index_interval_bytes
         )
@@ -83,7 +88,10 @@ class SegmentList(Sequence[Segment]):
         return segment
 
     def drop_behind(self, offset: Offset) -> None:
-        """All that begin after `offset`, the last one first. Raises OSError."""
+        """Remove all segments that begin after `offset`, the last one first.
+
+        Raises OSError.
+        """
         keep = bisect_right(self._base_offsets, offset)
         self.has_retired = self.has_retired or keep < len(self._segments)
         for later in reversed(self._segments[keep:]):
@@ -91,14 +99,20 @@ class SegmentList(Sequence[Segment]):
         del self._segments[keep:], self._base_offsets[keep:]
 
     def drop_first(self, count: int) -> None:
-        """The oldest `count`, the oldest first. Raises OSError."""
+        """Remove the first `count` segments, the oldest first.
+
+        Raises OSError.
+        """
         self.has_retired = self.has_retired or count > 0
         for segment in self._segments[:count]:
             segment.retire()
         del self._segments[:count], self._base_offsets[:count]
 
     def restart_at(self, base_offset: Offset, *, index_interval_bytes: int) -> None:
-        """Nothing but a new, empty one. Raises OSError, then the list is as it was: never empty."""
+        """Replace all segments by a new, empty one.
+
+        Raises OSError, then the list is as it was: never empty.
+        """
         self.has_retired = True
         for segment in reversed(self._segments):
             segment.retire()
@@ -106,8 +120,10 @@ class SegmentList(Sequence[Segment]):
         del self._segments[:-1], self._base_offsets[:-1]
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """In memory; `old`, which the caller retires, are neighbours and `new` has exactly their
-        offsets."""
+        """Replace neighbouring segments by one with exactly their offsets, in memory.
+
+        The caller retires `old`.
+        """
         self.has_retired = True
         first = self._segments.index(old[0])
         end = first + len(old)
@@ -125,9 +141,9 @@ def retained_start(
     high_watermark: Offset,
     now_ms: int,
 ) -> Offset:
-    """Where the log should start: at the end of the last segment that may go, or where it does.
+    """Return where the log should start: after the last segment that retention removes.
 
-    `now_ms` is wall clock. Raises OSError, where a file's age is asked for.
+    `now_ms` is wall clock. Raises OSError if a file's age cannot be read.
     """
     live = [segment for segment in segments if segment.next_offset > log_start_offset]
     start = log_start_offset
@@ -147,7 +163,10 @@ def retained_start(
 
 # guard: retention-below-watermark (I1)
 def is_committed(segment: Segment, high_watermark: Offset) -> bool:
-    """I1: the log never starts past the high watermark."""
+    """Return whether the whole segment is committed.
+
+    The log never starts past the high watermark (I1).
+    """
     return segment.next_offset <= high_watermark
 
 
@@ -157,5 +176,5 @@ def is_too_old(settings: LogSettings, age_ms: int) -> bool:
 
 
 def is_beyond_size(settings: LogSettings, rest_bytes: int) -> bool:
-    """`rest_bytes`: what would be left without the segment."""
+    """Return whether `rest_bytes`, the log without the segment, reaches the limit."""
     return settings.retention_bytes != NO_LIMIT and rest_bytes >= settings.retention_bytes

@@ -1,10 +1,10 @@
-"""How compaction puts a rewritten segment in the place of old ones, crash-safe at every step.
+"""Replace segments by a compacted one, crash-safe at each step.
 
 `X.log.cleaned` is written and synced, then renamed to `X.log.swap`, and the directory is synced:
-from then on it counts. The segments that it replaces are renamed away and it becomes `X.log`. A
-start that finds a `.cleaned` file drops it, and one that finds a `.swap` completes it. The ranges
-are known from the file: compaction leaves no holes, so a swap holds exactly the offsets that it
-replaces. Kafka uses the same names (LogSegments, `.cleaned`, `.swap`).
+from then on it counts. The segments that it replaces are renamed for deletion and it becomes
+`X.log`. A start that finds a `.cleaned` file drops it, and one that finds a `.swap` completes it.
+The ranges are known from the file: compaction leaves no holes, so a swap holds exactly the offsets
+that it replaces. Kafka uses the same names (LogSegments, `.cleaned`, `.swap`).
 """
 
 import threading
@@ -22,10 +22,11 @@ _LOG_SWAP = ".log" + SWAP_SUFFIX
 
 
 class Swaps:
-    """Between the worker that compacts one log and the loop, which may cut it any time.
+    """The swaps of one log, between the worker that compacts it and the loop.
 
-    What a pass has written counts only while the log is as it was when the pass began: every cut
-    calls `void`, and a swap that is committed already is taken back then, durably, before the cut.
+    What a run has written counts only while the log is as it was when the run began: each
+    truncation on the loop calls `void`, and a committed swap is undone then, durably, before the
+    truncation.
     """
 
     def __init__(self, disk: Disk, directory: Path) -> None:
@@ -36,12 +37,14 @@ class Swaps:
         self._committed: Path | None = None
 
     def begin(self) -> int:
-        """What `commit` and `is_valid` are asked with later."""
+        """Return a mark of the log's present state, for `commit` and `is_valid`."""
         return self._cuts
 
     def commit(self, cleaned: Path, begun: int) -> bool:
-        """In the worker; `cleaned` is written and synced. False if the log was cut. From True on a
-        restart completes the swap. Raises OSError."""
+        """Commit a cleaned file that is written and synced; return False if the log was truncated.
+
+        Called in the worker. After True a restart completes the swap. Raises OSError.
+        """
         with self._lock:
             if not self.is_valid(begun):
                 self._disk.remove(cleaned)
@@ -57,7 +60,7 @@ class Swaps:
         return begun == self._cuts
 
     def complete(self, path: Path) -> None:
-        """On the loop: what was replaced is renamed away; the new file gets its name `path`."""
+        """Rename the replaced segments for deletion and the new file to `path`, on the loop."""
         with self._lock:
             assert self._committed is not None, f"no swap for {path} was committed"
             self._disk.rename(self._committed, path)
@@ -65,7 +68,10 @@ class Swaps:
 
     # guard: truncation-voids-swap (B9)
     def void(self) -> None:
-        """Before segments are cut or deleted. Raises OSError."""
+        """Invalidate all swaps, before segments are truncated or deleted.
+
+        Raises OSError.
+        """
         with self._lock:
             self._cuts += 1
             if self._committed is not None:
@@ -82,7 +88,10 @@ def remove_segment_files(disk: Disk, directory: Path, base_offset: Offset) -> No
 
 # guard: start-finishes-swaps (I6)
 def finish_swaps(disk: Disk, directory: Path, names: Iterable[str]) -> None:
-    """Before a log is loaded: each swap takes the place of what it replaces. Raises OSError."""
+    """Complete the committed swaps of a log before it is loaded.
+
+    Raises OSError.
+    """
     names = sorted(names)
     for name in names:
         if name.endswith(_LOG_SWAP):
@@ -109,7 +118,7 @@ def _finish(disk: Disk, directory: Path, names: Iterable[str], base_offset: Offs
 
 
 def _end_of(disk: Disk, path: Path, base_offset: Offset) -> Offset | None:
-    """The offset after its last batch; None if it is damaged."""
+    """Return the offset after the file's last batch, or None if it is corrupt."""
     file = disk.open(path)
     end_offset = base_offset
     try:

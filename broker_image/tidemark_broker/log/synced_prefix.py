@@ -1,15 +1,15 @@
-"""The synced beginning of a segment as memory knows it, kept for the next start on the same kernel.
+"""Keep what is known of a segment's synced prefix for the next start on the same kernel.
 
-With each pass of the recovery points a log that has grown copies, on the loop, what it knows of its
-active segment: both indexes, timestamps, producers. A worker syncs the log, then writes the copy to
-`<base offset>.synced`. A start after a kill reads that in the place of all the batches it tells of
-(`recovery`, `rewriting`, `log_producers`).
+At each checkpoint of the recovery points a log that has grown copies, on the loop, what it knows of
+its active segment: both indexes, timestamps, producers. A worker syncs the log, then writes the
+copy to `<base offset>.synced`. A start after a kill reads that instead of all the batches it
+describes (`recovery`, `producer_state_manager`).
 
-The file is not synced, nor need it be. Under the kernel that it was written on, files are as
-processes left them, and it goes before what it tells of changes: with the index files, where a
-segment is cut, retired or replaced. What a lost kernel left or gave back is not read at all
-(`log_directory`): it may be of before a cut, and what was written behind that cut may have holes
-(decision 0074).
+The file is not synced and need not be. Under the kernel that wrote it, files are as processes left
+them, and it is removed before what it describes changes: with the index files, where a segment is
+truncated, retired or replaced. A file from before the kernel was lost is not read at all
+(`log_manager`): it may be of before a truncation, and what was written after that truncation may
+have holes (decision 0074).
 """
 
 from dataclasses import dataclass
@@ -72,7 +72,10 @@ class SyncedPart:
 
 
 def decode_synced_part(data: bytes) -> SyncedPart:
-    """Raises MalformedFile."""
+    """Decode a synced prefix.
+
+    Raises MalformedFile.
+    """
     body = memoryview(data)[_HEAD.size :]
     try:
         version, checksum = _HEAD.unpack_from(data)

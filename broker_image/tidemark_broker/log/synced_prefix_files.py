@@ -1,4 +1,4 @@
-"""The files of synced parts of one log: when one is written, and which one a start may believe."""
+"""Decide when the synced prefix of a log is written, and which one a start may trust."""
 
 import contextlib
 import re
@@ -36,11 +36,16 @@ class _Written(NamedTuple):
 
 
 class SyncedParts:
-    """The files of one log, between the worker that writes one and the loop, which may cut the log
-    any time: what was copied before does not count then."""
+    """The files of one log, between the worker that writes one and the loop.
+
+    The loop may truncate the log at any time: a copy made before that does not count after it.
+    """
 
     def __init__(self, disk: Disk, directory: Path, kept: SyncedPart | None) -> None:
-        """`kept`: what the log was opened with; other files go. Raises OSError."""
+        """Remove all files but `kept`, with which the log was opened.
+
+        Raises OSError.
+        """
         self._disk = disk
         self._directory = directory
         self._lock = threading.Lock()
@@ -58,9 +63,12 @@ class SyncedParts:
         *,
         growth_bytes: int,
     ) -> DuePart | None:
-        """On the loop. Due is what has grown by that much since it was written, and by as much as
-        was written: many passes over a large segment that hardly grows cost no more than its
-        appends."""
+        """Return a copy of the active segment's state if it has grown enough, on the loop.
+
+        It is due when it has grown by `growth_bytes` since it was written, and by as much as was
+        written: many checkpoints of a large segment that hardly grows cost no more than its
+        appends.
+        """
         written = self._written
         if written is None or written.base_offset != active.base_offset:
             written = _Written(active.base_offset, 0, 0)
@@ -71,14 +79,16 @@ class SyncedParts:
 
     # guard: truncation-voids-synced-prefix (S29)
     def void(self) -> None:
-        """Before any file of the log changes other than by an append."""
+        """Remove the files before any file of the log changes other than by an append."""
         with self._lock:
             self._voided += 1
             self._written = None
 
     def write(self, due: DuePart) -> None:
-        """All of it is synced, as the caller saw after it was copied. In a worker. Raises OSError,
-        but for a full disk: it only saves reading."""
+        """Write a copy whose batches the caller has synced since it was made. Called in a worker.
+
+        Raises OSError other than a full disk, because the file only saves reading.
+        """
         part, begun = due.part, due.begun
         path = synced_path(self._directory, part.base_offset)
         temporary = path.with_name(path.name + ".tmp")
@@ -103,8 +113,10 @@ class SyncedParts:
 
 
 def synced_part_of(disk: Disk, directory: Path) -> SyncedPart | None:
-    """The newest one that is to be believed under the kernel that wrote it: it can be read, and the
-    last batches that it tells of are there, and sound. Raises OSError."""
+    """Return the newest synced prefix that can be trusted under the kernel that wrote it, or None.
+
+    It can be decoded, and the last batches that it describes are there and valid. Raises OSError.
+    """
     for base_offset in reversed(_bases(disk, directory)):
         with contextlib.suppress(FileNotFoundError, MalformedFile, CorruptBatch):
             part = decode_synced_part(disk.read(synced_path(directory, base_offset)))
@@ -124,7 +136,10 @@ def _bases(disk: Disk, directory: Path) -> list[Offset]:
 
 
 def _end_of(file: DiskFile, part: SyncedPart) -> Offset | None:
-    """Where the batches end from the last index entry on; None if that is of another segment."""
+    """Return where the batches end, read from the last index entry on.
+
+    None if the file is of another segment.
+    """
     relative_offset, start = part.offset_index.floor(MAX_RELATIVE_OFFSET) or (None, 0)
     found: Offset | None = None
     for position, header in scan_batches(

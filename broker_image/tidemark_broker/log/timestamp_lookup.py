@@ -1,4 +1,4 @@
-"""The first record at or after a timestamp: by time index, headers, then one batch's records."""
+"""Find the first record at or after a timestamp, by time index, headers and records."""
 
 from collections.abc import Iterable
 
@@ -16,11 +16,11 @@ MOST_BATCHES = 8  # opened in one look-up, which is one piece of work for the br
 def first_record_from(
     segments: Iterable[Segment], timestamp_ms: int, *, log_start_offset: Offset
 ) -> tuple[Offset, int] | None:
-    """(offset, timestamp), or None. Raises OwnLogDamaged, OSError.
+    """Return (offset, timestamp) of the first record not earlier, or None.
 
-    In batches whose records cannot be read here, the first offset of the batch: never too late a
-    one. So too once a look-up has opened much, which only headers that say more than their records
-    bring.
+    For a batch whose records cannot be read here it is the batch's first offset: never one too
+    late. So too once a lookup has decompressed much, which happens only if headers claim more than
+    their records have. Raises OwnLogDamaged, OSError.
     """
     budget = OpeningBudget(MOST_BATCHES)
     for segment in segments:

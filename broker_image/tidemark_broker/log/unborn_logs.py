@@ -1,4 +1,4 @@
-"""A log's directory is made whole under a name that nothing loads: the rename is its creation."""
+"""Create a log's directory under a name that is never loaded; the rename is its creation."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,8 +23,10 @@ class WantedLog(NamedTuple):
 
 
 def make_log_directories(disk: Disk, wanted: Sequence[WantedLog]) -> None:
-    """Durable, and empty but for the topic's id and a segment without records. All of one
-    directory: what is to be synced is synced together. Raises OSError."""
+    """Create log directories, durable, each with its topic id and an empty segment.
+
+    All are in one directory, so that what needs a sync is synced together. Raises OSError.
+    """
     unborn = [
         each.path.with_name(name_with(each.path.name, f".{each.unique}{UNBORN_SUFFIX}"))
         for each in wanted
@@ -38,7 +40,7 @@ def make_log_directories(disk: Disk, wanted: Sequence[WantedLog]) -> None:
 
 
 def _fill(disk: Disk, path: Path, topic_id: TopicId) -> Path:
-    """The file in it that is to be synced."""
+    """Fill the directory and return the file in it that needs a sync."""
     disk.make_directory(path)
     metadata = path / checkpoint_formats.PARTITION_METADATA
     data = checkpoint_formats.encode_partition_metadata(topic_id)

@@ -1,7 +1,7 @@
-"""Sectors that a disk cannot read any more: what they mean while a log is open (0089).
+"""Treat sectors that a disk cannot read while a log is open as corrupt batches (0089).
 
-To a start it stays an I/O error, which may pass: whoever took it for the end of the log would cut
-off what no other replica may have.
+At a start it remains an I/O error, which may pass: taking it for the end of the log would remove
+what no other replica may have.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from tidemark_broker.log.disk import DiskFile
 
 @contextlib.contextmanager
 def unreadable_is_damaged() -> Iterator[None]:
-    """Around what only reads. Raises UnreadableBatch for EIO."""
+    """Raise UnreadableBatch for EIO in a body that only reads."""
     try:
         yield
     except OSError as error:
@@ -25,8 +25,10 @@ def unreadable_is_damaged() -> Iterator[None]:
 
 
 def read_ahead(file: DiskFile, position: int, size_bytes: int) -> bytes:
-    """A batch's header, and more if all of it can be read: the bad sector may lie in a later batch.
-    Raises OSError."""
+    """Read a batch's header, and more if all of it can be read.
+
+    The bad sector may lie in a later batch. Raises OSError.
+    """
     try:
         return file.read_at(position, size_bytes)
     except OSError as error:

@@ -1,4 +1,7 @@
-"""Whose volume it is: `meta.properties`, Kafka's file, written when an empty one is taken."""
+"""Identify the owner of a volume by `meta.properties`, Kafka's file.
+
+It is written when a broker takes an empty volume.
+"""
 
 import base64
 import uuid
@@ -23,7 +26,10 @@ class VolumeIdentity(NamedTuple):
 def identify(
     disk: Disk, path: Path, broker_id: BrokerId, new_uuid: Callable[[], uuid.UUID]
 ) -> VolumeIdentity:
-    """An empty volume becomes this broker's. Raises ForeignVolume, OSError."""
+    """Return the identity of a volume; an empty one becomes this broker's.
+
+    Raises ForeignVolume, OSError.
+    """
     names = [name for name in disk.list_names(path) if name != "lost+found"]
     file = path / checkpoint_formats.META_PROPERTIES
     if file.name not in names:
@@ -50,7 +56,10 @@ def identify(
 
 
 def write_identity(disk: Disk, path: Path, broker_id: BrokerId, identity: VolumeIdentity) -> None:
-    """Durable. Raises OSError."""
+    """Write the identity, durably.
+
+    Raises OSError.
+    """
     properties = {
         "version": "1",
         "node.id": str(broker_id),

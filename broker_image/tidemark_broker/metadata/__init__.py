@@ -1,1 +1,1 @@
-"""What the broker knows of its pool, and its calls to the controller."""
+"""Keep what the broker knows of its pool, and call the controller."""

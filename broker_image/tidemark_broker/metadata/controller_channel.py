@@ -1,11 +1,11 @@
-"""Calls to the controller: every address tried, the leader remembered, names resolved anew.
+"""Call the controller: try each address, remember the leader, resolve names each time.
 
-A call is one POST to one address; which one is decided here: the leader that answered last, a
-leader that a standby named, else the configured names in turn, each resolved at that moment (a
-headless Service's addresses change with its pods). Nothing here retries.
+A call is one POST to one address: the leader that answered last, a leader that a standby named,
+else the configured names in turn, each resolved at that moment (a headless Service's addresses
+change with its pods). Nothing here retries.
 
-What may take long is asked aside: on connections of its own and few at a time, so that no number
-of clients with slow wishes holds up a heartbeat (0057).
+Slow requests have connections of their own, a few at a time, so that no number of clients with slow
+requests delays a heartbeat (0057).
 """
 
 import asyncio
@@ -29,7 +29,7 @@ MAX_CALLS_ASIDE = 4
 
 
 class ControllerUnavailable(Exception):
-    """No answer from this address in time, or one that is not an answer."""
+    """An error: no response from this address in time, or one that is not a response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +46,25 @@ class Address:
 
 
 class ControllerTransport(Protocol):
-    """How a request gets to one controller: HTTP, or the simulator's network."""
+    """The transport of a request to one controller: HTTP, or the simulator's network."""
 
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
 
     async def post(self, address: Address, path: str, body: bytes) -> bytes:
-        """The answer's body. Raises ControllerUnavailable or OSError. Only connecting has a limit
-        of its own; cancelling this closes the connection."""
+        """Return the response's body.
+
+        Only connecting has a limit of its own; cancelling this closes the connection. Raises
+        ControllerUnavailable or OSError.
+        """
         ...
 
     async def resolve(self, name: Address) -> list[Address]:
-        """All addresses that a configured name has now. Raises OSError."""
+        """Return all addresses that a configured name has now.
+
+        Raises OSError.
+        """
         ...
 
 
@@ -113,7 +119,7 @@ class ControllerClient:
     def __init__(
         self, controllers: tuple[str, ...], new_transport: Callable[[], ControllerTransport]
     ) -> None:
-        """`new_transport` is called twice: each has connections of its own."""
+        """Create a client; `new_transport` is called twice, each with connections of its own."""
         self._names = tuple(Address.parse(text) for text in controllers)
         self._transport = new_transport()
         self._transport_aside = new_transport()
@@ -135,9 +141,11 @@ class ControllerClient:
         await self._transport.close()
 
     def prefer(self, controller_address: str) -> None:
-        """A standby named the leader; nonsense is ignored, also one that names itself. One that
-        just hung is asked again in its turn only: else it is waited for twice, longer than a
-        session, between two questions to whoever may lead by then."""
+        """Use the leader that a standby named; ignore an invalid address, or one that names itself.
+
+        One that just hung is asked again only in its turn: else it is waited for twice, longer than
+        a session, between two requests to the one that may lead by then.
+        """
         asked, self._leader = self._leader, None
         try:
             named = Address.parse(controller_address)
@@ -149,7 +157,10 @@ class ControllerClient:
     async def call(
         self, path: str, message: object, kind: type[Answer], *, timeout_ms: int
     ) -> Answer:
-        """Raises ControllerUnavailable; the next call then goes to another address."""
+        """Call the controller.
+
+        Raises ControllerUnavailable; the next call then goes to another address.
+        """
         address = self._leader or await self._next_candidate()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -170,8 +181,11 @@ class ControllerClient:
     async def call_aside(
         self, path: str, message: object, kind: type[Answer], *, timeout_ms: int
     ) -> Answer:
-        """Of the leader that `call` found; how it ends says nothing about that leader. The time
-        counts from here, also that of waiting for others. Raises ControllerUnavailable."""
+        """Call the leader that `call` found on a connection for slow requests.
+
+        How it ends says nothing about that leader. The time counts from here, and includes waiting
+        for others. Raises ControllerUnavailable.
+        """
         try:
             async with asyncio.timeout(timeout_ms / 1000), self._aside:
                 address = self._leader

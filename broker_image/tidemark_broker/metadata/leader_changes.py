@@ -1,11 +1,11 @@
-"""Leaders that are leaving, for those who ask where leaders are (docs/decisions/0063).
+"""Wait for leader changes before answering which brokers lead (docs/decisions/0063).
 
-A client whose leader dies asks any other broker at once, before the controller has moved leadership
-and often before that broker itself has seen its connection to the leader break: an answer of that
-moment names the dead leader again, and librdkafka asks anew a second later only. So who asks waits
-for `NOTICE_SECONDS`, and while a suspect of ours leads what is asked for until there is a verdict,
-for `VERDICT_SECONDS` at most. And a broker that was live a moment ago stays among the brokers told:
-librdkafka forgets the new leader too when the old one disappears in the same answer.
+A client whose leader dies asks another broker immediately, before the controller has moved
+leadership and often before that broker itself has seen its connection to the leader break: a
+response of that moment names the dead leader again, and librdkafka asks again only a second later.
+So a metadata request waits for `NOTICE_SECONDS`, and while a suspect leads what it asks for until
+that is decided, for `VERDICT_SECONDS` at most. And a broker that was live a moment ago stays in the
+response: librdkafka forgets the new leader too when the old one disappears in the same response.
 """
 
 import asyncio
@@ -39,8 +39,7 @@ class Departures:
         self._changed = asyncio.Event()  # set when the topics in doubt are others, and replaced
 
     async def verdicts(self, topics: Collection[str] | None) -> None:
-        """Returns when what metadata say of the leaders of these topics (None: of all) is worth
-        telling."""
+        """Wait until what metadata say of the leaders of these topics (None: of all) is decided."""
         await asyncio.sleep(NOTICE_SECONDS)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(VERDICT_SECONDS):
@@ -51,7 +50,10 @@ class Departures:
         return bool(self._doubtful) if topics is None else not self._doubtful.isdisjoint(topics)
 
     def suspect(self, broker_id: BrokerId) -> None:
-        """Its connection broke. Waited for once in a life, as it may be refused for long."""
+        """Suspect a broker whose connection broke.
+
+        It is waited for once in an epoch, because connections may be refused for long.
+        """
         broker = self._metadata.brokers.get(broker_id)
         if self._is_stopped or broker is None or broker.is_fenced:
             return
@@ -66,8 +68,10 @@ class Departures:
         self._look()
 
     def on_answer(self, broker_id: BrokerId) -> None:
-        """It is there: only a connection was lost. That it accepted another one would not say so:
-        its kernel does that for a process that stands still."""
+        """Clear a suspect that answered: only a connection was lost.
+
+        An accepted connection would not show that: the kernel accepts one for a stopped process.
+        """
         self._waited_for.pop(broker_id, None)
         self._clear(broker_id)
 
@@ -87,7 +91,7 @@ class Departures:
             self._look()
 
     def live_and_departed(self) -> list[BrokerState]:
-        """Live ones and those that left a moment ago, by id."""
+        """Return live brokers and those that left a moment ago, by id."""
         since_ms = self._clock() - TOLD_MS
         return [
             broker
@@ -96,7 +100,7 @@ class Departures:
         ]
 
     def stop(self) -> None:
-        """For good: followers here may go on for a while."""
+        """Stop waiting permanently; followers here may go on for a while."""
         self._is_stopped = True
         for broker_id in tuple(self._suspects):
             self._clear(broker_id)
@@ -108,7 +112,7 @@ class Departures:
             self._look()
 
     def _look(self) -> None:
-        """Once for all who wait: there may be many, and many partitions."""
+        """Check once for all waiting requests: there may be many, and many partitions."""
         topics, states = self._metadata.topics_by_id, self._metadata.partitions
         doubtful = frozenset(
             topics[topic_id].topic

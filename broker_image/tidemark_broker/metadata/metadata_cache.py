@@ -1,10 +1,10 @@
-"""What this broker knows of its pool: brokers, topics, partition states, as the controller pushed.
+"""Keep what the controller pushed of this pool: brokers, topics, partition states.
 
-Keeps the newest of everything by epochs and says what changed; it never acts on it. A push may be
-taken in parts, so that a large one does not hold up others: its version counts once all of it is.
-Pushes of an older (controller epoch, image version) are dropped (S25); a partition's state never
-goes back to a lower partition epoch (I14): such a one is remembered as held above the push (S17).
-Absence means nothing, only an explicit entry deletes (S12).
+It keeps the newest of everything by epochs and returns what changed; it never acts on it. A push
+may be applied in parts, so that a large one does not delay others: its version counts once all of
+it is. Pushes of an older (controller epoch, image version) are dropped (S25); a partition's state
+never goes back to a lower partition epoch (I14): such a one is recorded as held above the push
+(S17). Absence means nothing, only an explicit entry deletes (S12).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,8 +35,11 @@ TopicPartition = tuple[TopicId, int]
 
 @dataclass(frozen=True, slots=True)
 class MetadataChanges:
-    """What one push changed. `deleted` and `partitions` are in the push's own order. A topic id is
-    deleted whole, also what this cache never saw of it: a process may have just started."""
+    """The changes of one push, `deleted` and `partitions` in the push's own order.
+
+    A topic id is deleted completely, also what this cache never had of it: a process may have just
+    started.
+    """
 
     is_dropped: bool = False
     brokers_changed: bool = False
@@ -48,8 +51,10 @@ class MetadataChanges:
 
 @dataclass(frozen=True, slots=True)
 class PushBegun:
-    """Its topics are still to be applied; deletions first: what they free is there for topics of
-    the same names."""
+    """A push whose topics are still to be applied.
+
+    Deletions come first: what they free is available to topics of the same names.
+    """
 
     brokers_changed: bool
     deletions: tuple[TopicPush, ...]
@@ -57,7 +62,7 @@ class PushBegun:
 
 
 class MetadataCache:
-    """One event loop owns it; every method is synchronous."""
+    """The metadata of a broker. One event loop owns it; every method is synchronous."""
 
     def __init__(self) -> None:
         self.controller_epoch = ControllerEpoch(-1)
@@ -75,7 +80,10 @@ class MetadataCache:
 
     @property
     def has_come(self) -> bool:
-        """Anything at all. A broker without says nothing of topics: none is known to it."""
+        """Return whether there is any metadata.
+
+        Without it the broker answers nothing about topics.
+        """
         return self.image_version >= 0
 
     def partition(self, topic: str, partition: int) -> PartitionState | None:
@@ -83,17 +91,17 @@ class MetadataCache:
         return None if known is None else self.partitions.get((known.topic_id, partition))
 
     def has_partition(self, topic: str, partition: int) -> bool:
-        """Whether there is one, also where nobody may tell its state now (S3)."""
+        """Return whether the partition exists, also while its state is withheld (S3)."""
         known = self.topics.get(topic)
         return known is not None and 0 <= partition < known.partition_count
 
     def served_topic(self, topic: str) -> TopicState | None:
-        """As clients see it: not one whose Topic is gone and whose data is kept."""
+        """Return the topic as clients see it: not a deleted one whose data is retained."""
         known = self.topics.get(topic)
         return None if known is None or known.topic_id in self.retained else known
 
     def leader_of(self, topic: str, partition: int) -> Leader | None:
-        """None while there is none or its broker is unknown."""
+        """Return the leader, or None while there is none or its broker is unknown."""
         state = self.partition(topic, partition)
         if state is None or not state.has_leader:
             return None
@@ -103,11 +111,11 @@ class MetadataCache:
 
     @property
     def held_epochs(self) -> tuple[HeldEpoch, ...]:
-        """Partitions whose epochs here are above those last pushed, for the next heartbeat."""
+        """Return partitions with epochs above those last pushed, for the next heartbeat."""
         return tuple(self._held.values())
 
     def apply_push(self, push: MetadataPush) -> MetadataChanges:
-        """All of it at once."""
+        """Apply a push in one turn."""
         begun = self.begin(push)
         if begun is None:
             return MetadataChanges(is_dropped=True)
@@ -117,8 +125,10 @@ class MetadataCache:
 
     # guard: absence-is-no-deletion (I20)
     def begin(self, push: MetadataPush) -> "PushBegun | None":
-        """Takes what the push says of the pool, but for its topics; None: it is dropped. Then
-        `apply_topics`, part by part, then `finish`."""
+        """Apply a push except its topics; None: it is dropped.
+
+        Then call `apply_topics`, part by part, then `finish`.
+        """
         if self._is_older(push):
             return None
         self.move_bytes_per_second = push.move_bytes_per_second
@@ -138,7 +148,7 @@ class MetadataCache:
         return not self._is_older(push)
 
     def finish(self, push: MetadataPush) -> None:
-        """All of its topics are applied: heartbeats say so from now on."""
+        """Record that all topics of the push are applied; heartbeats say so from now on."""
         self.controller_epoch, self.image_version = push.controller_epoch, push.image_version
 
     def apply_topics(self, entries: Iterable[TopicPush]) -> MetadataChanges:
@@ -171,14 +181,17 @@ class MetadataCache:
 
     # guard: older-push-is-dropped (S25)
     def _is_older(self, push: MetadataPush) -> bool:
-        """S25: of a controller before this one, or of an image before this one."""
+        """Return whether the push is of an earlier controller or image (S25)."""
         version = (push.controller_epoch, push.image_version)
         return version < (self.controller_epoch, self.image_version)
 
     # guard: metadata-keeps-newer-state (I14)
     def apply_partition(self, topic_id: TopicId, state: PartitionState) -> bool:
-        """True if the state is new here. Equal partition epochs are the same state,
-        or the slice was restored from a backup and went on otherwise (S17)."""
+        """Apply a partition's state; return whether it is new here.
+
+        Equal partition epochs are the same state, or the slice was restored from a backup and went
+        on differently (S17).
+        """
         key = (topic_id, state.partition)
         known = self.partitions.get(key)
         if known is not None:
@@ -229,7 +242,10 @@ class MetadataCache:
 
 
 def parts_of(entries: Iterable[TopicPush], *, partitions: int) -> Iterator[tuple[TopicPush, ...]]:
-    """The same in parts of so many partitions at most; a topic without any counts as one."""
+    """Yield the entries in parts of at most so many partitions.
+
+    A topic without any counts as one.
+    """
     part: list[TopicPush] = []
     room = partitions
     for entry in entries:

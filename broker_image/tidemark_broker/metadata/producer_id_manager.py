@@ -1,9 +1,9 @@
-"""Producer ids for clients: from a block that the controller gave to this broker alone (S5).
+"""Allocate producer ids for clients from a block that is this broker's alone (S5).
 
-Kafka's InitProducerId without a transactional id, for HTTP and later the Kafka listener. A client
-that lost count of its sequences asks with the id and epoch that it has, and goes on with the same
-id in the next epoch: what it sent before and is still on its way is fenced then (KIP-360). An id
-belongs to one client instance, as in Kafka: nothing here could tell two of them apart.
+Kafka's InitProducerId without a transactional id, for HTTP and the Kafka server. A client that lost
+count of its sequences sends the id and epoch that it has, and continues with the same id in the
+next epoch: what it sent before and is still under way is fenced then (KIP-360). An id belongs to
+one client instance, as in Kafka: nothing here could distinguish two of them.
 """
 
 import asyncio
@@ -42,8 +42,11 @@ class ProducerIds:
         self._asking = asyncio.Lock()
 
     async def init(self, producer_id: int = -1, producer_epoch: int = -1) -> ProducerIdResult:
-        """A new id with epoch 0; or for an (id, epoch) in use the next epoch of it, and when there
-        is none left a new id. INVALID_REQUEST; COORDINATOR_LOAD_IN_PROGRESS: try again."""
+        """Return a new id with epoch 0, or the next epoch of an (id, epoch) in use.
+
+        If no epoch is left it is a new id. Errors: INVALID_REQUEST; COORDINATOR_LOAD_IN_PROGRESS:
+        try again.
+        """
         if producer_id < 0 and producer_epoch < 0:
             return await self._new_id()
         is_known = 0 <= producer_id <= MAX_PRODUCER_ID and 0 <= producer_epoch <= MAX_PRODUCER_EPOCH

@@ -1,7 +1,7 @@
-"""Topics made and changed for this broker's clients: asked of the controller, then waited for.
+"""Change topics for this broker's clients by the controller, and wait for the result.
 
-The controller stores what is asked for in Topic objects; that the operator has made it so is seen
-in this broker's own metadata, and so is answered no earlier than its clients can use it. A request
+The controller stores the change in Topic objects. That the operator has applied it shows in this
+broker's own metadata, so a request is answered only when its clients can use the result. A request
 is sent again while no controller has answered, with the same id, until the caller's time is up.
 """
 
@@ -62,7 +62,7 @@ async def _nobody_to_ask(path: str, request: TopicsRequest, timeout_ms: int) -> 
 
 
 class Deadline:
-    """Of one client's request, on the loop's clock."""
+    """The deadline of one client's request, on the loop's clock."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._at_s = asyncio.get_running_loop().time() + max(0, min(timeout_ms, MAX_WAIT_MS)) / 1000
@@ -85,7 +85,7 @@ class TopicChanges:
     async def create(
         self, topics: tuple[NewTopic, ...], deadline: Deadline, *, validate_only: bool = False
     ) -> TopicsResponse:
-        """Until each topic is led in all its partitions."""
+        """Create topics and wait until each is led in all its partitions."""
         request = CreateTopicsRequest(self.asking(), self._request_id(), topics, validate_only)
         response = await self._asked(CREATE_TOPICS_PATH, request, deadline)
         if validate_only:
@@ -93,7 +93,7 @@ class TopicChanges:
         return await self._seen(response, self._has_all_partitions, deadline)
 
     async def delete(self, topics: tuple[DoomedTopic, ...], deadline: Deadline) -> TopicsResponse:
-        """Until the topics that had these names are gone."""
+        """Delete topics and wait until they are gone."""
         known = self._metadata.topics
         ids = {each.topic: known[each.topic].topic_id for each in topics if each.topic in known}
         request = DeleteTopicsRequest(self.asking(), self._request_id(), topics)
@@ -104,7 +104,7 @@ class TopicChanges:
     async def add_partitions(
         self, topics: tuple[GrownTopic, ...], deadline: Deadline, *, validate_only: bool = False
     ) -> TopicsResponse:
-        """Until each topic has as many, all of them led."""
+        """Add partitions and wait until each topic has as many, all of them led."""
         request = AddPartitionsRequest(self.asking(), self._request_id(), topics, validate_only)
         response = await self._asked(ADD_PARTITIONS_PATH, request, deadline)
         if validate_only:
@@ -114,8 +114,11 @@ class TopicChanges:
     async def alter_configs(
         self, topics: tuple[AlteredTopic, ...], deadline: Deadline, *, validate_only: bool = False
     ) -> TopicsResponse:
-        """Until this broker has what was changed (the others hear of it at the same time). Other
-        changes of the same topic may be seen with it, or before."""
+        """Alter configs and wait until this broker has them.
+
+        The others receive them at the same time. Other changes of the same topic may appear with
+        it, or before.
+        """
         request = AlterConfigsRequest(self.asking(), self._request_id(), topics, validate_only)
         response = await self._asked(ALTER_CONFIGS_PATH, request, deadline)
         if validate_only:
@@ -142,7 +145,7 @@ class TopicChanges:
         *,
         may_change_replication_factor: bool = True,
     ) -> TopicsResponse:
-        """One result for each topic. Until the moves have begun, or are done already."""
+        """Reassign partitions and wait until the moves have begun; one result for each topic."""
         request = ReassignPartitionsRequest(
             self.asking(), self._request_id(), reassignments, may_change_replication_factor
         )
@@ -157,7 +160,7 @@ class TopicChanges:
     async def elect(
         self, partitions: tuple[ElectedPartition, ...], deadline: Deadline, *, unclean: bool
     ) -> TopicsResponse:
-        """One result for each partition. Until this broker knows the leaders."""
+        """Elect leaders and wait until this broker knows them; one result for each partition."""
         request = ElectLeadersRequest(self.asking(), self._request_id(), partitions, unclean)
         response = await self._asked(ELECT_LEADERS_PATH, request, deadline)
 
@@ -172,7 +175,7 @@ class TopicChanges:
     # ---- what this broker knows
 
     def is_served(self, topic: str) -> bool:
-        """Every partition of it has a leader."""
+        """Return whether each partition of the topic has a leader."""
         known = self._metadata.served_topic(topic)
         if known is None:
             return False
@@ -183,7 +186,7 @@ class TopicChanges:
         return all(state is not None and state.has_leader for state in states)
 
     def _has_all_partitions(self, made: TopicResult) -> bool:
-        """They come a slice at a time: each push may tell of more of them."""
+        """Return whether all new partitions are known; they arrive a slice at a time."""
         known = self._metadata.topics.get(made.topic)
         has_all = known is not None and known.partition_count >= made.partition_count
         return has_all and self.is_served(made.topic)
@@ -200,14 +203,14 @@ class TopicChanges:
     # ---- waiting
 
     def on_metadata(self) -> None:
-        """A push was applied: who waits for it looks again."""
+        """Wake the requests that wait for a push."""
         waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     async def wait_until(self, is_so: Callable[[], bool], deadline: Deadline) -> bool:
-        """False when the time was up first."""
+        """Wait for a condition; False at the deadline."""
         try:
             async with asyncio.timeout(deadline.left_s()):
                 while not is_so():
@@ -244,8 +247,11 @@ class TopicChanges:
         return replace(response, results=results)
 
     async def _applied_everywhere(self, deadline: Deadline) -> None:
-        """So that the client finds the same at whichever broker it asks next. One that is silent
-        and not fenced yet is not waited for longer than EVERYWHERE_MS."""
+        """Wait until all brokers have applied the change.
+
+        So the client finds it at whichever broker it asks next. A broker that is silent and not
+        fenced yet is waited for up to EVERYWHERE_MS.
+        """
         version, delay_s = self._metadata.image_version, FIRST_LOOK_SECONDS
         limit = Deadline(min(EVERYWHERE_MS, int(deadline.left_s() * 1000)))
         while limit.left_s() > 0:
@@ -258,7 +264,7 @@ class TopicChanges:
             delay_s = min(2 * delay_s, MAX_RETRY_SECONDS)
 
     def _request_id(self) -> str:
-        """Of this broker's life, and no other one's ever."""
+        """Return an id unique to this broker's epoch."""
         broker = self.asking()
         self._requests += 1
         return f"{broker.broker_id}-{broker.broker_epoch}-{self._requests}"

@@ -1,1 +1,1 @@
-"""Renders `/metrics` from snapshots."""
+"""Render `/metrics` from snapshots."""

@@ -1,12 +1,9 @@
-"""What every metric of a broker has in common, and the metrics of the broker as a whole.
+"""Render the metrics of the broker as a whole, and define what all its metrics share.
 
-Prometheus text format 0.0.4 by an own renderer: 2,000 partitions are some 60,000 lines, which
+Prometheus text format 0.0.4 by a renderer of our own: 2,000 partitions are some 60,000 lines, which
 prometheus-client's registry would build from objects. Every family is in
-docs/operations/metrics.md.
-
-The metrics of the groups that a broker coordinates, all of them together.
-
-Nothing is labelled with a group: there may be thousands of them, of clients' own naming.
+docs/operations/metrics.md. The metrics of groups are of all groups that a broker coordinates
+together: there may be thousands of them, with names of clients' choice, so none is a label.
 """
 
 import os
@@ -31,7 +28,7 @@ _STARTED_SECONDS = time.time()
 
 
 class MetricsProfile(Enum):
-    """How much a broker exports. Each holds what those before it do."""
+    """The families that a broker exports; each profile includes those before it."""
 
     MINIMAL = "minimal"  # in-sync sets, lag, epochs, watermarks, proof of loss
     AUDIT = "audit"
@@ -63,7 +60,7 @@ def escape(text: str) -> str:
 
 
 class CrcFailures:
-    """Batches that failed their CRC, by where that was noticed."""
+    """The number of batches that failed their CRC, by where it was found."""
 
     PLACES = ("produce", "fetch", "replica", "recovery", "compaction", "digest")
     FAMILY = Family("crc_failures_total", "counter", "Record batches that failed their CRC.")
@@ -82,7 +79,7 @@ class CrcFailures:
 
 @dataclass(frozen=True, slots=True)
 class BrokerFacts:
-    """What a broker says of itself."""
+    """The facts of a broker itself."""
 
     broker_id: BrokerId
     broker_epoch: int  # -1: not registered yet
@@ -136,7 +133,7 @@ def _version() -> str:
 
 
 def render_process() -> Iterator[str]:
-    """Under the names that Prometheus clients share, so that known dashboards work."""
+    """Render process metrics under the common names, so that known dashboards work."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     try:
         resident_pages = int(Path("/proc/self/statm").read_text().split()[1])

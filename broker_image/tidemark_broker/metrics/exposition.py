@@ -1,9 +1,9 @@
-"""The text that Prometheus scrapes, made beside the data path.
+"""Render the text that Prometheus scrapes, without blocking the data path.
 
-A few partitions at a time are cut and written as text, then others have their turn: a worker thread
-would hold the interpreter's lock whenever the machine takes its processor away, and the loop would
-wait for both. Packing is done in a worker, which needs no lock for it. Two scrapes at once (a pair
-of Prometheus servers) wait for one another.
+A few partitions at a time are read and written as text, then other tasks run: a worker thread would
+hold the interpreter's lock whenever the machine takes its processor away, and the loop would wait
+for both. Compression runs in a worker, which needs no lock for it. Two scrapes at once (a pair of
+Prometheus servers) wait for one another.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Exposition:
         facts: Callable[[], BrokerFacts],
         others: Callable[[], Iterable[Iterator[str]]],
     ) -> None:
-        """`others`: more families, a few lines each, rendered on the loop."""
+        """Create a renderer; `others` are more families, a few lines each, rendered on the loop."""
         self._snapshots = snapshots
         self._facts = facts
         self._others = others
@@ -42,7 +42,7 @@ class Exposition:
         self._worker = ThreadPoolExecutor(1, "exposition")
 
     async def rendered(self, *, is_gzipped: bool) -> list[bytes]:
-        """The body, in pieces that may be sent one by one."""
+        """Return the body in pieces that may be sent one by one."""
         async with self._one_at_a_time:
             facts = self._facts()
             exposition = PartitionExposition(facts.broker_id, facts.profile)

@@ -1,8 +1,7 @@
-"""The metrics of partitions and replicas: which families there are, and their text.
+"""Render the metrics of partitions and replicas.
 
 Families and labels are those that the replication audit reads (docs/operations/metrics.md).
-Rendering takes values only (`PartitionSnapshot`), so it may run in a worker, outside of the data
-path.
+Rendering uses values only (`PartitionSnapshot`), so it may run in a worker.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -174,7 +173,7 @@ RETAINED_FAMILY: tuple[Family, _OfReplica] = (
 
 @dataclass(slots=True)
 class _Lines:
-    """The samples of one family, as they come."""
+    """The samples of one family, in order."""
 
     family: Family
     name: str = ""
@@ -185,9 +184,10 @@ class _Lines:
 
 
 class PartitionExposition:
-    """Takes one cut after the other, then gives the text, a family a piece.
+    """A renderer that takes snapshots and returns the text, a family a piece.
 
-    All samples carry topic, topic_id, partition and broker."""
+    All samples have topic, topic_id, partition and broker.
+    """
 
     def __init__(self, broker_id: BrokerId, profile: MetricsProfile) -> None:
         self._broker_id = broker_id
@@ -221,7 +221,10 @@ class PartitionExposition:
                 lines.texts.append(f"{lines.name}{of_follower} {follower_value(follower)}\n")
 
     def pieces(self) -> Iterator[str]:
-        """Once: what was given is let go of, piece by piece too. The last partition comes first."""
+        """Yield the pieces once; each is released when it was returned.
+
+        The last partition comes first.
+        """
         for group in (self._leader, self._shrinks, self._follower, self._replica, self._retained):
             for lines, _ in group:
                 yield lines.family.head

@@ -1,1 +1,1 @@
-"""Replicas: owns logs, purgatories and fetchers and performs the effects that `core` decides."""
+"""Own replicas, purgatories and fetchers, and perform the effects that `core` decides."""

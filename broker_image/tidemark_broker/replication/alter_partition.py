@@ -1,9 +1,9 @@
-"""Proposals of in-sync replicas on their way to the controller (Kafka's AlterPartitionManager).
+"""Send ISR proposals to the controller (Kafka's AlterPartitionManager).
 
-One request in flight for the whole broker, carrying every partition's newest proposal; asked for
-ever until answered or replaced. A partition leaves the queue before its answer is handled, so
-that handling may queue it again (KAFKA-14010). Answers are handled a few at a time, and others run
-in between: after a broker was killed, or came back, one answer names thousands of partitions.
+One request is in flight for the whole broker, with each partition's newest proposal; it is retried
+until answered or replaced. A partition leaves the queue before its result is handled, so that
+handling may queue it again (KAFKA-14010). Results are handled a few at a time, and other tasks run
+in between: after a broker was killed, or came back, one response names thousands of partitions.
 """
 
 import asyncio
@@ -30,7 +30,10 @@ OnAnswers = Callable[[Sequence[Answered]], None]
 
 class ProposalQueue:
     def __init__(self, *, send: Send, on_answers: OnAnswers) -> None:
-        """`send` returns None when there was no answer to use: all of it is sent again."""
+        """Create an empty queue.
+
+        `send` returns None without a usable response; then all is sent again.
+        """
         self._send = send
         self._on_answers = on_answers
         self._queued: dict[tuple[TopicId, int], InSyncProposal] = {}
@@ -41,14 +44,14 @@ class ProposalQueue:
         self._has_queued.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Send proposals until cancelled."""
         while True:
             await self._has_queued.wait()
             if not await self._send_all():
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _send_all(self) -> bool:
-        """False: something has to be sent again, not at once."""
+        """Send the queued proposals; return False if some have to be sent again after a pause."""
         sent = dict(self._queued)
         self._queued.clear()
         self._has_queued.clear()

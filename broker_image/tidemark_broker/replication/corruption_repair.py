@@ -1,9 +1,9 @@
-"""Which replicas here have a corrupt batch, what the controller is told, when they are rebuilt.
+"""Track replicas with a corrupt batch: report them to the controller, and rebuild them.
 
-The rules are in `replica_damage`; this keeps the count, the report, the log line of each, and the
-mark in its log's directory: whoever was reported failed is so after a restart too (decision 0066).
-The mark is durable before the report, and stays until the cut is: a lost kernel gives back what was
-cut (S29).
+The rules are in `core/corruption`; this keeps the count, the report, the log line of each, and the
+mark in its log's directory: a replica that was reported failed is so after a restart too (decision
+0066). The mark is durable before the report, and stays until the truncation is: a lost kernel
+brings back what was truncated (S29).
 """
 
 import logging
@@ -30,7 +30,10 @@ class DamagedReplicas:
         recreate: Callable[[HostedReplica, Damage], None],
         fail_storage: Callable[[Exception], None],
     ) -> None:
-        """`failed_replicas`: what heartbeats report; `recreate` cuts the log and begins anew."""
+        """Create an empty set; heartbeats report `failed_replicas`.
+
+        `recreate` truncates the log and creates the replica again.
+        """
         self.crc_failures = CrcFailures()
         self.on_damage: Callable[[HostedReplica], None] = lambda replica: None
         self._broker_id = broker_id
@@ -40,7 +43,7 @@ class DamagedReplicas:
         self._has_disk_failed = False  # a failing one may take seconds for each try
 
     def note(self, replica: HostedReplica, offset: Offset, error: CorruptBatch, where: str) -> None:
-        """A read met a corrupt batch; `where`: as `CrcFailures` counts."""
+        """Record a corrupt batch that a read found; `where` is as `CrcFailures` counts."""
         self.crc_failures.note(where)
         if replica.damage is None or replica.damage.sound_from is not None:
             _log.error(
@@ -62,8 +65,11 @@ class DamagedReplicas:
         self.settle(replica)
 
     def remember(self, replica: HostedReplica) -> None:
-        """What a former life knew, as its log was opened. Recovery may have cut the damage off
-        since, or retention deleted it: the replica is rebuilt from there all the same."""
+        """Restore what an earlier process knew when its log is opened.
+
+        Recovery may have truncated the corruption since, or retention deleted it: the replica is
+        rebuilt from there all the same.
+        """
         known = replica.log.damage_mark.damage
         if known is None:
             return
@@ -73,7 +79,7 @@ class DamagedReplicas:
             self._failed_replicas[replica.topic_id, replica.partition] = known.reason
 
     def note_heard(self, replica: HostedReplica) -> bool:
-        """True: that was news, and its leader may be asked now."""
+        """Record that the controller knows; return whether its leader may be asked now."""
         damage = replica.damage
         if damage is None:
             return False
@@ -83,7 +89,9 @@ class DamagedReplicas:
         return is_news
 
     def settle(self, replica: HostedReplica) -> None:
-        """Reported while somebody else can lead; rebuilt when it may be; over once it is sound."""
+        """Report the replica while another can lead, rebuild it if allowed, end when it is
+        valid.
+        """
         damage, key = replica.damage, (replica.topic_id, replica.partition)
         if damage is None:
             self._take_off_mark(replica)
@@ -106,8 +114,10 @@ class DamagedReplicas:
                 self._failed_replicas[key] = damage.reason
 
     def _mark(self, replica: HostedReplica, damage: KnownDamage) -> None:
-        """Also of a log that takes no more writes: the process ends for that, and the next one must
-        know. One of a log that is gone is nobody's to keep."""
+        """Mark the log, also one that rejects writes: the next process must know.
+
+        A log that is removed needs no mark.
+        """
         if replica.log.is_removed or self._has_disk_failed:
             return
         try:

@@ -1,9 +1,9 @@
-"""The low watermark of a partition: below it no live replica has a record any more.
+"""Wait until no live replica has a record below an offset: the partition's low watermark.
 
 Kafka's Partition.lowWatermarkIfLeader: the least log start of the leader and of the replicas whose
 brokers are live, as their fetches say; of one that has not said it is unknown. DeleteRecords waits
-for it (KIP-107): a leader elected later then begins no earlier. It is looked at when a follower
-fetches, and now and then, as leaders and live brokers change too.
+for it (KIP-107): a leader elected later then begins no earlier. It is checked when a follower
+fetches, and now and then, because leaders and live brokers change too.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ MAX_WAIT_MS = 5 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """Of one partition that this broker leads."""
+    """The offset to wait for, of one partition that this broker leads."""
 
     topic: str
     partition: int
@@ -43,7 +43,10 @@ class LowWatermarks:
         self._fetches = fetches
 
     async def wait(self, awaited: Sequence[Awaited], timeout_ms: int) -> list[LowWatermark]:
-        """In the order asked, once all are reached or refused; REQUEST_TIMED_OUT of the others."""
+        """Wait until all are reached or rejected; return the results in the order asked.
+
+        The others get REQUEST_TIMED_OUT.
+        """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + max(0, min(timeout_ms, MAX_WAIT_MS)) / 1000
         fetched = asyncio.Event()

@@ -1,10 +1,12 @@
-"""A consumer's read of one partition: below the replica's own high watermark, parked while there is
-too little. While it is parked it reads what is new alone; all of it is read again for the answer.
+"""Read one partition for a consumer; delay the fetch while there is too little.
+
+It reads below the high watermark. While it is delayed it reads only what is new; all of it is read
+again for the response.
 
 It ends once: by enough records, by its wait, by an error, or by cancellation. An offset between
-high watermark and log end is not an error: it waits, as in Kafka. A follower serves only readers
-that come with a rack (KIP-392), and only while it is in sync and its leader confirms its log;
-otherwise it says NOT_LEADER_OR_FOLLOWER, and the leader, which serves everybody, decides anew.
+high watermark and log end is not an error: it waits, as in Kafka. A follower serves only consumers
+with a rack (KIP-392), and only while it is in sync and its leader confirms its log; otherwise it
+answers NOT_LEADER_OR_FOLLOWER, and the leader, which serves all consumers, decides again.
 """
 
 from collections.abc import Callable
@@ -73,7 +75,7 @@ class ConsumerRead:
         self._cannot_grow = False  # the limit, or the end of its segment, cuts what one read gives
 
     def start(self, scheduler: Scheduler, max_wait_ms: int) -> Callable[[], None]:
-        """Answers at once or parks; returns what cancels it."""
+        """Answer immediately or delay the fetch; return a function that cancels it."""
         result = self._sent_elsewhere()
         if result is None:
             is_last_try = max_wait_ms <= 0 or self._request.min_bytes <= 0
@@ -104,7 +106,7 @@ class ConsumerRead:
             self._timer = None
 
     def _sent_elsewhere(self) -> FetchResult | None:
-        """As leader, at once and without data (KAFKA-13767)."""
+        """Return the preferred replica, as leader, immediately and without data (KAFKA-13767)."""
         replica, request = self._replica, self._request
         leader = replica.leader
         if leader is None or request.consumer.rack is None or self._refusal() is not None:
@@ -119,7 +121,7 @@ class ConsumerRead:
         return self._result(ErrorCode.NONE, preferred_replica=preferred)
 
     def _refusal(self) -> ErrorCode | None:
-        """Kafka's order: the leader epoch, then the role."""
+        """Return the error, in Kafka's order: the leader epoch, then the role."""
         refused = epoch_refusal(self._request.consumer.current_leader_epoch, self._replica)
         if refused is not None or self._replica.leader is not None:
             return refused
@@ -163,7 +165,10 @@ class ConsumerRead:
         return self._result(error, data, message)
 
     def _has_grown_enough(self, log: PartitionLog) -> bool:
-        """Reads what is new. Raises as `PartitionLog.read` does."""
+        """Read what is new; return whether it is enough.
+
+        Raises what `PartitionLog.read` raises.
+        """
         if self._cannot_grow or self._next_offset >= self._replica.high_watermark:
             return False
         new = log.read(
@@ -213,7 +218,7 @@ class ConsumerRead:
 
 
 def _end_of(data: bytes, offset: Offset) -> Offset:
-    """After these whole batches, which are read from `offset` on."""
+    """Return the offset after these complete batches, which are read from `offset` on."""
     position = 0
     while position < len(data):
         header = read_header(data, position)
@@ -223,7 +228,7 @@ def _end_of(data: bytes, offset: Offset) -> Offset:
 
 
 def epoch_refusal(current_leader_epoch: LeaderEpoch, replica: HostedReplica) -> ErrorCode | None:
-    """KIP-320, at leaders and followers alike: whoever is behind looks up the leader first."""
+    """Return the error of a consumer's leader epoch, at leaders and followers alike (KIP-320)."""
     if current_leader_epoch == NO_EPOCH or current_leader_epoch == replica.leader_epoch:
         return None
     if current_leader_epoch < replica.leader_epoch:
@@ -233,8 +238,11 @@ def epoch_refusal(current_leader_epoch: LeaderEpoch, replica: HostedReplica) -> 
 
 # guard: follower-serves-in-sync-only (B10)
 def may_serve_as_follower(replica: HostedReplica, life: BrokerLife, now_ms: int) -> bool:
-    """In sync as far as this broker knows, in its present life, and confirmed by the leader within
-    the lag window: what a reader sees here is never older than that."""
+    """Return whether this follower serves consumers.
+
+    It is in sync as far as this broker knows, in its present epoch, and confirmed by the leader
+    within the lag window: what a consumer sees here is never older than that.
+    """
     follower, state = replica.follower, replica.state
     return (
         follower is not None

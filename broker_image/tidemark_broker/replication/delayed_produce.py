@@ -1,9 +1,9 @@
-"""Produces that wait, oldest first: with acks=all for the high watermark.
+"""Delay produces, oldest first: with acks=all until the high watermark passes them.
 
-A deque of (end offset, deadline, done) drained as the watermark moves: O(1) per batch that was
-appended, no task and no timer per request. A duplicate waits like its original: to be answered at
-once would acknowledge what is not committed. Every `done` is called exactly once, and a caller's
-exception never keeps the others waiting.
+A deque of (end offset, deadline, done) is drained as the watermark moves: O(1) per appended batch,
+no task and no timer per request. A duplicate waits like its original: an immediate answer would
+acknowledge what is not committed. Each `done` is called exactly once, and a caller's exception
+never keeps the others waiting.
 """
 
 import logging
@@ -31,7 +31,10 @@ _ON_TOO_FEW = ProduceResult(
 
 
 def answer(done: Callable[[Result], None], result: Result) -> None:
-    """Callbacks belong to connections that may be gone: isolate them (uvloop raises then)."""
+    """Call a callback and log its exception.
+
+    It belongs to a connection that may be gone (uvloop raises then).
+    """
     try:
         done(result)
     except Exception:
@@ -50,9 +53,12 @@ _NONE_WAITS: deque[_Waiting] = deque(maxlen=0)  # shared by all replicas: it tak
 
 
 class ProducePurgatory:
-    """Of one replica: who waits for the watermark, and with `flush: Always` who waits for the
-    leader's disk alone (acks=1). Each deque is made when the first one waits: an empty one takes
-    760 bytes, and most replicas of thousands never have any."""
+    """The delayed produces of one replica.
+
+    They wait for the watermark or, with `flush: Always` and acks=1, for the leader's disk alone.
+    Each deque is created when the first produce waits: an empty one takes 760 bytes, and most
+    replicas of thousands never have any.
+    """
 
     __slots__ = ("_for_commit", "_for_sync")
 
@@ -72,7 +78,7 @@ class ProducePurgatory:
         done: ProduceDone,
         for_sync_only: bool = False,
     ) -> None:
-        """In the order of end offsets, also a duplicate of a batch that waits since earlier."""
+        """Add a produce in the order of end offsets, also a duplicate of an earlier batch."""
         if for_sync_only:
             if self._for_sync is _NONE_WAITS:
                 self._for_sync = deque()
@@ -89,9 +95,10 @@ class ProducePurgatory:
     def complete(self, leader: PartitionLeader | None) -> None:
         """Answer all that the leader's watermark has passed.
 
-        With commitRule MinInsync it stands while the ISR is below min ISR, and they wait for the
-        ISR or for their timeout, as in Kafka since KIP-966. With Isr it moves with whoever is left,
-        and that is not what acks=all asked for: NOT_ENOUGH_REPLICAS_AFTER_APPEND (I9).
+        With commitRule MinInsync the watermark stands while the ISR is below min ISR, and they wait
+        for the ISR or for their timeout, as in Kafka since KIP-966. With Isr it moves with the
+        remaining replicas, which is not what acks=all asked for: NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        (I9).
         """
         if leader is None:
             return
@@ -105,7 +112,7 @@ class ProducePurgatory:
                 answer(entry.done, entry.result)
 
     def fail_all(self, error: ErrorCode, message: str) -> None:
-        """The records stay in the log and may yet commit; nobody can say so any more."""
+        """Fail all delayed produces; their records stay in the log and may yet commit."""
         entries = (*self._for_commit, *self._for_sync)
         self._for_commit.clear()
         self._for_sync.clear()
@@ -134,6 +141,6 @@ def _is_held(leader: PartitionLeader) -> bool:
 
 
 def _taken(waiting: deque[_Waiting], end_offset: Offset) -> Iterator[_Waiting]:
-    """One at a time: an answer may bring the next request, or end the role."""
+    """Yield entries one at a time: an answer may bring the next request, or end the role."""
     while waiting and waiting[0].end_offset <= end_offset:
         yield waiting.popleft()

@@ -1,7 +1,7 @@
-"""Following: a connection to each broker that leads what we follow, for as long as it does.
+"""Keep a connection to each broker that leads what this broker follows.
 
-A connection (leader_endpoint.py) that breaks or is refused makes its broker a suspect at once:
-that is how a killed leader is noticed within milliseconds. Peers are dialled at the addresses of
+A connection (leader_endpoint.py) that breaks or is refused makes its broker a suspect immediately:
+that is how a killed leader is noticed within milliseconds. Brokers are reached at the addresses of
 the metadata, never by name.
 """
 
@@ -24,7 +24,7 @@ Tell = Callable[[BrokerId], None]
 
 
 class LeaderFetcher:
-    """Keeps a connection to one leader for as long as there is something to follow there."""
+    """A connection to one leader, kept while there is something to follow there."""
 
     def __init__(
         self, leader_id: BrokerId, partitions: Partitions, *, suspect: Tell, answered: Tell
@@ -43,18 +43,18 @@ class LeaderFetcher:
         return bool(self._followed)
 
     def follow(self, replicas: Sequence[HostedReplica]) -> None:
-        """These too from now on, or their roles or settings may have changed."""
+        """Follow these replicas too, or update their roles or settings."""
         for replica in replicas:
             self._followed[replica.topic_id, replica.partition] = replica
         self.look_at(replicas)
 
     def leave(self, keys: Iterable[Key]) -> None:
-        """These no more."""
+        """Stop following these."""
         left = [self._followed.pop(key) for key in keys]
         self.look_at(left)
 
     def dial(self, endpoints: Endpoints | None) -> None:
-        """Where it is, which may have changed."""
+        """Set the leader's address, which may have changed."""
         if endpoints != self._endpoints:
             self._endpoints = endpoints
             self._changed.set()
@@ -66,11 +66,11 @@ class LeaderFetcher:
             self._connection.look_at(replicas)
 
     def retire(self) -> None:
-        """Nothing is followed there any more: no suspicion when the connection ends now."""
+        """Follow nothing there any more: the end of the connection causes no suspicion."""
         self._followed = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep the connection until cancelled."""
         delay = FIRST_RECONNECT_SECONDS
         try:
             while True:
@@ -89,7 +89,7 @@ class LeaderFetcher:
                 self._connection.close()
 
     async def _connect_once(self) -> bool:
-        """True if a connection was made, and is lost again."""
+        """Connect and serve until the connection is lost; return whether there was one."""
         endpoints = self._endpoints
         if endpoints is None:
             return False
@@ -118,13 +118,13 @@ class LeaderFetcher:
         return True
 
     def _report(self, endpoints: Endpoints) -> None:
-        """Not when we left ourselves, or when the leader is known to be elsewhere by now."""
+        """Suspect the leader, unless we left it or it is known to be elsewhere by now."""
         if self._followed and endpoints == self._endpoints:
             self._suspect(self.leader_id)
 
 
 class ReplicaFetchers:
-    """Which leaders are followed, from the roles that metadata gave."""
+    """The leaders that are followed, by the roles of the metadata."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class ReplicaFetchers:
         partitions.listeners.log_start_raised = self.kick
 
     def refresh(self) -> None:
-        """Roles and leaders of some replicas may have changed, or addresses."""
+        """Update what is followed where, after roles, leaders or addresses changed."""
         followed, left = self._changes()
         for leader_id, keys in left.items():
             self._fetchers[leader_id][0].leave(keys)
@@ -159,7 +159,7 @@ class ReplicaFetchers:
             fetcher.dial(None if broker is None else broker.endpoints)
 
     def _changes(self) -> tuple[dict[BrokerId, list[HostedReplica]], dict[BrokerId, list[Key]]]:
-        """By leader: what is followed there now, and what no more."""
+        """Return, by leader, what is now followed there and what no longer is."""
         followed: dict[BrokerId, list[HostedReplica]] = {}
         left: dict[BrokerId, list[Key]] = {}
         for key in self._partitions.roles.take_touched():
@@ -183,7 +183,7 @@ class ReplicaFetchers:
         return self._fetchers[leader_id][0]
 
     def kick(self, replica: HostedReplica) -> None:
-        """A follower has something to say: it was held back (flush: Always), or deleted records."""
+        """Fetch now: the follower was held back (flush: Always), or deleted records."""
         if replica.follower is not None and replica.follower.leader in self._fetchers:
             self._fetchers[replica.follower.leader][0].look_at((replica,))
 

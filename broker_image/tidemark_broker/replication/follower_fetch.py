@@ -1,10 +1,10 @@
-"""Followers' fetches as the leaders here answer them: all partitions of one request together.
+"""Answer followers' fetches: all partitions of one request together.
 
-A fetch with nothing to tell is parked and woken once per loop tick by appends, and, coalesced, by
-the high watermark, so that followers learn it without being asked all the time (Kafka lets them
-wait 500 ms, KAFKA-9952). Only partitions with news are in an answer: records, an error, a
-divergence, or a watermark that this follower has not been told. What is idle costs nothing: neither
-the fetch names it (follower_link.py) nor is it looked at before something happened to it.
+A fetch without news is delayed and woken once per loop tick by appends, and, coalesced, by the high
+watermark, so that followers learn it without asking all the time (Kafka lets them wait 500 ms,
+KAFKA-9952). Only partitions with news are in an answer: records, an error, a divergence, or a
+watermark that this follower has not received. An idle partition costs nothing: neither the fetch
+names it (follower_link.py) nor is it checked before something happened to it.
 """
 
 import logging
@@ -70,14 +70,19 @@ class ReplicaFetches:
         self.listeners: dict[Callable[[], None], None] = {}  # told of each fetch
 
     def is_left(self, link: FollowerLink, request: FetchRequest) -> bool:
-        """That follower already asks on a later connection: it has one at a time. What comes of
-        an earlier one was said before, and would undo or overstate its progress."""
+        """Return whether the follower already fetches on a later connection.
+
+        It has one at a time. What arrives on an earlier one is older, and would undo or overstate
+        its progress.
+        """
         asks_as = (request.replica_epoch, link.number)
         return asks_as < self._newest.get(BrokerId(request.replica_id), asks_as)
 
     def handle(self, request: FetchRequest, link: FollowerLink, respond: Respond) -> None:
-        """A request that the link may take. `respond` is called once, maybe before the return; not
-        after `cancel`."""
+        """Handle a request that the session accepts.
+
+        `respond` is called once, maybe before the return; not after `cancel`.
+        """
         self._unpark(link)
         self._begin(request, link)
         now_ms = self._clock()
@@ -103,8 +108,7 @@ class ReplicaFetches:
             listener()
 
     def log_starts(self, key: Key) -> dict[BrokerId, Offset]:
-        """Where the logs of followers begin, as they said when they asked; of those alone that ask
-        for the partition at the moment."""
+        """Return the log starts of followers that fetch the partition at the moment."""
         found: dict[BrokerId, Offset] = {}
         for link in self._watching.get(key, ()):
             asked = link.asked.get(key)
@@ -113,8 +117,11 @@ class ReplicaFetches:
         return found
 
     def cancel(self, link: FollowerLink) -> None:
-        """The connection is gone. What it asked for is forgotten in slices that others run between:
-        its last contact is noted as of then, and no later one comes."""
+        """Drop a session whose connection is gone.
+
+        What it fetched is forgotten in slices between which other tasks run: its last contact is
+        recorded as of then, and no later one comes.
+        """
         self._unpark(link)
         for key in tuple(islice(link.watched, FORGOTTEN_AT_A_TIME)):
             self._forget(link, key)
@@ -122,14 +129,14 @@ class ReplicaFetches:
             self._scheduler.call_soon(lambda: self.cancel(link))
 
     def end_now(self, link: FollowerLink) -> None:
-        """The follower already sent its next fetch: it has more to ask, so it shall not wait."""
+        """Answer the delayed fetch: the follower already sent its next one."""
         if link.parked is not None:
             self._finish(link)
 
     # ---- what may give a follower news
 
     def on_appended(self, replica: HostedReplica) -> None:
-        """Also when a role changes: the fetch is then answered with the error."""
+        """Wake the fetches of a partition, also when a role changes, which answers the error."""
         key = (replica.topic_id, replica.partition)
         watching = self._watching.get(key)
         if not watching:
@@ -146,7 +153,7 @@ class ReplicaFetches:
             self._scheduler.call_soon(self._flush)
 
     def on_watermark(self, replica: HostedReplica) -> None:
-        """Also when the log's start moves."""
+        """Schedule the fetches of a partition whose watermark or log start moved."""
         key = (replica.topic_id, replica.partition)
         for link in self._watching.get(key, ()):
             link.moved[key] = None
@@ -229,7 +236,7 @@ class ReplicaFetches:
             )
 
     def _end(self, link: FollowerLink, parked: ParkedFetch) -> None:
-        """Its wait is over, or a watermark rose: answer with whatever there is."""
+        """Answer with what there is: the wait is over, or a watermark rose."""
         if link.parked is parked:
             self._finish(link)
 
@@ -258,8 +265,10 @@ class ReplicaFetches:
     # ---- answers
 
     def _answers(self, link: FollowerLink) -> Found:
-        """Of open questions to which something happened. The follower's progress was noted when it
-        asked."""
+        """Return answers to open fetches of partitions to which something happened.
+
+        The follower's progress was recorded when it fetched.
+        """
         request = link.request
         found: Found = {}
         if not link.unread or request is None:
@@ -307,7 +316,7 @@ class ReplicaFetches:
     def _look(
         self, key: Key, asked: FetchPartition, request: FetchRequest, budget: int
     ) -> tuple[PartitionAnswer | None, ReplicaFetch | None]:
-        """(the answer if there is news, the fetch if it was accepted and its read succeeded)."""
+        """Return the answer if there is news, and the fetch if it was accepted and read."""
         replica = self._partitions.hosted(*key)
         if replica is None or replica.leader is None:
             return self._not_leading(key, asked, replica), None
@@ -374,7 +383,7 @@ class ReplicaFetches:
     def _not_leading(
         self, key: Key, asked: FetchPartition, replica: HostedReplica | None
     ) -> PartitionAnswer:
-        """Kafka's order: is it known, then the leader epoch, then who leads."""
+        """Return the error, in Kafka's order: is it known, the leader epoch, who leads."""
         metadata = self._partitions.metadata
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if replica is None:
@@ -398,7 +407,7 @@ class ReplicaFetches:
         return replica if is_news else None
 
     def _add_positions(self, link: FollowerLink, found: Found) -> None:
-        """Watermarks of all others travel along: no second answer for them alone."""
+        """Add the watermarks of all other partitions, so that no second answer is needed."""
         for key in tuple(islice(link.moved, MAX_POSITIONS)):
             del link.moved[key]
             asked = link.asked.get(key)
@@ -413,8 +422,11 @@ class ReplicaFetches:
     # guard: watermark-told-in-asked-epoch (I2)
     @staticmethod
     def _is_asked_in_its_epoch(asked: FetchPartition, replica: HostedReplica) -> bool:
-        """If not, there was no room yet to judge it, and by the answer its follower could not tell
-        whose watermark it is (I2)."""
+        """Return whether the fetch names the present leader epoch.
+
+        If not, there was no room yet to check it, and the follower could not tell whose watermark
+        the answer has (I2).
+        """
         return asked.current_leader_epoch == replica.leader_epoch
 
     def _respond(self, link: FollowerLink, found: Found, respond: Respond) -> None:
@@ -442,7 +454,7 @@ def _budget(request: FetchRequest) -> int:
 
 
 def _with_watermark(answer: PartitionAnswer, high_watermark: Offset) -> PartitionAnswer:
-    """This very fetch may have moved it: the follower learns it now."""
+    """Return the answer with the watermark that this very fetch may have moved."""
     if answer.high_watermark == high_watermark:
         return answer
     return PartitionAnswer(

@@ -1,8 +1,9 @@
-"""One follower's connection as the leaders here see it: its session and its parked fetch.
+"""Keep a follower's session and its delayed fetch, for one connection.
 
-A session (KIP-227, docs/decisions/0032) remembers what the follower asks for, so a fetch names only
-what changed: a partition that is asked anew, or none any more. An answer with records, an error or
-a divergence closes the question: the follower asks again or does not. A connection has one session.
+A session (KIP-227, docs/decisions/0032) remembers what the follower fetches, so a request names
+only what changed: a partition that is fetched again, or no longer. An answer with records, an error
+or a divergence closes the fetch of a partition: the follower fetches again or does not. A
+connection has one session.
 """
 
 from collections.abc import Callable
@@ -74,7 +75,7 @@ class FollowerLink:
         self.next_epoch = FIRST_SESSION_EPOCH
 
     def may_take(self, request: FetchRequest) -> bool:
-        """Whether it begins a session, or is the next of the same life in this one."""
+        """Return whether the request begins a session or is the next one of this session."""
         if request.session_epoch <= FIRST_SESSION_EPOCH:
             return True
         former = self.request

@@ -1,9 +1,9 @@
-"""One connection to one leader: all partitions that we follow there, in one fetch.
+"""Fetch from one leader: all partitions that this broker follows there, in one fetch.
 
 Driven by callbacks: an answer is appended and the next fetch sent in the same loop tick. A fetch
-names only partitions whose question or log start changed (follower_link.py): what is idle costs
-nothing. One fetch is under way; when there is something to ask meanwhile a second one is sent at
-once, and the leader ends the parked first.
+names only partitions whose position or log start changed (follower_link.py), so an idle partition
+costs nothing. One fetch is under way; when there is something new to fetch meanwhile a second one
+is sent immediately, and the leader answers the delayed first.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Question(NamedTuple):
-    """As the leader knows it from the request of this number."""
+    """A partition's fetch as the leader knows it from the request of this number."""
 
     replica: HostedReplica
     fetch: FollowerFetch
@@ -68,7 +68,7 @@ class _Asked:
 
 
 class LeaderConnection(asyncio.Protocol):
-    """Lives until it is lost."""
+    """A connection to a leader, until it is lost."""
 
     def __init__(self, leader_id: BrokerId, partitions: Partitions) -> None:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -105,14 +105,14 @@ class LeaderConnection(asyncio.Protocol):
             self._transport.close()
 
     def follow(self, replicas: list[HostedReplica]) -> None:
-        """From now on these, whose roles or settings may have changed."""
+        """Follow these replicas, whose roles or settings may have changed."""
         self._unsure = {(replica.topic_id, replica.partition): replica for replica in replicas}
         for key, question in self._questions.items():
             self._unsure.setdefault(key, question.replica)
         self._send_if_free()
 
     def look_at(self, replicas: Iterable[HostedReplica]) -> None:
-        """There may be something new to ask: do not wait for the fetch under way."""
+        """Check these replicas for a new fetch, without waiting for the one under way."""
         for replica in replicas:
             self._unsure[replica.topic_id, replica.partition] = replica
         self._send_if_free()
@@ -187,8 +187,10 @@ class LeaderConnection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._send_if_free)
 
     def _changes(self, forgotten: list[Key]) -> list[tuple[Key, HostedReplica, FollowerFetch, int]]:
-        """Questions that differ from what the leader knows: (key, replica, question, max bytes);
-        those to be asked no more go into `forgotten`."""
+        """Return fetches that differ from what the leader knows: (key, replica, fetch, max bytes).
+
+        Partitions that are no longer fetched go into `forgotten`.
+        """
         now_ms = monotonic_ms()
         throttle = self._partitions.join_throttle
         may_join_bytes = throttle.allowance_bytes(
@@ -274,7 +276,7 @@ class LeaderConnection(asyncio.Protocol):
             )  # the leader is to know (delayed_delete_records.py)
 
     def _apply(self, question: _Question, answer: PartitionAnswer, now_ms: int) -> None:
-        """One partition's trouble does not stop the others."""
+        """Apply one partition's answer; its errors do not stop the others."""
         replica, fetch = question.replica, question.fetch
         if answer.records and self._partitions.is_joining(replica):
             self._partitions.join_throttle.spend(len(answer.records), now_ms)
@@ -336,7 +338,7 @@ class LeaderConnection(asyncio.Protocol):
         self._send_if_free()
 
     def _expect_answer(self) -> None:
-        """One timer for all of them: it is set anew when it ends, not with each answer."""
+        """Keep one timer for all answers; it is set again when it ends, not with each answer."""
         limit_s = FETCH_WAIT_MS / 1000 + ANSWER_TIMEOUT_SECONDS
         loop = asyncio.get_running_loop()
         self._answer_due_s = loop.time() + limit_s
@@ -357,7 +359,7 @@ class LeaderConnection(asyncio.Protocol):
 
 
 def _is_known(known: _Question, replica: HostedReplica, fetch: FollowerFetch) -> bool:
-    """Whether the leader would be told nothing new."""
+    """Return whether the fetch would tell the leader nothing new."""
     return (
         known.replica is replica
         and known.fetch == fetch

@@ -1,9 +1,9 @@
-"""Where logs begin: retention in three steps, and deletion of records on request.
+"""Advance log starts: retention in three steps, and deletion of records on request.
 
-The log starts are raised on the loop, checkpointed in a worker, and only then are the segments
-below them deleted: a start of the broker in between finds nothing that looks like damage. Every
-replica does it for itself below its own high watermark; followers follow their leader's log start
-besides (Kafka: UnifiedLog.deleteOldSegments, ReplicaManager.deleteRecords).
+Log starts are advanced on the loop, checkpointed in a worker, and only then are the segments below
+them deleted: a start of the broker in between finds nothing that looks like corruption. Each
+replica does it for itself below its own high watermark; followers also follow their leader's log
+start (Kafka: UnifiedLog.deleteOldSegments, ReplicaManager.deleteRecords).
 """
 
 import logging
@@ -24,12 +24,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RaisedStarts:
-    """What may be deleted once the checkpoint of log starts is written."""
+    """The log starts below which segments are deleted once their checkpoint is written."""
 
     starts: tuple[tuple[HostedReplica, Offset], ...]
 
     def as_far_as(self, written: Mapping[tuple[str, int], Offset]) -> "RaisedStarts":
-        """Where the checkpoint could not be written: what an earlier one says may go."""
+        """Return the starts limited to an earlier checkpoint, if a new one could not be written."""
         return RaisedStarts(
             tuple(
                 (replica, min(start, written.get((replica.topic, replica.partition), Offset(0))))
@@ -41,8 +41,10 @@ class RaisedStarts:
 def raise_log_starts(
     replicas: Iterable[HostedReplica], wall_ms: int, kept: Container[TopicId] = ()
 ) -> RaisedStarts:
-    """By retention, but of `kept`, topics whose Topic is gone and whose data somebody may ask for
-    again (I20). Raises OSError."""
+    """Advance log starts by retention; topics in `kept` are exempt.
+
+    Their Topic is deleted and their data may be adopted again (I20). Raises OSError.
+    """
     starts = []
     for replica in replicas:
         log = replica.log
@@ -73,7 +75,10 @@ def raise_log_starts(
 
 
 def delete_segments(raised: RaisedStarts) -> int:
-    """After the checkpoint. Segments deleted. Raises StorageFailed; a full disk only delays it."""
+    """Delete segments after the checkpoint; return how many.
+
+    Raises StorageFailed; a full disk only delays it.
+    """
     deleted = 0
     for replica, start in raised.starts:
         log = replica.log
@@ -95,10 +100,10 @@ class DeleteRecordsResult:
 
 
 def delete_records(replica: HostedReplica, before_offset: Offset) -> DeleteRecordsResult:
-    """As the leader: nothing below `before_offset` is served any more, and followers follow.
+    """Delete the records below `before_offset` as the leader; followers follow.
 
     UP_TO_HIGH_WATERMARK stands for the high watermark. OFFSET_OUT_OF_RANGE above it (I1). The files
-    go with the next retention pass (Kafka: DeleteRecords, KIP-107).
+    are deleted with the next retention run (Kafka: DeleteRecords, KIP-107).
     """
     high_watermark = replica.high_watermark
     wanted = high_watermark if before_offset == UP_TO_HIGH_WATERMARK else before_offset

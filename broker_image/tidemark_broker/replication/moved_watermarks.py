@@ -1,4 +1,4 @@
-"""High watermarks of all replicas, kept by those that moved: most do not, most of the time."""
+"""Keep the high watermarks of all replicas, updated only for those that moved."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ class MovedWatermarks:
         self._moved: dict[Key, None] = {}
 
     def note(self, replica: HostedReplica) -> None:
-        """It moved, or the replica came or went."""
+        """Record that a watermark moved, or that the replica was added or removed."""
         self._moved[replica.topic_id, replica.partition] = None
 
     def current(self, hosted: Mapping[Key, HostedReplica]) -> dict[Key, Offset]:

@@ -1,14 +1,11 @@
-"""One replica on this broker: its log, the role core of the moment, and who waits for it.
+"""Own one replica on this broker: its log, its present role, and the requests that wait for it.
 
-The shell around `PartitionLeader` and `PartitionFollower`: it performs their effects in order and
-decides nothing about replication. What must be durable (a new epoch in the cache) precedes what
-reports it. Appends are inline: a hop to a thread costs more than the write. Synchronous; one
-event loop owns it.
+It performs the effects of `PartitionLeader` and `PartitionFollower` in order and decides nothing
+about replication. What must be durable (a new epoch in the cache) precedes what reports it. Appends
+are inline: a hop to a thread costs more than the write. Synchronous; one event loop owns it.
 
-Committed records that replicas here cut off, until the controller has recorded the loss.
-
-Kept in memory: a process that ends before its controller heard of it leaves a line in its log and
-its metric, nothing else.
+`CommittedCuts` keeps truncations of committed records until the controller has recorded the loss.
+It is in memory: a process that ends before leaves a line in its log and its metric, nothing else.
 """
 
 import logging
@@ -65,7 +62,7 @@ MAX_EXPIRY_PAUSE_MS = 600_000  # Kafka's producer.id.expiration.check.interval.m
 
 @dataclass(frozen=True, slots=True)
 class ReplicaEvents:
-    """What a replica tells the rest of the broker. Each must return soon and not raise."""
+    """The events of a replica; handlers must return soon and not raise."""
 
     propose: Callable[[InSyncProposal], None]
     appended: Callable[["HostedReplica"], None]  # as leader: parked replica fetches have news
@@ -79,7 +76,7 @@ class ReplicaEvents:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLife:
-    """Which broker we are, in which of its lives, and what we know of the others."""
+    """This broker and its epoch, and what it knows of the others."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -168,8 +165,10 @@ class HostedReplica:
             self.leader.on_settings(self._settings)
 
     def apply_state(self, state: PartitionState, life: BrokerLife, now_ms: int) -> None:
-        """A state that names this broker among the replicas. Older ones change nothing, equal
-        ones are the same state."""
+        """Apply a state that names this broker as a replica.
+
+        Older ones change nothing, equal ones are the same state.
+        """
         if self._is_older(state):
             return
         has_new_epoch = state.leader_epoch > self.leader_epoch
@@ -259,7 +258,10 @@ class HostedReplica:
     # ---- as leader
 
     def append(self, batches: list[Batch], now_ms: int) -> tuple[Offset, Offset]:
-        """(first offset, end offset). Raises DiskFull and StorageFailed, then nothing changed."""
+        """Append batches and return (first offset, end offset).
+
+        Raises DiskFull and StorageFailed, then nothing changed.
+        """
         leader = self.leader
         assert leader is not None
         appended = self.log.append_as_leader(batches, leader_epoch=leader.leader_epoch)
@@ -289,8 +291,10 @@ class HostedReplica:
             follower.on_contact_ended(contact, self.log.log_end_offset)
 
     def raise_log_start(self, offset: Offset) -> bool:
-        """As `PartitionLog.raise_log_start`; followers are told as of a watermark, and a leader as
-        it sends readers to followers."""
+        """Advance the log start as `PartitionLog.raise_log_start` does.
+
+        Followers are notified as of a watermark, and a leader because it redirects consumers.
+        """
         is_news = self.log.raise_log_start(offset)
         if is_news:
             self._events.watermark_moved(self)
@@ -302,7 +306,7 @@ class HostedReplica:
             self._perform(self.leader.on_brokers(brokers, now_ms))
 
     def on_answer(self, proposal: InSyncProposal, answer: InSyncAnswer, now_ms: int) -> None:
-        """After the state in the answer went through `apply_state`."""
+        """Handle a proposal's result after its state went through `apply_state`."""
         if self.leader is not None:
             self._perform(self.leader.on_answer(proposal, answer.error, now_ms))
 
@@ -361,7 +365,11 @@ class HostedReplica:
 
     @property
     def may_be_rebuilt(self) -> bool:
-        """It follows with damage that nobody counts on, and knows what of it its leader has."""
+        """Return whether the replica may be rebuilt.
+
+        It follows with corruption that no ISR or ELR entry names, and knows what its leader has of
+        it.
+        """
         if self.damage is None or self.follower is None:
             return False
         return self.damage.may_be_cut(self.state) and self.follower.knows_what_is_shared
@@ -369,8 +377,11 @@ class HostedReplica:
     def on_leader_answer(
         self, fetch: FollowerFetch, answer: LeaderAnswer, records: memoryview, now_ms: int
     ) -> None:
-        """Raises StorageFailed; CorruptBatch, OffsetGap and DiskFull with nothing kept: the same is
-        asked for again after a while. OwnLogDamaged: a cut met a corrupt batch."""
+        """Handle a leader's answer and perform the effects.
+
+        Raises StorageFailed; CorruptBatch, OffsetGap and DiskFull with nothing kept: the same is
+        fetched again after a pause. OwnLogDamaged: a truncation met a corrupt batch.
+        """
         follower = self.follower
         if follower is None:
             return
@@ -455,11 +466,11 @@ class HostedReplica:
 
     @property
     def needs_flush(self) -> bool:
-        """Nobody waits for a replica without a role; one that was removed would ask for ever."""
+        """Return whether a request waits for a sync; not for a replica without a role."""
         return self.role != "idle" and self.has_unsynced(self.log.log_end_offset)
 
     def has_unsynced(self, end_offset: Offset) -> bool:
-        """With `flush: Always`: our disk does not have all below that offset yet."""
+        """Return whether, with `flush: Always`, our disk lacks something below that offset."""
         return self._settings.flushes_always and self._durable_end_offset < end_offset
 
     def _ask_flush(self) -> None:
@@ -467,7 +478,7 @@ class HostedReplica:
             self._events.flush_needed(self)
 
     def on_flushed(self, end_offset: Offset, leader_epoch: LeaderEpoch, now_ms: int) -> None:
-        """`end_offset` and `leader_epoch` as they were before the flush began."""
+        """Record a flush; the arguments are from before it began."""
         if leader_epoch != self.leader_epoch:
             return  # the role changed meanwhile: its first flush is asked anew
         # Not `end_offset` alone: what was there may have been cut and written anew meanwhile (S11).
@@ -479,7 +490,7 @@ class HostedReplica:
     # ---- /metrics
 
     def snapshot(self, now_ms: int) -> PartitionSnapshot:
-        """One consistent cut: between two awaits nothing changes."""
+        """Return one consistent snapshot: between two awaits nothing changes."""
         state, leader, follower = self.state, self.leader, self.follower
         log = self.log
         return PartitionSnapshot(
@@ -528,7 +539,7 @@ class CommittedCuts:
 
     # guard: committed-truncation-is-reported (S28)
     def note(self, cut: CommittedCut) -> None:
-        """A further cut in the same leader epoch says all that the former one said."""
+        """Record a truncation; a later one in the same leader epoch includes it."""
         _log.error(
             "committed records cut off",
             extra={
@@ -544,11 +555,11 @@ class CommittedCuts:
         self.on_news()
 
     def unrecorded(self) -> tuple[CommittedCut, ...]:
-        """For the next heartbeat."""
+        """Return the truncations for the next heartbeat."""
         return tuple(self._unrecorded.values())[:MAX_REPORTED]
 
     def note_recorded(self, cuts: Iterable[CommittedCut]) -> None:
-        """Those of one heartbeat; one that has grown since is reported again."""
+        """Remove those of one heartbeat; one that has grown since is reported again."""
         for cut in cuts:
             key = (cut.topic_id, cut.partition, cut.leader_epoch)
             if self._unrecorded.get(key) == cut:

@@ -1,4 +1,4 @@
-"""What the rest of a broker wants to know of its partitions."""
+"""Define what other parts of a broker learn of its partitions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ def nothing(*_: object) -> None:
 
 @dataclass(slots=True)
 class PartitionListeners:
-    """Who else wants to know; set by the broker before logs are attached."""
+    """The receivers of events of local partitions; set before logs are attached."""
 
     propose: Callable[[InSyncProposal], None] = nothing
     appended: Callable[[HostedReplica], None] = nothing

@@ -1,4 +1,4 @@
-"""The replicas that this broker hosts, by both names, and whose logs are still to be made."""
+"""Index this broker's replicas by both names, and find logs that are still to be created."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class HostedReplicas:
         self._ids_by_topic.setdefault(replica.topic, set()).add(replica.topic_id)
 
     def discard(self, key: tuple[TopicId, int]) -> HostedReplica | None:
-        """The replica that was here, by neither name any more."""
+        """Remove a replica under both names and return it."""
         replica = self.by_id.pop(key, None)
         if replica is None:
             return None
@@ -56,8 +56,11 @@ class HostedReplicas:
         return [(topic_id, number) for number in sorted(self._numbers.get(topic_id, ()))]
 
     def apply_topic(self, topic: TopicState, present: Mapping[str, TopicState]) -> None:
-        """`present`: by name. Requests name topics, so what another topic left under a name is
-        served to nobody once the name is this one's."""
+        """Apply a topic; `present` has the topics by name.
+
+        Requests name topics, so what another topic left under a name is no longer served once the
+        name is this one's.
+        """
         for key in self.keys_of(topic.topic_id):
             self.by_id[key].apply_topic(topic)
         if present.get(topic.topic) != topic:
@@ -69,14 +72,21 @@ class HostedReplicas:
 
     # guard: erase-by-newer-state-only (S17)
     def is_older_than_log(self, key: tuple[TopicId, int], state: PartitionState) -> bool:
-        """S17: a slice put back from before a move does not name who joined by it. Whoever leaves
-        raises the leader epoch (S30), so a log of that epoch or a later one was not left behind."""
+        """Return whether the state is older than the local log (S17).
+
+        A slice restored from before a move does not name a replica that joined by it. A replica
+        that leaves raises the leader epoch (S30), so a log of that epoch or a later one was not
+        left behind.
+        """
         replica = self.by_id.get(key)
         return replica is not None and replica.log.latest_epoch >= state.leader_epoch
 
     def may_make(self, topic: TopicState, state: PartitionState, life: BrokerLife) -> bool:
-        """Its log is missing, and nobody's is in its place: while another topic id still has the
-        name here, making it sets that log aside, under the hands of whoever leads or follows it."""
+        """Return whether the replica's log is missing and may be created.
+
+        While another topic id still has the name here, creating it would rename that log under the
+        broker that leads or follows it.
+        """
         return (
             (topic.topic_id, state.partition) not in self.by_id
             and (topic.topic, state.partition) not in self.by_name
@@ -101,8 +111,11 @@ class HostedReplicas:
     def check_counts_on_nothing_lost(
         self, key: tuple[TopicId, int], state: PartitionState, life: BrokerLife
     ) -> bool:
-        """Before a role is taken. ValueError: the controller hears that this replica failed, and
-        strikes the entry out. True: that may have been so, and is over."""
+        """Check before a role is applied that no entry names a log that is lost.
+
+        Raises ValueError: the controller is told that this replica failed, and removes the entry.
+        Returns True if that may have been so, and is over.
+        """
         if self._is_whole(key):
             return False
         if self._counts_on_lost_log(key, state, life):
@@ -117,7 +130,7 @@ class HostedReplicas:
     def missing_logs(
         self, life: BrokerLife, entries: Iterable[TopicPush]
     ) -> tuple[tuple[str, TopicId, int], ...]:
-        """(topic, topic id, partition) of logs that this broker needs by these."""
+        """Return (topic, topic id, partition) of logs that these entries need here."""
         return tuple(
             (entry.topic.topic, entry.topic.topic_id, state.partition)
             for entry in entries
@@ -129,9 +142,11 @@ class HostedReplicas:
 
 # guard: no-empty-log-for-earlier-life (S9)
 def counts_on_former_life(state: PartitionState, life: BrokerLife) -> bool:
-    """S9: an entry says that a former life of this broker has what is committed. Where its log is
-    gone, an empty one in its place would look like that log to everybody from then on, this broker
-    itself included once it starts again."""
+    """Return whether an ISR or ELR entry names an earlier epoch of this broker (S9).
+
+    It says that this broker has what is committed. If its log is gone, an empty one in its place
+    would look like that log to all others from then on, and to this broker itself after a restart.
+    """
     return any(
         member.broker_id == life.broker_id and member.broker_epoch != life.broker_epoch
         for member in state.in_sync_replicas + state.eligible_leaders
@@ -139,7 +154,7 @@ def counts_on_former_life(state: PartitionState, life: BrokerLife) -> bool:
 
 
 def log_roles(applied: Sequence[tuple[HostedReplica, PartitionState]]) -> None:
-    """One line for all of them: a line costs more than the role that it tells of."""
+    """Write one log line for all applied roles: a line costs more than a role."""
     if len(applied) == 1:
         _log_role(*applied[0])
         return

@@ -1,12 +1,11 @@
-"""What /metrics shows of one replica: one consistent cut of it, as a value.
+"""Define what /metrics shows of one replica, as one consistent snapshot.
 
-Taken between two awaits of the broker's loop, so a high watermark that goes back without a new
-epoch is a finding, not an artefact.
+It is taken between two awaits of the broker's loop, so a high watermark that goes back without a
+new epoch is a finding, not an artefact.
 
-How often the ISR of a partition lost and won members while this broker led it, and why.
-
-Counted from the states that were applied, so a change that an election brings counts with the
-leader that it grants. Nothing is decided by these numbers: they are for /metrics and the audit.
+`IsrChanges` counts how often the ISR of a partition lost and gained members while this broker led
+it, and why. It counts from the states that were applied, so a change that an election brings counts
+with the leader that it assigns. The numbers are only for /metrics and the audit.
 """
 
 from collections.abc import Mapping
@@ -51,7 +50,7 @@ class IsrChanges:
         brokers: Mapping[BrokerId, BrokerState],
         proposal: InSyncProposal | None,
     ) -> None:
-        """`proposal`: this leader's own that was pending while `before` was true."""
+        """Count a change; `proposal` is this leader's own that was pending during `before`."""
         left = before.in_sync_ids - after.in_sync_ids
         proposed = (
             None if proposal is None else {m.broker_id for m in proposal.new_in_sync_replicas}
@@ -78,7 +77,7 @@ def _reason(
 
 @dataclass(frozen=True, slots=True)
 class FollowerSnapshot:
-    """One remote replica as its leader sees it. `caught_up_age_ms` -1: never in this epoch."""
+    """A follower as its leader sees it; `caught_up_age_ms` is -1 if never in this epoch."""
 
     broker_id: BrokerId
     lag_records: int
@@ -88,8 +87,11 @@ class FollowerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
-    """`followers` is empty unless it leads; `state` is None before the first push. `is_retained`:
-    its topic was deleted and its data is kept."""
+    """A replica at one moment.
+
+    `followers` is empty unless it leads; `state` is None before the first push. `is_retained` if
+    its topic was deleted and its data is kept.
+    """
 
     topic: str
     topic_id: TopicId

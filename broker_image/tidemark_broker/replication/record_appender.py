@@ -1,15 +1,14 @@
-"""What happens to a produce: refused, appended, acknowledged. The hot path of every write.
+"""Append the batches of a produce: reject, append, acknowledge.
 
-Refusals come in Kafka's order and before anything is written. An acks=all produce waits in the
-replica's purgatory; one timer sweeps those whose time is up. No record is looked at here, only
-batch headers.
+Each write passes here. Errors come in Kafka's order and before anything is written. An acks=all
+produce waits in the replica's purgatory; one timer sweeps those whose time is up. Only batch
+headers are read here, except for compacted topics.
 
-What a compacted topic asks of the records that it takes: a key, and a batch that opens here.
-
-Kafka refuses records without keys the same way. What cannot be opened could never be compacted, and
-would keep every tombstone behind it for ever (docs/decisions/0013). What is more than
-one turn of the broker's loop should open is refused, and so is a record that is dated outside of
-64 bits: clients would disagree on when it was; or that is not where it says among the others.
+A compacted topic needs a key in each record, and a batch that can be decompressed here. Kafka
+rejects records without keys the same way. What cannot be decompressed could never be compacted, and
+would keep each tombstone behind it without limit (docs/decisions/0013). More than one turn of the
+broker's loop should decompress is rejected, and so is a record with a time outside of 64 bits,
+about which clients would disagree, or with an offset that is not its place among the others.
 """
 
 from collections.abc import Callable, Iterable
@@ -90,8 +89,11 @@ class ProducePath:
         wall_clock_s: Callable[[], float],
         shortage: Callable[[], str],
     ) -> None:
-        """`find_leading`: the replica that this broker leads, or why there is none; `shortage`: of
-        disk space, empty if there is none."""
+        """Create an appender.
+
+        `find_leading` returns the local leader, or the error to send; `shortage` is a sentence
+        about low disk space, or "".
+        """
         self._find_leading = find_leading
         self._fail_storage = fail_storage
         self._scheduler = scheduler
@@ -111,7 +113,7 @@ class ProducePath:
         timeout_ms: int,
         done: ProduceDone,
     ) -> None:
-        """As `Partitions.produce`."""
+        """Produce as `Partitions.produce` does."""
         if acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
             message = f"acks: expected -1, 0 or 1, found {acks}"
             answer(done, ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS, message=message))
@@ -166,8 +168,11 @@ class ProducePath:
     def _write_once(
         self, replica: HostedReplica, batches: list[Batch], now_ms: int, done: ProduceDone
     ) -> tuple[Offset, Offset, int] | None:
-        """Where the batches are now, first and end offset: appended, or in the log already (I8);
-        and the time that they were stamped with, or -1. None: refused or failed, and answered."""
+        """Append batches, or find them in the log already (I8).
+
+        Returns their first and end offset and the time they were stamped with, or -1. None:
+        rejected or failed, and answered.
+        """
         header, settings = batches[0].header, replica.log.settings
         if header.producer_id > NO_PRODUCER_ID:
             verdict = judge_batch(header, replica.log.producers)
@@ -221,7 +226,10 @@ def _as_stored(batch: Batch, settings: LogSettings, wall_ms: int) -> Batch:
 
 # guard: leader-acknowledges-once-synced (S11)
 def _waits_for_disk(replica: HostedReplica, acks: int, end_offset: Offset) -> bool:
-    """S11: with `flush: Always` what is acknowledged is on the disk of whoever acknowledges it."""
+    """Return whether the acknowledgement needs the leader's disk (S11).
+
+    With `flush: Always` an acknowledged record is on the disk of each replica that acknowledges it.
+    """
     return acks == ACKS_LEADER and replica.has_unsynced(end_offset)
 
 
@@ -249,8 +257,11 @@ def _no_space(message: str) -> ProduceResult:
 
 
 def _checked_batches(data: memoryview, max_batch_bytes: int) -> list[Batch] | ProduceResult:
-    """Whole, intact data batches of a size that the topic allows; with a producer id only one, as
-    in Kafka since produce version 3: two could not be told apart from one that half failed."""
+    """Return complete, valid data batches of a size that the topic allows, or the error.
+
+    With a producer id only one, as in Kafka since produce version 3: two could not be distinguished
+    from one that half failed.
+    """
     try:
         batches = split_batches(data, max_batch_bytes=max(1, len(data)))
     except CorruptBatch as error:

@@ -1,7 +1,7 @@
-"""Refusals of a produce that name its bad records, by index and message (KIP-467).
+"""Reject a produce and name its invalid records, by index and message (KIP-467).
 
-A client then fails these records and knows of the others that nothing is wrong with them. Of one
-request at most MOST_RECORD_ERRORS are named: each costs more bytes than the smallest record.
+A client then fails these records and knows that the others are valid. Of one request at most
+MOST_RECORD_ERRORS are named: each costs more bytes than the smallest record.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,11 @@ def records_refused(error: ErrorCode, found: Sequence[RecordError], hint: str) -
 
 
 def with_more(refused: ProduceResult, times: ProduceResult | None) -> ProduceResult:
-    """Add the records of `times` that `refused` does not name. The error is then that of `times`,
-    as in Kafka, where INVALID_TIMESTAMP of one record decides for the batch."""
+    """Add the records of `times` that `refused` does not name.
+
+    The error is then that of `times`, as in Kafka, where INVALID_TIMESTAMP of one record decides
+    for the batch.
+    """
     if times is None:
         return refused
     named = {found.position for found in refused.record_errors}

@@ -1,10 +1,10 @@
-"""How far from this broker's clock records may be dated (Kafka's INVALID_TIMESTAMP, KIP-937).
+"""Check how far from this broker's clock records are dated (INVALID_TIMESTAMP, KIP-937).
 
-Ahead: by the newest timestamp that the batch's header has. Behind, which no topic asks for unless
-it is set: by every record where the batch can be opened here and is not too large, else by the
-first one, as the header has it. A refused batch is opened too, to name its records (KIP-467); one
-that cannot be is refused as a whole. Records without a timestamp (-1) are never refused. With
-LogAppendTime nobody asks what producers say.
+Ahead: by the newest timestamp in the batch's header. Behind, which is checked only if the topic
+sets it: by each record if the batch can be decompressed here and is not too large, else by the
+first one, from the header. A rejected batch is decompressed too, to name its records (KIP-467); one
+that cannot be is rejected as a whole. Records without a timestamp (-1) are never rejected. With
+LogAppendTime producers' times do not matter.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ def timestamp_refusal(
 
 
 def _stamped_refusal(batches: Sequence[Batch], settings: LogSettings) -> ProduceResult | None:
-    """Kafka's LogValidator: where the log stamps, or no time was stamped."""
+    """Return the error of Kafka's LogValidator if the log stamps records, or none were stamped."""
     first_index = 0
     found: list[RecordError] = []
     for batch in batches:
@@ -78,7 +78,10 @@ def _out_of_range(
 
 
 def _times(batch: Batch) -> list[int]:
-    """Of every record; of the first one alone where the batch cannot be opened here."""
+    """Return the time of each record.
+
+    Of the first one alone if the batch cannot be decompressed.
+    """
     budget = OpeningBudget()
     try:
         budget.take(batch.header)

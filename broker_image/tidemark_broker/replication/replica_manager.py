@@ -1,11 +1,11 @@
-"""All replicas of this broker, and the one way in for HTTP, the Kafka listener and /metrics.
+"""Manage all replicas of this broker, for HTTP, the Kafka server and /metrics.
 
-Synchronous: one event loop owns it, nothing here awaits but
-`replica_digest` and `init_producer_id`. It turns metadata
-into roles and serves readers below the high watermark; produces go through `produce_path`. What is
-in sync or committed the cores decide (`replication`).
+Synchronous: one event loop owns it; only `replica_digest` and `init_producer_id` await. It turns
+metadata into roles and serves consumers below the high watermark; `record_appender` appends. The
+cores decide what is in sync or committed.
 
-What tests and people compare replicas by: a digest of all that one holds, read from its disk.
+`sha256_of` is a digest of a replica, read from its disk, by which tests and people compare
+replicas.
 """
 
 import asyncio
@@ -64,8 +64,10 @@ STEP_BYTES = 1024 * 1024
 
 
 async def sha256_of(replica: HostedReplica, to_offset: int, damaged: DamagedReplicas) -> str:
-    """Hex, of the batches from log start that end below `to_offset`. Raises CorruptBatch, which is
-    noted then."""
+    """Return the SHA-256 in hex of the batches from the log start that end below `to_offset`.
+
+    Raises CorruptBatch, which is recorded then.
+    """
     log = replica.log
     digest = hashlib.sha256()
     offset = log.log_start_offset
@@ -102,7 +104,10 @@ _log = logging.getLogger(__name__)
 
 
 class Partitions:
-    """The seam: `done` callbacks are called exactly once, maybe before the call returns."""
+    """All replicas of this broker.
+
+    `done` callbacks are called exactly once, maybe before the call returns.
+    """
 
     metadata: MetadataCache
 
@@ -169,8 +174,10 @@ class Partitions:
         timeout_ms: int,
         done: ProduceDone,
     ) -> None:
-        """Append whole record batches. `batches` is not kept after the call returns. The offsets
-        topic is written by group coordinators alone, past this door."""
+        """Append complete record batches; `batches` is not kept after the call returns.
+
+        Only group coordinators write the offsets topic, by another method.
+        """
         if topic == OFFSETS_TOPIC:
             message = f"{topic} is written by group coordinators alone: commit offsets instead"
             answer(done, ProduceResult(ErrorCode.INVALID_TOPIC_EXCEPTION, message=message))
@@ -182,11 +189,11 @@ class Partitions:
     async def init_producer_id(
         self, producer_id: int = -1, producer_epoch: int = -1
     ) -> ProducerIdResult:
-        """For a client that wants its retries recognised (Kafka's InitProducerId)."""
+        """Allocate a producer id for a client whose retries are recognised (InitProducerId)."""
         return await self.producer_ids.init(producer_id, producer_epoch)
 
     def find_leading(self, topic: str, partition: int) -> HostedReplica | ErrorCode:
-        """The replica that this broker leads, or why there is none."""
+        """Return the local leader partition, or the error to send."""
         replica = self._served(topic, partition)
         if replica is None or replica.leader is None or self.is_stopped:
             return self._absence(topic, partition)
@@ -216,8 +223,10 @@ class Partitions:
         done: Callable[[FetchResult], None],
         consumer: Consumer = LEADER_ONLY,
     ) -> Callable[[], None]:
-        """A consumer's read below this replica's high watermark. The returned call cancels a
-        parked one: `done` is not called after that."""
+        """Fetch for a consumer below this replica's high watermark.
+
+        The returned function cancels a delayed fetch: `done` is not called after that.
+        """
         replica = self._served(topic, partition)
         if replica is None or self.is_stopped:
             answer(done, FetchResult(self._absence(topic, partition)))
@@ -251,7 +260,7 @@ class Partitions:
     def delete_records(
         self, topic: str, partition: int, before_offset: Offset
     ) -> DeleteRecordsResult:
-        """`UP_TO_HIGH_WATERMARK` (-1) deletes all that is committed."""
+        """Delete records; `UP_TO_HIGH_WATERMARK` (-1) deletes all that is committed."""
         replica = self.find_leading(topic, partition)
         if isinstance(replica, ErrorCode):
             return DeleteRecordsResult(replica)
@@ -270,11 +279,14 @@ class Partitions:
         )
 
     async def replica_digest(self, topic: str, partition: int, to_offset: int) -> str:
-        """As `sha256_of`. KeyError if there is no such replica here."""
+        """Return the digest of `sha256_of`.
+
+        Raises KeyError if the replica does not exist here.
+        """
         return await sha256_of(self._hosted.by_name[topic, partition], to_offset, self.damaged)
 
     def snapshots(self) -> Iterator[PartitionSnapshot]:
-        """One consistent cut after the other; the caller may let others run in between."""
+        """Yield consistent snapshots; the caller may let other tasks run in between."""
         for replica in self.replicas:
             yield replica.snapshot(self._clock())
 
@@ -292,7 +304,7 @@ class Partitions:
         return self._hosted.by_id.get((topic_id, partition))
 
     def attach(self, directory: LogDirectory) -> None:
-        """The logs are open. Nothing is led or followed before metadata says so."""
+        """Add the open logs. Nothing is led or followed before metadata says so."""
         self.roles.directory = directory
         for (topic_id, partition), log in directory.logs.items():
             watermark = directory.high_watermarks.get((topic_id, partition), Offset(0))
@@ -303,19 +315,24 @@ class Partitions:
             self.damaged.remember(replica)
 
     def start_life(self, broker_epoch: BrokerEpoch) -> None:
-        """Registered: from now on grants that name this epoch are ours (S2)."""
+        """Set the broker epoch of the registration (S2).
+
+        From now on this broker leads what names that epoch.
+        """
         self.roles.broker_epoch = broker_epoch
 
     def apply_push(self, push: MetadataPush) -> bool:
-        """All of it in one turn, which suits few partitions only. False: it is dropped."""
+        """Apply a push in one turn, which suits few partitions only; False: it is dropped."""
         is_taken = self.metadata.takes(push)
         for work in self.applying(push):
             self._remove_logs(work.remove)
         return is_taken
 
     def applying(self, push: MetadataPush) -> Iterator[LogWork]:
-        """In steps that others may run between, once the work of each is done. One push at a time;
-        its version counts as applied after the last step."""
+        """Apply a push in steps; other tasks may run between them, once each step's work is done.
+
+        One push at a time; its version counts as applied after the last step.
+        """
         is_first = not self.metadata.has_come
         begun = self.metadata.begin(push)
         if begun is None:
@@ -341,7 +358,7 @@ class Partitions:
             self.listeners.metadata_came()
 
     def _let_go(self, parts: Iterable[Sequence[TopicPush]]) -> Iterator[LogWork]:
-        """Of deleted topics: an explicit entry says so (S12)."""
+        """Remove the replicas of topics with an explicit deletion (S12)."""
         for part in parts:
             changes = self.metadata.apply_topics(part)
             if self.is_stopped:
@@ -396,14 +413,17 @@ class Partitions:
             self.fail_storage(error)
 
     def take_roles_again(self) -> None:
-        """Those that could not be taken, now that there is space."""
+        """Retry roles that could not be applied, now that there is space."""
         self.roles.untaken.take_again()
         self._remove_logs(self.roles.take_removed())
         self._roles_applied()
 
     def on_in_sync_answers(self, answered: Sequence[tuple[InSyncProposal, InSyncAnswer]]) -> None:
-        """The full durable states come with errors too: each is applied before its answer is
-        judged. All in one turn, so they are to be few."""
+        """Handle proposals' results in one turn, so they must be few.
+
+        The complete durable states come with errors too: each is applied before its result is
+        checked.
+        """
         now_ms = self._clock()
         has_changed = False
         for proposal, found in answered:
@@ -425,11 +445,11 @@ class Partitions:
             pass
 
     def ticking(self) -> Iterator[None]:
-        """The same in steps that others may run between."""
+        """Do the same in steps between which other tasks may run."""
         return self.ticks.steps()
 
     def on_stall(self, stall_ms: int) -> Iterator[None]:
-        """Others may run in between, but no tick."""
+        """Exclude a stall from lag; other tasks may run in between, but no tick."""
         replicas = self.replicas
         for at in range(0, len(replicas), REPLICAS_AT_A_TIME):
             now_ms = self._clock()
@@ -438,7 +458,10 @@ class Partitions:
             yield
 
     def is_joining(self, replica: HostedReplica) -> bool:
-        """It is being moved here and not in sync yet: only such a one is ever slowed down."""
+        """Return whether the replica is being moved here and not in sync yet.
+
+        Only such a one is ever slowed down.
+        """
         state = replica.state
         return (
             state is not None
@@ -447,7 +470,10 @@ class Partitions:
         )
 
     def _recreate(self, former: HostedReplica, damage: Damage) -> None:
-        """Re-created on what is sound of its log: only so may its high watermark fall (I2)."""
+        """Create the replica again on the valid part of its log.
+
+        Only so may its high watermark fall (I2).
+        """
         former.become_idle("the log is damaged")
         try:
             removed = former.log.truncate_before_damage(damage.offset)
@@ -471,7 +497,10 @@ class Partitions:
         self._roles_applied()  # there is something to fetch again
 
     def note_failures_heard(self, failed: Iterable[TopicPartition]) -> None:
-        """The controller counts on none of these any more, and what it said since is applied."""
+        """Record that the controller removed these replicas from each set.
+
+        What it sent since is applied.
+        """
         is_news = False
         for key in failed:
             replica = self.hosted(*key)
@@ -485,7 +514,7 @@ class Partitions:
         return self._watermarks.current(self._hosted.by_id)
 
     def stop(self, reason: str) -> None:
-        """Lead and follow nothing any more; whoever waits is told to look elsewhere."""
+        """Lead and follow nothing any more, and tell all waiting clients to look elsewhere."""
         self.is_stopped = True
         for replica in self.replicas:
             if replica.role != "idle":
@@ -532,7 +561,7 @@ class Partitions:
         )
 
     def fail_storage(self, error: Exception) -> None:
-        """S8: nothing more is written; the broker says so and ends."""
+        """Stop all writes, report the failure and shut down (S8)."""
         if self.is_stopped:
             return
         _log.error("storage failed, serving stops", extra={"error": str(error)})

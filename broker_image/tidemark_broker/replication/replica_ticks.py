@@ -1,7 +1,7 @@
-"""Which replicas are looked at as time passes: those to which it may do something.
+"""Find the replicas that a tick may change.
 
-A replica comes in when something happened to it, and leaves once it is settled, so that a broker
-with thousands of idle ones looks at none of them. Producers expire by a queue of their own.
+A replica is added when something happened to it, and removed once it is settled, so that a broker
+with thousands of idle ones checks none of them. Producers expire by a queue of their own.
 """
 
 import heapq
@@ -35,12 +35,12 @@ class ReplicaTicks:
         self.visited = 0  # replicas, since the start
 
     def add(self, replica: HostedReplica) -> None:
-        """It is new here."""
+        """Add a new replica."""
         self._active[replica] = None
         self._expect_expiry(0, (replica.topic_id, replica.partition))
 
     def note(self, replica: HostedReplica) -> None:
-        """Something happened to it."""
+        """Add a replica to which something happened."""
         if replica in self._active:
             return
         self._active[replica] = None
@@ -50,7 +50,7 @@ class ReplicaTicks:
             replica.next_tick_ms = max(replica.next_tick_ms, self._clock() + half_ms)
 
     def steps(self) -> Iterator[None]:
-        """One tick; others may run between two steps."""
+        """Do one tick in steps between which other tasks may run."""
         active = tuple(self._active)
         for at in range(0, len(active), TICKS_AT_A_TIME):
             now_ms = self._clock()

@@ -1,4 +1,4 @@
-"""What `Partitions` answers to its callers (HTTP, the Kafka listener). Values only."""
+"""Define the results of the replica manager for HTTP and the Kafka server."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,16 +12,21 @@ NO_TOPIC_ID = TopicId("")
 
 
 class RecordError(NamedTuple):
-    """Why one record of a produce was refused (KIP-467). `position`: its place among all records,
-    Kafka's batch index."""
+    """The error of one record of a produce (KIP-467).
+
+    `position` is its index among all records, Kafka's batch index.
+    """
 
     position: int
     message: str
 
 
 class ProduceResult(NamedTuple):
-    """`record_errors`: the records for which all of them are refused, by index. Empty when the
-    error is of the whole batch."""
+    """The result of a produce.
+
+    `record_errors` are the records for which all of them are rejected; empty if the error is of the
+    whole batch.
+    """
 
     error: ErrorCode
     base_offset: Offset = UNKNOWN_OFFSET
@@ -34,9 +39,11 @@ class ProduceResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """What a consumer says of itself. `rack` None: it reads from leaders only; a name (or "": no
-    rack) means that it goes where the leader sends it (KIP-392). `current_leader_epoch`: the one
-    it knows of, refused unless it is ours (KIP-320)."""
+    """What a consumer says of itself.
+
+    A `rack` of None reads from leaders only; a name (or "": no rack) goes where the leader
+    redirects it (KIP-392). `current_leader_epoch` is rejected unless it is ours (KIP-320).
+    """
 
     rack: str | None = None
     current_leader_epoch: LeaderEpoch = LeaderEpoch(NO_EPOCH)
@@ -46,8 +53,10 @@ LEADER_ONLY = Consumer()
 
 
 class FetchResult(NamedTuple):
-    """`data`: whole record batches; the first may begin below the asked offset. With a
-    `preferred_replica` there is neither data nor error: the reader is to ask that broker."""
+    """The result of a fetch; `data` is complete batches, the first may begin below the offset.
+
+    With a `preferred_replica` there is neither data nor error: the consumer asks that broker.
+    """
 
     error: ErrorCode
     data: bytes = b""
@@ -61,8 +70,11 @@ class FetchResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetsResult:
-    """With OFFSET_NOT_AVAILABLE (a new leader whose high watermark is still below the start of
-    its epoch, KIP-207) `log_start_offset` is valid all the same."""
+    """The offsets of a partition.
+
+    With OFFSET_NOT_AVAILABLE (a new leader whose high watermark is still below the start of its
+    epoch, KIP-207) `log_start_offset` is valid all the same.
+    """
 
     error: ErrorCode
     log_start_offset: Offset = UNKNOWN_OFFSET
@@ -73,7 +85,7 @@ class OffsetsResult:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """A replica on this broker, whatever its role: "leader", "follower" or "idle" (no leader)."""
+    """A replica on this broker with its role: "leader", "follower" or "idle" (no leader)."""
 
     role: str
     log_start_offset: Offset

@@ -1,7 +1,7 @@
-"""The roles of this broker's replicas: taken as metadata say, logs made and removed for them.
+"""Apply the roles of this broker's replicas from metadata, and create and remove their logs.
 
-Synchronous. A log to be made or removed syncs its volume, so a large push has both done in
-a worker between two of its parts (`LogWork`); logs that no worker has made are made here.
+Synchronous. Creating or removing a log syncs its volume, so for a large push a worker does both
+between two of its parts (`LogWork`); logs that no worker has created are created here.
 """
 
 import logging
@@ -33,8 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogWork:
-    """What a worker is to do before the next part of a push is applied; maybe nothing, and others
-    have their turn."""
+    """What a worker does before the next part of a push is applied; maybe nothing."""
 
     make: tuple[tuple[str, TopicId, int], ...] = ()  # topic, topic id, partition
     remove: tuple[TopicPartition, ...] = ()
@@ -51,7 +50,7 @@ class Roles:
         new_replica: Callable[..., HostedReplica],
         fail_storage: Callable[[Exception], None],
     ) -> None:
-        """`failed_replicas`: what heartbeats report."""
+        """Create roles of no replicas; heartbeats report `failed_replicas`."""
         self.hosted = HostedReplicas()
         self.directory: LogDirectory | None = None
         self.broker_epoch = BrokerEpoch(-1)
@@ -79,7 +78,7 @@ class Roles:
         return self.hosted.missing_logs(self.life(), entries)
 
     def untaken_logs(self) -> tuple[tuple[str, TopicId, int], ...]:
-        """Missing ones, of roles that could not be taken."""
+        """Return the missing logs of roles that could not be applied."""
         topics, states = self._metadata.topics_by_id, self._metadata.partitions
         life = self.life()
         return tuple(
@@ -90,7 +89,10 @@ class Roles:
         )
 
     def remove_logs(self, removed: tuple[TopicPartition, ...]) -> None:
-        """Here and now, or in a worker. Raises DiskFull, StorageFailed."""
+        """Remove logs, on the loop or in a worker.
+
+        Raises DiskFull, StorageFailed.
+        """
         assert self.directory is not None
         self.directory.remove_logs(removed)
 
@@ -99,13 +101,13 @@ class Roles:
         return removed
 
     def log_applied(self) -> None:
-        """The states that were applied since it was called last."""
+        """Log the states that were applied since the last call."""
         if self._applied:
             applied, self._applied = self._applied, []
             log_roles(applied)
 
     def take_touched(self) -> tuple[TopicPartition, ...]:
-        """Whose roles, or what their followers may ask, may be others since it was called last."""
+        """Return the replicas whose roles or fetches may have changed since the last call."""
         touched = tuple(self.touched)
         self.touched.clear()
         return touched
@@ -202,7 +204,7 @@ class Roles:
         return replica
 
     def remove(self, key: TopicPartition, reason: str) -> None:
-        """Nothing is served or written of it from here on; its log goes with `take_removed`."""
+        """Stop serving and writing a replica; its log is removed with `take_removed`."""
         replica = self.hosted.discard(key)
         if replica is None:
             return

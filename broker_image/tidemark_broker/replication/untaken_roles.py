@@ -1,7 +1,7 @@
-"""Roles that could not be taken, mostly for want of space: reported, and tried again.
+"""Report and retry roles that could not be applied, mostly for lack of space.
 
-The controller has others lead meanwhile; but a replica whose log was never made follows nobody, and
-no push names it again.
+The controller makes other brokers lead meanwhile. But a replica whose log was never created follows
+no leader, and no push names it again.
 """
 
 import logging
@@ -19,7 +19,7 @@ class UntakenRoles:
         *,
         take: Callable[[tuple[TopicId, int]], None],
     ) -> None:
-        """`failed_replicas`: what heartbeats report; `take` applies what is known of it."""
+        """Create an empty set; heartbeats report `failed_replicas`, `take` applies a role."""
         self._failed_replicas = failed_replicas
         self._take = take
         # With what was reported of it before: a damaged log is that still.
@@ -33,14 +33,14 @@ class UntakenRoles:
         return key in self._untaken
 
     def note(self, key: tuple[TopicId, int], error: Exception) -> None:
-        """Nothing was written and nothing is led here: the controller has to choose another."""
+        """Report a role that was not applied; the controller has to choose another broker."""
         if key not in self._untaken:
             _log.error("role not taken", extra={"partition": key[1], "error": str(error)})
             self._untaken[key] = self._failed_replicas.get(key)
         self._failed_replicas[key] = str(error)
 
     def forget(self, key: tuple[TopicId, int]) -> None:
-        """It was taken or may be by now, or nobody wants it here any more."""
+        """Remove a role that was applied, may be, or is no longer this broker's."""
         if key not in self._untaken:
             return
         reported_before = self._untaken.pop(key)
@@ -50,7 +50,10 @@ class UntakenRoles:
             self._failed_replicas[key] = reported_before
 
     def take_again(self) -> None:
-        """While there is space. A role that the controller gave to nobody meanwhile is reported
-        no more, so that it is granted here again."""
+        """Retry roles while there is space.
+
+        A role that the controller gave to no broker meanwhile is no longer reported, so that it is
+        assigned here again.
+        """
         for key in self.keys:
             self._take(key)

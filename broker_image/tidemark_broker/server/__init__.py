@@ -1,1 +1,1 @@
-"""Builds one broker from its parts, starts and stops it, registers it and keeps its heartbeat."""
+"""Build one broker from its parts, start and stop it, register it and keep its heartbeat."""

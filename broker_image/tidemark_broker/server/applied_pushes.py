@@ -1,8 +1,8 @@
-"""Pushes of the controller, applied one after the other in steps that hold nobody up.
+"""Apply the controller's pushes one after the other, in steps that block nothing.
 
-Logs are made and removed by workers, many at a time; roles are taken on the loop, a few at a time.
-Heartbeats go on meanwhile. They name the version that was applied before, so each of their answers
-brings a push again that says at least what the one under way does: only the newest is kept.
+Workers create and remove logs, many at a time; roles are applied on the loop, a few at a time.
+Heartbeats continue meanwhile. They name the version that was applied before, so each response
+brings a push again that has at least what the one under way has: only the newest is kept.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class AppliedPushes:
         controller_epoch: Callable[[], ControllerEpoch],
         on_grown: Callable[[], None],
     ) -> None:
-        """`controller_epoch`: the highest that was heard of."""
+        """Create a queue; `controller_epoch` returns the highest one received."""
         self._applying = asyncio.Lock()
         self._controller_epoch = controller_epoch
         self._on_grown = on_grown
@@ -38,7 +38,7 @@ class AppliedPushes:
         self._under_way = (-1, -1)
 
     async def apply(self, request: HeartbeatRequest, push: MetadataPush) -> bool:
-        """False: another push that came says all of it. `request`: whose answer brought this."""
+        """Apply the push of a heartbeat's response; False if another push has all of it."""
         version = (push.controller_epoch, push.image_version)
         self._newest = max(self._newest, version)
         if version == self._under_way:
@@ -55,7 +55,10 @@ class AppliedPushes:
                 self._under_way = (-1, -1)
 
     async def _apply(self, push: MetadataPush) -> bool:
-        """False: its controller is deposed, and the next one says all of it again (I16)."""
+        """Apply a push; False if its controller is deposed (I16).
+
+        The next controller sends all of it again.
+        """
         for work in self._partitions.applying(push):
             if work.make:
                 await asyncio.to_thread(self._create_logs, work.make)
@@ -69,13 +72,13 @@ class AppliedPushes:
         return True
 
     def _is_applied(self, request: HeartbeatRequest, version: tuple[int, int]) -> bool:
-        """Since that heartbeat was sent: it was asked for before."""
+        """Return whether the version was applied since that heartbeat was sent."""
         metadata = self._partitions.metadata
         asked_with = (request.applied_controller_epoch, request.applied_image_version)
         return version == (metadata.controller_epoch, metadata.image_version) != asked_with
 
     async def take_roles_again(self) -> None:
-        """Those that a full disk kept from being taken; there is space now."""
+        """Retry roles that a full disk prevented; there is space now."""
         roles = self._partitions.roles
         if not roles.untaken.keys:
             return

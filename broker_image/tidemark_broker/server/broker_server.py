@@ -1,24 +1,22 @@
-"""One broker process from lock to exit: wires everything, decides nothing about replication.
+"""Run one broker process from lock to exit: connect all parts, decide nothing about replication.
 
-Start: HTTP (health and records at once, the rest later), lock of the log directory, logs, register,
-Kafka listener, serve.
-SIGTERM: controlled shutdown, with a limit; then flush, checkpoints, the proof of a clean stop,
-exit 0. A second signal does not wait for the controller. A storage failure or a lost identity
-ends the process without a proof (S8), with a code that makes its runtime start it again.
+Start: HTTP (health, produce and fetch at once, the rest later), lock of the log directory, logs,
+register, Kafka server, serve. SIGTERM: controlled shutdown, with a limit; then flush, checkpoints,
+the clean shutdown file, exit 0. A second signal does not wait for the controller. A storage failure
+or a superseded identity ends the process without that file (S8), with a code that makes its runtime
+start it again.
 
-The end of a process whose disk failed (S8).
+The end of a process whose disk failed (S8): a failed fsync may have dropped pages that the kernel
+now calls clean, and the next process on the same kernel would find a log that looks complete. So
+this one does not end before the controller stored that its storage failed, or the boot record is
+off the volume: either makes the next start unclean. Both are tried at once and retried. If a kill
+comes before, the next process writes what the disk may lack again, whatever it finds
+(`log.recovery`).
 
-A failed fsync may have dropped pages that the kernel now calls clean; the next process on the same
-kernel would find a log that looks whole. So this one does not end before the controller stored that
-its storage failed, or the boot stamp is off the volume: either makes the next start unclean. Both
-are tried at once and go on being tried. Neither is there yet if a kill comes before: what the disk
-may lack the next life writes again whatever it finds (`storage.rewriting`).
-
-The broker's pulse: leaders judge their followers' lag, and a stall of ours is nobody's (S21).
-
-A process that was frozen, or whose loop was held up, did not serve its followers meanwhile. Their
-lag is counted without that time, and the broker reads the fetches that arrived meanwhile before it
-checks any follower's lag.
+Ticks: leaders check their followers' lag, and a stall of this process counts for none of them
+(S21). A process that was frozen, or whose loop was blocked, did not serve its followers meanwhile.
+Their lag is counted without that time, and the broker reads the fetches that arrived meanwhile
+before it checks lag.
 """
 
 import asyncio
@@ -77,7 +75,7 @@ async def void_proofs(
     *,
     record_limit_seconds: float = RECORD_LIMIT_SECONDS,
 ) -> None:
-    """`session` is polling. Returns once no later start can be taken for clean."""
+    """Return once no later start can be taken for clean; `session` is polling."""
     session.fail_storage()
     removal = asyncio.create_task(remove_stamp(directory), name="boot-stamp-removal")
     record = asyncio.create_task(session.proofs_are_void.wait(), name="failure-record")
@@ -93,7 +91,10 @@ async def void_proofs(
 
 
 async def remove_stamp(directory: LogDirectory) -> None:
-    """Until it is gone: no limit, as an end before that could be taken for a mere kill."""
+    """Remove the boot record; retry without limit.
+
+    An end before that could be taken for a mere kill.
+    """
     while True:
         try:
             await asyncio.to_thread(directory.remove_boot_stamp)
@@ -111,7 +112,7 @@ FETCHES_FIRST_SECONDS = 0.01
 
 
 async def run_ticks(partitions: Partitions, probe: DiskProbe) -> None:
-    """Until cancelled."""
+    """Tick until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
         began = loop.time()
@@ -183,7 +184,7 @@ class Broker:
     # ---- life
 
     async def run(self) -> int:
-        """Returns the exit code."""
+        """Run the broker; return the exit code."""
         self._loop.set_exception_handler(self._on_loop_error)
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._on_signal)
@@ -376,7 +377,10 @@ class Broker:
         return listener
 
     async def _open_directory(self) -> LogDirectory | None:
-        """I17: waits for the lock; a killed predecessor may live on for seconds."""
+        """Wait for the lock of the log directory and open it (I17).
+
+        A killed predecessor may live on for seconds.
+        """
         settings = self.settings
         deadline = self._loop.time() + settings.lock_limit_seconds
         has_said_so = False
@@ -411,7 +415,10 @@ class Broker:
             return None
 
     async def _until_stop(self, work: Coroutine[Any, Any, Any]) -> bool:
-        """False if the end came first; `work` is cancelled then. Its exception is raised."""
+        """Run `work`; False if the stop came first, which cancels it.
+
+        Raises the exception of `work`.
+        """
         doing = asyncio.ensure_future(work)
         stopping = asyncio.ensure_future(self._stop.wait())
         try:
@@ -467,7 +474,7 @@ class Broker:
         self._stop.set()
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A callback's exception. Our own state may be wrong: an assertion ends the process."""
+        """Log a callback's exception; an assertion ends the process, whose state may be wrong."""
         error = context.get("exception")
         _log.error(
             "error in a callback", exc_info=error, extra={"what": str(context.get("message"))}
@@ -494,7 +501,7 @@ class Broker:
             task.cancel()
 
     async def _leave_disk(self, directory: LogDirectory) -> None:
-        """Nothing is written any more from here on but what a clean stop leaves."""
+        """Write only what a clean shutdown leaves."""
         watermarks = self.partitions.high_watermarks()
         self.partitions.stop("this broker is stopping")
         assert self._fetchers is not None

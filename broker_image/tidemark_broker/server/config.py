@@ -1,7 +1,7 @@
-"""What a broker is told at its start: flags, then environment, then defaults; checked once.
+"""Parse a broker's settings: flags, then environment, then defaults; checked once.
 
-A broker's settings by Kafka's names, as far as they mean the same here. All are read-only over
-Kafka: a BrokerPool says them, or a Topic, and who would change them is told which field it is.
+Broker configs have Kafka's names where they mean the same here. All are read-only over Kafka: a
+BrokerPool or a Topic sets them, and an attempt to change one is answered with the field that does.
 """
 
 import argparse
@@ -73,7 +73,7 @@ class BrokerSettings:
 
 
 def parse_settings(arguments: list[str]) -> BrokerSettings:
-    """Ends the process with a sentence and status 2 on anything that cannot be used."""
+    """Return the settings; an invalid one ends the process with a sentence and status 2."""
     parser = _parser()
     found = parser.parse_args(arguments)
     if found.broker_id is None or not 0 <= found.broker_id <= 1_000_000:
@@ -201,7 +201,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
-    """Named after Kafka's settings of brokers."""
+    """Add flags named after Kafka's broker settings."""
     parser.add_argument(
         "--auto-create-topics-enable",
         default=os.environ.get("TIDEMARK_AUTO_CREATE_TOPICS_ENABLE", "false"),
@@ -238,7 +238,7 @@ def _listeners(
 
 
 def _boot_id() -> str:
-    """Which run of which kernel; unknown is nobody's proof."""
+    """Return the id of this run of the kernel, or "" if it is unknown."""
     try:
         return _BOOT_ID_FILE.read_text().strip()
     except OSError:

@@ -1,8 +1,8 @@
-"""What a broker process takes from the machine around it, as one value that `main` makes.
+"""Define what a broker process uses of its machine, as one value that `main` makes.
 
-Everything else it needs of the outside comes through the running event loop: monotonic time,
-timers, connections, worker threads, signals. So the same process runs on an operating system and in
-the simulator, which brings a loop and an environment of its own.
+Everything else of the outside comes through the running event loop: monotonic time, timers,
+connections, worker threads, signals. So the same process runs on an operating system and in the
+simulator, which has a loop and an environment of its own.
 """
 
 import asyncio

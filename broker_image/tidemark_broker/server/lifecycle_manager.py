@@ -1,16 +1,14 @@
-"""This broker's session with the controller: registration, and one long poll always open.
+"""Register this broker with the controller, and keep one long poll open.
 
-What the controller decides arrives as answers to the poll; what changes here (ready, stopping, a
-suspect) is said at once by a second poll, which makes the controller answer the first. Commands
-of a deposed controller are dropped by its epoch (I16); a higher epoch is noted on disk before
+The controller's decisions arrive as responses to the poll; what changes here (ready, stopping, a
+suspect) is sent immediately by a second poll, which makes the controller answer the first. Commands
+of a deposed controller are dropped by its epoch (I16); a higher epoch is stored on disk before
 anything of it is applied (S16).
 
-STALE_BROKER_EPOCH means that another process registered under our id. We stop serving and end
-with an exit code: a new start is the one path to a broker epoch, with its proofs, and the pause
-before a restart keeps two such processes from fencing each other for ever. (Being asked to
-register again, for a fresh report, is answered within this life: S14.)
-
-What a process says of itself and of its volume when it registers.
+STALE_BROKER_EPOCH means that another process registered under our id. This one stops serving and
+ends with an exit code: a new start is the one path to a broker epoch, with its clean shutdown
+records, and the pause before a restart keeps two such processes from fencing each other without
+end. (A request to register again, for a fresh report, is answered within this epoch: S14.)
 """
 
 import asyncio
@@ -71,7 +69,7 @@ Answer = TypeVar("Answer", AlterPartitionResponse, AllocateProducerIdsResponse, 
 
 
 class RegistrationRefusedForGood(Exception):
-    """Only a human can change the answer."""
+    """An error: only a person can change the controller's answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +82,11 @@ class SessionCallbacks:
 
 
 def next_retry(delay_seconds: float, attempt_seconds: float) -> float:
-    """How long to wait after an attempt that was answered by nobody, or refused; the delay before
-    it is 0 for the first. One that hung has waited already, and kept its broker from asking the
-    controller that leads meanwhile: delays begin anew."""
+    """Return how long to wait after a failed or rejected attempt; 0 for the first delay.
+
+    One that hung has waited already, and kept its broker from asking the controller that leads
+    meanwhile: delays start again.
+    """
     if attempt_seconds > MAX_RETRY_SECONDS:
         return FIRST_RETRY_SECONDS
     return min(max(2 * delay_seconds, FIRST_RETRY_SECONDS), MAX_RETRY_SECONDS)
@@ -170,8 +170,10 @@ class ControllerSession:
     # ---- registration
 
     async def register(self) -> RegisterResponse:
-        """Tries for ever, all addresses; also when told that this life is over, as the process
-        ends then. Raises RegistrationRefusedForGood."""
+        """Register with the controller; retry all addresses without limit.
+
+        A superseded process is ended elsewhere. Raises RegistrationRefusedForGood.
+        """
         delay = 0.0
         while True:
             request = self._registration()
@@ -200,11 +202,17 @@ class ControllerSession:
 
     # guard: registration-of-this-life (I14)
     def _is_of_this_life(self, response: RegisterResponse) -> bool:
-        """A process has one epoch. What it leads by then was granted in that life (S2)."""
+        """Return whether the response has this process's epoch.
+
+        A process has one epoch. What it leads was assigned in that epoch (S2).
+        """
         return self._broker_epoch in (NO_EPOCH, response.broker_epoch)
 
     def _registration(self) -> RegisterRequest:
-        """Each anew: it goes on following while the controller is asked (S14)."""
+        """Return a new request each time (S14).
+
+        The broker continues to follow while the controller is asked.
+        """
         metadata = self._partitions.metadata
         return replace(
             self._make_registration(),
@@ -241,7 +249,10 @@ class ControllerSession:
             )
 
     async def _stamp(self, storage: StorageIdentity, broker_epoch: BrokerEpoch) -> None:
-        """S1: the answer says that the verdict on this start is durable; not a moment earlier."""
+        """Write the boot record (S1).
+
+        The response shows that the decision on this start is durable; not before.
+        """
         stamp = BootStamp(storage.boot_id, storage.pod_uid, storage.claim_uid, broker_epoch)
         try:
             await asyncio.to_thread(self._directory.write_boot_stamp, stamp)
@@ -251,7 +262,7 @@ class ControllerSession:
             )
 
     async def _register_again(self, reason: str) -> None:
-        """Asked for a fresh report; another epoch is the end of this life."""
+        """Send the fresh report that was requested; another epoch ends this process."""
         async with self._registering:
             epoch = self._broker_epoch
             _log.info("registering again", extra={"reason": reason})
@@ -262,7 +273,7 @@ class ControllerSession:
     # ---- the poll
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep the session until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._proposals.run(), name="in-sync-proposals")
             tasks.create_task(self._keep_polling(tasks), name="heartbeats")
@@ -285,8 +296,10 @@ class ControllerSession:
             polls = {poll for poll in polls if not poll.done()}
 
     async def _poll(self, tasks: asyncio.TaskGroup) -> None:
-        """One heartbeat and what its answer brings; paces itself when there is none. What takes
-        long of that goes on by itself."""
+        """Send one heartbeat and handle its response; pause if there is none.
+
+        What takes long of that runs in the background.
+        """
         request = self._heartbeat()
         try:
             response = await self._client.call(
@@ -391,7 +404,7 @@ class ControllerSession:
     # ---- producer ids
 
     async def ask_producer_ids(self) -> AllocateProducerIdsResponse | None:
-        """A block that is this broker's alone for ever (S5); None: ask again."""
+        """Request a block of producer ids that is this broker's alone (S5); None: ask again."""
         request = AllocateProducerIdsRequest(
             self._pool, self._partitions.broker_id, self._broker_epoch
         )
@@ -408,7 +421,10 @@ class ControllerSession:
     async def ask_topics(
         self, path: str, request: TopicsRequest, timeout_ms: int
     ) -> TopicsResponse | None:
-        """None: ask again. As slow as the controller's own writes, and so beside the heartbeats."""
+        """Request a change of topics; None: ask again.
+
+        It is as slow as the controller's own writes, and so runs concurrently with heartbeats.
+        """
         asking = self._client.call_aside(path, request, TopicsResponse, timeout_ms=timeout_ms)
         return await self._good_answer(asking, during="changes of topics")
 
@@ -417,7 +433,7 @@ class ControllerSession:
     async def _ask(
         self, path: str, request: object, kind: type[Answer], *, during: str
     ) -> Answer | None:
-        """None without a good answer of the leading controller; whoever asks tries again."""
+        """Send a request; None without a usable response of the leading controller."""
         timeout_ms = self._session_timeout_ms // 2
         asking = self._client.call(path, request, kind, timeout_ms=timeout_ms)
         return await self._good_answer(asking, during=during)
@@ -442,7 +458,10 @@ class ControllerSession:
     # ---- epochs
 
     async def _note_controller_epoch(self, controller_epoch: ControllerEpoch) -> bool:
-        """False: a deposed controller's answer, to be dropped (I16)."""
+        """Store the controller epoch; False for a deposed controller's response (I16).
+
+        Such a response is dropped.
+        """
         if controller_epoch < self._controller_epoch:
             _log.warning(
                 "answer of a deposed controller dropped",
@@ -465,8 +484,11 @@ class ControllerSession:
         return controller_epoch >= self._controller_epoch
 
     async def _write(self, work: Callable[..., object], *arguments: object) -> None:
-        """What an answer must not count without. A full disk is no failed one: the answer waits,
-        and with it the session, until there is space again. Raises StorageFailed."""
+        """Write what a response must not count without.
+
+        A full disk is not a failed one: the response waits, and with it the session, until there is
+        space again. Raises StorageFailed.
+        """
         while True:
             try:
                 await asyncio.to_thread(work, *arguments)
@@ -485,7 +507,7 @@ class ControllerSession:
 def registration_request(
     settings: BrokerSettings, directory: LogDirectory, *, incarnation: str, endpoints: Endpoints
 ) -> RegisterRequest:
-    """`endpoints`: as they are bound now."""
+    """Return the registration; `endpoints` are as bound now."""
     return RegisterRequest(
         pool=settings.pool,
         broker_id=settings.broker_id,
@@ -507,13 +529,16 @@ def registration_request(
 
 
 def is_marked_failed(log: PartitionLog) -> bool:
-    """It was reported failed for a corrupt batch, maybe in a former life, and that is not over."""
+    """Return whether the log was reported failed for a corrupt batch, and that is not over.
+
+    An earlier process may have reported it.
+    """
     known = log.damage_mark.damage
     return known is not None and known.is_reported
 
 
 def replica_reports(directory: LogDirectory) -> tuple[ReplicaReport, ...]:
-    """What is on disk (S9, S14), with each replica's own checkpointed high watermark."""
+    """Return what is on disk (S9, S14), with each replica's own checkpointed high watermark."""
     return tuple(
         ReplicaReport(
             topic_id=topic_id,

@@ -1,1 +1,1 @@
-"""The typed API objects, their kinds and validation rules."""
+"""Define the typed API objects, their kinds and validation rules."""

@@ -1,12 +1,12 @@
-"""What is durably known of one broker (the Broker object), as a value.
+"""Read and write Broker objects: what is durably known of one broker.
 
-`clean_since` decides which ISR and eligible entries of this broker still prove something: an entry
-(id, epoch) is valid iff its epoch >= clean_since (S2). It rises in the same compare-and-set as the
-broker epoch, whenever a start was not proved clean. For topics with flush Always `disk_since`
-decides in its place: it rises only where the disk is not proved to be the very one that synced what
-these entries stand for (S14).
+`clean_since` decides which ISR and ELR entries of this broker are still valid: an entry (id, epoch)
+is valid iff its epoch >= clean_since (S2). It rises in the same compare-and-set as the broker
+epoch, whenever a start was not shown to be clean. For topics with flush Always `disk_since` decides
+instead: it rises only if the disk is not shown to be the one that synced what these entries stand
+for (S14).
 
-The arithmetic of producer ids: rounds of one block for every broker id (producer_ids.py).
+Producer ids are allocated in rounds of one block for each broker id.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ def first_producer_id(producer_id_round: int, broker_id: BrokerId) -> int:
 
 # guard: producer-ids-found-on-disk (S5)
 def round_of(producer_id: int) -> int:
-    """The round that this id came from; -1 for none and for an id that was never handed out."""
+    """Return the round of a producer id, or -1 if it was never allocated."""
     return producer_id // IDS_PER_ROUND if 0 <= producer_id < FORGED_PRODUCER_IDS_FROM else NO_ROUND
 
 
@@ -68,7 +68,7 @@ class BrokerRecord:
 
     @property
     def is_live(self) -> bool:
-        """May follow, count for an ISR and, unless draining, lead."""
+        """Return whether the broker may follow, be in an ISR and, unless draining, lead."""
         return self.state in (BrokerLifeState.ACTIVE, BrokerLifeState.DRAINING)
 
     @property
@@ -84,7 +84,7 @@ def broker_object_name(record: BrokerRecord) -> str:
 
 
 def broker_object(record: BrokerRecord, stored: Object | None) -> Object:
-    """`stored`: the object as it is, whose other fields and resource version are kept."""
+    """Return the object; other fields and the resource version of `stored` are kept."""
     namespace, _ = split_pool(record.pool)
     base: Object = dict(stored) if stored is not None else {}
     metadata = dict(base.get("metadata", {}))
@@ -99,7 +99,7 @@ def broker_object(record: BrokerRecord, stored: Object | None) -> Object:
 
 
 def is_where_brokers_are(item: Object) -> bool:
-    """False: somebody's copy of a Broker object, under another name or in another namespace."""
+    """Return False for a copy of a Broker object under another name or in another namespace."""
     metadata, spec = item["metadata"], item.get("spec", {})
     namespace, pool = split_pool(str(spec.get("pool")))
     place = (metadata.get("namespace"), metadata.get("name"))
@@ -107,7 +107,7 @@ def is_where_brokers_are(item: Object) -> bool:
 
 
 def read_broker(item: Object) -> BrokerRecord | None:
-    """None: made by somebody else, and no broker of that id has registered yet."""
+    """Return the record, or None for an object without a registered broker."""
     metadata, spec, status = item["metadata"], item.get("spec", {}), item.get("status", {})
     place = f"Broker {metadata.get('namespace')}/{metadata.get('name')}"
     try:
@@ -146,7 +146,10 @@ def read_broker(item: Object) -> BrokerRecord | None:
 
 
 def producer_id_round_of(item: Object) -> int:
-    """Of a Broker object, also of one that is unreadable otherwise: nothing may lower it (S5)."""
+    """Return the round of a Broker object, also of an otherwise unreadable one (S5).
+
+    It must never be lowered.
+    """
     found = item.get("status", {}).get("producerIdRound", NO_ROUND)
     return found if isinstance(found, int) else NO_ROUND
 

@@ -1,6 +1,6 @@
-"""Topic and BrokerPool manifests as typed values, read from objects that passed `schemas.validate`.
+"""Read a BrokerPool manifest that passed `schemas.validate` as a typed value.
 
-Reading applies nothing and refuses nothing: defaults and rules are the business of `schemas.py`.
+Defaults and rules are applied in `schemas.py`, not here.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ GROUP_SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class ListenerSpec:
-    """A door for clients outside of the cluster."""
+    """A listener for clients outside of the cluster."""
 
     name: str
     type: str  # NodePort | LoadBalancer
@@ -67,7 +67,7 @@ class PoolSpec:
 
 
 def pool_spec(pool: Object) -> PoolSpec:
-    """`pool` has its defaults and passed validation."""
+    """Return the spec of a pool that has its defaults and passed validation."""
     metadata, spec = pool["metadata"], pool["spec"]
     return PoolSpec(
         namespace=metadata["namespace"],

@@ -1,8 +1,8 @@
-"""`tidemark.dev/elect` on a Topic: which broker shall lead a partition that nobody may lead. Pure.
+"""Read the annotation `tidemark.dev/elect` of a Topic, which chooses a leader for a partition.
 
-A human's word where only a human decides (S14): "0=2@5" means that broker 2 shall lead partition 0
-while it has no leader and its leader epoch is 5; several are separated by commas. The epoch makes
-it a word said once: the election itself raises it, so the annotation may stay where it is.
+It is for cases that only a person decides (S14): "0=2@5" makes broker 2 the leader of partition 0
+while that has no leader and its leader epoch is 5; commas separate several. The election raises the
+epoch, so the choice applies once and the annotation may stay.
 """
 
 import re
@@ -14,8 +14,10 @@ from tidemark_protocol.ids import BrokerId, LeaderEpoch
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A human's: that broker shall lead, whatever is lost. It counts while the partition has no
-    leader and the leader epoch is that one, so it can never come true twice."""
+    """A person's choice: this broker leads, whatever records are lost.
+
+    It applies while the partition has no leader and the leader epoch is this one, so never twice.
+    """
 
     partition: int
     leader: BrokerId
@@ -32,12 +34,12 @@ def choice_text(choice: Choice) -> str:
 
 
 def annotated_choices(annotations: Mapping[str, str]) -> tuple[Choice, ...]:
-    """Of an annotation without faults, else none."""
+    """Return the choices of a valid annotation, else none."""
     return _read(annotations) or ()
 
 
 def elect_fault(annotations: Mapping[str, str]) -> str | None:
-    """A sentence for the user."""
+    """Return the error of an annotation as a sentence for the user, or None."""
     if _read(annotations) is not None:
         return None
     return (

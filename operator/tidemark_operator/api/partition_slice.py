@@ -1,7 +1,7 @@
-"""PartitionSlice and Broker objects as values, and back (the object's JSON is in the CRDs).
+"""Read and write PartitionSlice objects (their JSON is in the CRDs).
 
-Pure. Reading is strict about what decides (names, epochs, members) and raises MalformedObject with
-the place; fields that others wrote into an object are kept when it is written again.
+Reading is strict about what decides (names, epochs, members) and raises MalformedObject with the
+place. Fields that others wrote into an object are kept when it is written again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,10 @@ POOL_LABEL = "tidemark.dev/pool"
 
 
 class MalformedObject(Exception):
-    """An object whose fields are not what this controller writes; the text names the place."""
+    """An error: an object's fields are not what this controller writes.
+
+    The text names the place.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +51,20 @@ class PartitionSlice:
 
     @property
     def object_name(self) -> str:
-        """metadata.name of the Topic. One that adopted the data may be named otherwise."""
+        """Return metadata.name of the Topic.
+
+        It differs from the prefix if the Topic adopted the data.
+        """
         return self.topic_object or self.name_prefix
 
     @property
     def name_prefix(self) -> str:
-        """Of the topic's slices: the name of the Topic that they were made for."""
+        """Return the name of the Topic that the slices were created for."""
         return self.name.rpartition("-")[0]
 
     @property
     def index(self) -> int:
-        """Which partitions: those from index * PARTITIONS_PER_SLICE on."""
+        """Return the slice's index: it has the partitions from index * PARTITIONS_PER_SLICE on."""
         return int(self.name.rpartition("-")[2])
 
     @property
@@ -72,7 +78,7 @@ class PartitionSlice:
         return self if recoveries == self.recoveries else replace(self, recoveries=recoveries)
 
     def with_cuts(self, cuts: Sequence[CommittedCut]) -> "PartitionSlice":
-        """Of this topic or others."""
+        """Return the slice with these truncations; those of other topics are ignored."""
         mine = [cut for cut in cuts if cut.topic_id == self.topic.topic_id]
         return self.with_recoveries(
             tuple(
@@ -90,7 +96,7 @@ def slice_name(name_prefix: str, index: int) -> str:
 
 
 def split_pool(pool: str) -> tuple[str, str]:
-    """(namespace, name) of "namespace/name"."""
+    """Return (namespace, name) of "namespace/name"."""
     namespace, _, name = pool.partition("/")
     return namespace, name
 
@@ -106,7 +112,10 @@ def labels_of(pool: str) -> dict[str, str]:
 
 
 def slice_object(value: PartitionSlice) -> Object:
-    """No owner reference: slices outlive their Topic under Retain (S4)."""
+    """Return the object of a slice.
+
+    It has no owner reference: slices outlive their Topic under Retain (S4).
+    """
     namespace, _ = split_pool(value.pool)
     metadata: dict[str, Any] = {
         "namespace": namespace,
@@ -173,7 +182,7 @@ def read_slice(item: Object) -> PartitionSlice:
 
 
 def read_slices(items: Iterable[Object]) -> tuple[list[PartitionSlice], list[str]]:
-    """Those that can be read, and a sentence about each of the others."""
+    """Return the slices that can be read, and a sentence about each of the others."""
     reader = SliceReader()
     read = (reader.read(item) for item in by_age(items))
     return [value for value in read if value is not None], reader.flaws
@@ -184,15 +193,17 @@ def by_age(items: Iterable[Object]) -> list[Object]:
 
 
 class SliceReader:
-    """Reads one after the other, by age. Of two that hold the same partitions of one topic the
-    older object counts: the other is somebody's copy."""
+    """A reader of slices by age.
+
+    Of two objects with the same partitions of one topic the older one counts: the other is a copy.
+    """
 
     def __init__(self) -> None:
         self.flaws: list[str] = []
         self._names: dict[tuple[str, TopicId, int], str] = {}
 
     def read(self, item: Object) -> PartitionSlice | None:
-        """None: `flaws` has a sentence about it."""
+        """Return the slice, or None after adding a sentence to `flaws`."""
         try:
             value = read_slice(item)
         except MalformedObject as error:
@@ -214,7 +225,7 @@ def _age_and_name(item: Object) -> tuple[str, str]:
 
 
 def _flaw_of_place(value: PartitionSlice, namespace: str) -> str:
-    """Of an object that somebody copied under another name or into another namespace."""
+    """Return a sentence about an object that was copied to another name or namespace, or ""."""
     if split_pool(value.pool)[0] != namespace:
         return f"its pool {value.pool} is in another namespace"
     index = value.name.rpartition("-")[2]
@@ -242,7 +253,7 @@ def _flaw_of_states(value: PartitionSlice) -> str:
 
 
 def _flaw_of_state(state: PartitionState) -> str:
-    """What no decision leaves behind (I12, I18), but a hand that edits an object may."""
+    """Return a sentence about a state that only an edited object has (I12, I18), or ""."""
     replicas = set(state.replicas)
     if len(replicas) != len(state.replicas) or not replicas:
         return f"expected distinct replicas, found {list(state.replicas)}"

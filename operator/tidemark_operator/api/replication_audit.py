@@ -1,4 +1,4 @@
-"""A ReplicationAudit as a typed value, read from an object that passed `schemas.validate`."""
+"""Read a ReplicationAudit that passed `schemas.validate` as a typed value."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +33,7 @@ class SparkPodSize:
 
 @dataclass(frozen=True, slots=True)
 class SparkSpec:
-    """For a Spark of several pods."""
+    """The settings of a Spark of several pods."""
 
     executors: int
     service_account_name: str  # the driver's, which may make executors
@@ -64,7 +64,7 @@ class AuditSpec:
 
 
 def audit_spec(audit: Object) -> AuditSpec:
-    """`audit` has its defaults and passed validation."""
+    """Return the spec of an audit that has its defaults and passed validation."""
     metadata, spec = audit["metadata"], audit["spec"]
     output = spec.get("output")
     return AuditSpec(

@@ -1,9 +1,8 @@
-"""Defaults and rules of the manifests that users write, from crds/*.yaml.
+"""Apply the defaults and rules of crds/*.yaml to manifests that users write.
 
-The API server applies the same files; this mirror serves stores without one (local mode) and
-manifests that reached the store around it. What the API server would refuse, or prune in silence,
-comes out here as sentences for the user: schema, unknown fields, then the rules
-(`validation_rules.py`).
+The API server applies the same files. This mirror serves stores without an API server (local mode),
+and objects that reached the store without it. What the API server would reject or prune is returned
+as sentences for the user: schema, unknown fields, then the rules (`validation_rules.py`).
 """
 
 import copy
@@ -41,7 +40,7 @@ MAX_SENTENCES = 20
 
 
 def crd_directory() -> Path:
-    """The CRD files in the package, else those of the checkout."""
+    """Return the folder of CRD files in the package, else that of the checkout."""
     package = Path(__file__).resolve().parent.parent
     candidates = (package / "crds", package.parent.parent / "crds")
     for candidate in candidates:
@@ -51,7 +50,10 @@ def crd_directory() -> Path:
 
 
 def load_schema(kind: str) -> dict[str, Any]:
-    """The openAPIV3Schema of `kind`; raises KeyError for a kind that is not ours."""
+    """Return the openAPIV3Schema of `kind`.
+
+    Raises KeyError for an unknown kind.
+    """
     schema = _schemas().get(kind)
     if schema is None:
         raise KeyError(f"no CRD of kind {kind} in {crd_directory()}")
@@ -60,7 +62,10 @@ def load_schema(kind: str) -> dict[str, Any]:
 
 @cache
 def _schemas() -> dict[str, dict[str, Any]]:
-    """By kind. Reading them takes some 200 ms: no event loop should be the first to ask."""
+    """Return the schemas by kind.
+
+    Reading them takes some 200 ms, so the first call should not be on an event loop.
+    """
     schemas = {}
     for path in sorted(crd_directory().glob("*.yaml")):
         crd = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -70,15 +75,17 @@ def _schemas() -> dict[str, dict[str, Any]]:
 
 
 def apply_defaults(item: Object) -> Object:
-    """A copy with the schema's defaults: what the API server would store."""
+    """Return a copy with the schema's defaults, as the API server would store it."""
     item = copy.deepcopy(item)
     _fill_defaults(item, load_schema(item["kind"]))
     return item
 
 
 def effective(item: Object) -> Object:
-    """A copy with the operator's own defaults too: topicName and every known config. Only for
-    objects that passed `validate`."""
+    """Return a copy with the operator's own defaults too: topicName and each known config.
+
+    Only for objects that passed `validate`.
+    """
     item = apply_defaults(item)
     if item["kind"] == "Topic":
         spec = item["spec"]
@@ -88,8 +95,10 @@ def effective(item: Object) -> Object:
 
 
 def validate(item: Object, old: Object | None = None) -> list[str]:
-    """Sentences for the user, empty when all is well. With `old` (what is stored now), the rules
-    about changes too."""
+    """Return sentences for the user, none if the manifest is valid.
+
+    With `old`, the stored object, the rules about changes are checked too.
+    """
     kind = item.get("kind")
     if kind not in _RULES:
         return [f"kind: expected one of {', '.join(sorted(_RULES))}, found {kind!r}"]
@@ -110,10 +119,12 @@ def validate(item: Object, old: Object | None = None) -> list[str]:
 
 
 def stored_faults(item: Object) -> list[str]:
-    """Of what the API server took, sentences for the user. Fields that we do not know are of a
-    newer CRD, and have its defaults: to stop at them would leave a pool without its brokers until
-    the operator is as new. An annotation is no part of the spec: what is wrong with one is said
-    beside it. The status is ours."""
+    """Return sentences about an object that the API server accepted.
+
+    Unknown fields are of a newer CRD and have its defaults: rejecting them would leave a pool
+    without its brokers until the operator is as new. Annotations are not part of the spec; their
+    errors are reported separately. The status is ours.
+    """
     judged = {name: value for name, value in item.items() if name != "status"}
     judged["metadata"] = {**item["metadata"], "annotations": {}}
     schema = load_schema(item["kind"])["properties"]["spec"]
@@ -152,7 +163,7 @@ def _fill_defaults(value: Any, schema: dict[str, Any]) -> None:
 
 
 def _unknown_fields(value: Any, schema: dict[str, Any], path: str) -> Iterator[str]:
-    """What the API server would prune: kubectl calls it an unknown field, and so do we."""
+    """Yield what the API server would prune, as kubectl's "unknown field"."""
     if isinstance(value, list):
         for index, entry in enumerate(value):
             yield from _unknown_fields(entry, schema.get("items", {}), f"{path}[{index}]")

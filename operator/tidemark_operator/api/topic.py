@@ -10,7 +10,7 @@ from tidemark_operator.api.kinds import Object
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """One Topic object. `uid` is its topic id unless it adopted retained slices."""
+    """One Topic object; `uid` is its topic id unless it adopted retained slices."""
 
     namespace: str
     name: str
@@ -39,7 +39,7 @@ class TopicSpec:
 
 
 def topic_spec(topic: Object) -> TopicSpec:
-    """`topic` has its defaults and passed validation."""
+    """Return the spec of a topic that has its defaults and passed validation."""
     metadata, spec = topic["metadata"], topic["spec"]
     return TopicSpec(
         namespace=metadata["namespace"],

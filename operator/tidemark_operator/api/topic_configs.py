@@ -1,6 +1,6 @@
-"""A topic's config against the table of known ones: faults as sentences, effective values.
+"""Check a topic's config against the table of known ones, and compute effective values.
 
-The table itself is `tidemark_protocol.topic_configs`, which brokers read too.
+The table is `tidemark_protocol.topic_configs`, which brokers read too.
 """
 
 import re
@@ -30,7 +30,7 @@ _BY_NAME = {config.name: config for config in KNOWN_CONFIGS}
 
 
 def config_faults(config: Mapping[str, str], replication_factor: int) -> Iterator[str]:
-    """Sentences, in the order of the names."""
+    """Yield a sentence for each invalid config, in the order of the names."""
     for name in sorted(config):
         known = _BY_NAME.get(name)
         fault = unknown_config_sentence(name) if known is None else known.fault(config[name])
@@ -55,8 +55,7 @@ def unknown_config_sentence(name: str) -> str:
 
 
 def effective_config(config: Mapping[str, str], replication_factor: int) -> dict[str, str]:
-    """What holds: the given values in their one spelling, and the default of each other known name
-    that has a choice."""
+    """Return the given values in their one spelling, and the default of each other config."""
     free = [known for known in KNOWN_CONFIGS if not isinstance(known, FixedConfig)]
     defaults = {known.name: known.default_text for known in free}
     defaults[MIN_INSYNC_REPLICAS] = str(min(2, replication_factor))
@@ -65,8 +64,10 @@ def effective_config(config: Mapping[str, str], replication_factor: int) -> dict
 
 
 def nearest_name(name: str) -> str:
-    """The known name that the fewest edits make of `name`; case and separators count little. "" if
-    that would be another name altogether."""
+    """Return the known name that is the fewest edits from `name`, or "" if none is near.
+
+    Case and separators count little.
+    """
     if name in _MEANT:
         return _MEANT[name]
     plain = re.sub(r"[_\-\s]", ".", re.sub(r"(?<=[a-z])(?=[A-Z])", ".", name[:64])).lower()
@@ -75,7 +76,7 @@ def nearest_name(name: str) -> str:
 
 
 def _edit_distance(left: str, right: str) -> int:
-    """Levenshtein: insertions, deletions and replacements of one character each."""
+    """Return the Levenshtein distance: insertions, deletions and replacements of a character."""
     previous = list(range(len(right) + 1))
     for row, left_character in enumerate(left, start=1):
         current = [row]

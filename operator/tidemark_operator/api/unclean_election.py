@@ -1,8 +1,8 @@
-"""What is known of an election that no entry of the slice could justify: durable, beside its cause.
+"""Record an unclean election durably, with its cause and what it cost.
 
-Such a leader may lack acknowledged records, so the partition says for ever by whom it was taken
-up, from which offset, and how much of other replicas' logs that cost, as far as these have
-reported since. Pure; kept in the slice, in the same write as the election itself.
+Such a leader may lack acknowledged records, so the partition keeps which broker became leader, from
+which offset, and how many records of other replicas' logs were lost, as far as these have reported
+since. It is kept in the slice, in the same write as the election itself.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,10 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """`leader_epoch`: from which the new history counts. Nobody leads it yet: NO_BROKER, -1."""
+    """An unclean election; the new history begins in `leader_epoch`.
+
+    NO_BROKER and -1 while no broker leads yet.
+    """
 
     partition: int
     cause: Cause
@@ -39,10 +42,12 @@ class Recovery:
         return replace(self, leader=leader, leader_epoch=leader_epoch, start_offset=start_offset)
 
     def measured(self, reports: Iterable[ReplicaReport]) -> "Recovery":
-        """With what these logs of former epochs hold past the start. Never less than before. A
-        watermark beyond its own log's end says nothing: it may be of the history that began here,
-        whose records a power loss took from that log. Nor does the end of a log without any epoch:
-        it was dropped and began where its leader's starts."""
+        """Return the record with what these logs of earlier epochs hold past the start.
+
+        It never falls. A watermark beyond its own log's end has no meaning here: it may be of the
+        history that began here, whose records a power loss removed from that log. Nor has the end
+        of a log without any epoch: it was dropped and began where its leader's starts.
+        """
         if self.leader == NO_BROKER:
             return self
         lost, committed = self.lost_records, self.lost_committed
@@ -57,8 +62,10 @@ class Recovery:
         return replace(self, lost_records=lost, lost_committed=committed)
 
     def with_cuts(self, cuts: Iterable[CommittedCut]) -> "Recovery":
-        """With what followers cut off to take up the history that began here: exact, as they part
-        from it there. The same cut again changes nothing."""
+        """Return the record with what followers truncated to follow the history that began here.
+
+        That is exact, because they diverge there. The same truncation again changes nothing.
+        """
         if self.leader == NO_BROKER:
             return self
         lost, committed = self.lost_records, self.lost_committed
@@ -72,7 +79,7 @@ class Recovery:
 
     @property
     def sentence(self) -> str:
-        """For the Topic's condition."""
+        """Return the sentence of the Topic's condition."""
         text = f"partition {self.partition}: {_REASONS[self.cause]}"
         if self.leader == NO_BROKER:
             return f"{text}; it waits for a leader in epoch {self.leader_epoch}"

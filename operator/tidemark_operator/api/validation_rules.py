@@ -1,9 +1,7 @@
-"""The CEL rules of crds/{topics,brokerpools}.yaml in Python, with the same sentences.
+"""Apply the CEL rules of the CRDs in Python, with the same sentences.
 
 `*_faults` read manifests that fit their schema and have its defaults; `*_change_faults` compare
 with what is stored. A test applies both to the real API server.
-
-The CEL rules of crds/replicationaudits.yaml in Python, with the same sentences.
 """
 
 import re
@@ -129,5 +127,5 @@ def audit_faults(audit: Object) -> Iterator[str]:
 
 
 def audit_change_faults(audit: Object, old: Object) -> Iterator[str]:
-    """Everything about an audit may change."""
+    """Yield nothing: everything about an audit may change."""
     return iter(())

@@ -1,1 +1,1 @@
-"""Where brokers run: pods or local processes."""
+"""Run brokers, as pods or as local processes."""

@@ -1,9 +1,9 @@
-"""The seam to whatever runs brokers: pods of Kubernetes or processes of this machine.
+"""Define the interface to what runs brokers: pods of Kubernetes or processes of this machine.
 
-A runtime observes one pool and performs one action a call; which actions are due is decided by
-`reconcile/pool/plan.py`, from the whole observation, for both runtimes alike. Each action is
-idempotent: what is there already, or gone already, is fine. A runtime for which a part does not
-exist (a process needs no claim) reports it as present and is never asked to make it.
+A runtime observes one pool and performs one action a call; `reconcile/pool/plan.py` decides which
+actions are due, from the complete observation, in the same way for both runtimes. Each action is
+idempotent: what already exists, or is already gone, is no error. A runtime without a part (a
+process needs no claim) reports it as present and is never asked to create it.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from tidemark_operator.api.broker_pool import ListenerSpec, PoolSpec
 
 
 class BrokerProcess(Enum):
-    """What runs for one broker id."""
+    """The state of the process of one broker id."""
 
     ABSENT = "Absent"
     STARTING = "Starting"  # made, not yet serving
@@ -27,7 +27,7 @@ class BrokerProcess(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ObservedBroker:
-    """One broker id of a pool, whether anything runs for it or only its storage is left."""
+    """One broker id of a pool, whether a process runs for it or only its storage is left."""
 
     broker_id: BrokerId
     process: BrokerProcess
@@ -43,7 +43,7 @@ class ObservedBroker:
 
 @dataclass(frozen=True, slots=True)
 class ObservedDoor:
-    """The Service of a listener for one broker, or (None) to begin with."""
+    """The Service of a listener for one broker, or (None) its bootstrap Service."""
 
     name: str
     uid: str
@@ -72,7 +72,7 @@ class MakeStorage:
 
 @dataclass(frozen=True, slots=True)
 class MarkStorage:
-    """Copy the pool's deletionPolicy onto storage that has another one."""
+    """An action: copy the pool's deletionPolicy to storage that has another one."""
 
     broker_id: BrokerId
 
@@ -89,7 +89,7 @@ class StartBroker:
 
 @dataclass(frozen=True, slots=True)
 class StopBroker:
-    """End it in an orderly way, or clear away the remains of one that ended."""
+    """An action: shut a broker down, or remove what is left of one that ended."""
 
     broker_id: BrokerId
     instance: str  # only this very process
@@ -108,7 +108,7 @@ class MakeDoor:
 
 @dataclass(frozen=True, slots=True)
 class RemoveDoor:
-    """Of a listener or a broker that there is no more, or of another type or port."""
+    """An action: remove a Service of a removed listener or broker, or of another type or port."""
 
     name: str
     uid: str
@@ -133,13 +133,18 @@ PoolAction = (
 
 
 class BrokerRuntime(Protocol):
-    """Raises StoreError or OSError where the environment failed; the caller tries again later."""
+    """A runtime of brokers.
+
+    Methods raise StoreError or OSError where the environment failed; the caller retries.
+    """
 
     async def observe(self, pool: PoolSpec) -> ObservedPool: ...
 
     async def apply(self, pool: PoolSpec, action: PoolAction) -> None: ...
 
     async def on_pool_gone(self, namespace: str, name: str) -> None:
-        """The BrokerPool object is confirmed absent: nothing may run for it any longer. Its
-        storage stays, unless the storage's own copy of the policy says Delete (S4)."""
+        """End all that runs for a BrokerPool that is confirmed absent.
+
+        Its storage stays, unless the storage's own copy of the policy says Delete (S4).
+        """
         ...

@@ -1,4 +1,4 @@
-"""Whether a server could listen at a port, and what is said where it could not."""
+"""Check whether a server can listen at a port, and name the port in the error."""
 
 import socket
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""The rack of a broker: a label of the node that its pod runs on (BrokerPool `rackKey`).
+"""Find the rack of a broker: a label of its pod's node (BrokerPool `rackKey`).
 
-A pod cannot read its node's labels without rights at the API server, and brokers have none; so the
-operator looks, when a broker registers. I/O.
+A pod cannot read its node's labels without rights at the API server, and brokers have none, so the
+operator reads it when a broker registers.
 """
 
 import logging
@@ -20,9 +20,10 @@ class NodeRacks:
         self._store = store
 
     async def __call__(self, request: RegisterRequest) -> str:
-        """What the broker itself says where its pool has no `rackKey`; "" where the node has no
-        such label. Raises StoreError, but for a right that is lacking: better no rack than no
-        broker."""
+        """Return the rack: the broker's own value without a `rackKey`, "" without such a label.
+
+        Raises StoreError, except for a missing right: a broker without a rack is better than none.
+        """
         namespace, _, name = request.pool.partition("/")
         pool = await self._store.get(BROKER_POOL, namespace, name)
         key = "" if pool is None else pool["spec"].get("rackKey", "")

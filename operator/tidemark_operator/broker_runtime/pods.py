@@ -1,5 +1,7 @@
-"""BrokerRuntime of pods: each broker is a claim (its identity), a Service and a pod made anew at
-will. Claims carry no owner reference and go only by their own copy of the policy (S4)."""
+"""Run brokers as pods: a claim, which is the broker's identity, a Service, and a pod for each.
+
+Claims have no owner reference and are deleted only by their own copy of the policy (S4).
+"""
 
 import asyncio
 from typing import assert_never
@@ -114,7 +116,7 @@ class PodRuntime:
                 assert_never(action)
 
     async def on_pool_gone(self, namespace: str, name: str) -> None:
-        """Pods and Services follow their owner; here go only claims that say Delete."""
+        """Delete the claims that say Delete; pods and Services follow their owner."""
         for claim in await self._store.list(CLAIM, namespace, pool_labels(name)):
             metadata = claim["metadata"]
             if policy_of(claim) != "Delete" or "deletionTimestamp" in metadata:
@@ -122,7 +124,7 @@ class PodRuntime:
             await self._store.delete(CLAIM, namespace, metadata["name"], uid=metadata["uid"])
 
     def _template(self, pool: PoolSpec, broker_id: BrokerId, claim: Object | None) -> str:
-        """That a pod made now would have; "" while there is no claim to make it for."""
+        """Return the digest of a pod created now; "" while there is no claim for it."""
         if claim is None:
             return ""
         return template_of(
@@ -149,8 +151,11 @@ class PodRuntime:
         await self._store.replace(CLAIM, claim)
 
     async def _create(self, kind: ResourceKind, manifest: Object) -> None:
-        """What is there already is fine, unless it is on its way out: then come back later, or
-        its name would stay empty for ever (swallowing this has wedged other operators)."""
+        """Create an object; one that already exists is no error, unless it is being deleted.
+
+        Then the caller must come back later, or the name would stay empty (other operators got
+        stuck by ignoring this).
+        """
         try:
             await self._store.create(kind, manifest)
         except AlreadyExists:
@@ -169,7 +174,7 @@ def observed_broker(
     has_endpoint: bool,
     template: str = "",
 ) -> ObservedBroker:
-    """`template`: the digest that a pod made now would have; "": it cannot be said."""
+    """Return the observation; `template` is the digest of a pod created now, "" if unknown."""
     return ObservedBroker(
         broker_id=broker_id,
         process=_process(pod),

@@ -1,12 +1,12 @@
-"""BrokerRuntime of local mode: each broker is a child process of this one.
+"""Run brokers of local mode as child processes of this one.
 
 Storage is a directory under the data directory and is never removed here. A process that ended is
-started again, at once after a long life and with a growing delay after short ones; until then it is
-reported as starting, so that no plan asks for it twice. Children die with this process (Linux
-parent-death signal: SIGTERM, so that they still write their stop proof). A port that another
-process has is told in one sentence, and the broker is started once it is free.
+started again, immediately after a long run and with a growing delay after short ones; until then it
+is reported as starting, so that no plan starts it twice. Children end with this process (Linux
+parent-death signal: SIGTERM, so that they still write their clean shutdown file). A port that
+another process uses is reported in one sentence, and the broker starts when it is free.
 
-Why a broker process ended, as far as the last line of its log says it.
+`last_words` returns why a broker process ended, by the last line of its log.
 """
 
 import asyncio
@@ -52,7 +52,10 @@ _libc = ctypes.CDLL(None)
 
 
 def _die_with(parent: int) -> None:
-    """In the child, before its program: a parent that died before this call sends no signal."""
+    """End this child with its parent. Called in the child, before its program.
+
+    A parent that died before this call sends no signal.
+    """
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         os._exit(EXIT_WITHOUT_PARENT)
@@ -93,8 +96,11 @@ class ProcessesRuntime:
         on_due: Callable[[PoolSpec], None],
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`on_exit`: a broker's process ended (suspect it). `on_due`: reconcile the pool again.
-        `tell`: a sentence for the user, once."""
+        """Create a runtime without processes.
+
+        `on_exit` is called when a broker's process ended (suspect it), `on_due` to reconcile the
+        pool again, `tell` with a sentence for the user, once.
+        """
         self._settings = settings
         self._on_exit = on_exit
         self._on_due = on_due
@@ -274,7 +280,7 @@ class ProcessesRuntime:
             watcher.cancel()
 
     def _tell_once(self, pool: PoolSpec, broker_id: BrokerId, error: Exception) -> None:
-        """It is tried again and again: one sentence as long as the reason stays."""
+        """Report a failed start once for each reason; it is retried again and again."""
         sentence = f"broker {broker_id} of {pool.name} cannot be started, will try again: {error}"
         if self._told.get((pool.pool, broker_id)) != sentence:
             self._told[pool.pool, broker_id] = sentence

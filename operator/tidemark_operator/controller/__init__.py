@@ -1,1 +1,1 @@
-"""Which broker leads what: `core` and `commands` decide, one loop for each pool performs."""
+"""Decide which broker leads what: `core` and `commands` decide, one loop for each pool performs."""

@@ -1,7 +1,7 @@
-"""Who is told what became durable, and when: each once for many changes (shell).
+"""Notify brokers and reconcilers of durable changes, once for many changes.
 
-Brokers hear of all that became durable in one turn of the loop together. Reconcilers hear of a
-decision about many slices when it is through: their work would hold up elections.
+Brokers are notified together of all that became durable in one turn of the loop. Reconcilers are
+notified of a decision about many slices when it is complete: their work would delay elections.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ class Announcements:
         self._held: dict[Change, None] = {}
 
     def image(self) -> None:
-        """It says something new."""
+        """Notify the brokers of a changed image at the end of this turn."""
         if not self._is_image_due:
             self._is_image_due = True
             asyncio.get_running_loop().call_soon(self._tell_brokers)

@@ -1,4 +1,4 @@
-"""The system's clocks behind the `Clock` and `LeaseClock` seams."""
+"""Implement `Clock` and `LeaseClock` by the system's clocks."""
 
 import asyncio
 import time
@@ -8,12 +8,12 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Monotonic."""
+        """Return the time of a monotonic clock."""
         ...
 
 
 class MonotonicClock:
-    """The running loop's, so CLOCK_MONOTONIC."""
+    """The running loop's clock, CLOCK_MONOTONIC."""
 
     def now_ms(self) -> int:
         return round(asyncio.get_running_loop().time() * 1000)
@@ -24,7 +24,7 @@ def wall_clock_ms() -> int:
 
 
 class LeaseSystemClock:
-    """CLOCK_BOOTTIME: a holder that slept must not believe that its lease slept too (S21)."""
+    """CLOCK_BOOTTIME: a holder that was suspended must not believe that its Lease was too (S21)."""
 
     def now_ms(self) -> int:
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000

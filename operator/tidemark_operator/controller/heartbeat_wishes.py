@@ -1,9 +1,9 @@
-"""What heartbeats ask for beside an answer: granted next to their polls, one broker's at a time.
+"""Apply the transitions that heartbeats request, concurrently with their polls.
 
-Granting takes the pool's lock and writes slices, which may take longer than a session while a large
-topic is made. The poll that asked is answered in its time all the same (0103); a later one of the
-same broker says whether the wish is stored. Of what a broker asks meanwhile the newest counts, as
-each heartbeat says everything again.
+A transition takes the pool's lock and writes slices, which may take longer than a session while a
+large topic is created. The poll that requested it is answered in time all the same (0103); a later
+poll of the same broker tells whether it is stored. Of a broker's requests the newest counts,
+because each heartbeat repeats everything.
 """
 
 import logging
@@ -27,7 +27,10 @@ class Spawns(Protocol):
 
 
 class HeartbeatWishes:
-    """Of one pool. `on_granted`: something new may be told to its brokers."""
+    """The requested transitions of one pool.
+
+    `on_granted` is called when its brokers may be notified.
+    """
 
     def __init__(
         self,
@@ -46,7 +49,10 @@ class HeartbeatWishes:
         self._recorded_cuts: dict[tuple[BrokerId, BrokerEpoch], frozenset[CommittedCut]] = {}
 
     def note(self, request: HeartbeatRequest) -> bool:
-        """Of the registered life. True: something is to be granted. Raises NotLeading."""
+        """Record a heartbeat of the registered epoch; return whether it requests a transition.
+
+        Raises NotLeading.
+        """
         is_stalled = not request.storage_failed and self._gray_failures.note(request)
         broker_id = request.broker_id
         if not (is_stalled or self._has_any(request)):
@@ -84,7 +90,10 @@ class HeartbeatWishes:
             self._granting.discard(broker_id)
 
     async def _grant_newest(self, request: HeartbeatRequest) -> None:
-        """One that cannot be stored now is tried again by the next heartbeat. Raises Deposed."""
+        """Apply a broker's newest request.
+
+        The next heartbeat repeats one that cannot be stored now. Raises Deposed.
+        """
         try:
             await self._decide(request)
         except PutOff as error:
@@ -118,7 +127,10 @@ class HeartbeatWishes:
             await self._gray_failures.relieve()
 
     async def _record_cuts(self, request: HeartbeatRequest) -> None:
-        """Put off: the broker reports them again, as no answer says otherwise."""
+        """Store reported truncations.
+
+        If that is deferred the broker reports them again, because no response says otherwise.
+        """
         cuts, key = request.committed_cuts, (request.broker_id, request.broker_epoch)
         if await self._decisions.record_cuts(cuts):
             for former in [each for each in self._recorded_cuts if each[0] == key[0]]:

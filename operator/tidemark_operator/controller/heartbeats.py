@@ -1,9 +1,9 @@
-"""Heartbeats of one pool: long polls, suspicion and probes, session expiry, leave to stop (shell).
+"""Handle heartbeats of one pool: long polls, suspicion and probes, sessions, shutdowns.
 
-What a heartbeat asks for is granted next to its poll (heartbeat_wishes.py); here is who is answered
-when. A poll is answered at the heartbeat interval, or at once when this broker's image changed, it
-may stop, or a newer poll of the same broker arrived. It waits for no write and for no lock: until
-it is answered a broker says nothing, and would be silent through no fault of its own.
+Transitions that a heartbeat requests are applied concurrently (heartbeat_wishes.py). A poll is
+answered at the heartbeat interval, or immediately when this broker's image changed, when it may
+stop, or when a newer poll of the same broker arrived. It waits for no write and for no lock: until
+it is answered a broker sends nothing, and would be silent through no fault of its own.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ PROBE_PAUSE_MS = 100
 
 
 class Tasks(Protocol):
-    """Decisions that end whatever becomes of their caller, and other named tasks."""
+    """The tasks of a controller, which end whatever becomes of their caller."""
 
     async def decide(self, decision: Coroutine[Any, Any, None]) -> None: ...
 
@@ -56,7 +56,7 @@ class Tasks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PoolEnvironment:
-    """What every pool of one controller shares."""
+    """The parts that all pools of one controller share."""
 
     store: ObjectStore
     settings: ControllerSettings
@@ -106,7 +106,7 @@ class PoolHeartbeats:
         self._stopped_at: str | None = None
 
     def start(self, now_ms: int, *, is_second_opinion: bool) -> None:
-        """After take-over every live broker gets one full session."""
+        """Give each live broker one full session after a takeover."""
         self._own_stall.begin(now_ms)
         live = [r.broker_id for r in self.decisions.state.brokers.values() if r.is_live]
         self.decisions.sessions.grant_all(live, now_ms, is_second_opinion=is_second_opinion)
@@ -157,8 +157,11 @@ class PoolHeartbeats:
         return f"pool {self.decisions.state.pool}: more than half is silent: {each}"
 
     async def register(self, request: RegisterRequest) -> RegisterResponse:
-        """Put off while it looks like one of a process that died before the registered one, which
-        lives: the poll of that one tells. Whoever is alive asks again."""
+        """Register a broker process.
+
+        Deferred while the request looks like one of a process that died before the registered one,
+        and the poll of that one is open. A living process asks again.
+        """
         stored = self.decisions.state.brokers.get(request.broker_id)
         if stored is not None and is_of_before(request, stored) and self._polls(stored):
             text = f"broker {stored.broker_id}: epoch {stored.broker_epoch} lives: register again"
@@ -169,12 +172,12 @@ class PoolHeartbeats:
         return record.is_live and not self.polls.is_closed(record.broker_id, self._heard_until_ms())
 
     def _heard_until_ms(self) -> int:
-        """What came after that may wait unread: this loop was busy (S21)."""
+        """Return the time up to which brokers were heard; later messages may wait unread (S21)."""
         now_ms = self._now_ms()
         return now_ms - self._own_stall.late_ms(now_ms)
 
     def has_applied_anothers_push(self, request: HeartbeatRequest) -> bool:
-        """It applied a push of our controller epoch, and we sent none to that life."""
+        """Return whether the broker applied a push of our controller epoch that we did not send."""
         return (
             request.applied_controller_epoch == self.decisions.state.controller_epoch
             and (request.broker_id, request.incarnation) not in self._pushed_to
@@ -218,12 +221,15 @@ class PoolHeartbeats:
             raise
 
     def _is_overtaken(self, request: HeartbeatRequest) -> bool:
-        """By a later heartbeat of the same process, whose wishes count."""
+        """Return whether a later heartbeat of the same process arrived, whose requests count."""
         return request.number < self.decisions.state.notes_of(request.broker_id).heartbeat
 
     def _note_applied(self, request: HeartbeatRequest) -> None:
-        """What it has heard, what it holds above that (S17), and what of it failed (S9) are one
-        statement: whoever counts on a broker that has spoken knows all three."""
+        """Record what the broker applied, what it holds above that, and its failed replicas.
+
+        They are one statement (S9, S17): a decision that relies on a broker's report knows all
+        three.
+        """
         if request.storage_failed:
             return  # whatever it says that it applied may not be on its disk
         state = self.decisions.state
@@ -252,7 +258,7 @@ class PoolHeartbeats:
         self._tasks.spawn(self._probe_until_clear(record, reason), f"probe broker {broker_id}")
 
     def answer_ready(self) -> None:
-        """Answers every open poll that has something new to hear."""
+        """Answer each open poll for which there is something new."""
         if self._stopped_at is not None:
             return
         now_ms = self._now_ms()
@@ -277,7 +283,7 @@ class PoolHeartbeats:
         self.polls.answer(poll, response, now_ms)
 
     def _note_allowed_to_stop(self, poll: OpenPoll) -> None:
-        """It leads nothing and is in no ISR: its session is over, not something to wait for."""
+        """End the session of a broker that leads nothing and is in no ISR."""
         self.decisions.state.notes_of(poll.broker_id).was_told_to_stop = True
         if self.decisions.state.brokers[poll.broker_id].is_live:
             self.decisions.sessions.end(poll.broker_id)
@@ -308,9 +314,12 @@ class PoolHeartbeats:
         return None
 
     async def _look_again(self, request: HeartbeatRequest) -> HeartbeatResponse | None:
-        """Epochs are told once they are stored: whoever has a later one than we know of may have it
-        from a deposed controller, which stored it after we had read. It is no former life then.
-        None: we know of it all that is stored. Raises Deposed."""
+        """Read a broker's stored record if it has a later epoch than we know.
+
+        A deposed controller may have stored it after we had read; it is no earlier epoch then.
+        Epochs are sent only once they are stored. Returns None if we know all that is stored.
+        Raises Deposed.
+        """
         record = self.decisions.state.brokers.get(request.broker_id)
         is_later = record is not None and record.broker_epoch < request.broker_epoch
         if not is_later or self._stopped_at is not None:
@@ -369,7 +378,7 @@ class PoolHeartbeats:
         )
 
     async def _probe_until_clear(self, suspected: BrokerRecord, reason: str) -> None:
-        """Until it answers, polls again, is fenced, or a session has passed (which then fences)."""
+        """Probe a suspected broker until it answers, polls, is fenced, or its session expires."""
         broker_id, broker_epoch = suspected.broker_id, suspected.broker_epoch
         deadline_ms = self._now_ms() + self._settings.session_timeout_ms
         pause_ms = FIRST_PROBE_PAUSE_MS
@@ -411,5 +420,8 @@ class PoolHeartbeats:
 
 # guard: failure-settled-once-stored (S9)
 def _are_failures_settled(poll: OpenPoll, notes: BrokerNotes) -> bool:
-    """A later heartbeat may have it answered before that is stored (S9)."""
+    """Return whether the failed replicas that the poll reports are stored (S9).
+
+    A later heartbeat may have the poll answered before that.
+    """
     return failed_replicas(poll.request) <= notes.settled_failures

@@ -1,8 +1,8 @@
-"""The controller's HTTP API: brokers' messages, health, metrics and status (shell).
+"""Serve the controller's HTTP API: brokers' messages, health, metrics and status.
 
-A broken connection cancels its handler at once (`handler_cancellation`): that is how a killed
-broker is noticed within milliseconds. Bodies are bounded; anything malformed is a 400 that says
-where. /v1/status shows the same JSON in local mode and on Kubernetes.
+A broken connection cancels its handler immediately (`handler_cancellation`): that is how a killed
+broker is noticed within milliseconds. Bodies are bounded; a malformed one gets a 400 with the
+place. /v1/status has the same JSON in local mode and on Kubernetes.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ def create_app(
 
 
 def broker_calls(service: ControllerService) -> dict[str, BrokerCall]:
-    """What brokers may ask of the controller itself, by path."""
+    """Return the requests that brokers send to the controller itself, by path."""
     return {
         REGISTER_PATH: broker_call(RegisterRequest, service.register),
         HEARTBEAT_PATH: broker_call(HeartbeatRequest, service.heartbeat),
@@ -97,8 +97,10 @@ async def serve(
     more_metrics: tuple[Collector, ...] = (),
     add_routes: Callable[[web.Application], None] = lambda _: None,
 ) -> web.AppRunner:
-    """Serves on a socket that is bound already; `cleanup()` of the answer ends it. `more_calls` of
-    brokers: those that the controller does not answer itself."""
+    """Serve on a socket that is already bound; `cleanup()` of the result ends it.
+
+    `more_calls` are brokers' requests that the controller does not answer itself.
+    """
     app = create_app(service, pid_of=pid_of, more_calls=more_calls, more_metrics=more_metrics)
     add_routes(app)
     runner = web.AppRunner(
@@ -114,7 +116,7 @@ async def serve(
 
 
 async def status_of(service: ControllerService, pid_of: PidOf | None = None) -> dict[str, object]:
-    """Lets others run in between."""
+    """Return the status; let other tasks run in between."""
     status: dict[str, object] = {
         "leads": service.is_leading,
         "controllerEpoch": service.controller_epoch,

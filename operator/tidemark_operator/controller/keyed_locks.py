@@ -1,4 +1,4 @@
-"""One lock per key, there only while somebody holds it or waits for it."""
+"""Keep one lock per key while a task holds it or waits for it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Hashable
@@ -16,7 +16,7 @@ class _Shared:
 
 
 class KeyedLocks(Generic[Key]):
-    """Not re-entrant, and nobody holds two keys: so nobody waits in a circle."""
+    """Locks by key. Not re-entrant, and no task holds two keys, so there are no deadlocks."""
 
     def __init__(self) -> None:
         self._locks: dict[Key, _Shared] = {}

@@ -1,7 +1,7 @@
-"""The open long polls of one pool's brokers, and what their state proves (S19).
+"""Track the open long polls of one pool's brokers, and what they show (S19).
 
-A poll is open, or was answered a moment ago, or its connection broke. Only a poll that is closed
-lets a refused probe fence: a process that holds its poll open lives, whoever refuses our probe.
+A poll is open, or was answered a moment ago, or its connection broke. Only without an open poll a
+refused probe fences: a process that holds its poll open is alive, whatever refuses our probe.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Polls:
         self._broken: set[BrokerId] = set()
 
     def open(self, poll: OpenPoll) -> OpenPoll | None:
-        """The older poll of the same broker, if any: to be answered at once."""
+        """Add a poll; return an older one of the same broker, to be answered immediately."""
         older = self._open.get(poll.broker_id)
         self._open[poll.broker_id] = poll
         self._broken.discard(poll.broker_id)
@@ -65,7 +65,7 @@ class Polls:
             poll.answer.set_result(response)
 
     def note_broken(self, poll: OpenPoll) -> bool:
-        """It ended without an answer; False for a poll that a newer one had replaced."""
+        """Record a poll that ended without a response; False if a newer one had replaced it."""
         if self._open.get(poll.broker_id) is not poll:
             return False
         del self._open[poll.broker_id]
@@ -73,7 +73,7 @@ class Polls:
         return True
 
     def extend(self, stall_ms: int, now_ms: int) -> None:
-        """The controller did nothing for so long: a next poll may wait unread (S21)."""
+        """Extend the times by a stall of the controller: a next poll may wait unread (S21)."""
         for broker_id, answered_at_ms in self._answered_at_ms.items():
             self._answered_at_ms[broker_id] = min(answered_at_ms + stall_ms, now_ms)
 

@@ -1,4 +1,4 @@
-"""The controller's metrics, computed from its state when Prometheus asks."""
+"""Export the controller's metrics, computed from its state when Prometheus scrapes."""
 
 import asyncio
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 async def exposition(service: ControllerService, *more: Collector) -> bytes:
-    """Lets others run in between: sessions and polls do not wait for a scrape."""
+    """Return the metrics; let other tasks run in between, for sessions do not wait for a scrape."""
     registry = CollectorRegistry()
     for collector in (ControllerCollector(service), *more):
         registry.register(collector)

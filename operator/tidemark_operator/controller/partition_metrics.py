@@ -1,7 +1,8 @@
-"""The controller's view of each partition as Prometheus text: what is durable, whoever is dead.
+"""Render the controller's view of each partition as Prometheus text.
 
-An own renderer, as in the broker: thousands of partitions would be as many objects elsewhere. All
-families are in docs/operations/metrics.md. A few topics at a time; the caller may let others run
+It is the durable state, whichever brokers are dead. The renderer is our own, as in the broker: a
+library would make as many objects as there are partitions. All families are in
+docs/operations/metrics.md. A few topics are rendered at a time; the caller may let other tasks run
 in between.
 """
 
@@ -33,7 +34,7 @@ class _Family:
 
 
 class PartitionMetrics:
-    """Takes topics one by one, then gives the text, a family a piece."""
+    """A renderer that takes topics one by one and returns the text in pieces, one per family."""
 
     def __init__(self) -> None:
         self._info = _Family("tidemark_topic_info", "gauge", "Always 1; what the topic promises.")
@@ -90,7 +91,7 @@ class PartitionMetrics:
         )
 
     def add(self, pool: str, view: TopicView) -> Iterator[None]:
-        """Yields now and then, for others to have their turn."""
+        """Add a topic; yield now and then so that other tasks can run."""
         topic = view.topic
         labels = _labels(pool=pool, topic=topic.topic, topic_id=topic.topic_id)
         config = topic.config

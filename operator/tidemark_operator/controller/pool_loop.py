@@ -1,9 +1,9 @@
-"""Decisions about one pool, one at a time (shell).
+"""Run the controller commands of one pool in sequence.
 
 Each public coroutine is one decision: it takes the pool's lock, so it sees the durable outcome of
-the one before, decides by the pure core, writes the slices it touches concurrently, and lets
-brokers see the result only once it is stored. Run them to the end: a caller whose connection broke
-must not tear one (service.py shields them).
+the one before, decides by the pure core, writes the slices it changes concurrently, and notifies
+brokers only once the result is stored. Run them to the end: a caller whose connection broke must
+not interrupt one (service.py shields them).
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class PoolController:
         on_change: Callable[[Change], None],
         new_uuid: Callable[[], UUID],
     ) -> None:
-        """`on_image`: something new may be told to this pool's brokers."""
+        """Create an empty pool; `on_image` is called when its brokers may be notified."""
         self.state = PoolState(pool, controller_epoch)
         self._views = TopicViews(self.state)
         self.sessions = Sessions(settings)
@@ -90,9 +90,12 @@ class PoolController:
     # Decisions.
 
     def _lost_round(self, request: RegisterRequest, wall_clock_ms: int) -> int:
-        """Where the object of a broker that is not new is missing, or of before its last life. What
-        blocks it gave out the others' disks know, but not all others may have registered yet; they
-        were fewer than one a second."""
+        """Return a round that is not below any that a lost Broker object may have recorded.
+
+        The object of a broker that is not new is missing, or is from before its last epoch. The
+        other brokers' disks know the blocks that it gave out, but not all may have registered yet;
+        there were fewer than one a second.
+        """
         stored = self.state.brokers.get(request.broker_id)
         if stored is not None:
             is_lost = request.highest_broker_epoch > stored.broker_epoch
@@ -135,14 +138,17 @@ class PoolController:
         )
 
     async def confirm(self, broker_id: BrokerId) -> None:
-        """Returns if the broker is stored as we know it. Raises PutOff, Deposed."""
+        """Return if the broker is stored as we know it.
+
+        Raises PutOff, Deposed.
+        """
         async with self.lock:
             known = self.state.brokers.get(broker_id)
             if known is not None:
                 await self.slice_store.confirm_broker(known)
 
     async def activate(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """Unfences: first the record, then elections that may choose it."""
+        """Unfence a broker: store the record, then run elections that may choose it."""
         async with self.lock:
             record = self.current(broker_id, broker_epoch)
             if record is None or record.is_live or record.state is BrokerLifeState.GONE:
@@ -154,7 +160,7 @@ class PoolController:
             logger.info("broker active", extra=self._fields(broker_id))
 
     async def drain(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """Controlled shutdown: it leads nothing and is in no ISR once this is done."""
+        """Move all leadership off a broker and remove it from each ISR (controlled shutdown)."""
         async with self.lock:
             record = self.current(broker_id, broker_epoch)
             notes = self.state.notes_of(broker_id)
@@ -170,7 +176,7 @@ class PoolController:
         self._announcements.image()
 
     async def fence(self, lives: Iterable[tuple[BrokerId, BrokerEpoch]], reason: str) -> None:
-        """As one event, so that nobody elects a broker that is being fenced too."""
+        """Fence these brokers in one step, so that none of them is elected meanwhile."""
         async with self.lock:
             fenced = []
             for broker_id, broker_epoch in lives:
@@ -187,7 +193,7 @@ class PoolController:
                 await self._settle_and_save(fenced, leaving=fenced)
 
     async def storage_failed(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """Nothing of this life proves anything any more; the next start is unclean (S8)."""
+        """Invalidate all entries of a broker epoch; the next start is unclean (S8)."""
         async with self.lock:
             record = self.current(broker_id, broker_epoch)
             if record is None or record.clean_since > broker_epoch:
@@ -204,7 +210,10 @@ class PoolController:
             logger.error("broker storage failed", extra=self._fields(broker_id))
 
     async def settle_failures(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """After that no set names what failed there, nor does a decision of before land (S9)."""
+        """Remove failed replicas from each set (S9).
+
+        No earlier decision can be stored after that.
+        """
         async with self.lock:
             if self.current(broker_id, broker_epoch) is None:
                 return
@@ -214,8 +223,10 @@ class PoolController:
                 notes.settled_failures = failed if await self.settle() else frozenset()
 
     async def record_cuts(self, cuts: tuple[CommittedCut, ...]) -> bool:
-        """What an election by a last resort cost, as a follower that takes up its history says:
-        stored with it. False: not now. Nothing to store when a later recovery replaced it."""
+        """Store truncations that followers report, which are the cost of an unclean election.
+
+        Returns False if that is deferred. Nothing is stored when a later election replaced it.
+        """
         async with self.lock:
             ids = dict.fromkeys(cut.topic_id for cut in cuts)
             return await self.write(
@@ -227,19 +238,19 @@ class PoolController:
             )
 
     async def settle_again(self) -> None:
-        """What an earlier decision could not finish; writes nothing when all is as it should be."""
+        """Finish what an earlier decision deferred; writes nothing if all is as it should be."""
         async with self.lock:
             if self.is_dirty:
                 self.is_dirty = False
                 await self._settle_and_save(sorted(self._unsaved_brokers))
 
     async def balance(self) -> None:
-        """Leadership back to preferred replicas where that evens it out (L5)."""
+        """Move leadership back to preferred replicas where that evens it out (L5)."""
         async with self.lock:
             await self._changes.balance()
 
     async def confirm_slices(self, topic_id: TopicId) -> None:
-        """Those of that topic that are gone from the store are forgotten. Writes nothing."""
+        """Forget the topic's slices that are missing in the store. Writes nothing."""
         async with self.topic_locks.hold(topic_id), self.lock.shared():
             for value in self.state.topic_slices(topic_id):
                 await self.slice_store.confirm(value)
@@ -247,8 +258,11 @@ class PoolController:
     # What decisions are made of. Callers hold the lock.
 
     def forget_slice(self, value: PartitionSlice) -> None:
-        """It is gone from the store: nothing is decided about it and brokers keep what they have
-        (S12); its topic shows it as missing."""
+        """Forget a slice that is missing in the store.
+
+        Nothing is decided about it, brokers keep their data (S12), and its topic shows it as
+        missing.
+        """
         for state in value.partitions:
             self.state.note_known(value.topic.topic_id, state, version=self.image.version)
         self.state.slices.pop(value.name, None)
@@ -256,7 +270,7 @@ class PoolController:
         self._announcements.change(Change("topic", self.state.pool, value.object_name))
 
     def forget_topic(self, topic_id: TopicId) -> None:
-        """Its slices are gone for good."""
+        """Forget a topic whose slices are deleted permanently."""
         self.state.forget_topic(topic_id)
         self._views.forget(topic_id)
 
@@ -277,7 +291,10 @@ class PoolController:
         self.note_behind(self.state.note_held(held, version=self.image.version))
 
     def note_behind(self, slices: tuple[PartitionSlice, ...]) -> None:
-        """S17. It may also be a deposed controller's write that we have not read: read anew."""
+        """Report stale slices and read them again (S17).
+
+        The epochs may also come from a deposed controller's write that we have not read.
+        """
         for value in slices:
             self.slice_store.unsettle(value)
             logger.error(
@@ -289,15 +306,18 @@ class PoolController:
         self._slice_is_durable(value)
 
     def current(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRecord | None:
-        """None: that life is not the registered one (any more)."""
+        """Return the record of that broker epoch, or None if it is not the registered one."""
         record = self.state.brokers.get(broker_id)
         return record if record is not None and record.broker_epoch == broker_epoch else None
 
     async def _admit(
         self, request: RegisterRequest, stored: BrokerRecord | None, outcome: Accepted
     ) -> None:
-        """First the old life is fenced and what this start disproves is struck out, then the new
-        epoch is stored, then its report counts (S2, S9)."""
+        """Store a registration and apply its report (S2, S9).
+
+        First the earlier epoch is fenced and invalid entries are removed, then the new epoch is
+        stored, then its report counts.
+        """
         broker_id, record = request.broker_id, outcome.record
         report = report_of(request)
         self.note_behind(self.state.note_reported(request.replicas, version=self.image.version))
@@ -358,8 +378,10 @@ class PoolController:
             )  # or a Topic (S17)
 
     def _report_version(self, request: RegisterRequest, outcome: Accepted) -> int:
-        """The image whose leaderless partitions stood still when this report was made (S14): the
-        request may be old when it is looked at, and its broker have followed on meanwhile."""
+        """Return the image version up to which the report shows logs that do not change (S14).
+
+        The request may be old when it is read, and its broker may have followed a leader meanwhile.
+        """
         if not outcome.is_same_life and request.applied_image_version < 0:
             return self.image.version  # it leads and follows nothing yet
         is_ours = request.applied_controller_epoch == self.state.controller_epoch
@@ -368,19 +390,24 @@ class PoolController:
     async def settle(
         self, *overriding: Standing, topics: Collection[TopicId] | None = None
     ) -> bool:
-        """Every slice, or those of some topics, as it should be. False: put off to a tick."""
+        """Evaluate all slices, or those of some topics.
+
+        Returns False if one is deferred to a tick.
+        """
         with self._announcements.changes_at_the_end():
             return await self._changes.settle(*overriding, topics=topics)
 
     async def write(self, decisions: Mapping[str, Decide]) -> bool:
-        """Of slices, by name. False: one at least is put off to a tick."""
+        """Write slices by name; return False if one is deferred to a tick."""
         return await self._changes.write(decisions)
 
     async def _settle_and_save(
         self, broker_ids: Collection[BrokerId], *, leaving: Collection[BrokerId] = ()
     ) -> bool:
-        """Slices and Broker objects at once: the objects only tell people what happened, and a
-        successor gives every broker a session anyway. `leaving`: who was fenced just now."""
+        """Write slices and Broker objects concurrently; `leaving` are the brokers just fenced.
+
+        The objects only inform people, and a successor gives each broker a session anyway.
+        """
         self._keep_from_joining(leaving)
         is_settled, *_ = await asyncio.gather(
             self.settle(), *(self._save_quietly(broker_id) for broker_id in broker_ids)

@@ -1,7 +1,7 @@
-"""Asking a suspected broker whether it lives: HTTP GET /healthz at its own address (S19).
+"""Probe a suspected broker by HTTP GET /healthz at its own address (S19).
 
-Never a Service, never a name. Connection refused, or an answer of another incarnation, is a
-refusal; no answer in time, or any other failure, is no verdict.
+Never by a Service or a name. A refused connection, or a response of another incarnation, is a
+refusal; no response in time, or any other failure, is not conclusive.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class Probe(Protocol):
 
 
 class HttpProbe:
-    """In production."""
+    """The probe used in production."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms

@@ -1,10 +1,10 @@
-"""The controller as the rest of the operator and the brokers see it (shell).
+"""Run the controller of all pools, as the operator and the brokers see it.
 
-One `PoolController` a pool decides; here are the sessions' clock, the open polls, probes of
-suspected brokers, and the two states "leads" and "stands by". Time comes from `Clock` alone: open
-polls and sessions are looked at every tick, so a test that calls `tick` needs no real time.
+One `PoolController` for each pool decides; here are the sessions' clock, the open polls, probes of
+suspected brokers, and the states "leads" and "stands by". Time comes from `Clock` alone: open polls
+and sessions are checked each tick, so a test that calls `tick` needs no real time.
 
-Invariants here: I16 (a deposed controller stops deciding at once), S18's guard, S19.
+Invariants here: I16 (a deposed controller stops deciding immediately), S18's guard, S19.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ Result = TypeVar("Result")
 
 
 class NotLeading(Exception):
-    """This controller does not lead (any more): ask the leading one."""
+    """An error: this controller does not lead; ask the leading one."""
 
 
 class ControllerService:
@@ -96,7 +96,11 @@ class ControllerService:
         new_uuid: Callable[[], UUID] = uuid4,
         rack_of: Callable[[RegisterRequest], Awaitable[str]] | None = None,
     ) -> None:
-        """`rack_of`: of a broker that registers; may raise StoreError. None: as it says itself."""
+        """Create a controller that stands by.
+
+        `rack_of` returns the rack of a broker that registers and may raise StoreError; None uses
+        the broker's own value.
+        """
         self._store = store
         self._rack_of = rack_of
         self._settings = settings
@@ -124,17 +128,18 @@ class ControllerService:
     async def take_over(
         self, controller_epoch: ControllerEpoch, *, is_second_opinion: bool = False
     ) -> None:
-        """Reads Broker and PartitionSlice objects by quorum list, then decides. Starts the ticks.
+        """Read Broker and PartitionSlice objects by quorum list, then decide, and start the ticks.
 
-        `is_second_opinion`: the controller before gave way as it heard too few brokers (S18).
-        Raises StoreError when the store cannot be read, EpochTaken."""
+        `is_second_opinion` if the controller before stepped down because it heard too few brokers
+        (S18). Raises StoreError when the store cannot be read, EpochTaken.
+        """
         await self.load(controller_epoch, is_second_opinion=is_second_opinion)
         self._ticker = asyncio.create_task(self._run_ticks(), name="controller ticks")
 
     async def load(
         self, controller_epoch: ControllerEpoch, *, is_second_opinion: bool = False
     ) -> None:
-        """take_over without ticks, for those who call `tick` themselves."""
+        """Take over without ticks, for callers that call `tick` themselves."""
         self._is_deposed = False  # before anything is awaited: a Lease may be lost meanwhile
         await self.step_down()
         brokers = await self._store.list(BROKER, None)
@@ -159,7 +164,7 @@ class ControllerService:
             raise EpochTaken(f"stored is controller epoch {stored}, ours is {controller_epoch}")
 
     async def step_down(self) -> None:
-        """No more decisions; every open poll is answered NOT_CONTROLLER; state is forgotten."""
+        """Stop deciding, answer each open poll NOT_CONTROLLER, and forget all state."""
         self._stand_by()
         tasks = [task for task in (*self._tasks, self._ticker) if task is not None]
         self._ticker = None
@@ -169,7 +174,7 @@ class ControllerService:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def depose(self) -> None:
-        """From any thread: no decision begins any more, though this loop be busy (I16)."""
+        """Let no decision begin from now on, also while the loop is busy (I16). From any thread."""
         self._is_deposed = True
 
     @property
@@ -178,7 +183,7 @@ class ControllerService:
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
-        """-1 while standing by."""
+        """Return the controller epoch, -1 while standing by."""
         epoch = self._controller_epoch
         return ControllerEpoch(NO_EPOCH if epoch is None else epoch)
 
@@ -187,7 +192,7 @@ class ControllerService:
         return self._leader_address
 
     def set_leader_address(self, address: str) -> None:
-        """host:port that NOT_CONTROLLER answers name while this one stands by ("": unknown)."""
+        """Set the host:port in NOT_CONTROLLER responses while standing by; "" is unknown."""
         self._leader_address = address
 
     # Brokers' requests. They never raise for what a broker sent; errors are in the answers.
@@ -228,7 +233,10 @@ class ControllerService:
         return RegisterResponse(ErrorCode.NOT_CONTROLLER, controller_address=self._leader_address)
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Long poll. Cancel it when its connection broke: that closes the poll and suspects."""
+        """Answer a long poll.
+
+        Cancel it when its connection broke: that closes the poll and suspects the broker.
+        """
         self._note_seen(request.applied_controller_epoch)
         epoch = self._controller_epoch
         if epoch is None or request.applied_controller_epoch > epoch:
@@ -289,11 +297,11 @@ class ControllerService:
     # Reconcilers' calls. All raise NotLeading; writes raise StoreError (retry later).
 
     def highest_broker_controller_epoch(self) -> ControllerEpoch:
-        """Highest controller epoch that any broker reported to this process (S16); -1: none."""
+        """Return the highest controller epoch that a broker reported (S16), or -1."""
         return self._highest_seen
 
     def reason_to_give_way(self) -> str:
-        """Why another controller should judge what this one sees (S18); "": no reason."""
+        """Return why another controller should decide instead of this one (S18), or ""."""
         pools = self._pools.copy().values()  # asked from another thread, perhaps
         return "; ".join(pool.silence for pool in pools if pool.silence)
 
@@ -313,12 +321,12 @@ class ControllerService:
         return () if known is None else known.topic_views()
 
     def topics_named(self, pool: str, topic: str) -> tuple[TopicView, ...]:
-        """Served or retained."""
+        """Return the served and retained topics of that name."""
         known = self._known(pool)
         return () if known is None else known.topic_views_named(topic)
 
     def partition_count(self, pool: str) -> int:
-        """Of all topics, retained data included."""
+        """Return the partitions of all topics, retained data included."""
         known = self._known(pool)
         return 0 if known is None else known.state.slices.partition_count
 
@@ -336,11 +344,11 @@ class ControllerService:
         deletion_policy: str = "Retain",
         had_slices: bool = False,
     ) -> None:
-        """Makes the slices, or adopts retained ones of this topic id. Idempotent.
+        """Create the slices, or adopt retained ones of this topic id. Idempotent.
 
-        `object_name`: metadata.name of the Topic (slices are named after it), default its name.
-        `had_slices`: the Topic's status says that slices were made once; then missing ones raise
-        SliceMissing (S12), also without it when a broker holds replicas of the id.
+        `object_name` is metadata.name of the Topic (slices are named after it), by default its
+        name. `had_slices` if the Topic's status says that slices were created once; then missing
+        ones raise SliceMissing (S12), also without it when a broker holds replicas of the id.
         Raises NoLiveReplica when a partition would have no live broker to begin with.
         """
         await self._decide_for_reconciler(
@@ -357,22 +365,29 @@ class ControllerService:
     async def update_topic(
         self, pool: str, topic: TopicState, *, deletion_policy: str | None = None
     ) -> None:
-        """New config (min ISR by compare-and-set with the eligible leaders, S6), and deletion
-        policy unless None. Idempotent. Raises TopicUnknown, SliceMissing."""
+        """Store a new config and, unless None, a new deletion policy. Idempotent.
+
+        The min ISR changes by compare-and-set with the eligible leaders (S6). Raises TopicUnknown,
+        SliceMissing.
+        """
         updating = topics.update(self._deciding(pool), topic, deletion_policy=deletion_policy)
         await self._decide_for_reconciler(updating)
 
     async def add_partitions(
         self, pool: str, topic_id: TopicId, assignments: Assignments, *, first: int
     ) -> None:
-        """`assignments` of the new partitions only, from number `first` on. Idempotent. Raises
-        TopicUnknown, NoLiveReplica, SliceMissing."""
+        """Add partitions from number `first` on, with these assignments. Idempotent.
+
+        Raises TopicUnknown, NoLiveReplica, SliceMissing.
+        """
         adding = topics.add_partitions(self._deciding(pool), topic_id, assignments, first=first)
         await self._decide_for_reconciler(adding)
 
     async def reassign(self, pool: str, topic_id: TopicId, targets: Targets) -> None:
-        """Begins moves of partitions to other brokers, or turns them back. Idempotent. Raises
-        CannotReassign for those that cannot begin, after the others have."""
+        """Begin or cancel moves of partitions. Idempotent.
+
+        Raises CannotReassign for those that cannot begin, after the others have.
+        """
         await self._decide_for_reconciler(
             reassign_partitions.reassign(self._deciding(pool), topic_id, targets)
         )
@@ -381,7 +396,7 @@ class ControllerService:
         self._deciding(pool).set_settings(settings)
 
     async def retire_broker(self, pool: str, broker_id: BrokerId) -> None:
-        """Records it as Gone, if it is fenced and no slice names it; else nothing. Idempotent."""
+        """Record a broker as Gone if it is fenced and no slice names it. Idempotent."""
         await self._decide_for_reconciler(
             reassign_partitions.retire(self._deciding(pool), broker_id)
         )
@@ -389,15 +404,20 @@ class ControllerService:
     async def delete_topic(
         self, pool: str, topic_id: TopicId, *, retain: bool, topic: str = ""
     ) -> None:
-        """Brokers stop serving it; slices are deleted, or kept marked retained. Idempotent.
-        `topic`: its name; then brokers erase it also if its slices are gone."""
+        """Stop serving a topic, and delete its slices or mark them as retained. Idempotent.
+
+        With its name in `topic`, brokers erase it also if its slices are missing.
+        """
         deleting = topics.delete(self._deciding(pool), topic_id, retain=retain, topic=topic)
         await self._decide_for_reconciler(deleting)
 
     async def choose_leaders(
         self, pool: str, topic_id: TopicId, choices: tuple[Choice, ...]
     ) -> None:
-        """Who a human says shall lead partitions that nobody may lead (S14). Idempotent."""
+        """Store a person's choices of leaders (S14). Idempotent.
+
+        They are for partitions without an eligible leader.
+        """
         await self._decide_for_reconciler(
             topics.choose_leaders(self._deciding(pool), topic_id, choices)
         )
@@ -405,20 +425,26 @@ class ControllerService:
     async def elect_leaders(
         self, pool: str, topic_id: TopicId, partitions: Collection[int], *, unclean: bool
     ) -> dict[int, ErrorCode]:
-        """As a client asks for it: see asked_elections."""
+        """Elect leaders as a client requests it (commands/elect_leaders.py)."""
         elect = asked_elections.elect_anybody if unclean else asked_elections.elect_preferred
         return await self._decide_for_reconciler(elect(self._deciding(pool), topic_id, partitions))
 
     async def look_for_slices(self, pool: str, topic_id: TopicId) -> None:
-        """Slices of that topic id that were missing may have been restored (S12): read them."""
+        """Read slices of that topic id, which were missing and may have been restored (S12)."""
         await self._decide_for_reconciler(topics.look_for_slices(self._deciding(pool), topic_id))
 
     async def confirm_slices(self, pool: str, topic_id: TopicId) -> None:
-        """A list lacked one of them: what a live read does not find either is missing (S12)."""
+        """Check by live reads which of a topic's slices are missing (S12).
+
+        A list lacked one of them.
+        """
         await self._decide_for_reconciler(self._deciding(pool).confirm_slices(topic_id))
 
     def suspect(self, pool: str, broker_id: BrokerId, reason: str) -> None:
-        """Pod deleted or terminated: probe now, fence if refused. Never waits."""
+        """Probe a broker whose pod was deleted or ended, and fence it if the probe is refused.
+
+        Never waits.
+        """
         found = self._pools.get(pool)
         if self.is_leading and found is not None:
             found.suspect(broker_id, reason)
@@ -426,7 +452,7 @@ class ControllerService:
     # Time.
 
     async def tick(self) -> None:
-        """Sessions, poll deadlines, what was put off."""
+        """Check sessions and poll deadlines, and retry what was deferred."""
         now_ms = self._clock.now_ms()
         is_balance_due = now_ms >= self._balance_due_ms
         if is_balance_due:
@@ -439,7 +465,7 @@ class ControllerService:
         await asyncio.sleep(0)
 
     async def drained(self) -> None:
-        """Returns when no decision is under way (tests, and an orderly end)."""
+        """Wait until no decision is under way (tests, and an orderly end)."""
         while tasks := [task for task in self._tasks if task is not asyncio.current_task()]:
             await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -483,8 +509,10 @@ class ControllerService:
             pool.stop(self._leader_address)
 
     async def decide(self, decision: Coroutine[Any, Any, Result]) -> Result:
-        """Runs it to its end, whatever becomes of the caller. Raises NotLeading when we step down
-        meanwhile."""
+        """Run a decision to its end, whatever becomes of the caller.
+
+        Raises NotLeading if this controller steps down meanwhile.
+        """
         task = self.spawn(decision, "decision")
         try:
             return await asyncio.shield(task)

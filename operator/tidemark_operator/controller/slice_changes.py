@@ -1,9 +1,9 @@
-"""Changes of many slices of one pool, as one decision makes them (shell).
+"""Change many slices of one pool in one decision.
 
-What they become is decided a few slices at a time, and the loop has its turn in between: neither
-heartbeats nor the Lease wait for a large pool. How brokers stand is looked at once, at the
-beginning, so that nobody is elected who falls by the same event; each slice is one compare-and-set
-(S3). Callers hold the pool's turn: alone, or beside others for the topics that they hold.
+A few slices are decided at a time, and the loop has its turn in between: neither heartbeats nor the
+Lease wait for a large pool. The brokers' eligibility is read once, at the beginning, so that no
+broker is elected that falls by the same event; each slice is one compare-and-set (S3). Callers hold
+the pool's turn: alone, or concurrently with others for the topics that they hold.
 """
 
 import asyncio
@@ -37,8 +37,11 @@ class SliceChanges:
     async def settle(
         self, *overriding: Standing, topics: Collection[TopicId] | None = None
     ) -> bool:
-        """Every slice, or those of some topics, as it should be, given how brokers stand. First
-        those with a partition that may need another leader. False: put off to a tick."""
+        """Evaluate all slices, or those of some topics.
+
+        Slices with a partition that may need another leader come first. Returns False if one is
+        deferred to a tick.
+        """
         state = self._state
         standings = state.standings(*overriding)
         counts = state.leader_counts()
@@ -57,7 +60,7 @@ class SliceChanges:
         return await self._decide_each(others, decided) and is_done
 
     async def balance(self) -> None:
-        """Leadership back to preferred replicas where that evens it out (L5)."""
+        """Move leadership back to preferred replicas where that evens it out (L5)."""
         state = self._state
         standings, counts = state.standings(), state.leader_counts()
 
@@ -71,7 +74,7 @@ class SliceChanges:
         await self._decide_each(self._values(None), decided)
 
     async def write(self, decisions: Mapping[str, Decide]) -> bool:
-        """By name. False: one at least is put off to a tick."""
+        """Write slices by name; return False if one is deferred to a tick."""
         waiting = deque(decisions.items())
         outcomes: list[bool] = []
 
@@ -122,7 +125,7 @@ class SliceChanges:
 
 
 def _first_then(known: PartitionSlice, wanted: PartitionSlice, again: Decide) -> Decide:
-    """What was decided together with the other slices, as long as the slice is still that."""
+    """Return what was decided together with the other slices, while the slice is unchanged."""
     return lambda stored: wanted if stored is known else again(stored)
 
 

@@ -1,9 +1,9 @@
-"""Durable writes of one pool's slices and Broker objects (shell).
+"""Write one pool's slices and Broker objects durably.
 
-Each write is one compare-and-set. What its outcome means is settled here: a slice whose write has
-no known outcome, or met somebody else's, is unreadable until a quorum read says what is stored
-(S3); then the caller's decision is made anew from that. Bounded: after `write_attempts` the
-decision is put off, and the slice stays unreadable until a later decision settles it.
+Each write is one compare-and-set. A slice whose write has an unknown outcome, or met another
+writer's, is unreadable until a quorum read tells what is stored (S3); then the caller's decision is
+made again from that. After `write_attempts` the decision is deferred, and the slice stays
+unreadable until a later decision reads it.
 """
 
 import asyncio
@@ -49,23 +49,26 @@ logger = logging.getLogger(__name__)
 
 
 class Deposed(Exception):
-    """The store holds the write of a later controller: stop deciding."""
+    """An error: the store holds a later controller's write; stop deciding."""
 
 
 class PutOff(Exception):
-    """A write could not be done within its attempts; whatever was decided is decided again."""
+    """An error: a write was not possible within its attempts; the decision is made again later."""
 
 
 class NamespaceGone(PutOff):
-    """The pool's namespace is going or gone: nothing will ever be stored there for it."""
+    """An error: the pool's namespace is being deleted, so nothing will be stored for it again."""
 
 
 Decide = Callable[[PartitionSlice], PartitionSlice]
 
 
 class SliceStore:
-    """One pool's. `on_durable` hears of every slice value that is known to be stored, `on_unknown`
-    of every slice that nothing may be said of any more, `on_vanished` of one deleted by others."""
+    """The slices and Broker objects of one pool.
+
+    `on_durable` is called with each slice that is known to be stored, `on_unknown` with each slice
+    whose state is unknown, `on_vanished` with each one that others deleted.
+    """
 
     def __init__(
         self,
@@ -91,10 +94,11 @@ class SliceStore:
         return self._unsettled
 
     async def change(self, value: PartitionSlice, decide: Decide) -> PartitionSlice | None:
-        """Applies `decide` to what is stored; what is stored then. `value`: as last known.
+        """Apply `decide` to what is stored, and return what is stored then.
 
-        `decide` returning its argument means nothing to write. None: deleted by others.
-        Raises PutOff, Deposed."""
+        `value` is as last known. `decide` returns its argument if there is nothing to write.
+        Returns None for a slice that others deleted. Raises PutOff, Deposed.
+        """
         current: PartitionSlice | None = value
         for attempt in range(self._settings.write_attempts):
             try:
@@ -116,8 +120,11 @@ class SliceStore:
         raise PutOff(f"slice {value.name}: not settled in {self._settings.write_attempts} attempts")
 
     async def create(self, value: PartitionSlice) -> PartitionSlice:
-        """Raises AlreadyExists when the name is taken by another topic, Refused (a quota, a policy:
-        trying again helps nobody before the user did something), PutOff."""
+        """Create a slice.
+
+        Raises AlreadyExists when another topic has the name, Refused (a quota, a policy: retrying
+        is useless before the user acts), PutOff.
+        """
         stamped = _stamped(value, self._controller_epoch)
         for attempt in range(self._settings.write_attempts):
             try:
@@ -143,7 +150,10 @@ class SliceStore:
         raise PutOff(f"slice {value.name}: not created in {self._settings.write_attempts} attempts")
 
     async def find(self, pool: str, topic_id: TopicId) -> tuple[PartitionSlice, ...]:
-        """Those of a topic that can be read. Raises StoreError, Deposed."""
+        """Return the topic's slices that can be read.
+
+        Raises StoreError, Deposed.
+        """
         stored = await self._store.list(PARTITION_SLICE, split_pool(pool)[0])
         found, flaws = read_slices(
             item
@@ -158,18 +168,27 @@ class SliceStore:
         return tuple(found)
 
     async def read(self, value: PartitionSlice) -> PartitionSlice | None:
-        """As it is now; None: gone, or another topic's. Raises StoreError, Deposed."""
+        """Return the slice as it is stored, or None if it is gone or another topic's.
+
+        Raises StoreError, Deposed.
+        """
         stored = await self._read(value)
         is_its_own = stored is not None and stored.topic.topic_id == value.topic.topic_id
         return stored if is_its_own else None
 
     async def confirm(self, value: PartitionSlice) -> None:
-        """By a live read; `on_vanished` hears of it if it is gone. Raises StoreError, Deposed."""
+        """Check a slice by a live read, and call `on_vanished` if it is gone.
+
+        Raises StoreError, Deposed.
+        """
         if await self.read(value) is None:
             self._vanished(value)
 
     async def delete(self, value: PartitionSlice) -> None:
-        """Raises StoreError: then it may or may not be gone, and is unreadable."""
+        """Delete a slice.
+
+        Raises StoreError: then it may or may not be gone, and is unreadable.
+        """
         namespace, _ = split_pool(value.pool)
         try:
             await self._store.delete(PARTITION_SLICE, namespace, value.name, uid=value.uid or None)
@@ -181,7 +200,10 @@ class SliceStore:
         self._unsettled.discard(value.name)
 
     async def _is_gone(self, value: PartitionSlice) -> bool:
-        """That object, whoever has its name by now. A Conflict alone does not say so (52001012)."""
+        """Return whether that object is gone, whatever has its name now.
+
+        A Conflict alone does not show it (52001012).
+        """
         namespace, _ = split_pool(value.pool)
         try:
             stored = await self._store.get(PARTITION_SLICE, namespace, value.name)
@@ -190,7 +212,10 @@ class SliceStore:
         return stored is None or (bool(value.uid) and stored["metadata"].get("uid") != value.uid)
 
     async def bury(self, tombstone: Tombstone) -> Tombstone:
-        """Returns once it is stored. Raises PutOff."""
+        """Store a deletion record and return it.
+
+        Raises PutOff.
+        """
         namespace, _ = split_pool(tombstone.pool)
         item = tombstone_object(tombstone, self._controller_epoch)
         for attempt in range(self._settings.write_attempts):
@@ -209,14 +234,17 @@ class SliceStore:
         raise PutOff(f"topic {tombstone.topic}: its deletion could not be stored")
 
     async def unbury(self, tombstone: Tombstone) -> None:
-        """Raises StoreError."""
+        """Remove a deletion record.
+
+        Raises StoreError.
+        """
         namespace, _ = split_pool(tombstone.pool)
         await self._store.delete(
             PARTITION_SLICE, namespace, tombstone.name, uid=tombstone.uid or None
         )
 
     def unsettle(self, value: PartitionSlice) -> None:
-        """Nothing may be said of it before it is read again."""
+        """Withhold a slice until it is read again."""
         self._unsettled.add(value.name)
         self._on_unknown(value)
 
@@ -224,9 +252,11 @@ class SliceStore:
         self._broker_objects[broker_id] = item
 
     async def write_broker(self, record: BrokerRecord) -> None:
-        """Returns once the record is stored. Raises PutOff, NamespaceGone, Deposed.
+        """Store a broker's record.
 
-        A record read back that is not ours is written over only if that lowers no epoch."""
+        A stored record that is not ours is overwritten only if that lowers no epoch. Raises PutOff,
+        NamespaceGone, Deposed.
+        """
         for attempt in range(self._settings.write_attempts):
             try:
                 if attempt:
@@ -252,8 +282,10 @@ class SliceStore:
 
     # guard: broker-confirmed-before-void (S2)
     async def confirm_broker(self, known: BrokerRecord) -> None:
-        """Returns if no other controller gave that broker another life since its object was read.
-        Raises PutOff, Deposed."""
+        """Return if no other controller registered that broker since its object was read.
+
+        Raises PutOff, Deposed.
+        """
         try:
             await self._reread_broker(known)
         except StoreError as error:
@@ -304,7 +336,7 @@ class SliceStore:
             )
 
     async def _reread_broker(self, record: BrokerRecord) -> bool:
-        """Whether the record is what is stored already."""
+        """Read a broker's object again; return whether the record is already stored."""
         namespace, _ = split_pool(record.pool)
         item = await self._store.get(BROKER, namespace, broker_object_name(record))
         if item is None:
@@ -350,7 +382,7 @@ class SliceStore:
 
     # guard: producer-ids-of-another-controller (S5)
     def _is_used_by_another(self, stored: BrokerRecord) -> bool:
-        """A round above the one we knew of that is not our own write."""
+        """Return whether the stored round is above the known one and not our own write."""
         known = self._broker_objects.get(stored.broker_id, {})
         return (
             stored.producer_id_round > producer_id_round_of(known)
@@ -380,8 +412,11 @@ def _stamped(value: PartitionSlice, controller_epoch: ControllerEpoch) -> Partit
 
 
 def _as_stored(value: PartitionSlice, sent: Object, stored: Object) -> PartitionSlice:
-    """What a write's answer says. Mostly the store kept it as it was sent: then only the metadata
-    is read, as reading thousands of partitions anew costs as much as deciding about them."""
+    """Return the slice that a write's response shows.
+
+    Usually the store kept it as it was sent: then only the metadata is read, because parsing
+    thousands of partitions again costs as much as deciding about them.
+    """
     fields = {**stored, "metadata": sent["metadata"]}
     metadata = stored["metadata"]
     if fields != sent or not metadata.get("resourceVersion"):

@@ -1,6 +1,6 @@
-"""What a take-over reads: Broker and PartitionSlice objects into the pools' states.
+"""Load Broker and PartitionSlice objects into the pools' states at a takeover.
 
-An object that cannot be read says nothing: it is logged, and the others go on (S12).
+An object that cannot be read is logged and skipped (S12).
 """
 
 import asyncio
@@ -31,7 +31,7 @@ PoolOf = Callable[[str], PoolController]
 
 
 async def load(pool_of: PoolOf, brokers: Iterable[Object], slices: Iterable[Object]) -> None:
-    """A few slices at a time: the Lease is renewed meanwhile."""
+    """Load a few slices at a time, so that the Lease is renewed meanwhile."""
     for item in brokers:
         _load_broker(pool_of, item)
     tombstones: list[Object] = []

@@ -1,8 +1,8 @@
-"""Whose turn it is to decide about a pool: one decision alone, or work on single topics together.
+"""Order decisions about a pool: one decision alone, or work on single topics together.
 
-Turns are given in the order in which they were asked for. When the first who waits wants a shared
-one, all who wait for a shared one have it together: their writes share commits, and an election
-waits for one slice of each at most, however many topics are being made.
+Turns are given in the order of the requests. When the first waiting request wants a shared turn,
+all requests for a shared turn get it together: their writes share commits, and an election waits
+for at most one slice of each, however many topics are being created.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ SHARED_AT_ONCE = 64
 
 
 class Turns:
-    """`async with turns` is a turn alone, `async with turns.shared()` one beside others."""
+    """The turns of a pool: `async with turns` alone, `async with turns.shared()` with others."""
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[None], bool] = {}  # in order; True: for a shared turn
@@ -35,11 +35,11 @@ class Turns:
             self._give_back(shared=True)
 
     def locked(self) -> bool:
-        """Somebody decides, alone or beside others."""
+        """Return whether a decision runs, alone or with others."""
         return self._is_alone or self._sharing > 0
 
     def is_wanted_alone(self) -> bool:
-        """Somebody decides alone, or is to."""
+        """Return whether a decision runs alone or waits to."""
         return self._is_alone or not all(self._waiting.values())
 
     async def _take(self, *, shared: bool) -> None:

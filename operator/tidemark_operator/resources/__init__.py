@@ -1,1 +1,1 @@
-"""Builds Kubernetes objects, one file for each kind."""
+"""Build Kubernetes objects, one file for each kind."""

@@ -1,4 +1,4 @@
-"""The Job or CronJob of an audit: one pod, without API credentials. Pure."""
+"""Build the Job or CronJob of an audit: one pod, without API credentials."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ JOB_SELECTOR = f"app.kubernetes.io/managed-by={MANAGED_BY},app.kubernetes.io/com
 
 
 def job_manifest(spec: AuditSpec) -> Object:
-    """The one run of this generation."""
+    """Return the Job of the only run of this generation."""
     return owned_manifest(spec, JOB, single_run_name(spec), _job_spec(spec))
 
 

@@ -1,7 +1,7 @@
-"""What all pods of an audit have in common, whoever makes them: arguments, volumes, rights. Pure.
+"""Build what all pods of an audit share: arguments, volumes, rights.
 
-Such a pod reads its source, writes its report to a claim if there is one, and says its summary in
-its termination message.
+Such a pod reads its source, writes its report to a PersistentVolumeClaim if there is one, and
+returns its summary in its termination message.
 """
 
 import json
@@ -71,7 +71,10 @@ def owned_manifest(
 
 
 def schedule_manifest(spec: AuditSpec, kind: ResourceKind, schedule: dict[str, Any]) -> Object:
-    """`schedule` with what all kinds of schedules call the same; its digest tells a change."""
+    """Return a scheduled object of this kind, with the fields that all schedules share.
+
+    A digest of `schedule` shows a change.
+    """
     schedule = {
         "schedule": spec.schedule,
         "suspend": spec.is_suspended,
@@ -89,7 +92,7 @@ def schedule_manifest(spec: AuditSpec, kind: ResourceKind, schedule: dict[str, A
 def pod_parts(
     spec: AuditSpec, *, writes_reports: bool
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Fields of a pod's spec without containers, and the mounts of its only container."""
+    """Return the fields of a pod's spec without containers, and the mounts of its container."""
     volumes, mounts = _volumes(spec, writes_reports=writes_reports)
     fields: dict[str, Any] = {
         "enableServiceLinks": False,
@@ -109,7 +112,7 @@ def container_parts(mounts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def run_name_variable(label: str) -> dict[str, Any]:
-    """What the arguments call AUDIT_RUN, from the label that names the run on its pod."""
+    """Return the variable AUDIT_RUN of the arguments, from the pod's label with the run's name."""
     return {
         "name": "AUDIT_RUN",
         "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}},
@@ -117,7 +120,10 @@ def run_name_variable(label: str) -> dict[str, Any]:
 
 
 def arguments(spec: AuditSpec) -> list[str]:
-    """Of `tidemark audit`. Any verdict ends with 0, so that only a run without one is a failure."""
+    """Return the arguments of `tidemark audit`.
+
+    Each verdict exits with 0, so that only a run without one is a failure.
+    """
     words = ["--window", spec.window, "--engine", spec.engine.lower()]
     if spec.slo:
         words += ["--slo", json.dumps(spec.slo, sort_keys=True)]

@@ -1,7 +1,7 @@
-"""The pod of one broker. Its identity is its claim; everything else about it can be made anew.
+"""Build the pod of one broker. Its identity is its claim; everything else can be created again.
 
-Restricted by every rule of Pod Security; it has no API credentials. The broker gets its settings
-by environment (docs/design/architecture.md lists the ports).
+It is restricted by each rule of Pod Security and has no API credentials. The broker gets its
+settings by environment (docs/design/architecture.md lists the ports).
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ STARTUP_BUDGET_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class PodSettings:
-    """What every broker pod has from the operator's own installation."""
+    """The settings of each broker pod that come from the operator's own installation."""
 
     # Where brokers find the controller: host:port of the operator's headless Service.
     controllers: str = "tidemark-operator:8070"
@@ -44,14 +44,14 @@ class PodSettings:
 def broker_pod_manifest(
     pool: PoolSpec, broker_id: BrokerId, *, claim_uid: str, settings: PodSettings
 ) -> Object:
-    """`claim_uid` is part of the storage identity that the broker reports (S7)."""
+    """Return the pod; `claim_uid` is part of the storage identity that the broker reports (S7)."""
     manifest = _manifest(pool, broker_id, claim_uid, settings)
     manifest["metadata"]["annotations"][TEMPLATE_ANNOTATION] = template_digest(manifest)
     return manifest
 
 
 def template_of(pod: Object) -> str:
-    """The digest of what the pod was made of; "" for one that says nothing of it."""
+    """Return the digest of the template that the pod was created from, or ""."""
     found: str = (pod["metadata"].get("annotations") or {}).get(TEMPLATE_ANNOTATION, "")
     return found
 
@@ -108,7 +108,10 @@ def _manifest(
 
 
 def pool_owner_reference(pool: PoolSpec) -> dict[str, Any]:
-    """For pods, Services and the budget; never for claims and slices (S4)."""
+    """Return the owner reference for pods, Services and the budget.
+
+    Never use it for claims and slices (S4).
+    """
     return {
         "apiVersion": "tidemark.dev/v1alpha1",
         "kind": "BrokerPool",
@@ -186,7 +189,10 @@ def _topic_creation_env(pool: PoolSpec) -> list[dict[str, Any]]:
 
 
 def _default_partitions_env(pool: PoolSpec) -> list[dict[str, Any]]:
-    """Only where it is not 1: pods of before this field are not replaced for it."""
+    """Return the variable only if it is not 1.
+
+    So pods that were created before this field existed are not replaced.
+    """
     value = {"name": "TIDEMARK_NUM_PARTITIONS", "value": str(pool.default_partitions)}
     return [value] if pool.default_partitions != 1 else []
 

@@ -1,4 +1,4 @@
-"""Names and labels of what belongs to a pool. Labels that select are few and never change."""
+"""Name and label what belongs to a pool. Labels that select are few and never change."""
 
 from tidemark_protocol.ids import BrokerId
 
@@ -16,7 +16,7 @@ BROKER_SELECTOR = f"app.kubernetes.io/managed-by={MANAGED_BY},app.kubernetes.io/
 
 
 def broker_name(pool_name: str, broker_id: BrokerId) -> str:
-    """Of the pod, its Service and the Broker object."""
+    """Return the name of the broker's pod, Service and Broker object."""
     return f"{pool_name}-{broker_id}"
 
 
@@ -29,7 +29,7 @@ def bootstrap_name(pool_name: str) -> str:
 
 
 def listener_service_name(pool_name: str, listener: str, broker_id: BrokerId | None) -> str:
-    """`broker_id` None: of the one to begin with."""
+    """Return the name of a listener's Service; a `broker_id` of None is the bootstrap Service."""
     return f"{pool_name}-{listener}-{'bootstrap' if broker_id is None else broker_id}"
 
 
@@ -54,7 +54,7 @@ def broker_labels(pool_name: str, broker_id: BrokerId) -> dict[str, str]:
 
 
 def broker_id_of(item: Object) -> BrokerId | None:
-    """From the label; None where it is no broker's."""
+    """Return the broker id of an object's label, or None if it has none."""
     text = (item["metadata"].get("labels") or {}).get(BROKER_ID_LABEL, "")
     return BrokerId(int(text)) if text.isdecimal() else None
 

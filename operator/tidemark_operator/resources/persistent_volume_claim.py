@@ -1,7 +1,7 @@
-"""The claim of one broker: where its records live, and its identity.
+"""Build the PersistentVolumeClaim of one broker: its storage and its identity.
 
-It has no owner reference, so that no garbage collector can ever remove it, and carries its own
-copy of the pool's deletionPolicy: only that copy decides when the pool is gone (S4).
+It has no owner reference, so that garbage collection never deletes it, and its own copy of the
+pool's deletionPolicy: only that copy decides when the pool is gone (S4).
 """
 
 from typing import Any
@@ -39,13 +39,13 @@ def claim_manifest(pool: PoolSpec, broker_id: BrokerId) -> Object:
 
 
 def access_mode_of(claim: Object) -> str:
-    """A claim's modes can never be changed."""
+    """Return the claim's access modes, which can never be changed."""
     modes: list[str] = (claim.get("spec") or {}).get("accessModes") or []
     return ", ".join(modes)
 
 
 # guard: claim-has-its-own-policy (S4)
 def policy_of(claim: Object) -> str:
-    """The claim's own copy; "" where it has none, which counts as Retain."""
+    """Return the claim's own deletionPolicy; "" means Retain."""
     policy: str = (claim["metadata"].get("labels") or {}).get(DELETION_POLICY_LABEL, "")
     return policy

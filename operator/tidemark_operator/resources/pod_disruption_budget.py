@@ -1,4 +1,4 @@
-"""The disruption budget of a pool: evictions take one broker at a time (I19)."""
+"""Build the PodDisruptionBudget of a pool: evictions take one broker at a time (I19)."""
 
 from tidemark_operator.api.broker_pool import PoolSpec
 from tidemark_operator.api.kinds import Object
@@ -7,7 +7,10 @@ from tidemark_operator.resources.names import pool_labels, pool_selector
 
 
 def disruption_budget_manifest(pool: PoolSpec) -> Object:
-    """maxUnavailable works for pods of our own kind because BrokerPool has a scale subresource."""
+    """Return the budget.
+
+    maxUnavailable works for pods of a custom resource because BrokerPool has a scale subresource.
+    """
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

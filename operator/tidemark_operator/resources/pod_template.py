@@ -1,5 +1,4 @@
-"""What all our pods have in common: no rights but those they need, and a digest that tells a
-changed template from the same one. Pure."""
+"""Build what all pods share: restricted rights, and a digest that shows a changed template."""
 
 import hashlib
 import json
@@ -9,7 +8,7 @@ USER_ID = 10001
 
 
 def restricted_pod() -> dict[str, Any]:
-    """Pod security standard `restricted`; volumes belong to our group."""
+    """Return the security context of Pod Security's `restricted`; volumes belong to our group."""
     return {
         "runAsNonRoot": True,
         "runAsUser": USER_ID,

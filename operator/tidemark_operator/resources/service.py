@@ -1,7 +1,8 @@
-"""Services of a pool: one to begin with, one for each broker; the same for each listener.
+"""Build the Services of a pool and of each listener: one to bootstrap, one for each broker.
 
-Peers never use them: they dial pod addresses from the controller's metadata, because cluster DNS
-may be half a minute old."""
+Brokers never use them: they connect to the pod addresses of the controller's metadata, because
+cluster DNS may be half a minute old.
+"""
 
 from typing import Any
 
@@ -23,7 +24,7 @@ from tidemark_operator.resources.names import (
 
 
 def bootstrap_service_manifest(pool: PoolSpec) -> Object:
-    """Any broker that is ready."""
+    """Return the Service of all brokers that are ready."""
     return _service(
         pool,
         name=bootstrap_name(pool.name),
@@ -34,7 +35,10 @@ def bootstrap_service_manifest(pool: PoolSpec) -> Object:
 
 
 def broker_service_manifest(pool: PoolSpec, broker_id: BrokerId) -> Object:
-    """One broker, ready or not: a client that was sent to this leader has no other to ask."""
+    """Return the Service of one broker, ready or not.
+
+    A client that was sent to this leader has no other broker to ask.
+    """
     return _service(
         pool,
         name=broker_name(pool.name, broker_id),
@@ -47,7 +51,7 @@ def broker_service_manifest(pool: PoolSpec, broker_id: BrokerId) -> Object:
 def listener_service_manifest(
     pool: PoolSpec, listener: ListenerSpec, broker_id: BrokerId | None
 ) -> Object:
-    """The door to one broker, or (None) to any that is ready, for clients outside."""
+    """Return the listener's Service for one broker, or (None) for all that are ready."""
     if broker_id is None:
         labels, selector = pool_labels(pool.name), pool_selector(pool.name)
     else:

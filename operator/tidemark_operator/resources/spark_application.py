@@ -1,8 +1,8 @@
-"""An audit as a SparkApplication or ScheduledSparkApplication of Kubeflow's Spark operator. Pure.
+"""Build an audit as a SparkApplication or ScheduledSparkApplication of Kubeflow's Spark operator.
 
-They are written for that operator without its webhook: what Spark's own configuration cannot say of
-a pod is in the pod templates. A run is a driver, which makes the executors and needs the rights of
-its service account for that; executors have no API credentials.
+They do not need that operator's webhook: what Spark's own configuration cannot set in a pod is in
+the pod templates. A run is a driver, which creates the executors and needs the rights of its
+service account for that; executors have no API credentials.
 """
 
 from typing import Any
@@ -32,14 +32,17 @@ RETRY_INTERVAL_SECONDS = 10
 
 
 def spark_application_manifest(spec: AuditSpec, spark: SparkSpec) -> Object:
-    """The one run of this generation."""
+    """Return the application of the only run of this generation."""
     content = _application_spec(spec, spark)
     return owned_manifest(spec, SPARK_APPLICATION, single_run_name(spec), content)
 
 
 def scheduled_spark_application_manifest(spec: AuditSpec, spark: SparkSpec) -> Object:
-    """The Spark operator gives its labels to the SparkApplications that it makes of it, and names
-    these after it and the time in ns."""
+    """Return the scheduled application.
+
+    The Spark operator copies its labels to the SparkApplications that it creates, and names these
+    after it and the time in ns.
+    """
     schedule = {
         "successfulRunHistoryLimit": KEPT_RUNS,
         "failedRunHistoryLimit": KEPT_RUNS,

@@ -1,1 +1,1 @@
-"""The state machine of one `__consumer_offsets` partition."""
+"""Decide what happens to the groups of one `__consumer_offsets` partition, without I/O."""

@@ -1,9 +1,10 @@
-"""One group of the classic protocol: who is in it, which generation it is in, who reads what.
+"""Keep one group of the classic protocol: its members, its generation and its assignment.
 
 States and the order of checks are those of Apache Kafka's ClassicGroup and GroupMetadataManager
-(4.x). A generation has one leader, and an assignment is taken from that one alone. The generation's
-assignment is answered only once the log holds it, so that the next coordinator knows it too.
-Not here: committed offsets, the table of groups, transactions (refused), KIP-848 groups.
+(4.x). A generation has one leader, and an assignment is accepted from that leader alone. The
+assignment is answered only after the log holds it, so that the next coordinator knows it too.
+Committed offsets and the table of groups are elsewhere; transactions are rejected, and KIP-848
+groups do not exist.
 """
 
 from enum import Enum
@@ -42,7 +43,7 @@ from tidemark_broker.coordinator.core.requests import (
 
 
 class GroupState(Enum):
-    """Values: as Kafka names them to clients."""
+    """The states of a group, with Kafka's names for clients as values."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -52,7 +53,7 @@ class GroupState(Enum):
 
 
 class ClassicGroup:
-    """Members join and leave through `GroupMembership`; this class turns the generations."""
+    """A group and its generations; `GroupMembership` decides who joins and leaves."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class ClassicGroup:
 
     @property
     def is_simple(self) -> bool:
-        """Only offsets, of consumers that assign themselves."""
+        """Return whether the group has only offsets, of consumers without membership."""
         return not self.protocol_type
 
     @property
@@ -117,7 +118,11 @@ class ClassicGroup:
         )
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """A static member's older incarnation is told so, and must not come back (KIP-345)."""
+        """Return the error for a request of this member, or NONE.
+
+        The earlier process of a static member gets FENCED_INSTANCE_ID and must not rejoin
+        (KIP-345).
+        """
         if group_instance_id is not None:
             current = self.static_members.get(group_instance_id)
             if current is None:
@@ -218,7 +223,10 @@ class ClassicGroup:
         self.outbox.append((record,), settle)
 
     def _is_assigning(self, generation_id: int) -> bool:
-        """A rebalance may have begun while the assignment was on its way to the log."""
+        """Return whether the group still waits for the assignment of this generation.
+
+        A rebalance may have begun while the assignment was being appended.
+        """
         return self.state is GroupState.COMPLETING_REBALANCE and generation_id == self.generation_id
 
     def _become_stable(self, now: Moment) -> None:
@@ -247,7 +255,7 @@ class ClassicGroup:
         member.sync_request_id = None
 
     def fence_sync(self, member: Member) -> None:
-        """Another client goes on in this static member's place."""
+        """Answer the SyncGroup of a static member that another client has replaced."""
         self._awaited_syncs.pop(member.member_id, None)
         if member.sync_request_id is not None:
             self._refuse_sync(member, ErrorCode.FENCED_INSTANCE_ID)
@@ -255,7 +263,7 @@ class ClassicGroup:
     # Rebalances
 
     def rebalance_or_complete_join(self, now: Moment) -> None:
-        """Members or what they know have changed."""
+        """Begin or complete a rebalance after members or their metadata changed."""
         if self.state is GroupState.PREPARING_REBALANCE:
             self.maybe_complete_join(now)
         elif self.state is not GroupState.DEAD:
@@ -283,7 +291,10 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def maybe_complete_join(self, now: Moment) -> None:
-        """The first rebalance of a group ends by time alone."""
+        """Complete the join phase if all members have joined.
+
+        The first rebalance of a group ends by time alone.
+        """
         if self.has_initial_rebalance or self.pending_members:
             return
         if all(member.is_awaiting_join for member in self.members.values()):
@@ -338,7 +349,10 @@ class ClassicGroup:
         self.outbox.append((self.record(now),), lambda _error, _now: None)
 
     def _elect_joined_leader(self) -> bool:
-        """The leader stays if it has come back; false: nobody has."""
+        """Keep the leader if it rejoined, else elect a joined member.
+
+        Returns False if no member joined.
+        """
         if self.leader_id is not None and self.members[self.leader_id].is_awaiting_join:
             return True
         joined = (member.member_id for member in self.members.values() if member.is_awaiting_join)
@@ -355,7 +369,7 @@ class ClassicGroup:
     def joined_answer(
         self, member: Member, *, tells_members: bool = True, skip_assignment: bool = False
     ) -> JoinGroupAnswer:
-        """The generation as `member` may know it: its leader is told all members."""
+        """Return the JoinGroup answer for `member`; the group leader's has all members."""
         members: tuple[JoinedMember, ...] = ()
         if tells_members and member.member_id == self.leader_id:
             members = tuple(
@@ -386,7 +400,10 @@ class ClassicGroup:
         member.expires_ms = now.monotonic_ms + member.session_timeout_ms
 
     def remove_member(self, member: Member, now: Moment) -> None:
-        """It left or died. Its waiting requests are answered, as its client may live after all."""
+        """Remove a member that left or timed out, and rebalance.
+
+        Its waiting requests are answered, because its client may be alive after all.
+        """
         self.forget_member(member)
         self.rebalance_or_complete_join(now)
 
@@ -403,7 +420,7 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def on_tick(self, now: Moment) -> None:
-        """Call when `next_deadline_ms` has come, or at any other time."""
+        """Do what is due. Call it at `next_deadline_ms`, or at any other time."""
         for member_id in [
             id_ for id_, until in self.pending_members.items() if until <= now.monotonic_ms
         ]:
@@ -423,7 +440,7 @@ class ClassicGroup:
             self._on_sync_deadline(now)
 
     def _on_sync_deadline(self, now: Moment) -> None:
-        """Who has not asked for its assignment by now holds the others up no longer."""
+        """Remove the members that have not sent SyncGroup, so that the others no longer wait."""
         self._sync_deadline_ms = None
         late = [self.members[id_] for id_ in self._awaited_syncs if id_ in self.members]
         for member in late:
@@ -445,7 +462,10 @@ class ClassicGroup:
         return OffsetsRecord(encode_key(GroupKey(self.group_id)), encode_metadata(metadata))
 
     def load(self, metadata: GroupMetadata, now: Moment) -> None:
-        """As the newest record says; every member has a whole session from now on."""
+        """Restore the group from its newest record.
+
+        Each member gets a full session timeout from now.
+        """
         self.generation_id = max(0, metadata.generation_id)
         self.protocol_type = metadata.protocol_type or None
         self.protocol = metadata.protocol
@@ -466,7 +486,7 @@ class ClassicGroup:
             )
 
     def resign(self) -> None:
-        """This broker coordinates the group no longer."""
+        """Answer waiting members NOT_COORDINATOR: this broker no longer coordinates."""
         self.state = GroupState.DEAD
         for member in self.members.values():
             self.answer_join(

@@ -1,8 +1,8 @@
-"""What consumers of a group say to one another: subscriptions and assignments, and who gets what.
+"""Read and write subscriptions and assignments of consumers, and assign partitions by range.
 
-The coordinator carries these bytes and does not look at them. Version 0 of Kafka's ConsumerProtocol
-is written, as every client reads it; of newer ones the fields of version 0 are read. Assignor:
-`range`, as Kafka's.
+The coordinator passes these bytes on without reading them. Version 0 of Kafka's ConsumerProtocol is
+written, because each client reads it; of newer versions the fields of version 0 are read. The
+assignor is Kafka's `range`.
 """
 
 import struct
@@ -19,7 +19,7 @@ _NO_USER_DATA = _INT32.pack(-1)
 
 
 class MalformedAssignment(Exception):
-    """A leader of the group assigned in a way that cannot be read."""
+    """An error: the group leader's assignment cannot be decoded."""
 
 
 def encode_subscription(topics: tuple[str, ...]) -> bytes:
@@ -28,7 +28,7 @@ def encode_subscription(topics: tuple[str, ...]) -> bytes:
 
 
 def decode_subscription(raw: bytes) -> frozenset[str]:
-    """Its topics; none of what cannot be read."""
+    """Return the subscribed topics; an empty set if the bytes cannot be decoded."""
     return frozenset(subscribed_topics_of(raw) or ())
 
 
@@ -44,7 +44,10 @@ def encode_assignment(partitions: tuple[TopicPartition, ...]) -> bytes:
 
 
 def decode_assignment(raw: bytes) -> tuple[TopicPartition, ...]:
-    """Nothing for a member that was given nothing. Raises MalformedAssignment."""
+    """Return the assigned partitions; none for a member with an empty assignment.
+
+    Raises MalformedAssignment.
+    """
     if not raw:
         return ()
     found = []
@@ -75,8 +78,10 @@ def decode_assignment(raw: bytes) -> tuple[TopicPartition, ...]:
 def assign_ranges(
     subscriptions: Mapping[str, frozenset[str]], partition_counts: Mapping[str, int]
 ) -> dict[str, tuple[TopicPartition, ...]]:
-    """By member id: of each topic a range of its partitions, the first members one more where they
-    do not divide."""
+    """Return the partitions of each member id: of each topic a contiguous range.
+
+    Where the partitions do not divide evenly, the first members get one more.
+    """
     assigned: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
     for topic in sorted({topic for topics in subscriptions.values() for topic in topics}):
         members = sorted(member for member, topics in subscriptions.items() if topic in topics)

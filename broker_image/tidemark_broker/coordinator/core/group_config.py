@@ -1,4 +1,4 @@
-"""What a broker allows consumer groups. Names and defaults are Kafka's, unless said."""
+"""Define the limits of consumer groups. Names and defaults are Kafka's, unless noted."""
 
 from dataclasses import dataclass
 

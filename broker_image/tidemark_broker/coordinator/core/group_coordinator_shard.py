@@ -1,9 +1,9 @@
-"""The coordinator of all groups whose offsets are in one partition of `__consumer_offsets`.
+"""Coordinate all groups whose offsets are in one partition of `__consumer_offsets`.
 
-It lives as long as this broker leads that partition: each leader epoch loads what is committed
-in the log, answers COORDINATOR_LOAD_IN_PROGRESS until then and NOT_COORDINATOR afterwards, and
-names its epoch in every append, so that a deposed one writes nothing. The shell performs the
-effects in their order, and reports appends; groups that a request names are found here.
+An instance is active while this broker leads that partition. In each leader epoch it loads what is
+committed in the log, answers COORDINATOR_LOAD_IN_PROGRESS until then and NOT_COORDINATOR
+afterwards, and names its epoch in each append, so that a deposed coordinator writes nothing. The
+shell performs the effects in order and reports the results of appends.
 """
 
 from enum import Enum
@@ -51,7 +51,7 @@ class CoordinatorState(Enum):
 
 class GroupCoordinator:
     def __init__(self, settings: GroupSettings, counts: GroupCounts) -> None:
-        """`counts`: of all coordinators of the broker."""
+        """Create a resigned coordinator; `counts` is shared by all coordinators of the broker."""
         self.state = CoordinatorState.RESIGNED
         self.leader_epoch = LeaderEpoch(NO_EPOCH)
         self.unreadable_records = 0  # of the last load; the shell tells somebody
@@ -65,7 +65,11 @@ class GroupCoordinator:
     # Leadership
 
     def become_leader(self, leader_epoch: LeaderEpoch, now: Moment) -> tuple[Effect, ...]:
-        """Then give all committed records to `on_record`, in order, and call `on_loaded`."""
+        """Begin to load in this leader epoch.
+
+        The caller then passes all committed records to `on_record`, in order, and calls
+        `on_loaded`.
+        """
         if leader_epoch <= self.leader_epoch:
             return ()  # known already, or out of date
         effects = self._resign(now)
@@ -92,7 +96,7 @@ class GroupCoordinator:
         return self._outbox.take()
 
     def resign(self, leader_epoch: LeaderEpoch, now: Moment) -> tuple[Effect, ...]:
-        """Another leads since this epoch, or the replica is gone."""
+        """Stop coordinating: another broker leads from this epoch on, or the replica is removed."""
         if leader_epoch < self.leader_epoch:
             return ()
         self.leader_epoch = leader_epoch
@@ -151,7 +155,10 @@ class GroupCoordinator:
     def list_groups(
         self, states: frozenset[str] = frozenset()
     ) -> tuple[ErrorCode, tuple[ListedGroup, ...]]:
-        """`states`: only groups in these, in any case of letters; empty: all (KIP-518)."""
+        """Return the groups in one of `states`; an empty set means all (KIP-518).
+
+        States are compared without case.
+        """
         error = self._absence()
         if error is ErrorCode.NOT_COORDINATOR:
             return ErrorCode.NONE, ()  # every broker lists its own
@@ -168,15 +175,15 @@ class GroupCoordinator:
         return describe(group)
 
     def count(self, census: GroupCensus) -> None:
-        """Adds its groups; none before they are loaded."""
+        """Add this coordinator's groups to the census; none before they are loaded."""
         self._groups.count(census)
 
     def group_ids(self) -> tuple[str, ...]:
-        """Of all groups; none before they are loaded."""
+        """Return the ids of all groups; none before they are loaded."""
         return tuple(group.group_id for group in self._groups.all())
 
     def report(self, group_id: str) -> GroupReport | None:
-        """None: there is no such group here (any more)."""
+        """Return the group with its committed offsets, or None if it does not exist here."""
         group = self._groups.find(group_id)
         if group is None:
             return None
@@ -185,17 +192,17 @@ class GroupCoordinator:
     # The log
 
     def on_committed(self, append_id: int, now: Moment) -> tuple[Effect, ...]:
-        """Its records are committed: visible, and in every later coordinator's load."""
+        """Apply the records of an append that is committed: each later coordinator loads them."""
         self._outbox.on_committed(append_id, now)
         return self._outbox.take()
 
     def on_refused(self, append_id: int, error: ErrorCode, now: Moment) -> tuple[Effect, ...]:
-        """Its records are not in the log and never will be."""
+        """Drop an append whose records are not in the log and never will be."""
         self._outbox.on_refused(append_id, error, now)
         return self._outbox.take()
 
     def on_late(self, append_id: int, now: Moment) -> tuple[Effect, ...]:
-        """Its records are not committed yet, and nobody shall wait longer for that."""
+        """Answer the request of an append that was not committed in time; it may commit later."""
         self._outbox.on_late(append_id, now)
         return self._outbox.take()
 
@@ -211,7 +218,10 @@ class GroupCoordinator:
         return self._outbox.take()
 
     def on_topics_deleted(self, topics: frozenset[str]) -> tuple[Effect, ...]:
-        """Explicitly, with their data. While loading it is remembered until that is done."""
+        """Drop the offsets of topics that were deleted with their data.
+
+        While loading, the topics are remembered until loading is done.
+        """
         if self.state is CoordinatorState.LOADING:
             self._deleted_while_loading |= topics
         elif self.state is CoordinatorState.ACTIVE:
@@ -219,7 +229,7 @@ class GroupCoordinator:
         return self._outbox.take()
 
     def on_expiry(self, now: Moment) -> tuple[Effect, ...]:
-        """Every some minutes (offsets.retention.check.interval.ms): what nobody needs any more."""
+        """Delete expired offsets and groups. Call it at offsets.retention.check.interval.ms."""
         if self.state is CoordinatorState.ACTIVE:
             self._groups.on_expiry(now)
         return self._outbox.take()

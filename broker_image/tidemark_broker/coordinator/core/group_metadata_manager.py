@@ -1,8 +1,6 @@
-"""The groups of one coordinator in one leader epoch: found, made, expired, deleted.
+"""Keep the groups of one coordinator in one leader epoch: find, create, expire, delete, describe.
 
-What a request does to the members of its group is decided in `classic_group` and `membership`.
-
-Groups as administrators see them.
+What a request does to the members of a group is decided in `classic_group` and `join_and_leave`.
 """
 
 from dataclasses import dataclass
@@ -68,7 +66,7 @@ class _Coordinated:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody is in it or about to join, and nothing is committed."""
+        """Return whether the group has no members, no pending members and no committed offsets."""
         is_empty = self.group.state is GroupState.EMPTY
         return is_empty and not self.group.pending_members and not len(self.offsets)
 
@@ -177,7 +175,7 @@ class CoordinatedGroups:
     def _commit(
         self, request_id: int, commit: OffsetCommit, errors: tuple[ErrorCode, ...], now: Moment
     ) -> None:
-        """Answered, and visible, once the log holds the offsets committed."""
+        """Append offsets; they are answered and visible once the log holds them committed."""
         expire_ms = -1
         if commit.retention_ms >= 0:
             expire_ms = min(now.wall_ms + commit.retention_ms, _LAST_MS)
@@ -299,7 +297,10 @@ class CoordinatedGroups:
         self._append_tombstones(delete.group_id, offsets, settle, with_group=True)
 
     def _under_way(self, only_of: str = "") -> dict[str, list[TopicPartition]]:
-        """Commits, of each group. A tombstone that is appended now comes after them."""
+        """Return the partitions with a commit under way, by group.
+
+        A tombstone that is appended now comes after them in the log.
+        """
         coming: dict[str, list[TopicPartition]] = {}
         name = only_of.encode()  # looked for in the bytes: there may be many of other groups
         for encoded in self._outbox.keys_under_way():
@@ -323,8 +324,11 @@ class CoordinatedGroups:
         *,
         with_group: bool = False,
     ) -> None:
-        """In batches, as they are many; `settle` hears of the last one, and of the group's own
-        tombstone in it: a group is gone only after its offsets."""
+        """Append tombstones in batches, because there may be many.
+
+        `settle` is called for the last batch, which has the group's own tombstone if `with_group`:
+        a group is removed only after its offsets.
+        """
         size = self._settings.records_per_append
         batches = [partitions[at : at + size] for at in range(0, len(partitions), size)] or [()]
         for batch in batches[:-1]:
@@ -366,8 +370,11 @@ class CoordinatedGroups:
                 self._append_tombstones(group_id, removed, lambda _error, _now: None)
 
     def on_expiry(self, now: Moment) -> None:
-        """What has a record on its way is not touched: a tombstone would come after it in the log,
-        and undo a commit that is then answered as done."""
+        """Append tombstones for what has expired.
+
+        A key with a record under way is left alone: a tombstone would follow that record in the log
+        and undo a commit that is then answered as done.
+        """
         retention_ms = self._settings.offsets_retention_ms
         under_way = {decode_key(key) for key in self._outbox.keys_under_way()}
         groups_under_way = {key.group_id for key in under_way if key is not None}
@@ -406,7 +413,10 @@ class CoordinatedGroups:
 
 
 def _check_deletion(group: ClassicGroup) -> ErrorCode:
-    """Of a group of consumers it is known what they read; of others (Connect) nothing is."""
+    """Return whether the group's offsets of a topic may be deleted, as an error code.
+
+    Only for consumers it is known which topics they read; for others (Connect) it is not.
+    """
     if group.state is GroupState.EMPTY or group.protocol_type == CONSUMER_PROTOCOL_TYPE:
         return ErrorCode.NONE
     return ErrorCode.NON_EMPTY_GROUP
@@ -432,7 +442,7 @@ def listed(group: ClassicGroup) -> ListedGroup:
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:
-    """What members know and read is told of a stable group only: before, it is about to change."""
+    """Describe a group. Members' metadata and assignments are included only while it is stable."""
     is_stable = group.state is GroupState.STABLE
     members = tuple(
         DescribedMember(

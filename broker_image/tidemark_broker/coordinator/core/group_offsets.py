@@ -1,9 +1,10 @@
-"""How far one group has read: committed offsets, in the order of the log, and when they expire.
+"""Keep the committed offsets of one group, in the order of the log, and tell which have expired.
 
-Only what the log holds committed is here, and of two the one later in the log, whatever the order
-in which their ends are reported: replay gives the same (no committed offset ever goes back).
+Only what is committed in the log is here. Of two commits of a partition the later one in the log
+counts, in whatever order their results are reported; a replay gives the same, so a committed offset
+never goes back.
 
-What the committed records of one partition come to: of each key the newest, or nothing.
+`Loading` replays the records of a partition: the newest value of each key, or none.
 """
 
 from collections.abc import Iterable
@@ -45,7 +46,7 @@ class GroupOffsets:
     def apply(
         self, append_id: int, partition: TopicPartition, committed: CommittedOffset | None
     ) -> None:
-        """A committed record, in any order. None: a tombstone."""
+        """Apply a committed record; records may come in any order. None is a tombstone."""
         if not self._is_newest(append_id, partition):
             return
         self._order[partition] = append_id
@@ -58,7 +59,7 @@ class GroupOffsets:
         return append_id > self._order.get(partition, _REPLAYED)
 
     def forget_removed(self, before_append_id: int) -> None:
-        """Order of removed ones, where no append from before is under way any more."""
+        """Forget the order of removed partitions that no append before this one concerns."""
         self._order = {
             key: order
             for key, order in self._order.items()
@@ -75,7 +76,7 @@ class GroupOffsets:
     def expired(
         self, group: ClassicGroup, wall_ms: int, retention_ms: int
     ) -> tuple[TopicPartition, ...]:
-        """What the group needs no longer (KIP-211)."""
+        """Return the partitions whose offsets have expired (KIP-211)."""
         return tuple(
             key
             for key, committed in self._committed.items()
@@ -85,7 +86,7 @@ class GroupOffsets:
 
 
 def _may_expire(group: ClassicGroup, topic: str) -> bool:
-    """Nothing that a group with members may still read."""
+    """Return whether no member of the group may still read this topic."""
     if group.state is GroupState.EMPTY:
         return True
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE or group.state is not GroupState.STABLE:
@@ -94,7 +95,10 @@ def _may_expire(group: ClassicGroup, topic: str) -> bool:
 
 
 def _base_ms(group: ClassicGroup, committed: CommittedOffset) -> int:
-    """A group that had members keeps its offsets from when the last one left."""
+    """Return the time from which retention counts.
+
+    For a group that had members that is when the last one left.
+    """
     if group.state is GroupState.EMPTY and not group.is_simple and group.state_since_ms >= 0:
         return group.state_since_ms
     return committed.commit_ms
@@ -107,8 +111,11 @@ def _is_over(committed: CommittedOffset, base_ms: int, wall_ms: int, retention_m
 
 
 class Loading:
-    """A record that cannot be read is passed over and counted: one must not hold up all groups.
-    What its key said before it stays, so at worst a consumer reads some records again."""
+    """The state of a load.
+
+    A record that cannot be read is skipped and counted, because one record must not block all
+    groups. The earlier value of its key stays, so at worst a consumer reads some records again.
+    """
 
     def __init__(self) -> None:
         self.offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {}

@@ -1,8 +1,8 @@
-"""How members come into a group and leave it: JoinGroup and LeaveGroup.
+"""Decide how members join a group and leave it: JoinGroup and LeaveGroup.
 
-Member ids are given out before they count (KIP-394), static members come back under new ids
-(KIP-345) without a rebalance where nothing changes for the others (KIP-814); a leader that joins
-again always starts one (KIP-429 needs it, for what a cooperative assignor gives up first).
+A member id is assigned before the member counts (KIP-394). A static member comes back under a new
+id (KIP-345), without a rebalance where nothing changes for the others (KIP-814). A leader that
+rejoins always starts a rebalance: KIP-429 needs it for what a cooperative assignor revokes first.
 """
 
 from tidemark_protocol.error_codes import ErrorCode
@@ -56,7 +56,10 @@ class GroupMembership:
         return group.check_member(join.member_id, join.group_instance_id)
 
     def _is_room_for(self, join: JoinGroup) -> bool:
-        """Ids given out count as well: they cost memory, and each may become a member."""
+        """Return whether the group's limits admit the member.
+
+        Assigned ids without a member count as well: they cost memory, and each may become a member.
+        """
         group = self._group
         former = group.members.get(self._former_id(join))
         size_bytes = group.size_bytes - (former.size_bytes if former is not None else 0)
@@ -112,7 +115,10 @@ class GroupMembership:
         group.rebalance_or_complete_join(now)
 
     def _is_answered_at_once(self, member: Member, join: JoinGroup) -> bool:
-        """Its answer was lost, or it saw a rebalance that is over: nothing is new to the others."""
+        """Return whether a rejoin changes nothing for the others.
+
+        The member's answer was lost, or it reacts to a rebalance that is over.
+        """
         if member.protocols != join.protocols:
             return False
         if self._group.state is GroupState.COMPLETING_REBALANCE:
@@ -158,7 +164,7 @@ class GroupMembership:
         self._outbox.append((group.record(now),), settle)
 
     def _rename(self, former_id: str, member_id: str) -> Member:
-        """The instance goes on under a new id; who still uses the former one is fenced."""
+        """Give a static member a new id; requests with the former id are fenced."""
         group = self._group
         member = group.members[former_id]
         group.answer_join(member, JoinGroupAnswer(ErrorCode.FENCED_INSTANCE_ID, former_id))
@@ -202,7 +208,7 @@ class GroupMembership:
     def on_leave(
         self, leave: LeaveGroup, now: Moment
     ) -> tuple[tuple[LeavingMember, ErrorCode], ...]:
-        """Each by itself, then one rebalance for all of them."""
+        """Remove each member by itself, then begin one rebalance for all of them."""
         results = []
         has_any_left = False
         for leaving in leave.members:

@@ -1,4 +1,4 @@
-"""Members of one group and what they have in common: a protocol, topics. No time passes here."""
+"""Define the members of a group, and what they share: protocol and topics."""
 
 import struct
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 @dataclass(slots=True)
 class Member:
-    """`join_request_id`, `sync_request_id`: the request that waits for its answer, if any."""
+    """A member; `join_request_id` and `sync_request_id` are its waiting requests, if any."""
 
     member_id: str
     group_instance_id: str | None
@@ -33,8 +33,11 @@ class Member:
 
     @property
     def is_believed_in(self) -> bool:
-        """Who waits for our answer cannot send heartbeats; a new one, only so long: its client may
-        be gone without ever having learned its member id."""
+        """Return whether the session stays open without heartbeats.
+
+        A member that waits for our answer cannot send heartbeats. A new one gets only its session
+        timeout: its client may be gone without having received its member id.
+        """
         return not self.is_new and (self.is_awaiting_join or self.sync_request_id is not None)
 
     @property
@@ -91,7 +94,7 @@ def loaded_member(stored: MemberMetadata, protocol: str | None) -> Member:
 
 
 def shared_protocols(members: Iterable[Member]) -> tuple[str, ...]:
-    """Those that every member knows, in the order of the first member's preference."""
+    """Return the protocols that all members support, in the first member's order of preference."""
     known = [tuple(protocol.name for protocol in member.protocols) for member in members]
     if not known:
         return ()
@@ -99,8 +102,10 @@ def shared_protocols(members: Iterable[Member]) -> tuple[str, ...]:
 
 
 def voted_protocol(members: Mapping[str, Member]) -> str:
-    """Each member votes for the first of its own that all know; most votes win, at a tie the one
-    that the first member prefers (Kafka: any of them)."""
+    """Return the protocol with the most votes; each member votes for its first shared one.
+
+    In a tie the one that the first member prefers wins (Kafka: any of them).
+    """
     shared = shared_protocols(members.values())
     assert shared, "a member joined with whom the others share no protocol"
     votes = dict.fromkeys(shared, 0)
@@ -110,8 +115,11 @@ def voted_protocol(members: Mapping[str, Member]) -> str:
 
 
 def subscribed_topics(members: Iterable[Member], protocol: str | None) -> frozenset[str] | None:
-    """Topics that any member of a consumer group reads; None if one's metadata says nothing that
-    we can read, as then it may be any (Kafka: ConsumerProtocolSubscription)."""
+    """Return the topics that any member of a consumer group reads.
+
+    None if one member's metadata cannot be decoded: it may read any topic (Kafka:
+    ConsumerProtocolSubscription).
+    """
     topics: set[str] = set()
     for member in members:
         found = subscribed_topics_of(member.metadata_of(protocol))

@@ -1,10 +1,10 @@
-"""The records of `__consumer_offsets`: Kafka's own keys and values, so that its tools read them.
+"""Encode and decode the records of `__consumer_offsets`, with Kafka's keys and values.
 
-Written: OffsetCommitKey v1 with OffsetCommitValue v3 (v1 where the client asked for a retention of
-its own), GroupMetadataKey v2 with GroupMetadataValue v3. Read: OffsetCommitKey v0 and v1 with
-values v0 to v3, GroupMetadataKey v2 with values v0 to v3. Keys of other versions (share groups,
-KIP-848 groups) are not ours and are passed over, as Kafka does. Schemas: Apache Kafka,
-group-coordinator's common/message folder. A value is never believed: every length is checked.
+Kafka's tools can read them. Written: OffsetCommitKey v1 with OffsetCommitValue v3 (v1 where the
+client asked for its own retention), GroupMetadataKey v2 with GroupMetadataValue v3. Read:
+OffsetCommitKey v0 and v1 with values v0 to v3, GroupMetadataKey v2 with values v0 to v3. Keys of
+other versions (share groups, KIP-848 groups) are skipped, as Kafka does. Schemas: Apache Kafka,
+group-coordinator's common/message folder. Each length is checked before it is used.
 """
 
 import struct
@@ -41,7 +41,7 @@ _SMALLEST_MEMBER_BYTES = 18
 
 
 class MalformedGroupRecord(Exception):
-    """A record of the offsets topic is not what its version says."""
+    """An error: a record of the offsets topic does not match its version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class GroupKey:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """`expire_ms` -1: by the broker's retention (KIP-211)."""
+    """A committed offset; with an `expire_ms` of -1 the broker's retention applies (KIP-211)."""
 
     offset: int
     leader_epoch: int = -1
@@ -91,14 +91,17 @@ class GroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsRecord:
-    """`value` None: a tombstone."""
+    """A record of the offsets topic; a `value` of None is a tombstone."""
 
     key: bytes
     value: bytes | None
 
 
 def partition_of_group(group_id: str, partition_count: int) -> int:
-    """Java's `String.hashCode` without its sign bit, over the number of partitions."""
+    """Return the partition of a group, computed as Kafka does.
+
+    It is Java's `String.hashCode` without its sign bit, modulo the number of partitions.
+    """
     assert partition_count > 0
     code = 0
     utf_16 = group_id.encode("utf-16-be", "surrogatepass")
@@ -114,7 +117,10 @@ def encode_key(key: OffsetKey | GroupKey) -> bytes:
 
 
 def decode_key(raw: bytes) -> OffsetKey | GroupKey | None:
-    """None: a kind of record that is not ours. Raises MalformedGroupRecord."""
+    """Return the key, or None for a kind of record that is not ours.
+
+    Raises MalformedGroupRecord.
+    """
     reader = _Reader(raw)
     version = reader.int16()
     if version in _OFFSET_KEY_VERSIONS:
@@ -147,7 +153,10 @@ def encode_offset(committed: CommittedOffset) -> bytes:
 
 
 def decode_offset(raw: bytes) -> CommittedOffset:
-    """Raises MalformedGroupRecord."""
+    """Decode the value of an offset commit.
+
+    Raises MalformedGroupRecord.
+    """
     reader = _Reader(raw)
     version = reader.version()
     offset = reader.int64()
@@ -186,7 +195,10 @@ def encode_metadata(metadata: GroupMetadata) -> bytes:
 
 
 def decode_metadata(raw: bytes) -> GroupMetadata:
-    """Raises MalformedGroupRecord."""
+    """Decode the value of a group's metadata.
+
+    Raises MalformedGroupRecord.
+    """
     reader = _Reader(raw)
     version = reader.version()
     protocol_type = reader.string()

@@ -1,8 +1,8 @@
-"""Effects on their way out, and what follows when appended records are in the log, or are not.
+"""Collect effects, and track appends until their records are committed or refused.
 
-An append has two ends that may lie apart: its answer is due after a bounded wait, its records may
-become committed later still. `settle` is called once, at the first of the two; `apply` only when
-the records are committed, as then every later coordinator replays them too.
+An append ends twice, and the two may lie apart: its answer is due after a bounded wait, and its
+records may be committed later still. `settle` is called once, at the first of the two; `apply` only
+when the records are committed, because then each later coordinator loads them too.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_L
 
 
 def group_error(error: ErrorCode) -> ErrorCode:
-    """What members are told when the group's record could not be written (Kafka's table)."""
+    """Return the error for members whose group record could not be written (Kafka's table)."""
     if error in _UNAVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in _ELSEWHERE:
@@ -53,14 +53,14 @@ def group_error(error: ErrorCode) -> ErrorCode:
 
 
 def offsets_error(error: ErrorCode) -> ErrorCode:
-    """The same for offsets, which differ in two rows."""
+    """Return the error for offsets that could not be written; it differs in two rows."""
     if error is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error in _TOO_LARGE else group_error(error)
 
 
 def _nothing(_: Moment) -> None:
-    """Nothing follows: the state in memory is ahead of the log already."""
+    """Do nothing: the state in memory is already ahead of the log."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,10 @@ class _Pending:
 
 
 class Outbox:
-    """Of one partition in one leader epoch: an append of another epoch cannot be named here."""
+    """The effects and appends of one partition in one leader epoch.
+
+    An append of another epoch cannot be named here.
+    """
 
     def __init__(self, leader_epoch: LeaderEpoch, first_append_id: int) -> None:
         self.next_append_id = first_append_id
@@ -82,11 +85,11 @@ class Outbox:
 
     @property
     def oldest_append_id(self) -> int:
-        """Of the appends under way; the next one if there is none."""
+        """Return the oldest append under way, or the next id if there is none."""
         return min(self._pending, default=self.next_append_id)
 
     def keys_under_way(self) -> Iterator[bytes]:
-        """Of records that are about to be committed, as far as anybody knows."""
+        """Yield the keys of records that are not known to be committed or refused."""
         return chain.from_iterable(pending.keys for pending in self._pending.values())
 
     def take(self) -> tuple[Effect, ...]:
@@ -126,7 +129,10 @@ class Outbox:
             pending.settle(ErrorCode.REQUEST_TIMED_OUT, now)
 
     def resign(self, now: Moment) -> None:
-        """This broker leads no longer: whoever waits looks for the next coordinator."""
+        """Answer all requests that wait, because this broker no longer leads.
+
+        Clients look for the next coordinator.
+        """
         pending = tuple(self._pending.values())
         self._pending.clear()
         for entry in pending:

@@ -1,11 +1,9 @@
-"""What a group coordinator is asked, what it answers, and what it wants done.
+"""Define the requests, answers and effects of a group coordinator.
 
-Inputs carry a `request_id` that the shell chooses; the answer, now or later, comes back as
-`Answer(request_id, ...)`, exactly one for each request.
+A request carries a `request_id` that the shell chooses. Its answer, now or later, is one
+`Answer(request_id, ...)`.
 
-What happened in groups, and how many there are: for metrics alone, nothing is decided by it.
-
-When something happens to a group, by both clocks that count.
+Counts and the census are for metrics alone. `Moment` has the two clocks of an event.
 """
 
 from collections import Counter
@@ -21,7 +19,7 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """One assignor that a member knows; its metadata is opaque, save for the topics in it."""
+    """An assignor that a member supports; its metadata is opaque, except for the topics in it."""
 
     name: str
     metadata: bytes
@@ -29,9 +27,12 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """`new_member_id`: what the member is called if it has no name yet, unique for all time
-    (Kafka: the client id or instance id, a dash, a random UUID). `requires_member_id`: from
-    version 4 on (KIP-394); `may_skip_assignment`: from version 9 on (KIP-814)."""
+    """A JoinGroup request.
+
+    `new_member_id` is the id for a member without one, unique for all time (Kafka: the client id or
+    instance id, a dash, a random UUID). `requires_member_id` is set from version 4 on (KIP-394),
+    `may_skip_assignment` from version 9 on (KIP-814).
+    """
 
     group_id: str
     member_id: str
@@ -68,7 +69,7 @@ class JoinGroupAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroup:
-    """`protocol_type` and `protocol` are checked where the version has them (5 on)."""
+    """A SyncGroup request; `protocol_type` and `protocol` are checked from version 5 on."""
 
     group_id: str
     generation_id: int
@@ -114,7 +115,7 @@ class LeaveGroup:
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroupAnswer:
-    """Up to version 2 the one member's error is the answer's own."""
+    """The answer to LeaveGroup; up to version 2 the one member's error is the answer's own."""
 
     error: ErrorCode
     members: tuple[tuple[LeavingMember, ErrorCode], ...] = ()
@@ -122,7 +123,7 @@ class LeaveGroupAnswer:
 
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
-    """`retention_ms` -1: the broker's; versions 2 to 4 can name one."""
+    """An offset to commit; a `retention_ms` of -1 is the broker's; versions 2 to 4 can set one."""
 
     topic: str
     partition: int
@@ -133,7 +134,7 @@ class OffsetToCommit:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """Without a member (empty id, generation -1): a consumer that assigns itself."""
+    """An OffsetCommit request; a simple consumer's has an empty member id and generation -1."""
 
     group_id: str
     offsets: tuple[OffsetToCommit, ...]
@@ -152,14 +153,14 @@ class PartitionError:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitAnswer:
-    """One entry for each partition asked, in their order."""
+    """The answer to OffsetCommit: an entry for each partition, in the request's order."""
 
     partitions: tuple[PartitionError, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetch:
-    """`partitions` None: all that the group has committed."""
+    """An OffsetFetch request; `partitions` of None means all that the group has committed."""
 
     group_id: str
     partitions: tuple[tuple[str, int], ...] | None
@@ -167,7 +168,7 @@ class OffsetFetch:
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffset:
-    """`committed` None: nothing is committed (on the wire offset -1, empty metadata)."""
+    """A fetched offset; `committed` of None is offset -1 with empty metadata on the wire."""
 
     topic: str
     partition: int
@@ -221,8 +222,11 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
-    """A group that is not there: state `Dead` with GROUP_ID_NOT_FOUND, which versions before 6
-    send as NONE."""
+    """The description of a group.
+
+    A group that does not exist has the state `Dead` and GROUP_ID_NOT_FOUND, which versions before 6
+    send as NONE.
+    """
 
     error: ErrorCode
     group_id: str
@@ -234,7 +238,7 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
-    """A group with all that it has committed."""
+    """A group with all its committed offsets."""
 
     described: DescribedGroup
     offsets: tuple[FetchedOffset, ...]
@@ -242,9 +246,11 @@ class GroupReport:
 
 @dataclass(frozen=True, slots=True)
 class GroupsReport:
-    """`groups`: sorted by name, each looked at when it is its turn; those that ended meanwhile, or
-    have another coordinator by now, are left out. `is_partial`, asked after the last of them: of
-    some groups it could not be said whether they are here, or it is another answer by now."""
+    """The groups of a broker.
+
+    `groups` yields them by name; each is read at its turn, and groups that ended or moved meanwhile
+    are left out. `is_partial`, asked after the last one, tells whether some groups may be missing.
+    """
 
     groups: Iterable[GroupReport] = ()
     is_partial: Callable[[], bool] = lambda: False
@@ -283,8 +289,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class AppendRecords:
-    """Append these as one batch, acks=all, in this leader epoch only. Then report exactly one of
-    `on_committed` and `on_refused`; before it, once the wait was too long, `on_late`."""
+    """An effect: append these records as one batch with acks=all, in this leader epoch only.
+
+    The shell then reports exactly one of `on_committed` and `on_refused`, and before it `on_late`
+    if the wait was too long.
+    """
 
     append_id: int
     leader_epoch: int
@@ -296,7 +305,7 @@ Effect = Answer | AppendRecords
 
 @dataclass(slots=True)
 class GroupCounts:
-    """Since the process began, by all coordinators of a broker together."""
+    """Counts since the process started, of all coordinators of a broker together."""
 
     completed_rebalances: int = 0  # generations whose members were all told
     committed_offsets: int = 0
@@ -304,7 +313,7 @@ class GroupCounts:
 
 @dataclass(slots=True)
 class GroupCensus:
-    """As of now."""
+    """The present numbers of groups and members."""
 
     groups: Counter[str] = field(default_factory=Counter)  # by state
     members: int = 0
@@ -313,9 +322,12 @@ class GroupCensus:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """`monotonic_ms`: what sessions and deadlines hang on; it does not go back, nor jump when
-    somebody sets the wall clock. `wall_ms`: what is written to the log, where another broker reads
-    it, and what offsets expire by."""
+    """The time of an event by two clocks.
+
+    Sessions and deadlines use `monotonic_ms`, which neither goes back nor jumps when the wall clock
+    is set. `wall_ms` is written to the log, where another broker reads it, and offsets expire by
+    it.
+    """
 
     monotonic_ms: int
     wall_ms: int

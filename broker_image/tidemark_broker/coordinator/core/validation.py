@@ -1,4 +1,4 @@
-"""One error as the answer to any request, and what is refused before a group is looked at."""
+"""Check requests before a group is looked up, and make the error answer to any request."""
 
 from tidemark_protocol.error_codes import ErrorCode
 
@@ -52,7 +52,10 @@ def refusal(request: GroupRequest, error: ErrorCode) -> GroupAnswer:
 
 
 def check_request(request: GroupRequest, settings: GroupSettings) -> ErrorCode:
-    """Kafka's checks, and then ours of size: names are kept, and must fit into records."""
+    """Return the error of a request, or NONE: Kafka's checks, then our limits of size.
+
+    Names are stored and must fit into records.
+    """
     # Offsets alone may be kept under the empty name, by consumers older than groups.
     if not isinstance(request, OffsetCommit | OffsetFetch) and not request.group_id:
         return ErrorCode.INVALID_GROUP_ID

@@ -1,1 +1,1 @@
-"""Handles Kafka's requests: one file for each file of `kafka_wire/messages/`."""
+"""Handle Kafka's requests, with one file for each file of `kafka_wire/messages/`."""

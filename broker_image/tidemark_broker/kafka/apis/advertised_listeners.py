@@ -1,8 +1,9 @@
-"""Where clients find brokers: at the address of the listener that they came in by.
+"""Find the addresses of brokers for a client: those of the listener that it connected to.
 
-The listener without a name is the one brokers dial too; its addresses are those of registrations,
-which change with each pod. Named ones are for clients elsewhere: the operator observes their
-Services and tells all brokers. A broker without an address there does not exist for such a client.
+Brokers use the listener without a name too; its addresses come from registrations and change with
+each pod. Named listeners are for clients elsewhere: the operator observes their Services and sends
+the addresses to all brokers. A broker without an address of a listener does not exist for its
+clients.
 """
 
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ from tidemark_broker.metadata.metadata_cache import INTERNAL, MetadataCache
 
 
 def client_address(metadata: MetadataCache, broker: BrokerState, listener: str) -> Values | None:
-    """None: clients of that listener cannot reach it (now)."""
+    """Return the broker's address for clients of the listener, or None if it has none now."""
     broker_id = broker.broker_id
     if listener == INTERNAL:
         endpoints = broker.endpoints
@@ -34,7 +35,7 @@ def client_address(metadata: MetadataCache, broker: BrokerState, listener: str) 
 
 
 def reach_all_brokers(metadata: MetadataCache, listener: str) -> bool:
-    """Whether clients of that listener do; all that are live."""
+    """Return whether clients of the listener can reach all live brokers."""
     return listener == INTERNAL or all(
         (listener, broker_id) in metadata.addresses or broker.is_fenced
         for broker_id, broker in metadata.brokers.items()
@@ -44,7 +45,7 @@ def reach_all_brokers(metadata: MetadataCache, listener: str) -> bool:
 def described_brokers(
     metadata: MetadataCache, brokers: Iterable[BrokerState], listener: str
 ) -> tuple[Values, ...]:
-    """Those that clients of the listener can reach."""
+    """Return the brokers that clients of the listener can reach."""
     found = []
     for broker in brokers:
         address = client_address(metadata, broker, listener)
@@ -55,7 +56,10 @@ def described_brokers(
 
 
 def with_reachable_leader(metadata: MetadataCache, partition: Values, listener: str) -> Values:
-    """A leader without an address is none: LISTENER_NOT_FOUND, which clients try again."""
+    """Return the partition, with LISTENER_NOT_FOUND if its leader has no address.
+
+    Clients retry that error.
+    """
     leader: BrokerId = partition["leader"]
     is_reachable = listener == INTERNAL or (listener, leader) in metadata.addresses
     if is_reachable or leader == NO_BROKER:

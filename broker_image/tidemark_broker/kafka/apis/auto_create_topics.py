@@ -1,7 +1,8 @@
-"""Topics that clients name and that there are not, made for them where the pool wants that.
+"""Create topics that clients name and that do not exist, if the pool allows it.
 
-Kafka's `auto.create.topics.enable`: whoever asks for metadata of a topic, and does not forbid it,
-has it made with the defaults, by the same way as CreateTopics. The answer waits for it a while.
+Kafka's `auto.create.topics.enable`: a client that requests metadata of a topic, and does not forbid
+it, has the topic created with the defaults, in the same way as CreateTopics. The answer waits for
+it up to a limit.
 """
 
 import logging
@@ -26,7 +27,7 @@ class TopicAutoCreation:
         self._asked: set[str] = set()  # of the controller, by whichever client
 
     async def ensure(self, names: Iterable[str]) -> None:
-        """Returns when those that can be made are led, or when it took too long."""
+        """Wait until the topics that may be created are led, or until the limit."""
         missing = {name for name in names if self._may_be_made(name)}
         if not missing:
             return
@@ -40,7 +41,7 @@ class TopicAutoCreation:
         return not is_known and not topic_name_fault(name) and name != OFFSETS_TOPIC
 
     async def _make(self, names: list[str], deadline: Deadline) -> set[str]:
-        """Those that are not made."""
+        """Ask the controller for the topics; return those that were not created."""
         if not names:
             return set()
         self._asked.update(names)

@@ -1,7 +1,7 @@
-"""DescribeClientQuotas and AlterClientQuotas: quotas are those of the BrokerPool, by client id.
+"""Answer DescribeClientQuotas and AlterClientQuotas by the quotas of the BrokerPool.
 
-They are told as configured, and never altered from here: the next look at the BrokerPool would undo
-it. There are no quotas by user or address, so a filter that asks for those finds none.
+Quotas are described as configured and never altered here, because the operator would restore them
+from the BrokerPool. Quotas by user or address do not exist, so a filter for those matches none.
 """
 
 from enum import IntEnum
@@ -64,7 +64,7 @@ def _malformed_filter(asked: Values) -> str:
 
 
 def _matches(quota: ClientQuota, asked: Values) -> bool:
-    """Every component has to match; a strict filter names all parts of the entity."""
+    """Return whether each component matches; a strict filter names all parts of the entity."""
     components = asked["components"]
     if not components:
         return not asked["strict"]

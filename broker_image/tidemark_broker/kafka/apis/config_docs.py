@@ -1,5 +1,4 @@
-"""What DescribeConfigs says of each topic config: its type, Kafka's name for the broker's default
-of it, and a sentence."""
+"""Describe each topic config for DescribeConfigs: type, Kafka's broker default, and a sentence."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,7 +13,7 @@ from tidemark_protocol.topic_configs import (
 
 
 class ConfigType(IntEnum):
-    """Of DescribeConfigs (KIP-569)."""
+    """The types of DescribeConfigs (KIP-569)."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -27,7 +26,7 @@ class ConfigType(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """Kafka's ConfigResource.Type."""
+    """The resource types, Kafka's ConfigResource.Type."""
 
     TOPIC = 2
     BROKER = 4

@@ -1,8 +1,8 @@
-"""DescribeConfigs, IncrementalAlterConfigs and AlterConfigs, of topics, brokers and groups.
+"""Describe and alter configs of topics, brokers and groups.
 
 A topic's configs are those of its Topic object. A broker's settings come from its BrokerPool: they
-are told, and what would change them is refused with the field that says them; to delete what nobody
-set is no change (tools do it after a move of partitions). Groups have no configs of their own.
+are described, and a change is rejected with the field that sets them; deleting a setting that is
+not set changes nothing (tools do it after a reassignment). Groups have no configs of their own.
 """
 
 from collections import Counter
@@ -110,11 +110,11 @@ class ConfigAdmin:
     # ---- altering
 
     async def alter(self, request: KafkaRequest, asked: Values) -> Values:
-        """IncrementalAlterConfigs (KIP-339)."""
+        """Answer IncrementalAlterConfigs (KIP-339)."""
         return await self._altered(asked, replaces_all=False)
 
     async def replace(self, request: KafkaRequest, asked: Values) -> Values:
-        """AlterConfigs: what is not named goes back to its default."""
+        """Answer AlterConfigs: a config that is not named returns to its default."""
         return await self._altered(asked, replaces_all=True)
 
     async def _altered(self, asked: Values, *, replaces_all: bool) -> Values:

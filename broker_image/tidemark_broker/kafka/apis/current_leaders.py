@@ -1,7 +1,7 @@
-"""Who leads instead, for answers that say that this broker does not, or not any more (KIP-951).
+"""Name the current leader in answers of a broker that is not, or no longer, the leader (KIP-951).
 
-A hint spares the client a question for metadata and the pause before it. Nobody is named whom the
-client cannot reach by its listener, nor this broker itself: it has just refused.
+A hint saves the client a metadata request and the backoff before it. A broker that the client
+cannot reach by its listener is not named, nor is this broker itself, which has just refused.
 """
 
 from tidemark_protocol.error_codes import ErrorCode
@@ -14,7 +14,7 @@ _HINTED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_E
 
 
 class LeaderHints:
-    """Of one answer. `nodes`: the leaders that were named, each once."""
+    """The hints of one answer; `nodes` has each named leader once."""
 
     __slots__ = ("_listener", "_partitions", "nodes")
 
@@ -24,7 +24,7 @@ class LeaderHints:
         self.nodes: dict[int, NodeEndpoint] = {}
 
     def leader(self, error: ErrorCode, topic: str, partition: int) -> CurrentLeader | None:
-        """None: nothing that would help."""
+        """Return the leader to try for this error, or None if no hint would help."""
         if error not in _HINTED:
             return None
         metadata = self._partitions.metadata

@@ -1,6 +1,6 @@
-"""DescribeProducers, of any replica on this broker, as Kafka answers it.
+"""Answer DescribeProducers for any replica on this broker, as Kafka does.
 
-The producers are looked at once, when their partition's turn comes, and told from that.
+Producers are read once, at their partition's turn, and the answer is made from that.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""DescribeQuorum: the operator that decides, in the words of a Kafka quorum.
+"""Answer DescribeQuorum: describe the leading operator as a quorum of one.
 
-There is no quorum of controllers that replicate a log: the operator that holds the Lease decides,
-and what it decided is in Kubernetes objects. It is told as the leader and only voter, its epoch as
-the leader's, and the version of its metadata as the end of the log. The observer is the broker
-that answers, with the version that it has.
+No quorum of controllers replicates a log: the operator that holds the Lease decides, and its
+decisions are Kubernetes objects. It is described as the leader and only voter, with its epoch as
+the leader epoch and its metadata version as the log end. The observer is the broker that answers,
+with the version that it has.
 """
 
 from functools import partial

@@ -1,11 +1,10 @@
-"""Fetch: a replica's goes to `ReplicaFetches`, a consumer's by its session to `ConsumerFetch`.
+"""Answer Fetch: a replica's by `ReplicaFetches`, a consumer's by its session and `ConsumerFetch`.
 
-A consumer's fetch of many partitions: one answer when there is enough, or its wait is over.
-
-Each pass reads the records that each partition has. If they are too few, the pass delays a read at
-every partition, for that partition's share of the missing bytes. The first delayed read that
-completes starts the next pass, at most one a loop tick. A pass over many partitions takes many
-turns of the loop; new records do not end it early.
+A consumer's fetch gets one answer, when there is enough data or its wait is over. Each pass reads
+the records that each partition has. If they are too few, the pass delays a read at every partition,
+for that partition's share of the missing bytes. The first delayed read that completes starts the
+next pass, at most one a loop tick. A pass over many partitions takes many turns of the loop; new
+records do not end it early.
 """
 
 from collections.abc import Callable
@@ -62,7 +61,7 @@ Found = dict[Key, PartitionAnswer]
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """`rack` None: the client is too old to be sent elsewhere."""
+    """The limits of a fetch; a `rack` of None means that the client is too old to be redirected."""
 
     max_wait_ms: int
     min_bytes: int
@@ -83,9 +82,12 @@ class ConsumerFetch:
         in_turns: Callable[[Steps[None]], object],
         respond: Callable[[Found], None],
     ) -> None:
-        """`respond` is called once, maybe before `start` returns; not after `cancel`.
-        `share_bytes`: how much an answer may read now, whatever was asked for. `in_turns` runs a
-        pass, a slice at a time, until it ends."""
+        """Create a fetch that has not started.
+
+        `respond` is called once, maybe before `start` returns; not after `cancel`. `share_bytes`
+        returns how much an answer may read now, whatever the client asked for. `in_turns` runs a
+        pass in slices until it ends.
+        """
         self._partitions = partitions
         self._asked = asked
         self._asked_bytes = max(1, min(limits.max_bytes, MAX_RESPONSE_BYTES))
@@ -104,7 +106,7 @@ class ConsumerFetch:
         self._is_over = False
 
     def start(self) -> None:
-        """One pass; then an answer or a wait."""
+        """Run the first pass, which answers or waits."""
         self._is_passing = True
         self._in_turns(self._pass())
 
@@ -140,7 +142,7 @@ class ConsumerFetch:
         yield from self._park(found, read_bytes, -(-missing_bytes // len(self._asked)))
 
     def hurry(self) -> None:
-        """Its wait is over."""
+        """End the wait: answer with what there is."""
         self._deadline_ms = self._clock()
         self._wake()
 
@@ -197,7 +199,7 @@ class ConsumerFetch:
                 return
 
     def _wake(self, news: FetchResult | None = None) -> None:
-        """Not from here: this may be the middle of an append."""
+        """Schedule a pass; the caller may be in the middle of an append."""
         if not self._has_news:
             self._has_news = True
             self._scheduler.call_soon(self._pass_again)
@@ -303,7 +305,10 @@ def _fetch_of_replica(services: KafkaServices, request: KafkaRequest, fetch: Fet
 
 
 def _require_few(fetch: FetchRequest) -> None:
-    """Of brokers of the pool alone it is known only now that they may ask for more."""
+    """Reject a request with too many partitions.
+
+    Only brokers of the pool may ask for more, and whether the sender is one is known only now.
+    """
     count = sum(len(topic.partitions) for topic in fetch.topics)
     if count > MAX_ELEMENTS:
         raise MalformedFrame(f"Fetch: expected at most {MAX_ELEMENTS} partitions, found {count}")
@@ -347,8 +352,11 @@ class ConsumerFetches:
         consumer_fetch.start()
 
     def _rack(self, request: KafkaRequest, fetch: FetchRequest) -> str | None:
-        """None: it reads from leaders. Sent to a replica that it has no address of, it would ask
-        the leader again and be sent there again."""
+        """Return the rack by which the client is redirected, or None if it reads from leaders.
+
+        A client that has no address of the replica would ask the leader again and be redirected
+        again.
+        """
         if request.version < _FIRST_VERSION_WITH_RACK:
             return None
         metadata = self._services.partitions.metadata
@@ -407,9 +415,9 @@ class ConsumerFetches:
 
 
 def _no_more(outcome: None) -> None:
-    """A pass answers, or waits, by itself."""
+    """Do nothing: a pass answers or waits by itself."""
 
 
 def _most_bytes(fetch: FetchRequest, quota_bytes: int | None) -> int:
-    """Kafka too gives at most what the window of the quota holds."""
+    """Return the most bytes for the answer; as in Kafka at most what the quota's window holds."""
     return fetch.max_bytes if quota_bytes is None else min(fetch.max_bytes, quota_bytes)

@@ -1,9 +1,9 @@
-"""Incremental fetch sessions of consumers (KIP-227): what each asks for, and what it was told last.
+"""Keep incremental fetch sessions of consumers (KIP-227): requested partitions and last answers.
 
 A request of epoch 0 opens a session, one of epoch -1 wants none, the others name theirs and must
-come in order. Bounded: so many sessions, so many partitions in all of them; when there is no room
-the one longest idle goes, if it was idle for a while, else the client gets no session and asks in
-full each time. A session that grows beyond the bound is dropped.
+come in order. Sessions and their partitions are bounded in number. Without room the longest idle
+session is dropped if it was idle for a while, else the client gets no session and sends full
+requests. A session that grows beyond the bound is dropped.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ Key = tuple[str, TopicId, int]  # topic or topic id, as the client asks, and par
 
 @dataclass(slots=True)
 class FetchSession:
-    """`asked` in the order in which partitions get their share of the answer."""
+    """A session; `asked` is in the order in which partitions get their share of the answer."""
 
     session_id: int
     is_by_id: bool
@@ -44,7 +44,10 @@ class FetchSession:
         self.asked.update(asked_of(request))
 
     def is_news(self, key: Key, answer: PartitionAnswer) -> bool:
-        """Records, an error, another broker to ask, or positions that it was not told."""
+        """Return whether the answer differs from the last one sent.
+
+        Records, an error, another broker to ask, or other positions.
+        """
         if answer.error is not ErrorCode.NONE or answer.records or answer.preferred_replica >= 0:
             return True
         return self.told.get(key) != (answer.high_watermark, answer.log_start_offset)
@@ -68,7 +71,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def find(self, request: FetchRequest, now_ms: int) -> FetchSession | ErrorCode | None:
-        """The session of the request with what it asks for now; None: a full one without."""
+        """Return the request's session, or None for a full request without one."""
         if request.session_epoch in (FIRST_EPOCH, NO_SESSION_EPOCH):
             self._drop(request.session_id)
             return self._open(request, now_ms) if request.session_epoch == FIRST_EPOCH else None

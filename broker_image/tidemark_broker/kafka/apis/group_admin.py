@@ -1,8 +1,8 @@
-"""FindCoordinator v0-6, ListGroups v0-5, DescribeGroups v0-6, DeleteGroups v0-3.
+"""Answer FindCoordinator v0-6, ListGroups v0-5, DescribeGroups v0-6 and DeleteGroups v0-3.
 
-There are no transactions and no share groups: their coordinators are refused. All groups are
-classic ones. Versions of DescribeGroups before 6 say state `Dead` and no error of a group that is
-not there.
+Transactions and share groups do not exist: their coordinators are rejected. All groups are classic
+groups. DescribeGroups before version 6 answers state `Dead` without an error for a group that does
+not exist.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class GroupAdmin:
         return {"coordinators": Each(asked["keys"], find)}
 
     def _find(self, listener: str, key: str) -> Values:
-        """At its address for clients of the listener that they came in by."""
+        """Return the coordinator of a key, at its address for clients of this listener."""
         error, message, address = ErrorCode.NONE, None, None
         broker = self._groups.coordinator_of(key)
         if broker is None:
@@ -120,8 +120,10 @@ class GroupAdmin:
 
 
 async def delete_all(groups: GroupCoordinators, group_ids: tuple[str, ...]) -> tuple[Values, ...]:
-    """What became of each. Many at once, as each waits for the log; those that nobody came to
-    within some time are COORDINATOR_NOT_AVAILABLE: clients try these again."""
+    """Delete groups, many at once because each waits for the log; return the result of each.
+
+    Groups that are not reached within the limit get COORDINATOR_NOT_AVAILABLE, which clients retry.
+    """
     clock = asyncio.get_running_loop().time
     end_s = clock() + DELETIONS_SECONDS
     errors: list[ErrorCode] = []

@@ -1,4 +1,4 @@
-"""JoinGroup v0-9, SyncGroup v0-5, Heartbeat v0-4, LeaveGroup v0-5: members of classic groups.
+"""Answer JoinGroup v0-9, SyncGroup v0-5, Heartbeat v0-4 and LeaveGroup v0-5 of classic groups.
 
 A member without an id gets `<instance or client id>-<random UUID>`, as in Kafka. Up to version 2 of
 LeaveGroup the one member's error is the answer's own.
@@ -161,7 +161,7 @@ Found = TypeVar("Found")
 
 
 async def ask(groups: GroupCoordinators, request: GroupRequest, kind: type[Found]) -> Found:
-    """The answer that belongs to the request."""
+    """Send a request to its coordinator and return the answer, which is of the type `kind`."""
     answer: GroupAnswer = await groups.ask(request)
     assert isinstance(answer, kind), f"{type(request).__name__}: answered {type(answer).__name__}"
     return answer

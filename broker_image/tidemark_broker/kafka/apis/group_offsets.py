@@ -1,8 +1,8 @@
-"""OffsetCommit v2-10, OffsetFetch v1-10, OffsetDelete v0: how far groups have read.
+"""Answer OffsetCommit v2-10, OffsetFetch v1-10 and OffsetDelete v0.
 
-Offsets of partitions that there are not are refused one by one, the others are taken (as Kafka).
-Committed offsets of a topic that is gone are still told to who asks, but not by v10, which knows
-topics by their ids: groups keep names.
+Offsets of partitions that do not exist are rejected one by one and the others accepted, as in
+Kafka. Committed offsets of a deleted topic are still returned, except by v10, which names topics by
+id: groups store names.
 """
 
 from collections.abc import Iterable
@@ -51,8 +51,11 @@ def group_offset_handlers(
 
 
 class AnswerRoom:
-    """Of one answer's offsets. Groups that come when it is full are told to be loading: clients ask
-    for these again, and at least one has its answer each time."""
+    """The room for offsets in one answer.
+
+    Groups that come when it is full get the error of a load that runs: clients ask for these again,
+    and at least one group is answered each time.
+    """
 
     def __init__(self) -> None:
         self._left_bytes = ANSWER_BYTES
@@ -106,7 +109,7 @@ class GroupOffsets:
         return {"topics": _errors_as_asked(asked, errors)}
 
     def _name(self, topic: Values) -> str:
-        """Set the name of a topic that is asked for by its id, and return it; empty: unknown."""
+        """Set the name of a topic that is requested by id, and return it; "" if it is unknown."""
         known = self._metadata.topics_by_id.get(topic["topic_id"])
         topic["topic"] = "" if known is None else known.topic
         return str(topic["topic"])
@@ -134,8 +137,10 @@ class GroupOffsets:
         return found
 
     def _fetch_by_id(self, asked: Values) -> Values:
-        """Of ids that no topic has each partition is refused; of a name that no topic has any more
-        nothing is told."""
+        """Return offsets by topic id.
+
+        Each partition of an unknown id gets an error; offsets of a deleted topic are left out.
+        """
         unknown: dict[str, list[Values]] = {}
         for group in asked["groups"]:
             topics = group["topics"] or ()
@@ -196,8 +201,10 @@ class GroupOffsets:
 
 
 def _asked_once(entries: Iterable[Values]) -> dict[str, AskedOnce]:
-    """Each group and each of its partitions once, however often they are named: of one there may be
-    much to tell."""
+    """Return each group and each of its partitions once, however often they are named.
+
+    A partition's metadata may be large.
+    """
     asked: dict[str, AskedOnce] = {}
     for entry in entries:
         known = asked.setdefault(entry["group_id"], {})

@@ -1,4 +1,4 @@
-"""What the handlers work with, and the table of all of them."""
+"""Define what all handlers use, and the table of handlers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,9 +28,12 @@ def no_address() -> Address | None:
 
 @dataclass(slots=True)
 class KafkaServices:
-    """`first_session_id`: of fetch sessions, another one in each life, so that a client's session
-    of a former life is not taken for one of this life. `handlers` by API key.
-    `processing_clock_s`: what a request's time on the loop is measured with."""
+    """The parts of the broker that handlers use.
+
+    `first_session_id` differs in each process, so that a client's fetch session of an earlier
+    process is not taken for one of this process. `handlers` is keyed by API key.
+    `processing_clock_s` measures a request's time on the loop.
+    """
 
     partitions: Partitions
     fetches: ReplicaFetches

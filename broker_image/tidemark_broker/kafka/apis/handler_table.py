@@ -1,9 +1,7 @@
-"""The table of handlers: what is in it is what ApiVersions tells.
+"""Build the table of handlers, and answer ApiVersions from it.
 
-ApiVersions: the table of handlers, told to the client.
-
-A client that means another broker, or another cluster, is told to begin at its bootstrap servers
-again (KIP-1242): the address that it had is somebody else's now.
+A client that expects another broker or another cluster is told to bootstrap again (KIP-1242): the
+address that it used belongs to a different broker now.
 """
 
 from tidemark_protocol.error_codes import ErrorCode

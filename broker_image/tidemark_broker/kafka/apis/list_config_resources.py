@@ -1,6 +1,7 @@
-"""ListConfigResources: what has configs, by kind. Topics and brokers have.
+"""Answer ListConfigResources: the topics and brokers, which have configs.
 
-No kind asked for means all. Groups, loggers of brokers and client metrics have none here.
+A request without types asks for all. Groups, broker loggers and client metrics have no configs
+here.
 """
 
 from tidemark_protocol.error_codes import ErrorCode

@@ -1,6 +1,6 @@
-"""DeleteRecords, DescribeLogDirs and AlterReplicaLogDirs, of the replicas on this broker.
+"""Answer DeleteRecords, DescribeLogDirs and AlterReplicaLogDirs for the replicas on this broker.
 
-A broker has one directory: a replica is there already, or is asked for in one that there is not.
+A broker has one directory: a replica is already there, or the request names an unknown directory.
 """
 
 import asyncio
@@ -39,7 +39,10 @@ class LogAdmin:
         self._space = services.space
 
     async def delete_records(self, request: KafkaRequest, asked: Values) -> Values:
-        """At the leader; answered when all live replicas have followed, or the time is up."""
+        """Delete records at the leader.
+
+        The answer is sent when all live replicas have followed, or at the time limit.
+        """
         answers: dict[tuple[str, int], Values] = {}
         awaited: list[Awaited] = []
         for topic in asked["topics"]:

@@ -1,8 +1,8 @@
-"""Metadata, DescribeCluster and DescribeTopicPartitions: the pool as clients see it.
+"""Answer Metadata, DescribeCluster and DescribeTopicPartitions.
 
-Brokers are told with the addresses of the listener that the client came in by (addresses.py). No
-controller is named for requests: any broker takes them; the lowest live one is told where Kafka
-names one.
+Brokers are described with their addresses for the listener that the client came in by
+(advertised_listeners.py). Any broker accepts the requests that Kafka sends to its controller; where
+Kafka names a controller, the lowest live broker is named.
 """
 
 from collections.abc import Iterable, Mapping
@@ -202,7 +202,7 @@ class ClusterView:
         }
 
     def _live_ids(self) -> frozenset[BrokerId]:
-        """Found once for each change of the brokers, not for each partition of an answer."""
+        """Return the ids of live brokers, computed once for each change of the brokers."""
         brokers = self._metadata.brokers
         if brokers is not self._brokers:  # the mapping is replaced, never changed
             self._brokers = brokers

@@ -1,9 +1,8 @@
-"""ListOffsets at the leader: nothing at or above the high watermark is ever told.
+"""Answer ListOffsets and OffsetForLeaderEpoch at the leader.
 
-A look-up by time reads files and opens batches: it is a turn's work. A partition that is named
-twice is refused, as in Kafka.
-
-OffsetForLeaderEpoch: where a client's epoch ends in the leader's log (KIP-320).
+ListOffsets never returns an offset at or above the high watermark. A lookup by time reads files and
+decompresses batches, so it takes a turn of the loop. A partition that is named twice is rejected,
+as in Kafka. OffsetForLeaderEpoch returns where a client's epoch ends in the leader's log (KIP-320).
 """
 
 import logging
@@ -87,7 +86,10 @@ def _steps_of(asked: Values) -> int:
 
 
 def look_up(replica: HostedReplica, timestamp_ms: int, version: int) -> Values:
-    """The fields of the answer. Raises StorageError, OSError."""
+    """Return the fields of the answer for one partition.
+
+    Raises StorageError, OSError.
+    """
     log = replica.log
     leader = replica.leader
     assert leader is not None
@@ -120,7 +122,7 @@ def look_up(replica: HostedReplica, timestamp_ms: int, version: int) -> Values:
 
 
 def epoch_at(replica: HostedReplica, offset: Offset) -> int:
-    """Of the record at `offset`, or of the leader if there is none yet."""
+    """Return the leader epoch of the record at `offset`, or the leader's beyond the last record."""
     epoch: int = replica.leader_epoch
     for known, start_offset in replica.log.epoch_entries:
         if start_offset > offset:

@@ -1,10 +1,11 @@
-"""Produce: each partition's batch to `Partitions.produce`, one answer when all of them have theirs.
+"""Answer Produce, each partition by `Partitions.produce`, and InitProducerId.
 
-Before anything else only what an old client may do wrong is looked at, in the batch's header: a
-record format before v2, more than one batch, zstd before the version that brought it (KIP-110).
+First the header of a batch is checked for what older clients may send: a record format before v2,
+more than one batch, zstd before the version that added it (KIP-110). One answer is sent when all
+partitions have theirs.
 
-InitProducerId. There are no transactions: a transactional id is refused for good, with the code
-that every client gives up on (TRANSACTIONAL_ID_AUTHORIZATION_FAILED: nobody may use one here).
+Transactions do not exist: a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, on which
+each client gives up.
 """
 
 from collections.abc import Sequence
@@ -71,7 +72,7 @@ def produce_handler(services: KafkaServices) -> ApiHandler:
 
 
 class Producing:
-    """One request until its last partition is answered. It keeps no records."""
+    """A request until its last partition is answered. It keeps no records."""
 
     __slots__ = (
         "_answers",
@@ -97,7 +98,10 @@ class Producing:
         self._record_errors_left = MOST_RECORD_ERRORS
 
     def start_steps(self, partitions: Sequence[ProducePartition]) -> Steps[None]:
-        """Until it ends no other request of the connection begins: batches keep their order."""
+        """Append the batches in steps.
+
+        Until it ends no other request of the connection begins, so that batches keep their order.
+        """
         if not self._left:
             self._finish()
         for index, asked in enumerate(partitions):
@@ -173,7 +177,10 @@ def _with_leader(hints: LeaderHints, answer: ProduceAnswer) -> ProduceAnswer:
 
 
 def refusal(asked: ProducePartition, produce: ProduceRequest, version: int) -> ProduceResult | None:
-    """Why the batch is not even tried; everything else `Partitions.produce` decides."""
+    """Return the error of a batch that is not tried, or None.
+
+    `Partitions.produce` decides the rest.
+    """
     if produce.transactional_id is not None:
         return ProduceResult(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message="there are no transactions"

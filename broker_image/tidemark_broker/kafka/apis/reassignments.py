@@ -1,7 +1,7 @@
-"""ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments (KIP-460, KIP-455).
+"""Answer ElectLeaders (KIP-460) and the requests for reassignments (KIP-455).
 
-Moves are written into the Topic's spec.placement and begin by it; what is under way is read from
-this broker's own metadata. An election changes no manifest.
+A reassignment is written into the Topic's spec.placement and begins from there; the list of those
+that run comes from this broker's metadata. An election changes no manifest.
 """
 
 from collections.abc import Iterable
@@ -80,7 +80,7 @@ class PartitionAdmin:
         return {(result.topic, result.partition): result for result in response.results}
 
     def _needless(self, place: _Place, *, unclean: bool) -> TopicResult:
-        """What this broker sees at once; NONE: the controller is to look."""
+        """Return the error that this broker's metadata shows; NONE: the controller decides."""
         topic, partition = place
         if not self._is_served(place):
             return _unknown(place)
@@ -158,12 +158,12 @@ class PartitionAdmin:
     # ---- inside
 
     def _is_served(self, place: _Place) -> bool:
-        """Also where its state is not known here now: the controller judges then."""
+        """Return whether the partition exists, also if its state is unknown here."""
         is_visible = self._metadata.served_topic(place[0]) is not None
         return is_visible and self._metadata.has_partition(*place)
 
     def _asked_places(self, topics: Iterable[Values] | None) -> list[_Place]:
-        """Each once; None: of all topics."""
+        """Return each requested partition once; None requests those of all topics."""
         if topics is None:
             names = sorted(self._metadata.topics)
             visible = [t for name in names if (t := self._metadata.served_topic(name))]
@@ -182,7 +182,7 @@ def _is_moving(state: PartitionState) -> bool:
 
 
 def _grouped(by_place: dict[_Place, Values]) -> tuple[Values, ...]:
-    """Topics, each with its partitions."""
+    """Return topics, each with its partitions."""
     topics: dict[str, list[Values]] = {}
     for (topic, partition), values in by_place.items():
         topics.setdefault(topic, []).append({"partition": partition} | values)

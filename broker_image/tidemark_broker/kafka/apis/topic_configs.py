@@ -1,7 +1,7 @@
-"""A topic's configs as DescribeConfigs and CreateTopics tell them.
+"""Describe a topic's configs for DescribeConfigs and CreateTopics.
 
-Brokers know the values that hold, not who set them: what differs from the default is told as set
-for the topic, and what is the default as default, also where a manifest says it again.
+Brokers know the effective values, not where they were set: a value that differs from the default is
+described as set for the topic, and the default as default, also if a manifest repeats it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ class ConfigSource(IntEnum):
 
 
 def topic_configs(topic: TopicState) -> tuple[Values, ...]:
-    """All of them, with their sources, synonyms and documentation."""
+    """Return all configs of a topic, with sources, synonyms and documentation."""
     return tuple(_described(topic, known) for known in KNOWN_CONFIGS)
 
 
@@ -43,7 +43,7 @@ def _described(topic: TopicState, known: TopicConfig) -> Values:
 
 
 def _synonyms(name: str, value: str, source: ConfigSource, default: str) -> Iterator[Values]:
-    """Where a value would come from, the first one holds (KIP-226)."""
+    """Yield the sources of a value; the first one applies (KIP-226)."""
     if source is ConfigSource.TOPIC:
         yield {"name": name, "value": value, "source": source}
     broker_name = TOPIC_CONFIG_WORDS[name].broker_name
@@ -52,7 +52,7 @@ def _synonyms(name: str, value: str, source: ConfigSource, default: str) -> Iter
 
 
 def default_of(known: TopicConfig, replication_factor: int) -> str:
-    """As the operator fills it in."""
+    """Return the default that the operator sets."""
     if known.name == MIN_INSYNC_REPLICAS:
         return str(min(2, replication_factor))
     return known.default_text
@@ -61,7 +61,7 @@ def default_of(known: TopicConfig, replication_factor: int) -> str:
 def created_config(
     effective: Mapping[str, str], set_by_user: Mapping[str, str]
 ) -> tuple[Values, ...]:
-    """Of a topic that was just made (KIP-525)."""
+    """Return the configs of a topic that was just created (KIP-525)."""
     return tuple(
         {
             "name": name,

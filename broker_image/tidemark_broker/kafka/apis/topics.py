@@ -1,8 +1,11 @@
-"""CreateTopics, DeleteTopics and CreatePartitions: any broker takes them, and asks the controller.
+"""Answer CreateTopics, DeleteTopics and CreatePartitions.
 
-Answered when this broker sees what was asked for, at the latest when the request's time is up
-(REQUEST_TIMED_OUT: it comes all the same). What is refused here: names that come twice, shapes
-that only the wire allows; all else the controller judges, by the rules of Topic manifests.
+Any broker accepts them and asks the controller.
+
+The answer is sent when this broker's metadata shows the change, at the latest at the request's
+timeout (REQUEST_TIMED_OUT; the change still happens). Names that occur twice and shapes that only
+the wire format allows are rejected here; the controller checks the rest by the rules of Topic
+manifests.
 """
 
 from collections import Counter
@@ -76,7 +79,7 @@ class TopicAdmin:
         return by_topic(response, [new.topic for new in news])
 
     async def delete(self, request: KafkaRequest, asked: Values) -> Values:
-        """By name, or, from v6 on, by id."""
+        """Answer DeleteTopics, by name or, from v6 on, by id."""
         entries = asked["topics"] or tuple(
             {"topic": name, "topic_id": ZERO_TOPIC_ID} for name in asked["names"]
         )
@@ -98,7 +101,7 @@ class TopicAdmin:
         return {"topics": tuple(answers)}
 
     def _named(self, entry: Values) -> Values:
-        """The topic that is meant, or UNKNOWN_TOPIC_ID."""
+        """Return the topic that is named, or UNKNOWN_TOPIC_ID."""
         name, topic_id = entry["topic"], entry["topic_id"]
         answer: Values = {"topic": name, "topic_id": topic_id, "error": ErrorCode.NONE}
         if name is not None:
@@ -165,7 +168,7 @@ def _brokers(numbers: Iterable[int]) -> tuple[BrokerId, ...]:
 
 
 def refuse_twice(topics: Iterable[str]) -> dict[str, TopicResult]:
-    """Kafka's answer to a name that comes twice; and to more than the controller takes at once."""
+    """Return the errors of names that occur twice, or of all if there are too many topics."""
     counts = Counter(topics)
     if len(counts) > MAX_CHANGES:
         message = f"expected at most {MAX_CHANGES} topics in a request, found {len(counts)}"
@@ -178,7 +181,10 @@ def refuse_twice(topics: Iterable[str]) -> dict[str, TopicResult]:
 
 
 def by_topic(response: TopicsResponse, topics: list[str]) -> dict[str, TopicResult]:
-    """What the controller said of each; an error of the whole request is said of all."""
+    """Return the controller's result for each topic.
+
+    An error of the whole request applies to all.
+    """
     if response.error is not ErrorCode.NONE:
         return {topic: TopicResult(topic, response.error, response.message) for topic in topics}
     unsaid = "the controller's answer does not name it; look whether it was done, then ask again"
@@ -190,7 +196,10 @@ def by_topic(response: TopicsResponse, topics: list[str]) -> dict[str, TopicResu
 
 
 def told(result: TopicResult) -> Values:
-    """Some names in a message are the client's own: what they are the beginning of will do."""
+    """Return a result's fields.
+
+    A message may quote names of the client's choice; their beginning is enough.
+    """
     message = result.message[:MAX_MESSAGE] or None
     return {"error": result.error, "error_message": message}
 
@@ -198,7 +207,7 @@ def told(result: TopicResult) -> Values:
 def _in_order(
     entries: Iterable[Values], results: dict[str, TopicResult]
 ) -> Iterable[tuple[str, TopicResult]]:
-    """Each topic once."""
+    """Return each topic once with its result, in the order of the request."""
     return ((topic, results[topic]) for topic in dict.fromkeys(each["topic"] for each in entries))
 
 

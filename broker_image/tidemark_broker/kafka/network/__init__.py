@@ -1,1 +1,1 @@
-"""Accepts connections and bounds memory."""
+"""Accept connections and bound the memory that they use."""

@@ -1,10 +1,9 @@
-"""One connection: frames in, answers out in the order of their requests.
+"""Serve one connection: frames in, answers out in the order of their requests.
 
-Requests are worked on one at a time, but those that may overlap (Produce, so that acks=all of one
-does not hold up the next). Bounded, by not reading the socket: requests waiting and in work, their
-bytes, answers that the client does not read, what all connections hold together
-(memory_pool.py), and a
-client above its quota (quotas.py). What is not Kafka's protocol ends the connection.
+Requests are processed one at a time, except those that may overlap (Produce, so that acks=all of
+one does not delay the next). The socket is not read while a bound is reached: requests that wait or
+are processed, their bytes, answers that the client does not read, the memory of all connections
+(memory_pool.py), a client above its quota. Bytes that are not Kafka's protocol end the connection.
 """
 
 import asyncio
@@ -68,7 +67,10 @@ class ConnectionOwner(Protocol):
 
 
 class _Waiting:
-    """A whole request; its bytes count in the pool of requests, or `large_bytes` in the other."""
+    """A whole request that waits.
+
+    Its bytes count in the pool of requests, `large_bytes` in the pool of large ones.
+    """
 
     __slots__ = ("frame", "large_bytes")
 
@@ -82,7 +84,7 @@ class _Waiting:
 
 
 class _InWork:
-    """A request from its begin until its answer is written; `buffers` None: not answered yet."""
+    """A request from its start until its answer is written; `buffers` is None before it."""
 
     __slots__ = (
         "begun_s",
@@ -106,7 +108,7 @@ class _InWork:
 
 class KafkaConnection(asyncio.Protocol):
     def __init__(self, owner: ConnectionOwner, listener: str = "") -> None:
-        """`listener`: the name of the one it came in by."""
+        """Create a connection of the listener with this name."""
         self._owner = owner
         self._listener = listener
         self._limits = owner.limits
@@ -130,7 +132,7 @@ class KafkaConnection(asyncio.Protocol):
 
     @property
     def is_peer(self) -> bool:
-        """Another broker of the pool: no client may hold it up."""
+        """Return whether the client is another broker of the pool; clients must not delay it."""
         return self._link.is_peer
 
     # ---- what the transport calls
@@ -191,7 +193,10 @@ class KafkaConnection(asyncio.Protocol):
             self._transport.close()
 
     def close_if_idle(self, since_s: float) -> None:
-        """Nothing whole came or went since then, and it waits for nothing of ours."""
+        """Close the connection if it has been idle since `since_s`.
+
+        It is idle if no whole frame came or went and it waits for no answer of ours.
+        """
         if self.active_s < since_s and (not self._in_work or self._is_write_paused):
             self._abort()
 
@@ -220,14 +225,17 @@ class KafkaConnection(asyncio.Protocol):
         return max(1, transport.get_write_buffer_size())
 
     def refuse(self, kind: str, reason: str) -> None:
-        """At once: whatever is on its way to the client is not worth its memory."""
+        """Close the connection at once.
+
+        What is being sent to the client is not worth its memory.
+        """
         self._owner.complaints.note(self._client_host, kind, reason)
         self._abort()
 
     # ---- inside
 
     def _count(self, frames: list[Frame]) -> None:
-        """What has arrived, in the pool that it belongs to."""
+        """Count what has arrived, in the pool that it belongs to."""
         memory, splitter = self._memory, self._splitter
         former, self._partial_counted = self._partial_counted, 0
         counted_bytes = 0
@@ -310,15 +318,21 @@ class KafkaConnection(asyncio.Protocol):
         return handler.overlaps and all(work.overlaps for work in self._in_work)
 
     def _may_stay(self) -> bool:
-        """A client's request is not begun, as its answer would be lost."""
+        """Return whether a connection above the limit stays.
+
+        A client's request is not begun, because its answer would be lost.
+        """
         if _api_key(self._waiting[0].frame) == FETCH:
             return True
         self._is_newcomer = False
         return self._owner.newcomers.judge(self)
 
     def _may_answer(self, handler: ApiHandler) -> bool:
-        """While clients leave too much unread: no more records, and of all else what a half more
-        holds, so that who wants to write finds leaders and coordinators."""
+        """Return whether a request may begin while clients leave too much unread.
+
+        No answers with records then, and other answers up to one and a half times the limit, so
+        that producers can still find leaders and coordinators.
+        """
         answers = self._memory.answers
         is_within = answers.used_bytes * 2 < answers.limit_bytes * 3
         return handler.overlaps or (is_within and not handler.has_large_answer)
@@ -361,7 +375,7 @@ class KafkaConnection(asyncio.Protocol):
         self._hurry()
 
     def _hurry(self) -> None:
-        """What waits for an answer and holds much ends its wait while memory is short."""
+        """End the waits of requests that hold much memory, while memory is short."""
         if not self._memory.requests.is_full:
             return
         for work in self._in_work:
@@ -415,7 +429,10 @@ class KafkaConnection(asyncio.Protocol):
             self._memory.answers.take(size_bytes)
 
     def _release_begun(self, work: _InWork, kept_bytes: int, *, overlaps: bool) -> None:
-        """All of it was begun: one that may overlap it keeps its order from here on."""
+        """Release a request that has begun completely.
+
+        A request that may overlap it keeps its order from here on.
+        """
         work.overlaps = overlaps
         self._release(work)
         if kept_bytes:
@@ -425,7 +442,7 @@ class KafkaConnection(asyncio.Protocol):
             self._loop.call_soon(self._work)
 
     def _release(self, work: _InWork) -> None:
-        """Its frame is not needed any more."""
+        """Give back the memory of a request whose frame is no longer needed."""
         counted, large = work.counted_bytes, work.large_bytes
         work.counted_bytes = work.large_bytes = 0
         if work.request is not None:
@@ -436,7 +453,7 @@ class KafkaConnection(asyncio.Protocol):
             self._memory.release_large(large)
 
     def _throttle(self, throttle_ms: int) -> None:
-        """KIP-219: the client was told to wait; one that does not is not heard."""
+        """Stop reading for as long as the client was told to wait (KIP-219)."""
         loop = asyncio.get_running_loop()
         if self._transport is None:
             return
@@ -453,7 +470,7 @@ class KafkaConnection(asyncio.Protocol):
         self.active_s = self._loop.time()
 
     def _drop_work(self) -> None:
-        """Nobody is left to answer."""
+        """Drop all requests: the client is gone."""
         in_work, self._in_work = self._in_work, deque()
         for work in in_work:
             self._release(work)
@@ -480,7 +497,7 @@ class KafkaConnection(asyncio.Protocol):
         self._refuse("malformed request" if is_malformed else "failed request", str(reason))
 
     def _refuse(self, kind: str, reason: str) -> None:
-        """What follows in the stream has no meaning any more."""
+        """End the connection: what follows in the stream has no meaning."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return

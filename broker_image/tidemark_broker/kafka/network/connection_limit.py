@@ -1,9 +1,9 @@
-"""Connections above the limit: kept for a moment, in case they are brokers of the pool.
+"""Keep connections above the limit for a moment, in case they are brokers of the pool.
 
-However many clients there are, a follower must get in, or records stop being acknowledged. Who
-comes is only known from the first request: a fetch of a replica in its present epoch stays, as a
-connection like any other. All others are refused: with their first request, when their time is up,
-or when as many newer ones have come.
+However many clients there are, a follower must connect, or records stop being acknowledged. The
+first request tells who connected: a fetch of a replica in its current epoch stays, as a normal
+connection. All others are refused: at their first request, when their time is up, or when as many
+newer ones have come.
 """
 
 from typing import Protocol
@@ -33,7 +33,7 @@ class Newcomers:
         )
 
     def judge(self, newcomer: Newcomer) -> bool:
-        """Whether it stays; if so it is a newcomer no longer."""
+        """Return whether the connection stays; if so it is no longer a newcomer."""
         timer = self._timers.pop(newcomer, None)
         if timer is None:
             return True
@@ -44,7 +44,7 @@ class Newcomers:
         return newcomer.is_peer
 
     def forget(self, newcomer: Newcomer) -> None:
-        """It is gone."""
+        """Forget a connection that is gone."""
         timer = self._timers.pop(newcomer, None)
         if timer is not None:
             timer.cancel()

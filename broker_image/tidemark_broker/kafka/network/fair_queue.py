@@ -1,9 +1,8 @@
-"""Requests that are more than one turn's work: a slice of each at a time, in rotation.
+"""Run requests that need more than one turn of the loop in slices, in rotation.
 
-What is small is done at once, as ever. Of what is not, one slice is done in each turn of the loop,
-whosever it is, so that many large requests hold up the others no longer than one does. Slices are
-counted in steps: a step is an element read, looked up or written, some 2 to 15 microseconds; a
-piece of work that takes longer counts for more.
+A small request runs at once. Of the others one slice runs in each turn of the loop, so that many
+large requests delay the others no longer than one does. Slices are counted in steps: a step is an
+element read, looked up or written, some 2 to 15 microseconds; longer work counts as several.
 """
 
 import asyncio
@@ -42,7 +41,7 @@ class Work(Generic[Outcome]):
         self.is_over = True
 
     def first_slice(self) -> None:
-        """Raises what a step raises."""
+        """Run the first slice; raise what a step raises."""
         try:
             left = self._steps_of_a_slice
             while left > 0:
@@ -81,8 +80,10 @@ class Turns:
         *,
         steps_of_a_slice: int = STEPS_OF_A_SLICE,
     ) -> Work[Outcome]:
-        """The first slice at once, the others later; then `done`, unless it is cancelled. What the
-        first slice raises comes out of here, what others raise ends the connection."""
+        """Run the first slice at once, the others later, then call `done`, unless it is cancelled.
+
+        Raises what the first slice raises; what a later slice raises ends the connection.
+        """
         work = Work(request, steps, done, steps_of_a_slice)
         work.first_slice()
         if not work.is_over:

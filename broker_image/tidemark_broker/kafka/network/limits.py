@@ -1,4 +1,4 @@
-"""Every bound of the Kafka listener in one place, but those of what a frame may say (wire/)."""
+"""Define the bounds of the Kafka listener, except those of a frame's content (kafka_wire/)."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,10 @@ MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ListenerLimits:
-    """`waiting_*` and `requests_in_work` are of one connection: at them its socket is not read."""
+    """The bounds of the listener.
+
+    `waiting_*` and `requests_in_work` are of one connection: at them its socket is not read.
+    """
 
     request_bytes: int = 100 * MEBIBYTE  # Kafka's socket.request.max.bytes
     connections: int = 2048

@@ -1,13 +1,13 @@
-"""How many bytes of clients the Kafka listener holds at once, over all its connections.
+"""Bound the memory that the Kafka listener uses for clients, over all its connections.
 
-Three pools. Requests: whatever has arrived of them, until each is answered; while the pool is full
-nobody's socket is read. Large requests: one that comes in pieces takes its whole length before more
-of it is read, smallest first, so that what was begun can be ended; those above a quarter of it
-have one place of their own, so that a slow one keeps none of the others waiting. Answers: what was
-given to a socket whose client does not read; a fetch reads at most a share of what is left, and
-none begins while little is left. Whoever holds a full pool and does not move is cut, so slow
-clients do not cost the others more than a second or two. Brokers of the pool are outside all of
-this.
+There are three pools. Requests: what has arrived of them, until each is answered; while the pool is
+full no client's socket is read. Large requests: one that arrives in pieces reserves its whole
+length before more of it is read, smallest first, so that it can be completed; those above a quarter
+of the pool have one place of their own, so that a slow one does not delay the others. Answers: what
+was given to a socket whose client does not read; a fetch reads at most a share of what is left, and
+none begins while little is left. A client that holds a full pool and makes no progress is
+disconnected, so slow clients cost the others at most a second or two. Brokers of the pool are
+exempt.
 """
 
 from collections.abc import Callable
@@ -30,9 +30,11 @@ _TOO_SLOW = f"memory is short: expected {PROGRESS_BYTES} bytes in {PATIENCE_MS} 
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """Bytes of each pool. What a process holds is at most their sum, one request of the largest
-    size (in that place of its own), and for each connection what its socket gave or takes at once
-    (64 to 256 KiB)."""
+    """The bytes of each pool.
+
+    A process uses at most their sum, one request of the largest size (in its own place), and for
+    each connection what its socket reads or writes at once (64 to 256 KiB).
+    """
 
     requests: int = 64 * MEBIBYTE
     large_requests: int = 64 * MEBIBYTE
@@ -40,12 +42,12 @@ class MemoryLimits:
 
 
 class Pool:
-    """A count with a limit. It may be passed once; then it is full until a quarter is free."""
+    """A count with a limit. It may be exceeded once; then it is full until a quarter is free."""
 
     __slots__ = ("_on_change", "is_full", "limit_bytes", "used_bytes")
 
     def __init__(self, limit_bytes: int, on_change: Callable[[], None]) -> None:
-        """`on_change`: became full, or no longer is."""
+        """Create an empty pool; `on_change` is called when it becomes full or no longer is."""
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self.is_full = False
@@ -70,30 +72,32 @@ class Pool:
 
 
 class Holder(Protocol):
-    """A connection, as far as its bytes are concerned."""
+    """A connection as the pools see it."""
 
     @property
     def is_peer(self) -> bool: ...
 
     def look_again(self) -> None:
-        """Reads, begins requests, or stops to, as the pools are now."""
+        """Read and begin requests, or stop doing so, as the pools are now."""
 
     def partial_bytes(self) -> int:
-        """What has come of a request that is not whole yet."""
+        """Return how many bytes have arrived of an incomplete request."""
 
     def unanswered_bytes(self, patience_s: float) -> int:
-        """What requests of some size hold that were begun so long ago and wait, for other members
-        of their group, or for the controller."""
+        """Return the bytes of large requests that have waited for longer than `patience_s`.
+
+        They wait for other members of their group, or for the controller.
+        """
 
     def unread_bytes(self) -> int:
-        """What the socket has still to send of answers; 0 while it keeps up."""
+        """Return how many bytes of answers are not sent yet; 0 while the client keeps up."""
 
     def refuse(self, kind: str, reason: str) -> None: ...
 
 
 @dataclass(slots=True)
 class _Seen:
-    """A holder's bytes when it last moved."""
+    """A holder's bytes when it last made progress."""
 
     holder_bytes: int
     since_ms: int
@@ -117,11 +121,11 @@ class ListenerMemory:
         self._turn = 0
 
     def join(self, holder: Holder) -> None:
-        """A connection was made."""
+        """Add a new connection."""
         self._holders[holder] = None
 
     def forget(self, holder: Holder) -> None:
-        """It is gone."""
+        """Remove a connection that is gone."""
         self._holders.pop(holder, None)
         self._waiting.pop(holder, None)
         self._seen_partial.pop(holder, None)
@@ -133,13 +137,16 @@ class ListenerMemory:
     # ---- answers
 
     def share_bytes(self) -> int:
-        """How much one answer may read now: many slow readers get less each, not none."""
+        """Return how much one answer may read now: many slow readers get less each, not none."""
         return max(SMALLEST_SHARE_BYTES, self.answers.room_bytes // 8)
 
     # ---- large requests
 
     def reserve(self, holder: Holder, size_bytes: int) -> bool:
-        """Room for a whole large request. False: `look_again` is called once there is."""
+        """Reserve room for a whole large request.
+
+        False: `look_again` is called when there is room.
+        """
         if holder in self._reserved:
             return True
         is_outsize = self._is_outsize(size_bytes)
@@ -155,14 +162,16 @@ class ListenerMemory:
         return holder in self._reserved
 
     def release_large(self, size_bytes: int) -> None:
-        """A large request was answered or dropped."""
+        """Give back the room of a large request that was answered or dropped."""
         self._count_large(size_bytes, -size_bytes)
         assert self._large_bytes >= 0 <= self._outsize_bytes, "more was given back than reserved"
         self._grant()
 
     def keep_reserved(self, holder: Holder) -> int:
-        """Its large request is whole: returns what `release_large` gives back once it is done; 0
-        if nothing was reserved."""
+        """Note that a large request is complete; return what `release_large` gives back later.
+
+        0 if no room was reserved.
+        """
         if self._waiting:
             self._waiting.pop(holder, None)
         return self._reserved.pop(holder, 0)
@@ -201,8 +210,11 @@ class ListenerMemory:
             holder.look_again()
 
     def _on_change(self) -> None:
-        """Full: at once, or every socket that is ready brings more. Else in the next turn, as this
-        may be the middle of an answer."""
+        """Notify the connections of a change of the pool.
+
+        At once if it is full, or each socket that is ready reads more. Else in the next turn,
+        because the change may happen in the middle of an answer.
+        """
         if self.requests.is_full:
             self._tell_all()
         elif self._change_timer is None:
@@ -223,7 +235,7 @@ class ListenerMemory:
             self._watch_timer = self._scheduler.call_later(WATCH_SECONDS, self._look)
 
     def _look(self) -> None:
-        """Who holds what others wait for, and does not move, is cut."""
+        """Disconnect clients that hold what others wait for and make no progress."""
         self._watch_timer = None
         now_ms = self._clock()
         if self.requests.is_full or self._waiting:
@@ -238,8 +250,10 @@ class ListenerMemory:
             self._watch()
 
     def _cut_slow_senders(self, now_ms: int) -> None:
-        """Of those that hold the pool with requests that have begun to come, or that wait for their
-        answer, and of those that have a place for a large request which others wait for."""
+        """Disconnect clients that hold the pool with incomplete or unanswered requests.
+
+        Also those that hold the place for a large request which others wait for.
+        """
         stuck = self._stuck(
             self._seen_partial, lambda each: each.partial_bytes(), now_ms, grows=True
         )
@@ -273,7 +287,7 @@ class ListenerMemory:
         *,
         grows: bool,
     ) -> list[tuple[Holder, int]]:
-        """Who holds something and has not moved for as long as patience lasts, and how much."""
+        """Return the holders that made no progress for the limit, each with its bytes."""
         found = []
         for holder in tuple(self._holders):
             held = 0 if holder.is_peer else held_bytes(holder)
@@ -289,8 +303,10 @@ class ListenerMemory:
 
 
 def _cut(stuck: list[tuple[Holder, int]], pool: Pool, kind: str, reason: str) -> None:
-    """Those that hold most go first, until three quarters of it will be free: as many others may
-    be as slow."""
+    """Disconnect the holders with most bytes until three quarters of the pool will be free.
+
+    As many others may be as slow.
+    """
     left_bytes = pool.used_bytes
     for holder, held in sorted(stuck, key=lambda entry: -entry[1]):
         if left_bytes * 4 <= pool.limit_bytes:
@@ -300,7 +316,10 @@ def _cut(stuck: list[tuple[Holder, int]], pool: Pool, kind: str, reason: str) ->
 
 
 def _has_moved(before: int, now: int, *, grows: bool) -> bool:
-    """A request grows as it comes and an answer shrinks as it is read; the other way round it is
-    the next one."""
+    """Return whether a holder made progress.
+
+    A request grows as it arrives and an answer shrinks as it is read; a change in the other
+    direction is the next request or answer.
+    """
     gained = now - before if grows else before - now
     return gained >= PROGRESS_BYTES or gained < 0

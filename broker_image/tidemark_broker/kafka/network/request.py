@@ -1,8 +1,7 @@
-"""A request as its handler gets it, and the handler as the listener knows it.
+"""Define a request as its handler gets it, and a handler as the listener knows it.
 
-What a decoded request keeps while it waits for its answer: its values alone, not its frame.
-
-Values as they are read are views of the frame, which a client may fill with what nobody reads.
+Decoded values are views of the frame. `kept_steps` copies what a request keeps while it waits for
+its answer, so that it does not keep a frame that a client filled with unused bytes.
 """
 
 from collections.abc import Callable
@@ -32,13 +31,16 @@ def _at_once(part: Callable[[], None]) -> None:
 
 @dataclass(slots=True, eq=False)
 class KafkaRequest:
-    """`answer` is called once, maybe before `handle` returns, with a whole frame or NO_ANSWER.
+    """A request in work.
+
+    `answer` is called once, maybe before `handle` returns, with a whole frame or NO_ANSWER.
     `cancel` is called if the connection ends before; `fail` closes the connection. `hurry` asks for
-    an answer with what there is: its memory is wanted. `release`: the frame is no longer needed,
-    but so many bytes are still held; it is said before the answer where that may take a while.
-    `throttle_ms`: told in the answer; for so long nothing more is read of the client. `listener`:
-    by whose port it came in. `measured` does a part of its work, which counts against the client's
-    quota."""
+    an answer with what there is, because its memory is needed. `release` tells that the frame is no
+    longer needed but that so many bytes are still held; it is called before the answer where that
+    may take a while. `throttle_ms` is sent in the answer, and for so long nothing more is read from
+    the client. `listener` is the name of the port it came in by. `measured` does a part of its
+    work, which counts against the client's quota.
+    """
 
     header: RequestHeader
     reader: Reader
@@ -58,17 +60,23 @@ class KafkaRequest:
         return self.header.api_version
 
     def end(self) -> None:
-        """Answered. Whoever was to be told of its end knows it too: such a circle would hold the
-        answer's records until Python looks for circles."""
+        """Drop the callbacks after the answer.
+
+        They refer to the request, and such a cycle would keep the answer's records until the
+        garbage collector runs.
+        """
         self.hurry = self.cancel = _nothing
         self.measured = _at_once
 
 
 @dataclass(frozen=True, slots=True)
 class ApiHandler:
-    """`overlaps`: the next request with this flag on its connection may begin before this one is
-    answered; answers go out in order all the same. `has_large_answer`: not begun while clients
-    leave too much unread. `handle` may raise MalformedFrame."""
+    """A handler of one API.
+
+    With `overlaps` the next such request on the connection may begin before this one is answered;
+    answers are sent in order all the same. One with `has_large_answer` does not begin while clients
+    leave too much unread. `handle` may raise MalformedFrame.
+    """
 
     supported: SupportedApi
     handle: Callable[[KafkaRequest], None]
@@ -82,7 +90,7 @@ _SLOT_BYTES = 8
 
 
 def kept_steps(value: Any) -> Steps[tuple[Any, int]]:
-    """The same value without views, and about how many bytes it holds."""
+    """Return the same value without views, and about how many bytes it holds."""
     match value:
         case dict():
             struct: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""Requests of which a table of fields is all there is to know: decoded, answered, encoded.
+"""Decode, answer and encode requests that are defined by a table of fields.
 
-Large ones a slice at a time (turns.py); those whose answer takes a while, as tasks that end with
-their connection.
+Large ones run in slices (fair_queue.py). Those whose answer takes a while run as tasks that end
+with their connection.
 """
 
 import asyncio
@@ -29,8 +29,10 @@ class Answering:
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def prompt_handler(self, api: Api, respond: Respond) -> ApiHandler:
-        """Answers with what `respond` gives. Where that may be much, its arrays are `Each`: what
-        is in them is then looked up a slice at a time too."""
+        """Return a handler that answers with what `respond` returns.
+
+        Where that may be much, its arrays are `Each`, whose elements are looked up in slices too.
+        """
 
         def steps(request: KafkaRequest) -> Steps[Buffers]:
             asked = yield from api.request_steps(request.reader, request.version)
@@ -44,7 +46,7 @@ class Answering:
         return ApiHandler(_supported(api), handle)
 
     def table_handler(self, api: Api, respond: RespondLater) -> ApiHandler:
-        """As the prompt one, when `respond` has waited for what it needs."""
+        """Return a handler that answers when `respond` has waited for what it needs."""
 
         def begin(request: KafkaRequest, asked: Values) -> None:
             task = asyncio.get_running_loop().create_task(self._run(api, request, respond, asked))
@@ -81,7 +83,7 @@ def _supported(api: Api) -> SupportedApi:
 
 
 def _asked_steps(api: Api, request: KafkaRequest) -> Steps[Values]:
-    """Of one that waits for others: in the meantime it holds what it asks for, and no more."""
+    """Decode a request that waits for others; meanwhile it holds its values, not its frame."""
     frame_bytes = request.reader.end
     asked = yield from api.request_steps(request.reader, request.version)
     if frame_bytes > SMALL_FRAME_BYTES:

@@ -1,4 +1,4 @@
-"""The Kafka listener: accepts connections, closes those that idle, ends them all at the end."""
+"""Listen for Kafka clients: accept connections, close idle ones, end all of them at the stop."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from tidemark_broker.replication.follower_fetch import ReplicaFetches
 
 
 class KafkaListener:
-    """All connections, of all named listeners."""
+    """The connections of all listeners of the broker."""
 
     def __init__(self, services: KafkaServices) -> None:
         self.services = services
@@ -45,8 +45,10 @@ class KafkaListener:
         return self.services.processing_clock_s()
 
     async def start(self, host: str, port: int, *, listener: str = "") -> int:
-        """Returns the port (0 asks for a free one). May be called for several ports, each with the
-        name of a listener of its own. Raises OSError."""
+        """Listen on a port (0 asks for a free one) and return it.
+
+        May be called for several ports, each with the name of its listener. Raises OSError.
+        """
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
             lambda: KafkaConnection(self, listener), host, port, backlog=512

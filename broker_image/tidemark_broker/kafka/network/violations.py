@@ -1,7 +1,7 @@
-"""Connections that are closed for what their client did, said once and not a thousand times.
+"""Log connections that are closed for what their client did, without a line for each.
 
-The first of a client host and kind is logged at once, those that follow within a minute are counted
-and told with the next. Bounded: so many hosts and kinds a minute, the rest as one number.
+The first of a client host and kind is logged at once; those that follow within a minute are counted
+and logged with the next. The number of hosts and kinds a minute is bounded; the rest is one number.
 """
 
 import logging
@@ -33,14 +33,14 @@ class Complaints:
             self._untold += 1
 
     def sweep(self) -> None:
-        """Now and then: tells the counts of a window that is over."""
+        """Log the counts of a window that is over. Call it now and then."""
         now_ms = self._clock()
         if now_ms >= self._window_ends_ms:
             self.tell_counts()
             self._window_ends_ms = now_ms + WINDOW_MS
 
     def tell_counts(self) -> None:
-        """What was only counted since the window began."""
+        """Log what was only counted since the window began."""
         for (host, kind), count in self._counts.items():
             if count:
                 _log.warning(

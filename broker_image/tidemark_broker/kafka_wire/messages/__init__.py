@@ -1,1 +1,1 @@
-"""Kafka's messages: frames and schemas."""
+"""Encode and decode Kafka's requests and responses: frames and schemas."""

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs v1 and v2: a broker has one directory, so nothing ever moves."""
+"""Define AlterReplicaLogDirs v1 and v2. A broker has one directory, so no replica ever moves."""
 
 from tidemark_broker.kafka_wire.messages.frames import ALTER_REPLICA_LOG_DIRS
 from tidemark_broker.kafka_wire.messages.schema import (

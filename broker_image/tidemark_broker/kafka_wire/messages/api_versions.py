@@ -1,12 +1,12 @@
-"""ApiVersions v0 to v5: which requests this listener takes.
+"""Decode and encode ApiVersions v0 to v5, which lists the requests that a listener accepts.
 
-An unknown version is answered in version 0 with UNSUPPORTED_VERSION, as Kafka does, so that the
-client asks again; the answer's header is always version 0 (KIP-511). Not sent: features,
-finalized features, ZooKeeper migration state (all tagged, all optional). From v5 on a client may
-say which broker of which cluster it means (KIP-1242).
+A request of an unknown version is answered in version 0 with UNSUPPORTED_VERSION, as Kafka does, so
+that the client retries. The response header is always version 0 (KIP-511). Supported features,
+finalized features and the ZooKeeper migration state are not sent; all three are optional tagged
+fields. From v5 on a client may name the broker and cluster that it expects (KIP-1242).
 
-Produce is told from v0 on, as Kafka 4 tells it (KAFKA-18659): librdkafka up to 2.8 compresses for
-no broker that lacks it. A client that really sends v0 to v2 is refused as for any unknown version.
+Produce is listed from v0 on, as Kafka 4 does (KAFKA-18659): librdkafka up to 2.8 does not compress
+for a broker that lacks v0. A client that sends v0 to v2 gets UNSUPPORTED_VERSION.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class SupportedApi:
 
 
 class MeantNode(NamedTuple):
-    """Whom a client wants to speak to: both or neither."""
+    """The cluster and broker that a client expects to be connected to; both or neither is set."""
 
     cluster_id: str | None = None
     node_id: int = NO_NODE
@@ -48,7 +48,10 @@ class MeantNode(NamedTuple):
 
 
 def decode_api_versions_request(reader: Reader, version: int) -> MeantNode:
-    """Of a supported version; what the client is called is of no use here."""
+    """Return the node that the client expects; skip the client's software name and version.
+
+    `version` is a supported one.
+    """
     meant = MeantNode()
     if version >= _FIRST_FLEXIBLE_VERSION:
         reader.tagged_fields()  # the header's
@@ -66,7 +69,7 @@ def encode_api_versions_response(
     supported: tuple[SupportedApi, ...],
     error: ErrorCode = ErrorCode.NONE,
 ) -> Buffers:
-    """With an `error` no API is told."""
+    """Return the response frame; with an `error` it lists no APIs."""
     version = header.api_version
     if not 0 <= version <= MAX_API_VERSIONS_VERSION:
         own = tuple(api for api in supported if api.api_key == API_VERSIONS)

@@ -1,7 +1,8 @@
-"""What clients may do, as the bit fields of `authorized_operations` (KIP-430).
+"""Define the bit fields of `authorized_operations` (KIP-430).
 
-There is no authentication, so all is allowed that Kafka knows of for a kind of resource, as in
-Kafka without an authorizer (AclEntry.supportedOperations). Not asked for: NOT_ASKED.
+There is no authentication, so every operation that Kafka defines for a kind of resource is allowed,
+as in Kafka without an authorizer (AclEntry.supportedOperations). NOT_ASKED is the value when the
+request did not ask for them.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,4 @@
-"""AlterClientQuotas v0 and v1 (KIP-546).
-
-DescribeClientQuotas v0 and v1 (KIP-546).
-"""
+"""Define AlterClientQuotas and DescribeClientQuotas, v0 and v1 each (KIP-546)."""
 
 from tidemark_broker.kafka_wire.messages.frames import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from tidemark_broker.kafka_wire.messages.schema import (

@@ -1,10 +1,8 @@
-"""DescribeConfigs v1 to v4: v3 has types and documentation.
+"""Define the requests that read and change configs of topics and brokers.
 
-What the APIs of configs have in common: of which topic or broker, and what became of it.
-
-AlterConfigs v0 to v2: all configs of a resource at once (older than KIP-339).
-
-IncrementalAlterConfigs v0 and v1 (KIP-339).
+- DescribeConfigs v1 to v4; v3 added types and documentation.
+- AlterConfigs v0 to v2, which replaces all configs of a resource (older than KIP-339).
+- IncrementalAlterConfigs v0 and v1 (KIP-339).
 """
 
 from tidemark_broker.kafka_wire.messages.frames import (
@@ -30,14 +28,14 @@ VALUE = Field("value", STRING, nullable_since=0)
 
 
 def alter_request(*config: Field) -> Struct:
-    """Resources, each with configs of these fields."""
+    """Return the schema of a request with resources that have configs of these fields."""
     configs = Field("configs", ArrayOf(Struct(*config)))
     resources = Field("resources", ArrayOf(Struct(*RESOURCE, configs)))
     return Struct(resources, Field("validate_only", BOOLEAN))
 
 
 def response(*more: Field) -> Struct:
-    """Resources, each with its error and `more`."""
+    """Return the schema of a response with resources that have an error and the fields `more`."""
     error = (Field("error", SHORT), Field("error_message", STRING, nullable_since=0))
     resources = Field("resources", ArrayOf(Struct(*error, *RESOURCE, *more)))
     return Struct(Field("throttle_time_ms", INT, default=0), resources)

@@ -1,7 +1,7 @@
-"""Work that pauses: a generator that yields after each small piece of it, then returns its outcome.
-A piece that is worth many says so: it yields how many steps it was.
+"""Run work in small steps: a generator yields after each step and returns its outcome.
 
-Whoever runs it decides how many pieces are done at once; what a pause is for is not known here.
+A step that costs as much as several yields that number. The caller decides how many steps run
+before other work does.
 """
 
 from collections.abc import Generator
@@ -13,7 +13,7 @@ WHOLE_TURN = 1 << 20  # of a piece after which others shall have their turns
 
 
 def all_steps(steps: Steps[Outcome]) -> Outcome:
-    """Without a pause."""
+    """Run all steps without a pause and return the outcome."""
     while True:
         try:
             next(steps)

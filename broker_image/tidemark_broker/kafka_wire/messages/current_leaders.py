@@ -1,4 +1,4 @@
-"""Who leads instead, in the tagged fields of Produce (v10) and Fetch (v16) answers (KIP-951)."""
+"""Encode the current leaders: tagged fields of Produce (v10) and Fetch (v16) answers (KIP-951)."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class CurrentLeader(NamedTuple):
 
 
 class NodeEndpoint(NamedTuple):
-    """Where the client that is answered finds one of the leaders."""
+    """The address of a broker that leads partitions of a response."""
 
     broker_id: int
     host: str
@@ -32,7 +32,7 @@ def current_leader_field(tag: int, leader: CurrentLeader) -> bytes:
 
 
 def node_endpoints_tags(nodes: Collection[NodeEndpoint]) -> bytes:
-    """All tagged fields of the answer itself."""
+    """Return all tagged fields of the response body, which are the node endpoints or none."""
     if not nodes:
         return NO_TAGS
     found = unsigned_varint(len(nodes) + 1)

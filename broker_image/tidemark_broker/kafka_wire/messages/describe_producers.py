@@ -1,6 +1,6 @@
-"""DescribeProducers v0 (KIP-664): what a replica knows of idempotent producers.
+"""Define DescribeProducers v0 (KIP-664), the idempotent producers that a replica knows.
 
-The producer's epoch is an int32 here. There are no transactions: no coordinator, no start.
+The producer's epoch is an int32 here. The fields of transactions hold no coordinator and no start.
 """
 
 from tidemark_broker.kafka_wire.messages.frames import DESCRIBE_PRODUCERS

@@ -1,4 +1,4 @@
-"""DescribeQuorum v0 to v2 (KIP-595, KIP-836, KIP-853)."""
+"""Define DescribeQuorum v0 to v2 (KIP-595, KIP-836, KIP-853)."""
 
 from tidemark_broker.kafka_wire.messages.frames import DESCRIBE_QUORUM
 from tidemark_broker.kafka_wire.messages.schema import (

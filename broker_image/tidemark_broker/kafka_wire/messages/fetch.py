@@ -1,19 +1,18 @@
-"""Fetch v15 to v18, both directions: our replication link and clients.
+"""Encode and decode Fetch v4 to v18, for consumers and for our replication.
 
-These versions differ only in tagged fields (16: node endpoints in the answer, sent to clients and
-skipped; 17 and 18: a replica's directory id and high watermark in the request, skipped; our
-replicas send v17, which brokers before an upgrade know). Replicas name
-themselves with their broker epoch in the tagged ReplicaState (KIP-903), topics by id only
-(KIP-516). Gaps: no aborted transactions, no snapshot id.
+Versions 15 to 18 differ only in tagged fields: v16 has node endpoints in the response, which are
+sent to clients and skipped here; v17 and v18 have a replica's directory id and high watermark in
+the request, which are skipped. Our replicas send v17, which the brokers of the former release know.
+Replicas send their broker epoch in the tagged field ReplicaState (KIP-903) and topics by id only
+(KIP-516). Aborted transactions and snapshot ids are never present.
 
-Own rule between our brokers: with OFFSET_OUT_OF_RANGE a replica is told the true log start.
+With OFFSET_OUT_OF_RANGE a replica gets the true log start offset. That rule is ours, between our
+brokers.
 
-Fetch v4 to v14, as older clients send it: by name up to v12, by topic id from v13 on.
+Versions 4 to 14 come from older clients, which name topics by name up to v12 and by id from v13 on.
+They decode into the same values. Our replicas never send them.
 
-The same request as `fetch.py` decodes for v15 and later, into the same values. Replicas of ours
-never send these versions.
-
-The answer to a consumer's Fetch, v4 to v18, in parts: records are not copied.
+A response is returned in parts, so that records are not copied.
 """
 
 import struct
@@ -73,7 +72,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchTopic(NamedTuple):
-    """`topic`: its name, where a consumer of v12 or older asks; the id is empty then."""
+    """A topic of a request: `topic` is its name up to v12, where the id is empty."""
 
     topic_id: TopicId
     partitions: tuple[FetchPartition, ...]
@@ -81,8 +80,10 @@ class FetchTopic(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """`replica_id` -1: a consumer. `forgotten`: (topic, topic id, partitions) that its session is
-    to ask for no more."""
+    """A decoded request: a `replica_id` of -1 is a consumer's.
+
+    `forgotten` has the (topic, topic id, partitions) that the client removes from its session.
+    """
 
     max_wait_ms: int
     min_bytes: int
@@ -116,7 +117,7 @@ class TopicAnswer(NamedTuple):
 
 
 class FetchResponse(NamedTuple):
-    """`nodes`: where the current leaders are, from v16 on."""
+    """A response to encode or a decoded one; `nodes` has the current leaders, sent from v16 on."""
 
     correlation_id: int
     error: ErrorCode
@@ -129,7 +130,7 @@ class FetchResponse(NamedTuple):
 def encode_fetch_request(
     request: FetchRequest, *, correlation_id: int, client_id: str, version: int = 17
 ) -> bytes:
-    """A whole frame with its length."""
+    """Return a whole request frame, its length included."""
     body = bytearray(request_header(FETCH, version, correlation_id, client_id))
     body += _LIMITS.pack(
         request.max_wait_ms,
@@ -170,12 +171,15 @@ def encode_fetch_request(
 
 
 def decode_fetch_request(reader: Reader, version: int) -> FetchRequest:
-    """As `fetch_request_steps`, without a pause."""
+    """Decode a request as `fetch_request_steps` does, without a pause."""
     return all_steps(fetch_request_steps(reader, version))
 
 
 def fetch_request_steps(reader: Reader, version: int) -> Steps[FetchRequest]:
-    """From after the client id of the header. Raises MalformedFrame."""
+    """Decode a request in steps, from the byte after the header's client id.
+
+    Raises MalformedFrame.
+    """
     if not MIN_FETCH_VERSION <= version <= MAX_FETCH_VERSION:
         raise MalformedFrame(
             f"Fetch: expected version {MIN_FETCH_VERSION} to {MAX_FETCH_VERSION}, found {version}"
@@ -234,7 +238,7 @@ def _partition_steps(reader: Reader) -> Steps[tuple[FetchPartition, ...]]:
 
 
 def encode_fetch_response(response: FetchResponse) -> Buffers:
-    """A whole frame in parts: records are not copied."""
+    """Return a whole response frame in parts; records are not copied."""
     parts: Buffers = []
     head = bytearray(INT32.pack(response.correlation_id) + b"\x00")
     head += _ANSWER_HEAD.pack(response.throttle_ms, response.error, response.session_id)
@@ -274,7 +278,10 @@ def _answer_tags(answer: PartitionAnswer) -> bytes:
 
 
 def decode_fetch_response(frame: bytes | bytearray | memoryview) -> FetchResponse:
-    """Records are views of `frame`. Raises MalformedFrame."""
+    """Decode a response; its records are views of `frame`.
+
+    Raises MalformedFrame.
+    """
     # Each partition may have two tagged fields besides: where logs diverge, who leads now.
     reader = Reader(frame, most_elements=3 * MAX_ELEMENTS_OF_PEERS)
     correlation_id = reader.int32()
@@ -320,7 +327,7 @@ def _read_answer(reader: Reader) -> PartitionAnswer:
 
 
 def error_code(number: int) -> ErrorCode:
-    """A code that we do not know is a server's error to us."""
+    """Return the error code of a number; an unknown one is UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -342,7 +349,10 @@ _PARTITION_V12 = struct.Struct(">iiqiqi")
 
 
 def decode_older_fetch_request(reader: Reader, version: int) -> FetchRequest:
-    """From after the client id of the header. Raises MalformedFrame."""
+    """Decode a request of v4 to v14, from the byte after the header's client id.
+
+    Raises MalformedFrame.
+    """
     is_flexible = version >= _FIRST_FLEXIBLE_VERSION
     if is_flexible:
         reader.tagged_fields()  # the header's
@@ -417,7 +427,7 @@ def _forgotten(
 
 
 def encode_consumer_fetch_response(response: FetchResponse, version: int) -> Buffers:
-    """A whole frame. From v13 on it is the answer that replicas get."""
+    """Return a whole response frame for a consumer; from v13 on it equals the one for replicas."""
     if version >= _FIRST_VERSION_WITH_IDS:
         return encode_fetch_response(response)
     is_flexible = version >= _FIRST_FLEXIBLE_VERSION
@@ -448,7 +458,10 @@ def encode_consumer_fetch_response(response: FetchResponse, version: int) -> Buf
 
 
 def _before_records(answer: PartitionAnswer, version: int) -> bytes:
-    """With no transactions the last stable offset is the high watermark, and none is aborted."""
+    """Return the fields of a partition that precede its records.
+
+    Without transactions the last stable offset is the high watermark, and none is aborted.
+    """
     is_flexible = version >= _FIRST_FLEXIBLE_VERSION
     watermark = INT64.pack(answer.high_watermark)
     out = INT32.pack(answer.partition) + INT16.pack(answer.error) + watermark + watermark

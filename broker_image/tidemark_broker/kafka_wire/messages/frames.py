@@ -1,8 +1,8 @@
-"""Frames of the Kafka protocol: a four-byte length, then so many bytes; and their headers.
+"""Split a byte stream into Kafka's frames, and read and write their headers.
 
-`FrameSplitter` cuts a byte stream into frames and refuses lengths beyond its limit before it
-holds any of them. Request header v2 and response header v1 (flexible versions); requests of
-older header versions are decoded as far as their correlation id and client id.
+A frame is a four-byte length and that many bytes. `FrameSplitter` rejects a length above its limit
+before it holds any byte of the frame. Headers are request header v2 and response header v1
+(flexible versions); requests with older headers are decoded as far as correlation id and client id.
 """
 
 import struct
@@ -63,7 +63,7 @@ Buffers = list[bytes | bytearray | memoryview]
 
 
 class FrameSplitter:
-    """Feed it what the socket gives; it returns whole frames, without their lengths."""
+    """A splitter of a socket's bytes into whole frames, without their lengths."""
 
     def __init__(self, *, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
@@ -71,19 +71,22 @@ class FrameSplitter:
 
     @property
     def partial_bytes(self) -> int:
-        """What is held of a frame that is not whole, with its length."""
+        """Return how many bytes are held of an incomplete frame, its length included."""
         return len(self._partial)
 
     @property
     def claimed_bytes(self) -> int:
-        """How large that frame is to be; 0 while its length is not whole either."""
+        """Return the size of the incomplete frame; 0 while its length is incomplete."""
         if len(self._partial) < 4:
             return 0
         return self._frame_size(self._partial, 0)
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Frames cut from `data` alone are views of it, unless they are far smaller: one that waits
-        must not keep all the rest. Raises MalformedFrame."""
+        """Return the frames that `data` completes.
+
+        A frame that lies in `data` is a view of it, unless it is far smaller: a frame that waits
+        must not keep the rest in memory. Raises MalformedFrame.
+        """
         frames: list[Frame] = []
         position = 0
         if self._partial:
@@ -104,7 +107,7 @@ class FrameSplitter:
         return frames
 
     def _complete_partial(self, data: bytes, frames: list[Frame]) -> int:
-        """Add to the partial frame what it still lacks; returns how much of `data` it took."""
+        """Add to the partial frame what it lacks and return how many bytes of `data` that took."""
         position = 0
         if len(self._partial) < 4:
             position = min(4 - len(self._partial), len(data))
@@ -131,7 +134,7 @@ class FrameSplitter:
 
 
 def foreign_protocol(first_bytes: bytes) -> str:
-    """HTTP or TLS, by how a connection begins; empty: neither."""
+    """Return "HTTP" or "TLS" if a connection's first bytes are of that protocol, else ""."""
     if first_bytes[:4] in _HTTP_METHODS:
         return "HTTP"
     # A handshake record of TLS 1.x; as a length of Kafka's it would be above 368 MiB.
@@ -146,7 +149,10 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(reader: Reader) -> RequestHeader:
-    """Up to the client id; a flexible header's tagged fields follow (`skip_header_tags`)."""
+    """Read a request header up to its client id.
+
+    The tagged fields of a flexible header follow (`skip_header_tags`).
+    """
     if reader.end < _HEADER.size:
         raise MalformedFrame(
             f"a request: expected at least {_HEADER.size} bytes, found {reader.end}"
@@ -160,7 +166,7 @@ def skip_header_tags(reader: Reader) -> None:
 
 
 def request_header(api_key: int, api_version: int, correlation_id: int, client_id: str) -> bytes:
-    """Header v2, without the frame's length."""
+    """Return request header v2, without the frame's length."""
     return (
         INT16.pack(api_key)
         + INT16.pack(api_version)
@@ -171,5 +177,5 @@ def request_header(api_key: int, api_version: int, correlation_id: int, client_i
 
 
 def framed(parts: Buffers) -> Buffers:
-    """Put the length before a frame given in parts, without joining them."""
+    """Return a frame's parts with its length before them, without joining them."""
     return [INT32.pack(sum(len(part) for part in parts)), *parts]

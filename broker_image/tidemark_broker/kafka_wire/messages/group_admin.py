@@ -1,10 +1,9 @@
-"""DescribeGroups v0 to v6: v6 says GROUP_ID_NOT_FOUND where older ones say state `Dead`.
+"""Define the requests that list, describe and delete groups.
 
-DeleteGroups v0 to v3: v3 has a message for each group.
-
-ListGroups v0 to v5: v4 asks by state (KIP-518), v5 by type (KIP-848).
-
-OffsetDelete v0.
+- DescribeGroups v0 to v6; v6 answers GROUP_ID_NOT_FOUND where older versions answer state `Dead`.
+- DeleteGroups v0 to v3; v3 has an error message for each group.
+- ListGroups v0 to v5; v4 filters by state (KIP-518), v5 by type (KIP-848).
+- OffsetDelete v0.
 """
 
 from tidemark_broker.kafka_wire.messages.authorized_operations import NOT_ASKED

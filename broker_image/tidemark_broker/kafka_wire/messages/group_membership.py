@@ -1,17 +1,13 @@
-"""JoinGroup v0 to v9. v4: a member id is given out first (KIP-394); v5: static members
-(KIP-345); v9: `skip_assignment` (KIP-814).
+"""Define the requests of consumer group members.
 
-A v0 client has no rebalance timeout: -1 is read, its session timeout counts.
-
-FindCoordinator v0 to v6: which broker coordinates a group; from v4 on, many at once (KIP-699).
-
-`key_type` 0: a group; 1, a transaction, is refused; 2, a share group, too.
-
-Heartbeat v0 to v4.
-
-LeaveGroup v0 to v5: from v3 on several members at once, each with its own error (KIP-345).
-
-SyncGroup v0 to v5: the leader hands in the assignment, everybody takes its part.
+- FindCoordinator v0 to v6; from v4 on many keys at once (KIP-699). `key_type` 0 is a group; 1, a
+  transaction, and 2, a share group, are rejected.
+- JoinGroup v0 to v9; v4: the broker assigns the member id first (KIP-394); v5: static members
+  (KIP-345); v9: `skip_assignment` (KIP-814). A v0 client has no rebalance timeout: -1 is read, and
+  its session timeout is used.
+- SyncGroup v0 to v5: the leader sends the assignment, each member receives its part.
+- Heartbeat v0 to v4.
+- LeaveGroup v0 to v5; from v3 on several members at once, each with its own error (KIP-345).
 """
 
 from tidemark_broker.kafka_wire.messages.frames import (

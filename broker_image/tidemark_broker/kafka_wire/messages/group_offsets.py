@@ -1,8 +1,8 @@
-"""OffsetFetch v1 to v10: null topics ask for all (v2); from v8 on several groups (KIP-709), in v10
-with topics by id (KIP-848). `require_stable` matters to transactions only.
+"""Define OffsetFetch v1 to v10 and OffsetCommit v2 to v10.
 
-OffsetCommit v2 to v10. Up to v4 a client may name its own retention (KIP-211 took it away);
-v10 names topics by id (KIP-848).
+OffsetFetch: null topics ask for all (v2), several groups at once (v8, KIP-709), topics by id (v10,
+KIP-848). `require_stable` has a meaning for transactions only. OffsetCommit: up to v4 a client may
+set its own retention, which KIP-211 removed; v10 names topics by id (KIP-848).
 """
 
 from tidemark_broker.kafka_wire.messages.frames import OFFSET_COMMIT, OFFSET_FETCH

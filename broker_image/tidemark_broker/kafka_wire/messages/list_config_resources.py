@@ -1,4 +1,4 @@
-"""ListConfigResources v0 and v1 (KIP-714, KIP-1142): v0 asks for those of client metrics alone."""
+"""Define ListConfigResources v0 and v1 (KIP-714, KIP-1142); v0 lists client metrics only."""
 
 from tidemark_broker.kafka_wire.messages.frames import LIST_CONFIG_RESOURCES
 from tidemark_broker.kafka_wire.messages.schema import (

@@ -1,6 +1,6 @@
-"""DescribeLogDirs v1 to v5: v4 has the sizes of the volume (KIP-827), v5 whether it is cordoned.
+"""Define DescribeLogDirs v1 to v5 and DeleteRecords v0 to v2.
 
-DeleteRecords v0 to v2.
+DescribeLogDirs v4 has the size of the volume (KIP-827), v5 whether it is cordoned.
 """
 
 from tidemark_broker.kafka_wire.messages.frames import DELETE_RECORDS, DESCRIBE_LOG_DIRS

@@ -1,14 +1,10 @@
-"""Metadata v0 to v13: brokers, topics, and who leads what.
+"""Define the requests that describe brokers, topics and leaders.
 
-From v10 on topics have ids and may be asked for by them (KIP-516); v13 answers with an error of
-the whole request (KIP-1102).
-
-An answer may name ten thousand partitions, and clients read it while leaders move: a partition is
-written by one call of `struct`, not field by field.
-
-DescribeCluster v0 to v2 (KIP-700, KIP-919, KIP-1073).
-
-DescribeTopicPartitions v0 (KIP-966): partitions with eligible leaders, a page at a time.
+- Metadata v0 to v13; from v10 on topics have ids and can be requested by them (KIP-516); v13 has an
+  error of the whole request (KIP-1102). A response may have ten thousand partitions, and clients
+  read it while leaders move, so one `struct` call writes a partition.
+- DescribeCluster v0 to v2 (KIP-700, KIP-919, KIP-1073).
+- DescribeTopicPartitions v0 (KIP-966): partitions with eligible leaders, in pages.
 """
 
 import struct
@@ -46,7 +42,7 @@ LARGEST_OF_ONE_BYTE = 126  # entries of a compact array whose count is a varint 
 
 
 class _Partition:
-    """One partition, written whole: one step of an answer, and no pause within."""
+    """The kind of one partition, which is written in one step of a response."""
 
     def __init__(self) -> None:
         self._fields = Struct(
@@ -92,7 +88,7 @@ def _packer(numbers: int) -> Callable[..., bytes]:
 
 @cache
 def _flexible_packer(replicas: int, in_sync: int, offline: int) -> Callable[..., bytes]:
-    """Of a partition with so many of each."""
+    """Return a function that packs a partition with these numbers of replicas."""
     return struct.Struct(f">hiiiB{replicas}iB{in_sync}iB{offline}iB").pack
 
 

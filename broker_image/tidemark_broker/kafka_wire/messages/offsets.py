@@ -1,9 +1,9 @@
-"""ListOffsets v1 to v11: offsets by timestamp, and the timestamps that mean a place in the log.
+"""Define ListOffsets v1 to v11 and OffsetForLeaderEpoch v2 to v4.
 
-v7 brought the maximum timestamp (KIP-734), v8, v9 and v11 the places of tiered storage (KIP-405,
-KIP-1005, KIP-1023), v10 a time limit (KIP-1075).
-
-OffsetForLeaderEpoch v2 to v4: where an epoch ended, so that a reader notices a cut (KIP-320).
+ListOffsets finds offsets by timestamp or by a special timestamp: v7 added the maximum timestamp
+(KIP-734), v8, v9 and v11 the positions of tiered storage (KIP-405, KIP-1005, KIP-1023), v10 a time
+limit (KIP-1075). OffsetForLeaderEpoch returns where an epoch ended, so that a reader notices a
+truncation (KIP-320).
 """
 
 from tidemark_broker.kafka_wire.messages.frames import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH

@@ -1,7 +1,7 @@
-"""Kafka's primitive types read from untrusted bytes, and written.
+"""Read Kafka's primitive types from untrusted bytes, and write them.
 
-Every read is checked against the end of the frame and every count against what is left of it,
-so that a hostile length costs nothing. Types: Kafka protocol guide; varints KIP-482.
+Each read is checked against the end of the frame and each count against the bytes left, so that a
+hostile length costs nothing. Types: Kafka protocol guide; varints: KIP-482.
 """
 
 import struct
@@ -28,7 +28,7 @@ MAX_TAGGED_FIELDS = 100  # of one struct
 
 
 class MalformedFrame(Exception):
-    """A peer's bytes are not the request or answer that they claim to be."""
+    """An error: a peer's bytes are not the request or response that they claim to be."""
 
 
 @lru_cache(maxsize=65536)
@@ -42,7 +42,7 @@ def topic_id_to_bytes(topic_id: TopicId) -> bytes:
 
 
 class Reader:
-    """A cursor over one frame, which knows how many elements it may still have."""
+    """A cursor over one frame, with a budget of elements."""
 
     __slots__ = ("data", "elements_left", "end", "position")
 
@@ -55,7 +55,7 @@ class Reader:
         self.elements_left = most_elements
 
     def take(self, size: int) -> int:
-        """Reserve `size` bytes; returns where they begin."""
+        """Advance by `size` bytes and return where they begin."""
         position = self.position
         if size < 0 or size > self.end - position:
             raise MalformedFrame(
@@ -95,7 +95,10 @@ class Reader:
         raise MalformedFrame(f"at byte {self.position}: expected a varint of at most 32 bits")
 
     def count(self, *, smallest_bytes: int, is_flexible: bool = True) -> int:
-        """The length of an array whose elements have at least so many bytes each; -1: null."""
+        """Read the length of an array; -1 is null.
+
+        Its elements have at least `smallest_bytes` each.
+        """
         position = self.position
         number = self.unsigned_varint() - 1 if is_flexible else self.int32()
         if number < 0:
@@ -131,8 +134,10 @@ class Reader:
         return topic_id_from_bytes(bytes(self.data[start : start + 16]))
 
     def tagged_fields(self, known: Container[int] = ()) -> "tuple[tuple[int, Reader], ...]":
-        """(tag, its bytes) of those that are known, in the order sent; others are passed over, and
-        count against the elements of the frame all the same."""
+        """Return (tag, reader of its bytes) for each known tag, in the order sent.
+
+        Other tags are skipped; they count against the frame's budget of elements too.
+        """
         position = self.position
         if position < self.end and self.data[position] == 0:  # nearly always
             self.position = position + 1
@@ -182,7 +187,7 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def array_length(count: int, *, is_flexible: bool) -> bytes:
-    """-1: null."""
+    """Encode the length of an array; -1 is null."""
     return unsigned_varint(count + 1) if is_flexible else INT32.pack(count)
 
 

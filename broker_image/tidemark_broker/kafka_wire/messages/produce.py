@@ -1,11 +1,12 @@
-"""Produce v3 to v13, by hand: the hot path of every write, where records stay views of the frame.
+"""Encode and decode Produce v3 to v13 and define InitProducerId v0 to v5.
 
-Versions differ little: v5 log start, v8 errors of single records (KIP-467), v9 flexible, v10 the
-current leader in a tagged field (KIP-951), v11 and v12 only in what transactions mean, v13 topics
-by id instead of name (KIP-516).
+Produce is written by hand because each write passes here; records stay views of the frame. Versions
+differ little: v5 log start offset, v8 errors of single records (KIP-467), v9 flexible, v10 the
+current leader in a tagged field (KIP-951), v11 and v12 only in the meaning of transactions, v13
+topics by id (KIP-516).
 
-InitProducerId v0 to v5: an id whose retries are recognised; from v3 on the next epoch of one
-(KIP-360).
+InitProducerId allocates a producer id, by which retries are recognised; from v3 on it bumps the
+epoch of one (KIP-360).
 """
 
 import struct
@@ -54,7 +55,10 @@ _ANSWER = struct.Struct(">ihqq")  # partition, error, base offset, append time
 
 
 class ProducePartition(NamedTuple):
-    """`topic_id`: from v13 on, where `topic` is empty if nothing has that id."""
+    """A partition of a request.
+
+    From v13 on `topic_id` is set, and `topic` is empty if the id is unknown.
+    """
 
     topic: str
     partition: int
@@ -70,9 +74,12 @@ class ProduceRequest(NamedTuple):
 
 
 class ProduceAnswer(NamedTuple):
-    """`append_time_ms` -1 unless the topic stamps records with the time of their append.
-    `record_errors`: index and message of each refused record, told from v8 on as `message` is;
-    `current_leader` from v10 on."""
+    """The result for one partition.
+
+    `append_time_ms` is -1 unless the topic stamps records with the time of their append.
+    `record_errors` has the index and message of each rejected record; it and `message` are sent
+    from v8 on, `current_leader` from v10 on.
+    """
 
     topic: str
     partition: int
@@ -93,8 +100,10 @@ def _no_name(_: TopicId) -> str:
 def decode_produce_request(
     reader: Reader, version: int, *, name_of: Callable[[TopicId], str] = _no_name
 ) -> ProduceRequest:
-    """From after the client id of the header. Records are views of the frame. `name_of` a topic's
-    id: empty where none is known. Raises MalformedFrame."""
+    """Decode a request from the byte after the header's client id; records are views of the frame.
+
+    `name_of` returns the name of a topic id, or "" if it is unknown. Raises MalformedFrame.
+    """
     if not MIN_PRODUCE_VERSION <= version <= MAX_PRODUCE_VERSION:
         raise MalformedFrame(
             f"Produce: expected version {MIN_PRODUCE_VERSION} to {MAX_PRODUCE_VERSION},"
@@ -146,8 +155,10 @@ def encode_produce_response(
     throttle_ms: int = 0,
     nodes: Collection[NodeEndpoint] = (),
 ) -> Buffers:
-    """A whole frame. Answers of one topic that follow each other are put together. `nodes`: where
-    the current leaders are, told from v10 on."""
+    """Return a whole response frame; adjacent answers of one topic are grouped.
+
+    `nodes` has the current leaders, sent from v10 on.
+    """
     is_flexible = version >= _FIRST_FLEXIBLE_VERSION
     by_topic: list[list[ProduceAnswer]] = []
     for answer in answers:

@@ -1,8 +1,8 @@
-"""ElectLeaders v0 to v2: v1 brought unclean elections (KIP-460).
+"""Define the requests that elect leaders and move replicas.
 
-AlterPartitionReassignments v0 and v1: v1 can forbid another replication factor (KIP-860).
-
-ListPartitionReassignments v0 (KIP-455).
+- ElectLeaders v0 to v2; v1 added unclean elections (KIP-460).
+- AlterPartitionReassignments v0 and v1; v1 can forbid a change of the replication factor (KIP-860).
+- ListPartitionReassignments v0 (KIP-455).
 """
 
 from tidemark_broker.kafka_wire.messages.frames import (

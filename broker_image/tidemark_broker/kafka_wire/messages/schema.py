@@ -1,10 +1,11 @@
-"""Requests and answers of the Kafka protocol as tables of fields, read and written by one walk.
+"""Define Kafka's requests and responses as tables of fields that one traversal reads and writes.
 
-A table names each field once, with the versions that carry it; values are plain dicts, tuples,
-ints, strings. Bounded on hostile bytes: every length against what is left, every count against it
-and against a budget of elements for the whole frame, as an empty string of one byte becomes an
-object of fifty. The walk pauses after each element of an array, so that a large frame can be done a
-slice at a time. Types: Kafka protocol guide; tagged fields KIP-482; nullable structs KIP-893.
+A table names each field once, with the versions that have it; values are plain dicts, tuples, ints
+and strings. Hostile bytes cost bounded work: each length is checked against the bytes left, each
+count against them and against a budget of elements for the whole frame, because an empty string of
+one byte becomes an object of fifty. The traversal pauses after each element of an array, so that a
+large frame is processed in slices. Types: Kafka protocol guide; tagged fields: KIP-482; nullable
+structs: KIP-893.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,8 +44,10 @@ Item = TypeVar("Item")
 
 
 class Each(Generic[Item]):
-    """An array of an answer whose elements are made one by one, as they are written. `steps_of`:
-    how many steps one is, where some are more than one."""
+    """An array whose elements are made one by one while they are written.
+
+    `steps_of` returns how many steps an element costs; None means one each.
+    """
 
     __slots__ = ("_items", "_made_of", "_steps_of")
 
@@ -69,7 +72,7 @@ class Each(Generic[Item]):
 
 
 class TableReader(Reader):
-    """A cursor that knows version and flexibility."""
+    """A reader that knows the version and whether it is flexible."""
 
     __slots__ = ("is_flexible", "version")
 
@@ -96,7 +99,7 @@ class TableWriter:
 
 
 class Kind(Protocol):
-    """How a value is written. None is for null, where the field may be null."""
+    """A type of value, which reads and writes it; None is null where a field is nullable."""
 
     def read(self, reader: TableReader) -> Any: ...
     def write(self, writer: TableWriter, value: Any) -> None: ...
@@ -138,7 +141,7 @@ class _String:
 
 
 class _Bytes:
-    """Values are views of the frame: whoever keeps one copies it."""
+    """The kind of bytes; a value is a view of the frame, so a caller that keeps it must copy it."""
 
     def read(self, reader: TableReader) -> Any:
         if reader.is_flexible:
@@ -170,8 +173,11 @@ BYTES = _Bytes()
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Versions `since` to `until` carry it; others read `default`. With a `tag` it is a tagged
-    field, written only where it is not the default. `nullable_since`: null is refused before."""
+    """A field that versions `since` to `until` have; other versions read `default`.
+
+    A field with a `tag` is a tagged field, written only where it differs from the default. Null is
+    rejected before version `nullable_since`.
+    """
 
     name: str
     kind: Kind
@@ -186,7 +192,7 @@ class Field:
 
 
 class ArrayOf:
-    """A tuple of values."""
+    """The kind of an array, whose value is a tuple."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
@@ -240,7 +246,7 @@ class _Planned(NamedTuple):
 
 
 class Struct:
-    """Fields in their order, then, in flexible versions, tagged ones."""
+    """The kind of a struct: fields in order, then, in flexible versions, tagged fields."""
 
     def __init__(self, *fields: Field) -> None:
         self._plain = tuple(field for field in fields if field.tag is None)
@@ -324,12 +330,12 @@ class Struct:
 
 
 def _stepwise(kind: Kind) -> ArrayOf | Struct | None:
-    """The kind, if there may be much in it."""
+    """Return the kind if it has arrays, which are read and written in steps, else None."""
     return kind if isinstance(kind, ArrayOf | Struct) and kind.has_arrays else None
 
 
 class NullableStruct:
-    """A struct behind a byte: -1 for none, 1 for one."""
+    """The kind of a struct after a byte that is -1 for null and 1 for a value."""
 
     def __init__(self, *fields: Field) -> None:
         self._struct = Struct(*fields)
@@ -345,7 +351,7 @@ class NullableStruct:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One request and its answer, in the versions that are served here."""
+    """One request and its response, in the versions that are served here."""
 
     api_key: int
     name: str
@@ -359,13 +365,15 @@ class Api:
         return version >= self.first_flexible_version
 
     def decode_request(self, reader: Reader, version: int) -> Values:
-        """As `request_steps`, without a pause."""
+        """Decode a request as `request_steps` does, without a pause."""
         return all_steps(self.request_steps(reader, version))
 
     def request_steps(self, reader: Reader, version: int) -> Steps[Values]:
-        """From after the client id of the header on. Bytes after the last field are let be, as
-        Kafka lets them: librdkafka leaves three where it asks for all topics. Raises
-        MalformedFrame."""
+        """Decode a request in steps, from the byte after the header's client id.
+
+        Bytes after the last field are ignored, as Kafka does: librdkafka sends three when it asks
+        for all topics. Raises MalformedFrame.
+        """
         if not self.min_version <= version <= self.max_version:
             raise MalformedFrame(
                 f"{self.name}: expected version {self.min_version} to {self.max_version},"
@@ -380,13 +388,13 @@ class Api:
     def encode_response(
         self, correlation_id: int, version: int, values: Mapping[str, Any]
     ) -> Buffers:
-        """As `response_steps`, without a pause."""
+        """Encode a response as `response_steps` does, without a pause."""
         return all_steps(self.response_steps(correlation_id, version, values))
 
     def response_steps(
         self, correlation_id: int, version: int, values: Mapping[str, Any]
     ) -> Steps[Buffers]:
-        """A whole frame with its length."""
+        """Encode a whole response frame in steps, its length included."""
         writer = TableWriter(version, is_flexible=self.is_flexible(version))
         writer.out += INT32.pack(correlation_id)
         if writer.is_flexible:
@@ -397,7 +405,7 @@ class Api:
     def encode_request(
         self, correlation_id: int, version: int, client_id: str, values: Mapping[str, Any]
     ) -> bytes:
-        """A whole frame with its length."""
+        """Return a whole request frame, its length included."""
         writer = TableWriter(version, is_flexible=self.is_flexible(version))
         header = request_header(self.api_key, version, correlation_id, client_id)
         writer.out += header if writer.is_flexible else header[:-1]
@@ -407,7 +415,10 @@ class Api:
     def decode_response(
         self, frame: bytes | bytearray | memoryview, version: int
     ) -> tuple[int, Values]:
-        """(correlation id, values) of a frame without its length. Raises MalformedFrame."""
+        """Return (correlation id, values) of a response frame without its length.
+
+        Raises MalformedFrame.
+        """
         reader = TableReader(
             frame,
             version,
@@ -423,8 +434,10 @@ class Api:
 
 
 def topic_array(*partition_fields: Field, first_with_id: int | None = None) -> ArrayOf:
-    """The shape of most requests: topics by name, each with `partitions` of these fields. From
-    version `first_with_id` on topics have ids and no names."""
+    """Return the kind that most requests use: topics, each with `partitions` of these fields.
+
+    From version `first_with_id` on topics have ids and no names.
+    """
     partitions = Field("partitions", ArrayOf(Struct(*partition_fields)))
     return ArrayOf(Struct(*topic_fields(first_with_id), partitions))
 
@@ -443,7 +456,10 @@ def each_partition(
     made_of: Callable[[str, Values], Values],
     steps_of: Callable[[Values], int] | None = None,
 ) -> Each[Any]:
-    """The answer of the same shape, one `made_of` (topic, what is asked) at a time."""
+    """Return a response in the shape of `topics`, whose partitions are made when written.
+
+    `made_of` gets the topic and the partition's values of the request.
+    """
 
     def answered(topic: Values) -> Values:
         made_of_one = partial(made_of, topic["topic"])

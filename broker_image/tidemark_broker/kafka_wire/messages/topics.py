@@ -1,8 +1,7 @@
-"""CreateTopics v2 to v7: v5 answers with configs (KIP-525), v7 with the topic id.
+"""Define CreateTopics v2 to v7, CreatePartitions v0 to v3 and DeleteTopics v1 to v6.
 
-CreatePartitions v0 to v3.
-
-DeleteTopics v1 to v6: v5 answers with messages, v6 takes topic ids.
+CreateTopics v5 returns configs (KIP-525), v7 the topic id. DeleteTopics v5 returns messages, v6
+takes topic ids.
 """
 
 from tidemark_broker.kafka_wire.messages.frames import (

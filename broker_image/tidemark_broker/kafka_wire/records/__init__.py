@@ -1,1 +1,1 @@
-"""Kafka's records: record batches and compression."""
+"""Read and write Kafka's record batches, and compress them."""

@@ -1,9 +1,9 @@
-"""Batches as compaction leaves them: some of their records, or none at all.
+"""Rewrite batches as compaction leaves them: with some of their records, or none.
 
-Offsets, leader epoch and producer numbers stay, so a rewritten batch covers the same offsets and a
-producer's sequences as before (KIP-98). Batches that would be empty become one empty batch for the
-whole run, so that a log has no holes: a missing batch is always damage. Tombstones get a delete
-horizon in the header (KIP-534: attribute bit 6, the horizon in the place of the base timestamp).
+Offsets, leader epoch and producer numbers stay, so a rewritten batch covers the same offsets and
+the same sequences of its producer (KIP-98). A run of batches that lost all records becomes one
+empty batch, so that a log has no gaps: a missing batch is always corruption. Tombstones get a
+delete horizon in the header (KIP-534: attribute bit 6, the horizon in place of the base timestamp).
 """
 
 from collections.abc import Sequence
@@ -32,16 +32,16 @@ MAX_OFFSET_DELTA = 2**31 - 1
 
 
 def delete_horizon_ms(header: BatchHeader) -> int | None:
-    """From when on its tombstones may go; None if that is not set."""
+    """Return the time from which the batch's tombstones may be deleted; None if it is not set."""
     return header.base_timestamp_ms if header.attributes & DELETE_HORIZON else None
 
 
 def batch_of_rest(
     header: BatchHeader, records: Sequence[Record], *, horizon_ms: int | None
 ) -> bytes:
-    """The batch with only `records`, at least one, of its own; compressed as it was.
+    """Return the batch with only `records`, at least one of its own, in the same compression.
 
-    `horizon_ms` None: none is set, or the one that is there stays.
+    With `horizon_ms` None, a delete horizon is neither set nor removed.
     """
     attributes, base_timestamp_ms = header.attributes, header.base_timestamp_ms
     if horizon_ms is not None:
@@ -69,7 +69,10 @@ def batch_of_rest(
 
 
 def batch_without_records(header: BatchHeader) -> bytes:
-    """All that a producer's state needs of its last batch (Kafka: writeEmptyHeader)."""
+    """Return the batch without records: what a producer's state needs of its last batch.
+
+    Kafka: writeEmptyHeader.
+    """
     return _packed(
         header,
         b"",
@@ -80,7 +83,10 @@ def batch_without_records(header: BatchHeader) -> bytes:
 
 
 def empty_run(first_offset: Offset, last_offset: Offset, leader_epoch: LeaderEpoch) -> bytes:
-    """In the place of removed batches of one leader epoch; at most MAX_OFFSET_DELTA + 1 offsets."""
+    """Return the empty batch that replaces removed batches of one leader epoch.
+
+    It covers at most MAX_OFFSET_DELTA + 1 offsets.
+    """
     header = BatchHeader(
         first_offset,
         HEADER_BYTES,
@@ -103,7 +109,10 @@ def is_empty_run(header: BatchHeader) -> bool:
 
 
 def run_from(header: BatchHeader, first_offset: Offset) -> bytes:
-    """The end of an empty run, for a log that ends inside it: its leader compacted meanwhile."""
+    """Return the end of an empty run from `first_offset` on.
+
+    A follower's log may end inside a run if its leader compacted meanwhile.
+    """
     return empty_run(first_offset, header.last_offset, header.partition_leader_epoch)
 
 

@@ -1,8 +1,9 @@
-"""The records of a batch in the codecs of Kafka's producers: opened within a limit, packed again.
+"""Compress and decompress the records of a batch, within a limit of bytes.
 
-Numbers and formats: Apache Kafka, CompressionType (KIP-110 for zstd). gzip, lz4 and zstd are their
-usual frames; snappy is what snappy-java's stream writes, or one raw block, as librdkafka sends it.
-Packed frames are those of Kafka's own classes: Java's clients read no LZ4 frame with linked blocks.
+Codec numbers and formats: Apache Kafka, CompressionType (KIP-110 for zstd). gzip, lz4 and zstd are
+standard frames; snappy is the stream of snappy-java or one raw block, as librdkafka sends it.
+Frames are written as Kafka's own classes write them: Java clients cannot read LZ4 frames with
+linked blocks.
 """
 
 import mmap
@@ -47,9 +48,11 @@ class _TooLarge(Exception):
 
 
 def inflated(codec: int, body: memoryview, most_bytes: int = MAX_INFLATED_BYTES) -> bytes:
-    """`codec` as in a batch's attributes. Raises CorruptBatch, its positions counted from the
-    body's begin, and UnsupportedCompression for more than the caller wants to open: that may be
-    whole, and its readers may open it."""
+    """Decompress `body`; `codec` is the number in a batch's attributes.
+
+    Raises CorruptBatch, with positions from the start of the body, and UnsupportedCompression for
+    more than `most_bytes`: such a batch may be intact, and its readers may decompress it.
+    """
     try:
         if codec == _NONE:
             return bytes(body)
@@ -64,7 +67,7 @@ def inflated(codec: int, body: memoryview, most_bytes: int = MAX_INFLATED_BYTES)
 
 
 def packed(codec: int, body: bytes) -> bytes:
-    """What `inflated` opens, and Kafka's clients: the same bytes at every replica."""
+    """Compress `body`; the result is the same bytes at each replica."""
     if codec == _NONE:
         return body
     if codec == _GZIP:
@@ -78,8 +81,11 @@ def packed(codec: int, body: bytes) -> bytes:
 
 
 def has_linked_blocks(frame: bytes) -> bool:
-    """Whether it begins an LZ4 frame that Java's clients cannot read, as earlier versions of
-    `packed` wrote. FRAME_START_BYTES of it are enough."""
+    """Return whether `frame` begins an LZ4 frame with linked blocks.
+
+    Java clients cannot read them. Earlier versions of `packed` wrote such frames.
+    FRAME_START_BYTES of the frame are enough.
+    """
     is_frame = frame.startswith(_LZ4_MAGIC) and len(frame) > len(_LZ4_MAGIC)
     return is_frame and not frame[len(_LZ4_MAGIC)] & _LZ4_INDEPENDENT
 

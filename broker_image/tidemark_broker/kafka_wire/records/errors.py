@@ -1,12 +1,12 @@
-"""What is wrong with a record batch, or with a disk."""
+"""Define the errors of record batches and of disks."""
 
 
 class StorageError(Exception):
-    """Anything this package raises on purpose."""
+    """The base of all errors that this package raises on purpose."""
 
 
 class CorruptBatch(StorageError):
-    """A record batch that is not what its header or its place in the log says."""
+    """An error: a record batch does not match its header or its place in the log."""
 
     is_unreadable = False  # the disk could not read it: it may be sound, and readable later
 
@@ -19,17 +19,20 @@ class CorruptBatch(StorageError):
         self.found = found
 
     def moved_to(self, position: int) -> "CorruptBatch":
-        """The same finding, told by its position in the file."""
+        """Return the same error with its position in the file."""
         return type(self)(position, self.expected, self.found)
 
 
 class CutBatch(CorruptBatch):
-    """The bytes end before the batch does, as a write that was cut short leaves them."""
+    """An error: the bytes end before the batch does, as an interrupted write leaves them."""
 
 
 class UnreadableBatch(CorruptBatch):
-    """The disk cannot read it any more: as lost as one that fails its CRC, and as little a reason
-    to end all writing (0089). Whatever the drive said of a sector, a kernel answers EIO."""
+    """An error: the disk cannot read the batch any more.
+
+    It is as lost as a batch that fails its CRC, and no more a reason to end all writes (0089). The
+    kernel answers EIO for any sector that the drive cannot read.
+    """
 
     is_unreadable = True
 
@@ -39,13 +42,18 @@ class UnreadableBatch(CorruptBatch):
 
 
 class InvalidBatch(CorruptBatch):
-    """An intact batch that a producer may not send (control batch, count against offsets)."""
+    """An error: an intact batch that a producer may not send.
+
+    For example a control batch, or a count of records that contradicts its offsets.
+    """
 
 
 class UnsupportedCompression(StorageError):
-    """The records of this batch cannot be opened here; the batch itself is stored and served."""
+    """An error: the batch cannot be decompressed here; it is stored and served as it is."""
 
 
 class CannotCompact(StorageError):
-    """Records that were packed tighter than we pack them: what is left of a segment would not fit
-    into one. Nothing was changed by that step, and nothing is wrong with the disk."""
+    """An error: the records left of a segment would not fit into one.
+
+    Its producer compressed better than we do. The step changed nothing, and the disk is well.
+    """

@@ -1,11 +1,11 @@
-"""Kafka's RecordBatch v2: header, CRC32C, and for those who need them, the records inside.
+"""Read and write Kafka's RecordBatch v2: header, CRC32C, and the records inside.
 
 The broker treats batches as opaque bytes: it reads the 61 header bytes, checks the CRC, and writes
 a new 16-byte prefix (base offset, length, leader epoch) before the rest, which the CRC covers from
-byte 21 on. So nothing here is done per record except in `build_batch` and `read_records`, which
-serve the HTTP door. Layout: Apache Kafka, DefaultRecordBatch and DefaultRecord.
+byte 21 on. Only `build_batch` and `read_records`, which serve the HTTP API, do work for each
+record. Layout: Apache Kafka, DefaultRecordBatch and DefaultRecord.
 
-How much of record batches is opened in one piece of work for the broker's loop.
+`OpeningBudget` bounds how much is decompressed in one turn of the broker's loop.
 """
 
 from collections.abc import Iterator, Sequence
@@ -69,7 +69,10 @@ assert HEADER.size == HEADER_BYTES
 
 
 class BatchHeader(NamedTuple):
-    """A tuple, not a frozen dataclass: one is made for every batch on the hot path (4x cheaper)."""
+    """The header of a batch.
+
+    A tuple, not a frozen dataclass: one is made for each batch on the hot path (4x cheaper).
+    """
 
     base_offset: Offset
     size_bytes: int  # the whole batch, with the 12 bytes before the length's count
@@ -94,7 +97,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression(self) -> int:
-        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        """Return the codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -103,7 +106,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_append_time(self) -> bool:
-        """Whether the records have the time of their append, not times of their own."""
+        """Return whether the records have the time of their append instead of their own times."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
@@ -144,9 +147,9 @@ class RecordLike(Protocol):
 
 
 def read_header(view: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
-    """The header at `position`, its own fields checked against each other, not the CRC.
+    """Return the header at `position`, its fields checked against each other, but not the CRC.
 
-    Does not ask whether the whole batch is in `view`. Raises CorruptBatch.
+    Does not check that the whole batch is in `view`. Raises CorruptBatch.
     """
     if len(view) - position < HEADER_BYTES:
         raise CutBatch(
@@ -190,7 +193,7 @@ def check_crc(header: BatchHeader, batch: memoryview, position: int = 0) -> None
 
 
 def split_batches(data: memoryview, *, max_batch_bytes: int) -> list[Batch]:
-    """All batches of `data`, each CRC verified. A cut last batch is corrupt.
+    """Return all batches of `data`, the CRC of each verified; an incomplete last batch is corrupt.
 
     Raises CorruptBatch. The batches are views: they keep `data`'s buffer alive.
     """
@@ -215,13 +218,16 @@ def split_batches(data: memoryview, *, max_batch_bytes: int) -> list[Batch]:
 
 
 def with_append_time(batch: Batch, now_ms: int) -> Batch:
-    """The batch with `message.timestamp.type=LogAppendTime`: all its records are from now. A copy,
-    as attributes and timestamp are inside the CRC (Kafka: setMaxTimestamp)."""
+    """Return a copy whose records all have the time `now_ms`.
+
+    That is message.timestamp.type=LogAppendTime. It is a copy because attributes and timestamp
+    are inside the CRC (Kafka: setMaxTimestamp).
+    """
     return _stamped(batch, batch.header.attributes | LOG_APPEND_TIME, now_ms)
 
 
 def with_create_time(batch: Batch) -> Batch:
-    """Return a copy whose records have their own times, as `message.timestamp.type=CreateTime`."""
+    """Return a copy whose records have their own times (message.timestamp.type=CreateTime)."""
     header = batch.header
     return _stamped(batch, header.attributes & ~LOG_APPEND_TIME, header.max_timestamp_ms)
 
@@ -243,9 +249,9 @@ def build_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
 ) -> bytes:
-    """One uncompressed batch at base offset 0, as a producer would send it.
+    """Return one uncompressed batch at base offset 0, as a producer would send it.
 
-    Each record is (key, value, headers): a tuple, or anything with these attributes.
+    Each record is (key, value, headers): a tuple, or an object with these attributes.
     """
     if not records:
         raise ValueError("a batch needs at least one record")
@@ -259,7 +265,10 @@ def build_batch(
 def add_records(
     body: bytearray, records: Sequence[RecordLike | RecordTuple], *, first_delta: int
 ) -> None:
-    """To a batch that begins with room for its header. As `build_batch`, a part at a time."""
+    """Append records to a batch that begins with room for its header.
+
+    `build_batch` in parts: add_records for each part, then finish_batch.
+    """
     for delta, record in enumerate(records, start=first_delta):
         if isinstance(record, tuple):
             key, value, headers = record
@@ -276,7 +285,7 @@ def finish_batch(
     producer_epoch: int,
     base_sequence: int,
 ) -> bytes:
-    """Its header, once all records are there."""
+    """Write the header of a batch that has all its records, and return the batch."""
     HEADER.pack_into(
         body, 0, 0, len(body) - LENGTH_END, -1, MAGIC, 0, 0, record_count - 1, timestamp_ms,
         timestamp_ms, producer_id, producer_epoch, base_sequence, record_count,
@@ -286,8 +295,11 @@ def finish_batch(
 
 
 def as_int64(time_ms: int) -> int:
-    """Of a sum or a difference of times, of which producers choose both: as Java's clients count,
-    so that there is a record for every batch that they can read, and none that we cannot write."""
+    """Wrap a sum or difference of times to 64 bits, as Java does.
+
+    Producers choose both times. So there is a record for each batch that Java clients can read, and
+    none that cannot be written.
+    """
     return (time_ms - MIN_INT64) % 2**64 + MIN_INT64
 
 
@@ -298,7 +310,7 @@ def encode_record(
     value: bytes | None,
     headers: Sequence[tuple[str, bytes | None]],
 ) -> bytes:
-    """With its length before it."""
+    """Return one encoded record, its length included."""
     parts = [b"\x00", _varint(timestamp_delta_ms), _varint(offset_delta)]  # no attributes
     for field in (key, value):
         if field is None:
@@ -332,17 +344,20 @@ def _varint(value: int) -> bytes:
 def read_records(
     batch: memoryview, *, most_inflated_bytes: int = MAX_INFLATED_BYTES
 ) -> Iterator[Record]:
-    """The records of one whole batch, in offset order. Does not check the CRC.
+    """Yield the records of one whole batch, in offset order. Does not check the CRC.
 
-    Raises CorruptBatch on contents that do not parse, UnsupportedCompression for more than the
-    caller wants to inflate.
+    Raises CorruptBatch for contents that do not parse, UnsupportedCompression for more than
+    `most_inflated_bytes`.
     """
     header = read_header(batch)
     return records_of(header, opened(header, batch, most_inflated_bytes))
 
 
 def opened(header: BatchHeader, batch: memoryview, most_bytes: int = MAX_INFLATED_BYTES) -> bytes:
-    """What is behind the header, inflated. Raises CorruptBatch, UnsupportedCompression."""
+    """Return the decompressed bytes after the header.
+
+    Raises CorruptBatch, UnsupportedCompression.
+    """
     try:
         return inflated(header.compression, batch[HEADER_BYTES : header.size_bytes], most_bytes)
     except CorruptBatch as error:
@@ -352,8 +367,11 @@ def opened(header: BatchHeader, batch: memoryview, most_bytes: int = MAX_INFLATE
 def records_of(
     header: BatchHeader, body: bytes, *, refuses_odd_times: bool = False
 ) -> Iterator[Record]:
-    """Of an opened batch. Raises CorruptBatch; of a record that is dated outside of 64 bits only
-    where that `refuses_odd_times`."""
+    """Yield the records of a decompressed batch.
+
+    Raises CorruptBatch; for a record whose time is outside of 64 bits only with
+    `refuses_odd_times`.
+    """
     reader = _RecordReader(body, refuses_odd_times=refuses_odd_times)
     for _ in range(header.record_count):
         yield reader.next_record(header)
@@ -364,7 +382,7 @@ def records_of(
 
 
 class _RecordReader:
-    """A cursor over the uncompressed records; every length is checked before it is believed."""
+    """A cursor over the uncompressed records that checks each length before it uses it."""
 
     def __init__(self, body: bytes, *, refuses_odd_times: bool) -> None:
         self.body = body
@@ -397,7 +415,7 @@ class _RecordReader:
         )
 
     def _timestamp_ms(self, header: BatchHeader, delta_ms: int, start: int) -> int:
-        """Always one that 64 bits hold."""
+        """Return the time of a record, always one that 64 bits hold."""
         if header.has_append_time:
             return header.max_timestamp_ms
         timestamp_ms = header.base_timestamp_ms + delta_ms
@@ -451,14 +469,17 @@ MOST_INFLATED_BYTES = 8 * 1024 * 1024
 
 @dataclass(slots=True)
 class OpeningBudget:
-    """What is left for one piece of work: some hundred milliseconds."""
+    """The limits of one turn of the loop: batches, records and decompressed bytes."""
 
     batches: int = MOST_RECORDS
     records: int = MOST_RECORDS
     inflated_bytes: int = MOST_INFLATED_BYTES
 
     def take(self, header: BatchHeader) -> None:
-        """Before a batch is opened, or read to be. Raises UnsupportedCompression."""
+        """Count a batch before it is decompressed or read.
+
+        Raises UnsupportedCompression.
+        """
         self.batches -= 1
         self.records -= header.record_count
         if self.batches < 0 or self.records < 0:
@@ -467,7 +488,10 @@ class OpeningBudget:
     def records_of(
         self, header: BatchHeader, batch: memoryview, *, refuses_odd_times: bool = False
     ) -> Iterator[Record]:
-        """As `read_records`: raises CorruptBatch, UnsupportedCompression."""
+        """Yield records as `read_records` does, within the budget.
+
+        Raises CorruptBatch, UnsupportedCompression.
+        """
         if header.compression and self.inflated_bytes <= 0:
             text = f"more than {MOST_INFLATED_BYTES} inflated bytes are not opened at once"
             raise UnsupportedCompression(text)

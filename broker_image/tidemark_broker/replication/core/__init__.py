@@ -1,1 +1,1 @@
-"""Decides about replicas: leader, follower, assignment, idempotence, corruption."""
+"""Decide about replicas: leader, follower, assignment, idempotence, corruption."""

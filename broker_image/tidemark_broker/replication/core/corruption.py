@@ -1,15 +1,15 @@
-"""A replica whose disk holds a corrupt batch: reported, and rebuilt once it proves nothing.
+"""Decide when a replica with a corrupt batch is reported, and when it is rebuilt.
 
-The batch is never served (I10). While somebody else can lead, the replica is reported failed: the
-controller takes it out of every set (S9) and moves leadership. Only when the controller has stored
-that, and the state applied then names it in no set does it cut its log before the batch and fetch
-the rest anew: by a state of before, whose successor it may not have heard of yet, it might be the
-leader by now. It stays reported until it holds all that it held: a fetch that it sent before the
-cut, or the proposal that came of one, may still be under way, and must not bring it back into the
-ISR with less. So it fetches with the uncut log until its leader has said what it has of that: what
-the leader never had (after an unclean election) would be waited for in vain. For the high watermark
-(I2) this is a re-creation. A replica that is alone goes on with
-everything but that batch: dropping the only copy would lose what is sound.
+The batch is never served (I10). While another replica can lead, this one is reported failed: the
+controller removes it from every set (S9) and moves leadership. The replica truncates its log before
+the batch and fetches the rest again only when the controller has stored that, and the state applied
+then names it in no set: by an earlier state, whose successor it may not have received, it might be
+the leader by now. It stays reported until it holds all that it held: a fetch that it sent before
+the truncation, or a proposal that followed from one, may still be under way, and must not bring it
+back into the ISR with less. So it fetches with the untruncated log until its leader has said what
+it has of that: what the leader never had (after an unclean election) would be waited for without
+end. For the high watermark (I2) this is a re-creation. A replica that is alone continues with
+everything but that batch: dropping the only copy would lose what is valid.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,10 @@ class Damage:
     owed_in_epoch: LeaderEpoch = LeaderEpoch(-1)
 
     def owe(self, former: "Damage | None") -> None:
-        """Met while the log is filled again: a fetch of before the first cut still counts."""
+        """Require a refetch again: corruption was found while the log is being refilled.
+
+        A fetch from before the first truncation still counts.
+        """
         if former is not None and former.sound_from is not None:
             self.owed, self.owed_in_epoch = former.sound_from, former.cut_in_epoch
 
@@ -41,7 +44,7 @@ class Damage:
         self.cut_in_epoch = leader_epoch
 
     def may_be_cut(self, state: PartitionState | None) -> bool:
-        """Nobody counts on what is here."""
+        """Return whether no ISR or ELR entry names this replica, so that it may be truncated."""
         if self.sound_from is not None or state is None:
             return False
         return (
@@ -53,27 +56,33 @@ class Damage:
         )
 
     def may_fetch(self, state: PartitionState | None, knows_what_is_shared: bool) -> bool:
-        """After the cut, and before it until the leader's answer says what is to come back."""
+        """Return whether the replica may fetch.
+
+        After the truncation, and before it until the leader's response says what is to come back.
+        """
         if self.sound_from is not None:
             return True
         return self.may_be_cut(state) and not knows_what_is_shared
 
     # guard: damage-lasts-until-refetched (I10)
     def is_over(self, log_end_offset: Offset, leader_epoch: LeaderEpoch) -> bool:
-        """In a later leader epoch no fetch of before the cut counts any more."""
+        """Return whether the replica holds all that it held, or follows in a later leader epoch.
+
+        In a later leader epoch no fetch from before the truncation counts.
+        """
         if self.sound_from is None:
             return False
         return log_end_offset >= self.sound_from or leader_epoch > self.cut_in_epoch
 
 
 def proves_nothing(state: PartitionState, broker_id: BrokerId) -> bool:
-    """I6: named neither in sync nor eligible, under whatever epoch."""
+    """Return whether the broker is neither in sync nor eligible, under any epoch (I6)."""
     members = (*state.in_sync_replicas, *state.eligible_leaders)
     return all(member.broker_id != broker_id for member in members)
 
 
 def is_alone(state: PartitionState | None, broker_id: BrokerId) -> bool:
-    """Nobody else could lead."""
+    """Return whether no other replica could lead."""
     if state is None:
         return True
     members = (*state.in_sync_replicas, *state.eligible_leaders)

@@ -1,9 +1,9 @@
-"""What the replication cores are asked and what they answer: frozen values, nothing else.
+"""Define the inputs and effects of the replication cores as frozen values.
 
 Inputs are named after the message, effects after what the shell must do. A shell performs a
 returned tuple in order.
 
-What makes a broker the leader of a partition, and by which settings it leads. Values only.
+`LeaderGrant` and `LeaderSettings` are what makes a broker the leader of a partition.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,10 @@ from tidemark_protocol.partition_state import PartitionState
 
 
 class LogView(Protocol):
-    """What a core may know of a log: positions in memory. Storage's PartitionLog, and the epoch
-    histories of the tests."""
+    """What a core may know of a log: positions in memory.
+
+    Implemented by PartitionLog, and by the epoch histories of tests.
+    """
 
     @property
     def log_start_offset(self) -> Offset: ...
@@ -34,7 +36,7 @@ class LogView(Protocol):
 
 
 class ReplicaFetch(NamedTuple):
-    """A follower's fetch of one partition. What is not given is -1, as on the wire."""
+    """A follower's fetch of one partition; what is not given is -1, as on the wire."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -45,7 +47,7 @@ class ReplicaFetch(NamedTuple):
 
 
 class LeaderAnswer(NamedTuple):
-    """A leader's answer as a follower reads it. On OFFSET_OUT_OF_RANGE the log start is valid."""
+    """A leader's answer as a follower reads it; on OFFSET_OUT_OF_RANGE the log start is valid."""
 
     error: ErrorCode
     high_watermark: Offset
@@ -64,7 +66,7 @@ class RejectFetch:
 
 @dataclass(frozen=True, slots=True)
 class DivergingEpoch:
-    """The logs part at or before `end_offset` of `epoch`: the follower truncates, then asks."""
+    """A divergence at or before `end_offset` of `epoch`: the follower truncates, then asks."""
 
     epoch: LeaderEpoch
     end_offset: Offset
@@ -78,7 +80,7 @@ FetchVerdict = RejectFetch | DivergingEpoch | None  # None: serve it
 
 @dataclass(frozen=True, slots=True)
 class HighWatermarkAdvanced:
-    """Everything below is committed: complete produces, wake readers, tell followers."""
+    """Everything below is committed: complete produces, wake readers, notify followers."""
 
     high_watermark: Offset
 
@@ -102,7 +104,7 @@ class AppendRecords:
 
 @dataclass(frozen=True, slots=True)
 class FollowLogStart:
-    """The leader's log starts here: so does ours, as far as `PartitionFollower.log_start_at`."""
+    """Advance the log start to the leader's, as far as `PartitionFollower.log_start_at`."""
 
     leader_start_offset: Offset
 
@@ -116,7 +118,7 @@ class TruncateLog:
 
 @dataclass(frozen=True, slots=True)
 class RestartLogAt:
-    """Drop everything and start at this offset: the leader no longer has what follows ours."""
+    """Drop everything and start at this offset: the leader no longer has what follows our log."""
 
     offset: Offset
 
@@ -133,7 +135,7 @@ class LeaderSettings:
 
 @dataclass(frozen=True, slots=True)
 class LeaderGrant:
-    """The state that makes this life of this broker the leader."""
+    """The state that makes this broker the leader in its present epoch."""
 
     topic_id: TopicId
     broker_id: BrokerId

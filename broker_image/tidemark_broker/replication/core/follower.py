@@ -1,11 +1,12 @@
-"""What a follower of one partition decides: what to fetch, where to truncate, what is committed.
+"""Decide what a follower of one partition fetches, where it truncates, what is committed.
 
 Kafka's AbstractFetcherThread for one partition, with divergence by the fetch itself (KIP-595).
-Truncation is decided by leader epochs only, never by a watermark. The high watermark is
-max(own, min(leader's, own log end)), only from a non-diverging answer in the current leader
-epoch, after the append (I2). It does not do I/O; logs come in as positions.
+Truncation is decided by leader epochs only, never by a watermark. The high watermark is max(own,
+min(leader's, own log end)), only from a non-diverging answer in the current leader epoch, after the
+append (I2). There is no I/O; logs come in as positions.
 
-S32: which leader epochs a log cannot speak of any more, and who need not be asked. Pure.
+S32: leader epochs that retention removed from a log, and the leaders that need not be asked about
+them.
 """
 
 from typing import NamedTuple
@@ -46,8 +47,10 @@ _SOON = frozenset(
 
 
 class LeaderContact:
-    """One connection to a leader: when it last answered. Shared by the partitions that its session
-    asks for without naming them again."""
+    """When one connection to a leader last got an answer.
+
+    Shared by the partitions that its session fetches without naming them again.
+    """
 
     __slots__ = ("last_answer_ms",)
 
@@ -56,7 +59,7 @@ class LeaderContact:
 
 
 class FollowerFetch(NamedTuple):
-    """What to ask of the leader for this partition."""
+    """The fetch of this partition to send to the leader."""
 
     leader_epoch: LeaderEpoch
     fetch_offset: Offset
@@ -64,7 +67,7 @@ class FollowerFetch(NamedTuple):
 
 
 class UncutLog(NamedTuple):
-    """A follower's log as it was before the first cut that its leader asked for."""
+    """A follower's log as it was before the first truncation that its leader asked for."""
 
     last_epoch: LeaderEpoch
     log_end_offset: Offset
@@ -72,7 +75,7 @@ class UncutLog(NamedTuple):
 
 
 class PartitionFollower:
-    """One leader epoch of one partition, as a follower lives it."""
+    """A follower of one partition in one leader epoch."""
 
     def __init__(
         self, *, leader: BrokerId, leader_epoch: LeaderEpoch, high_watermark: Offset
@@ -98,7 +101,7 @@ class PartitionFollower:
 
     # guard: fetch-names-last-epoch (I4)
     def next_fetch(self, log: LogView, now_ms: int) -> FollowerFetch | None:
-        """None while backing off, until `wake_at_ms`."""
+        """Return the next fetch, or None while backing off until `wake_at_ms`."""
         if now_ms < self.wake_at_ms:
             return None
         return FollowerFetch(self.leader_epoch, log.log_end_offset, log.latest_epoch)
@@ -107,8 +110,11 @@ class PartitionFollower:
     def on_answer(
         self, fetch: FollowerFetch, answer: LeaderAnswer, log: LogView, now_ms: int
     ) -> tuple[FollowerEffect, ...]:
-        """An answer to another leader epoch's question, or to one that the log has moved away
-        from, says nothing any more (KAFKA-13266)."""
+        """Handle the answer to a fetch; return effects.
+
+        An answer to a fetch of another leader epoch, or of a log that has changed since, is ignored
+        (KAFKA-13266).
+        """
         if not self._is_for_this_moment(fetch, log):
             return ()
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -146,22 +152,27 @@ class PartitionFollower:
         now_ms: int,
         contact: LeaderContact | None = None,
     ) -> None:
-        """The leader's answer left this partition out: it accepted the fetch and has no news.
-        `contact` of a session in which every further answer says the same until `fetch` changes."""
+        """Handle an answer without this partition: the leader accepted the fetch and has no news.
+
+        `contact` is of a session in which each further answer means the same until `fetch` changes.
+        """
         if self._is_for_this_moment(fetch, log):
             self._failures = 0
             self._confirmed_at_ms = now_ms
             self._contact = contact
 
     def on_contact_ended(self) -> None:
-        """The session asks for this partition no more until it names it again."""
+        """Record that the session no longer fetches this partition until it names it again."""
         if self._contact is not None and self._confirmed_at_ms is not None:
             self._confirmed_at_ms = max(self._confirmed_at_ms, self._contact.last_answer_ms)
         self._contact = None
 
     def may_serve_readers(self, now_ms: int, *, lag_max_ms: int) -> bool:
-        """Only what this epoch's leader confirmed, and not for long without hearing from it: a
-        follower that is cut off would show its readers the same end for ever."""
+        """Return whether readers may read here.
+
+        Only what this epoch's leader confirmed, and only within the lag limit: a disconnected
+        follower would show its readers the same end without limit.
+        """
         confirmed_at_ms = self._confirmed_at_ms
         if confirmed_at_ms is not None and self._contact is not None:
             confirmed_at_ms = max(confirmed_at_ms, self._contact.last_answer_ms)
@@ -170,7 +181,7 @@ class PartitionFollower:
     # guard: damage-cut-once-shared-end-known (B9)
     @property
     def knows_what_is_shared(self) -> bool:
-        """Its log is a prefix of the leader's, or where it is not."""
+        """Return whether the log is known to be a prefix of the leader's, or where it diverges."""
         is_prefix = self._is_prefix or self._confirmed_at_ms is not None
         return is_prefix or self.parts_at is not None
 
@@ -180,8 +191,11 @@ class PartitionFollower:
 
     # guard: answer-to-present-fetch (I7)
     def _is_for_this_moment(self, fetch: FollowerFetch, log: LogView) -> bool:
-        """Also the last epoch: cut and filled again, a log may end where it ended, with others'
-        records."""
+        """Return whether the answer is for the present log and leader epoch.
+
+        The last epoch counts too: truncated and filled again, a log may end at the same offset with
+        other records.
+        """
         return (
             fetch.leader_epoch == self.leader_epoch
             and fetch.fetch_offset == log.log_end_offset
@@ -198,7 +212,10 @@ class PartitionFollower:
         return (HighWatermarkAdvanced(followed),)
 
     def log_start_at(self, leader_start_offset: Offset) -> Offset:
-        """Asked after the append: a log starts at or below its own high watermark (I1)."""
+        """Return the log start to follow, after the append.
+
+        It is at or below the own high watermark (I1).
+        """
         return min(leader_start_offset, self.high_watermark)
 
     def on_truncated(
@@ -209,9 +226,12 @@ class PartitionFollower:
         log_end_offset: Offset,
         last_epoch: LeaderEpoch,
     ) -> None:
-        """Below the own watermark only an unclean election leads; what it cost is counted.
-        `to_offset`: as was asked for. The log may end below it, as a batch is never split, and what
-        an empty run of compaction covers there the leader has too. `last_epoch`: before the cut."""
+        """Record a truncation and count what it cost.
+
+        Only a leader of an unclean election truncates below the own watermark. `to_offset` is as
+        requested: the log may end below it, because a batch is never split, and what an empty batch
+        of compaction covers there the leader has too. `last_epoch` is from before the truncation.
+        """
         if self.uncut is None:
             end = Offset(log_end_offset + removed_records)
             self.uncut = UncutLog(last_epoch, end, self.high_watermark)
@@ -222,17 +242,20 @@ class PartitionFollower:
             self.high_watermark = log_end_offset  # I1 outranks I2, which such an election suspends
 
     def on_restarted(self, offset: Offset) -> None:
-        """The log was dropped and begins anew at `offset` (KAFKA-9491)."""
+        """Record that the log was dropped and starts again at `offset` (KAFKA-9491)."""
         self.high_watermark = offset
         self._forget_confirmation()
 
     def on_cut_not_made(self, now_ms: int) -> None:
-        """What is kept could not be read: the log is damaged, and parts where it was to be cut."""
+        """Record that a truncation met a corrupt batch.
+
+        The log diverges where it was to be truncated.
+        """
         self.parts_at = self._told_to_part_at
         self.on_bad_records(now_ms)
 
     def on_bad_records(self, now_ms: int) -> None:
-        """The answer's records did not pass the log's checks: nothing was kept, ask again."""
+        """Back off after records that failed the log's checks; none was kept."""
         self._back_off(ErrorCode.CORRUPT_MESSAGE, now_ms)
 
     def _forget_confirmation(self) -> None:
@@ -252,13 +275,19 @@ class PartitionFollower:
 
     # guard: restart-once-out-of-isr (S32)
     def _is_word_awaited(self) -> bool:
-        """S32: who asks it to begin anew counts on it no more, and has heard that first."""
+        """Return whether the controller must first remove the entry that names this replica (S32).
+
+        A leader that asks for a restart of the log knows the entry is removed.
+        """
         return self.is_counted_on
 
     # guard: truncate-by-leader-epoch (I4)
     def _truncation(self, diverging: DivergingEpoch, log: LogView) -> TruncateLog:
-        """Reference 3.4: the leader named the end of the largest epoch that it shares with the
-        asked one. Without that epoch here, cut to where the next lower one ends and ask again."""
+        """Return where to truncate (reference 3.4).
+
+        The leader named the end of the largest epoch that it shares with the requested one. Without
+        that epoch here, truncate to where the next lower one ends and ask again.
+        """
         own = log.end_offset_for(diverging.epoch)
         if own is None:
             return TruncateLog(min(diverging.end_offset, log.log_end_offset))
@@ -275,26 +304,35 @@ class PartitionFollower:
 
 
 def _has_nothing(log: LogView) -> bool:
-    """Nor an epoch that could be asked about: it began anew where a former leader's log starts."""
+    """Return whether the log has neither records nor an epoch that could be asked about.
+
+    It started again where an earlier leader's log starts.
+    """
     return log.log_start_offset == log.log_end_offset and log.latest_epoch == NO_EPOCH
 
 
 # guard: restart-below-leader-log-start (S32)
 def _keeps_nothing(cut: TruncateLog, answer: LeaderAnswer) -> bool:
-    """S32: of what the leader still has. Whether the rest was committed nobody can say any more,
-    and a restart may show it to readers again. A log that ends where the leader's starts may go
-    on: the leader knows the last epoch before that. What is known of producers stays with it."""
+    """Return whether nothing remains of what the leader still has (S32).
+
+    Whether the rest was committed is unknown, and a restart may show it to readers again. A log
+    that ends where the leader's starts may continue: the leader knows the last epoch before that.
+    What is known of producers stays with it.
+    """
     return cut.to_offset < answer.log_start_offset
 
 
 # guard: no-agreement-on-forgotten-epoch (S32)
 def is_forgotten(epoch: LeaderEpoch, log: LogView) -> bool:
-    """It lies below the log start, and so does the answer to where it ended."""
+    """Return whether retention removed the epoch, and so the offset where it ended."""
     return epoch < log.first_epoch and log.log_start_offset > 0
 
 
 def is_counted_on(fetch: ReplicaFetch, state: PartitionState) -> bool:
-    """It has all that is committed (I6), and must not let go of it to copy it again."""
+    """Return whether an ISR or ELR entry names the follower (I6).
+
+    It has all that is committed, and must not drop it to copy it again.
+    """
     entry = Member(fetch.broker_id, fetch.broker_epoch)
     return entry in (*state.in_sync_replicas, *state.eligible_leaders)
 
@@ -302,8 +340,11 @@ def is_counted_on(fetch: ReplicaFetch, state: PartitionState) -> bool:
 def agreed_end(
     fetch: ReplicaFetch, log: LogView, state: PartitionState
 ) -> tuple[LeaderEpoch, Offset] | None:
-    """Up to where a follower's log is the leader's, for all that its last epoch tells; None if the
-    leader lost that epoch. Below the log start: nothing that the leader has is agreed."""
+    """Return the epoch and offset up to which a follower's log equals the leader's.
+
+    By its last epoch; None if the leader lost that epoch. Below the log start: nothing that the
+    leader has is common.
+    """
     epoch = fetch.last_fetched_epoch
     if not is_forgotten(epoch, log):
         return log.end_offset_for(epoch)

@@ -1,8 +1,8 @@
-"""What a leader decides about a batch of an idempotent producer: append, answer as before, refuse.
+"""Decide about a batch of an idempotent producer: append, answer as before, or reject (I8).
 
-Kafka's ProducerAppendInfo, but for a producer id that the partition does not know: Kafka takes any
-sequence then (KIP-360), we only 0 (docs/decisions/0011). Followers judge nothing: they note what
-the leader appended. One small function per rule. Pure. I8.
+Kafka's ProducerAppendInfo, except for a producer id that the partition does not know: Kafka accepts
+any sequence then (KIP-360), we only 0 (docs/decisions/0011). Followers check nothing: they record
+what the leader appended. There is one small function per rule.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ MAX_PRODUCERS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """It is in the log already, here. To be acknowledged once that is committed, not earlier."""
+    """The batch is already in the log, at this offset; acknowledged once that is committed."""
 
     first_offset: Offset
     end_offset: Offset
@@ -44,7 +44,7 @@ ProducerVerdict = Duplicate | RefuseBatch | None  # None: append it
 
 
 def malformed_producer(header: BatchHeader) -> str:
-    """What of its producer fields cannot be, as a sentence; empty if nothing."""
+    """Return a sentence about impossible producer fields, or ""."""
     producer_id = header.producer_id
     if header.is_transactional:
         return "a transactional batch: transactions are not supported, send without the bit"
@@ -59,7 +59,7 @@ def malformed_producer(header: BatchHeader) -> str:
 
 
 def judge_batch(header: BatchHeader, producers: ProducerStates) -> ProducerVerdict:
-    """A whole, well-formed batch with a producer id. `producers` as of the log's end."""
+    """Check a well-formed batch with a producer id; `producers` are as of the log's end."""
     entry = producers.get(header.producer_id)
     if entry is None:
         return _judge_unknown(header, producers)
@@ -118,7 +118,7 @@ def _is_fenced(header: BatchHeader, entry: ProducerEntry) -> bool:
 
 # guard: unknown-producer-begins-at-zero (B8)
 def _may_begin(header: BatchHeader) -> bool:
-    """The first batch of a producer id, or of an epoch of it."""
+    """Return whether it may be the first batch of a producer id or of an epoch of it."""
     return header.base_sequence == 0
 
 

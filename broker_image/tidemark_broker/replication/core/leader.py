@@ -1,16 +1,15 @@
-"""What the leader of one partition decides: who is in sync, what is committed, whom it serves.
+"""Decide, as leader of a partition, who is in sync, what is committed and whom to serve.
 
-Kafka's Partition with KIP-497 (proposals), KIP-903 (broker epochs) and KIP-966 (strict min ISR),
-and where `safety.md` is stricter, that: a fetch counts for an in-sync entry only if the broker
-epochs are equal (S2); a proposed member is dropped only on a state with a higher partition epoch
-than the one it was proposed on (S3); a member that fetches below the high watermark is expelled
-at once (S7). It does not read logs or send anything. Invariants here: I1, I2, I9, I15.
+Kafka's Partition with KIP-497 (proposals), KIP-903 (broker epochs) and KIP-966 (strict min ISR), or
+`safety.md` where that is stricter: a fetch counts for an in-sync entry only if the broker epochs
+are equal (S2); a proposed member is dropped only on a state with a higher partition epoch than the
+one it was proposed on (S3); a member that fetches below the high watermark is removed immediately
+(S7). It does not read logs or send anything. Invariants here: I1, I2, I9, I15.
 
-Which replica a consumer should read from, as the leader decides it (KIP-392).
-
-Kafka's RackAwareReplicaSelector: the leader unless it stands in another rack than the consumer and
-an in-sync replica of that rack has the offset. Only the committed in-sync set counts, never a
-proposed one (KAFKA-14372), and of a member only the life that the entry names (S2).
+`preferred_replica` is Kafka's RackAwareReplicaSelector (KIP-392): the leader, unless it is in
+another rack than the consumer and an in-sync replica of that rack has the offset. Only the
+committed in-sync set counts, never a proposed one (KAFKA-14372), and of a member only the broker
+epoch that the entry names (S2).
 """
 
 from collections.abc import Mapping
@@ -70,7 +69,7 @@ class _Pending:
 
 
 class PartitionLeader:
-    """One leader epoch of one partition. The shell calls it with `now_ms`, monotonic."""
+    """A leader of one partition in one leader epoch; `now_ms` is monotonic."""
 
     def __init__(
         self,
@@ -122,30 +121,39 @@ class PartitionLeader:
 
     # guard: progress-kept-in-next-epoch-only (S27)
     def _is_next_epoch_of(self, previous: "PartitionLeader") -> bool:
-        """S27: in an epoch that we did not hear of another may have led, and our followers cut
-        their logs to its. What they had before proves nothing then, until they fetch again."""
+        """Return whether the leader epoch directly follows the previous one (S27).
+
+        In an epoch that we did not receive another broker may have led, and our followers truncated
+        their logs to its. What they had before does not count then, until they fetch again.
+        """
         return self.leader_epoch == previous.leader_epoch + 1
 
     # guard: progress-of-members-only (S30)
     def _has_stayed(self, broker_id: BrokerId) -> bool:
-        """S30: whoever left the replicas, which raises the epoch, erased its log, and may be one
-        of them again in the state that we hear. A member is none of these: it joins by us alone."""
+        """Return whether the broker was a member all the time (S30).
+
+        A replica that left, which raises the epoch, erased its log, and may be a replica again in
+        the state that we receive. A member is not such a one: it joins by us alone.
+        """
         return broker_id in self.state.in_sync_ids
 
     def on_granted(self, now_ms: int) -> tuple[LeaderEffect, ...]:
-        """Once, right after the leader epoch is assigned in the log."""
+        """Begin to lead. Called once, right after the leader epoch is assigned in the log."""
         return self._advance_high_watermark(now_ms)
 
     # ---- what is true now
 
     @property
     def in_sync_replicas(self) -> tuple[Member, ...]:
-        """The applied (durable) ones, as in the slice."""
+        """Return the applied (durable) ISR, as in the slice."""
         return self.state.in_sync_replicas
 
     @property
     def maximal_in_sync_replicas(self) -> tuple[Member, ...]:
-        """Applied ones and those proposed: these may already be ISR at the controller (I15)."""
+        """Return the applied and the proposed ISR (I15).
+
+        The controller may have stored the proposal already.
+        """
         pending = self._pending
         return self.state.in_sync_replicas if pending is None else pending.maximal_members
 
@@ -156,17 +164,20 @@ class PartitionLeader:
     # guard: enough-in-sync-replicas (I9)
     @property
     def has_enough_in_sync_replicas(self) -> bool:
-        """acks=all is appended then, and acknowledged once it is committed (I9)."""
+        """Return whether acks=all may be appended; it is acknowledged once committed (I9)."""
         return len(self.state.in_sync_replicas) >= self.state.min_insync_replicas
 
     @property
     def hides_latest_offset(self) -> bool:
-        """KIP-207: below the start of its epoch the high watermark may be behind the last
-        leader's, and a client would see the latest offset go back."""
+        """Return whether the latest offset is not shown yet (KIP-207).
+
+        Below the start of its epoch the high watermark may be behind the last leader's, and a
+        client would see the latest offset go back.
+        """
         return self.high_watermark < self.epoch_start_offset
 
     def follower(self, broker_id: BrokerId) -> RemoteReplica | None:
-        """With its times as of its session's last fetch."""
+        """Return a follower's progress, with its times as of its session's last fetch."""
         replica = self._followers.get(broker_id)
         if replica is not None:
             replica.note_contact(self.log_end_offset)
@@ -175,8 +186,10 @@ class PartitionLeader:
     # ---- fetches
 
     def check_fetch(self, fetch: ReplicaFetch, log: LogView) -> FetchVerdict:
-        """Kafka's order: leader epoch, replica, broker epoch, then the log.
-        None: read, then report `on_fetch`. Nothing else changes the follower's progress."""
+        """Check a fetch in Kafka's order: leader epoch, replica, broker epoch, then the log.
+
+        None: read, then report `on_fetch`. Nothing else changes the follower's progress.
+        """
         epoch = fetch.current_leader_epoch
         error = self._leader_epoch_error(epoch)
         if error is not ErrorCode.NONE:
@@ -204,7 +217,10 @@ class PartitionLeader:
 
     # guard: fetch-not-of-earlier-life (I6)
     def _is_former_life(self, fetch: ReplicaFetch, replica: RemoteReplica) -> bool:
-        """KIP-903. Metadata, or the follower itself, already spoke of a later life."""
+        """Return whether the fetch is of an earlier broker epoch (KIP-903).
+
+        The metadata, or the follower itself, already had a later one.
+        """
         known = self._brokers.get(fetch.broker_id)
         newest = replica.broker_epoch if known is None else known.broker_epoch
         return fetch.broker_epoch < max(newest, replica.broker_epoch)
@@ -233,8 +249,10 @@ class PartitionLeader:
         now_ms: int,
         contact: FollowerContact | None = None,
     ) -> tuple[LeaderEffect, ...]:
-        """An accepted fetch whose read succeeded; `leader_end` as it was before the read. `contact`
-        of a session that will not name the partition again while nothing changes."""
+        """Handle an accepted fetch whose read succeeded; `leader_end` is from before the read.
+
+        `contact` is of a session that does not name the partition again while nothing changes.
+        """
         replica = self._followers[fetch.broker_id]
         replica.on_fetch(
             fetch.fetch_offset,
@@ -262,7 +280,7 @@ class PartitionLeader:
         return self._advance_high_watermark(now_ms)
 
     def on_flushed(self, durable_end_offset: Offset, now_ms: int) -> tuple[LeaderEffect, ...]:
-        """All below is on disk, its directory entries and epochs too (S11)."""
+        """Record that all below is on disk, with its directory entries and epochs (S11)."""
         self.durable_end_offset = max(self.durable_end_offset, durable_end_offset)
         return self._advance_high_watermark(now_ms)
 
@@ -271,13 +289,15 @@ class PartitionLeader:
     def on_brokers(
         self, brokers: Mapping[BrokerId, BrokerState], now_ms: int
     ) -> tuple[LeaderEffect, ...]:
-        """Who is fenced or stopping changed: whom we wait for, and who may join."""
+        """Handle a change of fenced or stopping brokers: for whom to wait, and who may join."""
         self._brokers = brokers
         return self._advance_high_watermark(now_ms) + self._propose_if_free(now_ms)
 
     def on_state(self, state: PartitionState, now_ms: int) -> tuple[LeaderEffect, ...]:
-        """A state of this leader epoch, from a push or an answer; older or equal ones change
-        nothing: an answer and a push may both carry the same one."""
+        """Apply a state of this leader epoch, from a push or a response.
+
+        Older or equal states change nothing: a response and a push may both carry the same one.
+        """
         assert state.leader_epoch == self.leader_epoch, (state.leader_epoch, self.leader_epoch)
         if not self._is_newer(state):
             return ()
@@ -309,7 +329,7 @@ class PartitionLeader:
         return state.partition_epoch > self.state.partition_epoch
 
     def on_settings(self, settings: LeaderSettings) -> None:
-        """Topic settings changed; commit rule and flush are immutable (S6)."""
+        """Apply changed topic settings; commit rule and flush are immutable (S6)."""
         self.settings = settings
 
     # ---- proposals
@@ -318,10 +338,10 @@ class PartitionLeader:
     def on_answer(
         self, proposal: InSyncProposal, error: ErrorCode, now_ms: int
     ) -> tuple[LeaderEffect, ...]:
-        """The controller answered, and the state in its answer went through `on_state` first.
+        """Handle the controller's result, whose state went through `on_state` first.
 
-        If the proposal is still pending after that, no higher partition epoch is known: it may
-        yet land, so it stays pending (S3). It is sent again unless metadata must come first.
+        If the proposal is still pending after that, no higher partition epoch is known: it may yet
+        be stored, so it stays pending (S3). It is sent again unless metadata must come first.
         """
         pending = self._pending
         if pending is None or pending.proposal != proposal:
@@ -333,8 +353,10 @@ class PartitionLeader:
         return (ProposeInSync(proposal),)
 
     def on_pulse(self, now_ms: int) -> tuple[LeaderEffect, ...]:
-        """Several times a second: what depends on time alone. Fetches of sessions do not name a
-        partition for its sake."""
+        """Do, several times a second, what depends on time alone.
+
+        Fetches of sessions do not name a partition for its sake.
+        """
         state = self.state
         if len(state.in_sync_replicas) < len(state.replicas):
             return self._advance_high_watermark(now_ms) + self._propose_if_free(now_ms)
@@ -343,7 +365,7 @@ class PartitionLeader:
         return ()
 
     def on_tick(self, now_ms: int) -> tuple[LeaderEffect, ...]:
-        """Each half lag window: evict members that are not caught up, never itself."""
+        """Remove members that are not caught up, never itself. Called each half lag window."""
         advanced = self._advance_high_watermark(now_ms)  # a lagging joiner is waited for no more
         pending = self._pending
         if pending is not None:
@@ -363,7 +385,7 @@ class PartitionLeader:
 
     # guard: leader-stall-makes-none-late (S21)
     def on_stall(self, stall_ms: int, now_ms: int) -> None:
-        """This process did not run for so long: nobody is late because of it (S21)."""
+        """Exclude a stall of this process from the followers' lag (S21)."""
         for replica in self._followers.values():
             replica.note_contact(self.log_end_offset)
             replica.on_leader_stall(stall_ms, now_ms)
@@ -374,7 +396,7 @@ class PartitionLeader:
         return self._propose_change(now_ms)
 
     def _propose_change(self, now_ms: int) -> tuple[LeaderEffect, ...]:
-        """Expel whoever is below the high watermark, else let the first who may join."""
+        """Propose to remove members below the high watermark, else to add one that may join."""
         members = self.state.in_sync_replicas
         kept = tuple(member for member in members if not self._is_below_watermark(member))
         if len(kept) < len(members):
@@ -416,8 +438,11 @@ class PartitionLeader:
         )
 
     def _has_fetched_lately(self, replica: RemoteReplica, now_ms: int) -> bool:
-        """Kafka looks at a joiner when it fetches only. Who does not fetch any more would be
-        evicted and proposed by turns while the watermark stands still."""
+        """Return whether the replica fetched within the lag limit.
+
+        Kafka considers a joiner only when it fetches. One that no longer fetches would be removed
+        and proposed in turns while the watermark stands still.
+        """
         replica.note_contact(self.log_end_offset)
         return now_ms - replica.last_fetch_ms <= self.settings.replica_lag_max_ms
 
@@ -427,11 +452,17 @@ class PartitionLeader:
 
     # guard: join-past-epoch-start (I6)
     def _has_reached_epoch_start(self, replica: RemoteReplica) -> bool:
-        """Between watermark and epoch start there may be committed records (KAFKA-7128)."""
+        """Return whether the replica has reached the epoch's start.
+
+        Between watermark and epoch start there may be committed records (KAFKA-7128).
+        """
         return replica.log_end_offset >= self.epoch_start_offset
 
     def _is_eligible(self, broker_id: BrokerId, replica: RemoteReplica) -> bool:
-        """KIP-841, KIP-903. A fetch without a broker epoch proves nothing here (S2)."""
+        """Return whether the replica may join the ISR (KIP-841, KIP-903).
+
+        A fetch without a broker epoch does not count here (S2).
+        """
         broker = self._brokers.get(broker_id)
         return (
             broker is not None
@@ -460,8 +491,10 @@ class PartitionLeader:
 
     # guard: member-below-watermark-is-expelled (S7)
     def _is_below_watermark(self, member: Member) -> bool:
-        """A member proved by its own fetch that it lost committed records (S7). Whatever life
-        of it asks: the entry says that this broker has them."""
+        """Return whether a member's own fetch shows that it lost committed records (S7).
+
+        In any epoch of it: the entry says that this broker has them.
+        """
         replica = self._followers.get(member.broker_id)
         return (
             replica is not None
@@ -493,23 +526,32 @@ class PartitionLeader:
 
     # guard: watermark-waits-for-min-isr (I6)
     def _may_commit(self) -> bool:
-        """KIP-966: else a lone survivor commits what nobody else has."""
+        """Return whether records may commit now (KIP-966).
+
+        Else a lone survivor commits what no other replica has.
+        """
         return self.settings.commits_by_isr_alone or self.has_enough_in_sync_replicas
 
     # guard: watermark-waits-for-maximal-isr (I6)
     def _waited_for(self) -> tuple[Member, ...]:
-        """Replicas proposed for the ISR count already: none may enter it behind the watermark."""
+        """Return the members to wait for.
+
+        Replicas proposed for the ISR count already: none may enter it behind the watermark.
+        """
         return self.maximal_in_sync_replicas
 
     # guard: fetch-counts-for-its-own-life (S2)
     def _counts_for(self, replica: RemoteReplica, member: Member) -> bool:
-        """S2: the fetches of one life say nothing for the entry of another."""
+        """Return whether the fetches are of the entry's broker epoch (S2)."""
         return replica.broker_epoch == member.broker_epoch
 
     # guard: watermark-waits-for-joiners (I6)
     def _slowest_joiner(self, slowest_member: Offset, now_ms: int) -> Offset:
-        """Eligible replicas caught up by time are waited for too, else a joiner never catches up
-        under load. Ineligible ones must not be (KAFKA-15021)."""
+        """Return the end of the slowest eligible replica that is caught up by time.
+
+        It is waited for too, else a joiner never catches up under load. Ineligible ones must not be
+        (KAFKA-15021).
+        """
         slowest = slowest_member
         for broker_id, replica in self._followers.items():
             if replica.log_end_offset >= slowest:
@@ -557,8 +599,10 @@ def may_be_preferred(
     member: Member,
     offset: Offset,
 ) -> bool:
-    """An in-sync follower that serves, in the life of its entry, known to have the offset. Of one
-    that has deleted it a client would be sent back here, and there again."""
+    """Return whether an in-sync follower serves readers at this offset, in its entry's epoch.
+
+    A client that is sent to a follower without the offset would be sent back here, and there again.
+    """
     broker = brokers.get(member.broker_id)
     follower = leader.follower(member.broker_id)
     return (

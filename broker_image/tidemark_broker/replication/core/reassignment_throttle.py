@@ -1,14 +1,14 @@
-"""How fast this broker may fetch for replicas that are moved to it (KIP-73). Pure.
+"""Throttle fetches for replicas that are moved to this broker (KIP-73).
 
-A bucket of one second's bytes for the whole broker, shared by all leaders it follows. A fetch is
-asked for while something is left, and paid for when it has come, so the bucket may be overdrawn by
-what was under way; the next waits for as long. Members of the ISR and replicas that only catch up
-again are not asked: slowing them would cost the redundancy that a move has to keep.
+A bucket of one second's bytes for the whole broker is shared by all leaders it follows. A fetch is
+sent while something is left, and paid for when its answer arrives, so the bucket may be overdrawn
+by what was under way; the next fetch waits for as long. Members of the ISR and replicas that only
+catch up again are exempt: slowing them would cost the redundancy that a move has to keep.
 """
 
 
 class JoinThrottle:
-    """`now_ms` is monotonic."""
+    """The throttle; `now_ms` is monotonic."""
 
     def __init__(self) -> None:
         self._rate_bytes_per_second = 0
@@ -16,7 +16,7 @@ class JoinThrottle:
         self._since_ms = 0
 
     def set_rate(self, bytes_per_second: int, now_ms: int) -> None:
-        """0: unlimited."""
+        """Set the rate; 0 is unlimited."""
         if bytes_per_second == self._rate_bytes_per_second:
             return
         self._rate_bytes_per_second = bytes_per_second
@@ -24,7 +24,7 @@ class JoinThrottle:
         self._since_ms = now_ms
 
     def allowance_bytes(self, now_ms: int, *, at_most: int) -> int:
-        """How much may be asked for now; 0: nothing before `wake_at_ms`."""
+        """Return how much may be fetched now; 0: nothing before `wake_at_ms`."""
         if self._rate_bytes_per_second == 0:
             return at_most
         self._fill(now_ms)
@@ -36,7 +36,10 @@ class JoinThrottle:
             self._left_bytes -= size_bytes
 
     def wake_at_ms(self, now_ms: int) -> int:
-        """When a tenth of a second's bytes is there, so that fetches do not become tiny."""
+        """Return when a tenth of a second's bytes is available.
+
+        So fetches do not become tiny.
+        """
         rate = self._rate_bytes_per_second
         if rate == 0:
             return now_ms

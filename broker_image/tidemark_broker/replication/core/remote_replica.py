@@ -1,11 +1,11 @@
-"""What a leader knows of one follower's progress (Kafka's ReplicaState, KIP-903).
+"""Track one follower's progress at its leader (Kafka's ReplicaState, KIP-903).
 
 Times are the leader's monotonic milliseconds. A follower always one fetch behind a busy leader
-counts as caught up: its fetch reached the end that the leader had at the fetch before
-(KAFKA-4485). Lag is judged by time alone; equal log ends are caught up whatever the time.
+counts as caught up: its fetch reached the end that the leader had at the fetch before (KAFKA-4485).
+Lag is measured by time alone; equal log ends are caught up whatever the time.
 
-A follower's session asks on for partitions that its fetches no longer name (docs/decisions/0032).
-Their times are taken from the session when somebody looks, so that idle partitions cost nothing.
+A follower's session fetches partitions that its requests no longer name (docs/decisions/0032).
+Their times are taken from the session when they are read, so that idle partitions cost nothing.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ UNKNOWN_OFFSET = Offset(-1)
 
 
 class FollowerContact:
-    """One session of one follower, shared by the partitions that it asks for."""
+    """One session of one follower, shared by the partitions that it fetches."""
 
     __slots__ = ("last_fetch_ms",)
 
@@ -45,7 +45,10 @@ class RemoteReplica:
         now_ms: int,
         contact: FollowerContact | None = None,
     ) -> None:
-        """`leader_end` is sampled before the read, so that later appends do not hurt."""
+        """Record a fetch; `leader_end` is from before the read.
+
+        So later appends do not count against the follower.
+        """
         self.note_contact(leader_end)
         self.contact = contact
         if broker_epoch != self.broker_epoch:
@@ -64,8 +67,11 @@ class RemoteReplica:
         self.last_fetch_ms = now_ms
 
     def note_contact(self, leader_end: Offset) -> None:
-        """Before the leader's end moves from `leader_end`, and before times are looked at: each
-        fetch of the session since the last time was one from `log_end_offset` too."""
+        """Update the times from the session.
+
+        Called before the leader's end moves from `leader_end`, and before times are read: each
+        fetch of the session since the last time was one from `log_end_offset` too.
+        """
         if self.contact is None:
             return
         last_fetch_ms = self.contact.last_fetch_ms
@@ -74,7 +80,7 @@ class RemoteReplica:
             self.last_caught_up_ms = max(self.last_caught_up_ms, last_fetch_ms)
 
     def on_contact_ended(self, contact: FollowerContact, leader_end: Offset) -> None:
-        """That session asks for this partition no more until it names it again."""
+        """Record that the session no longer fetches this partition until it names it again."""
         if self.contact is contact:
             self.note_contact(leader_end)
             self.contact = None
@@ -86,7 +92,7 @@ class RemoteReplica:
         return now_ms - self.last_caught_up_ms <= lag_max_ms
 
     def on_leader_stall(self, stall_ms: int, now_ms: int) -> None:
-        """The leader did not look for so long: that time is not the follower's lag (S21)."""
+        """Exclude a stall of the leader from the follower's lag (S21)."""
         if self.last_caught_up_ms > NEVER_MS:
             self.last_caught_up_ms = min(now_ms, self.last_caught_up_ms + stall_ms)
         if self.last_fetch_ms > NEVER_MS:
@@ -95,8 +101,11 @@ class RemoteReplica:
 
 # guard: refused-replica-waits-its-turn (B1)
 def in_turn(replicas: tuple[BrokerId, ...], refused: Member | None) -> tuple[BrokerId, ...]:
-    """In the order in which they are proposed to join: whom the controller did not let in last (it
-    may have failed, which no leader is told) keeps nobody else out."""
+    """Return replicas in the order in which they are proposed to join.
+
+    The one that the controller last rejected comes last: it may have failed, which no leader is
+    told, and must not keep the others out.
+    """
     if refused is None or refused.broker_id not in replicas:
         return replicas
     after = replicas.index(refused.broker_id) + 1

@@ -1,11 +1,11 @@
-"""Digests of what a replica holds below its high watermark, at offsets that all replicas share.
+"""Compute digests of a replica below its high watermark, at offsets that all replicas share.
 
 The digest at boundary b covers the batches that begin in [b - 2^k, b), 2^k the largest power of two
 that divides b: sums of batch digests modulo 2^48, so it fits a float64 exactly. A boundary needs
 nothing of what lies before its own range. So digests survive restart, retention and truncation, a
-replica that begins late agrees from its next round boundaries on, and boundaries that stand one
-behind the other (those of the binary digits of the end) cover the whole log: at most 63 of them are
-kept, and reading a batch costs a few steps. Pure; who compares them is the audit.
+replica that begins late agrees from its next round boundaries on, and boundaries in succession
+(those of the binary digits of the end) cover the whole log: at most 63 of them are kept, and
+reading a batch costs a few steps. The audit compares them.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ class BoundaryDigest:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """`prefix`: the sum of all batch digests that this chain counted below `boundary`."""
+    """A boundary; `prefix` is the sum of all batch digests that this chain counted below it."""
 
     boundary: int
     prefix: int
@@ -36,23 +36,23 @@ class Mark:
 
 
 def range_start(boundary: int) -> int:
-    """Where the range of the digest at `boundary` begins."""
+    """Return where the range of the digest at `boundary` begins."""
     return boundary & (boundary - 1)
 
 
 class ReplicaDigest:
-    """The chain of one replica. `end`: the next offset to be counted."""
+    """The chain of one replica; `end` is the next offset to be counted."""
 
     def __init__(self, start: Offset) -> None:
         self.restart(start)
 
     def restart(self, start: Offset) -> None:
-        """Counts from `start`: boundaries whose ranges begin before it are not shown."""
+        """Count from `start`; boundaries whose ranges begin before it are not shown."""
         self._marks = [Mark(start, 0, -SHOWN_FOR_MS)]
         self.end = start
 
     def add(self, batch: bytes | memoryview, next_offset: Offset, now_ms: int) -> None:
-        """The batch that begins at `end`, as it is stored, and the offset after it."""
+        """Count the stored batch that begins at `end`; `next_offset` follows it."""
         assert next_offset > self.end, (next_offset, self.end)
         counted = int.from_bytes(hashlib.blake2b(batch, digest_size=DIGEST_BYTES).digest(), "big")
         prefix = (self._marks[-1].prefix + counted) % _MODULUS
@@ -63,8 +63,10 @@ class ReplicaDigest:
         self.end = next_offset
 
     def truncate(self, end: Offset) -> None:
-        """The log ends there now. At a mark, the chain goes on from it; else it begins anew: what
-        lies between the last mark and the end would have to be read again."""
+        """Continue the chain at the new end of the log, if that is at a mark; else start again.
+
+        What lies between the last mark and the end would have to be read again.
+        """
         if end >= self.end:
             return
         kept = [mark for mark in self._marks if mark.boundary <= end]
@@ -74,7 +76,7 @@ class ReplicaDigest:
             self.restart(end)
 
     def shown(self, now_ms: int) -> BoundaryDigest | None:
-        """The roundest boundary that was passed lately; while idle, one after the other."""
+        """Return the roundest boundary passed lately; while idle, one after the other."""
         complete = self._complete()
         for mark, before in complete:
             if mark.passed_ms > now_ms - SHOWN_FOR_MS:
@@ -84,7 +86,7 @@ class ReplicaDigest:
         return _digest(*complete[now_ms // IDLE_TURN_MS % len(complete)])
 
     def _complete(self) -> list[tuple[Mark, Mark]]:
-        """Marks whose whole range was counted, each with the mark where the range begins."""
+        """Return marks whose whole range was counted, each with the mark where the range begins."""
         pairs = zip(self._marks[1:], self._marks, strict=False)
         return [
             (mark, before)
@@ -96,13 +98,15 @@ class ReplicaDigest:
 
     @property
     def positions(self) -> tuple[tuple[int, int], ...]:
-        """(boundary, prefix) of each mark, in order; the last one is the end."""
+        """Return (boundary, prefix) of each mark, in order; the last one is the end."""
         return tuple((mark.boundary, mark.prefix) for mark in self._marks)
 
     @classmethod
     def restored(cls, positions: Iterable[tuple[int, int]], log_end: Offset) -> "ReplicaDigest":
-        """Of a former life, over a log that now ends at `log_end`. Raises ValueError if that is
-        nothing that `positions` could have said."""
+        """Return the digest of an earlier process over a log that now ends at `log_end`.
+
+        Raises ValueError if `positions` could not have returned that.
+        """
         marks = [Mark(boundary, prefix, -SHOWN_FOR_MS) for boundary, prefix in positions]
         boundaries = [mark.boundary for mark in marks]
         if not marks or boundaries != sorted(set(boundaries)) or boundaries[0] < 0:
@@ -120,7 +124,7 @@ def _digest(mark: Mark, before: Mark) -> BoundaryDigest:
 
 
 def _boundaries_passed(start: int, end: int) -> list[int]:
-    """The boundaries in (start, end] that stay when the log ends at `end`, rising."""
+    """Return the boundaries in (start, end] that are kept when the log ends at `end`, in order."""
     found = []
     while end > start:
         found.append(end)
@@ -129,5 +133,5 @@ def _boundaries_passed(start: int, end: int) -> list[int]:
 
 
 def _is_within(boundary: int, other: int) -> bool:
-    """Whether the range of `other` covers `boundary`, which is then not kept beside it."""
+    """Return whether the range of `other` covers `boundary`, which is then not kept."""
     return boundary > range_start(other)

@@ -1,14 +1,16 @@
-"""Whether anything of a partition can change at its leader by time alone.
+"""Decide whether a partition can change at its leader by time alone.
 
-If not, nobody looks at it until something happens to it: most partitions are idle most of the time.
+If not, it is not checked until something happens to it: most partitions are idle most of the time.
 """
 
 from tidemark_broker.replication.core.leader import PartitionLeader
 
 
 def is_settled(leader: PartitionLeader) -> bool:
-    """All replicas are in sync, in the lives that the entries name, and have all that there is.
-    Equal log ends are caught up whatever the time, so no lag window ends here."""
+    """Return whether all replicas are in sync in their entries' epochs and have all records.
+
+    Equal log ends are caught up whatever the time, so no lag window ends here.
+    """
     state, end = leader.state, leader.log_end_offset
     if leader.pending_proposal is not None or leader.high_watermark < end:
         return False

@@ -1,1 +1,1 @@
-"""Runs the periodic work: cleaner, checkpoints, group commit, disk space, digests."""
+"""Run the periodic work: cleaner, checkpoints, group commit, disk space, digests."""

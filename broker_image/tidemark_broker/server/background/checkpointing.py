@@ -1,11 +1,13 @@
-"""What a broker writes down and clears away from time to time: high watermarks every few seconds;
-recovery points and log starts every minute, soon after its start, after so many bytes and after
-each truncation, with retention around them. With them the synced parts of logs that have grown: a
-start after a kill has to look at, and write again, only what came after that (0065, 0074).
+"""Write checkpoints and apply retention from time to time.
 
-Workers sync, the loop decides. On a full disk checkpoints take the space that is kept for them
-(0085). Were there none, all this would wait, but for what is deleted: nothing is lost by an older
-checkpoint. Any other error ends serving (S8).
+High watermarks are written every few seconds; recovery points and log starts every minute, soon
+after the start, after a number of bytes and after each truncation, with retention around them. With
+them the synced prefixes of logs that have grown are written: a start after a kill has to read, and
+write again, only what came after that (0065, 0074).
+
+Workers sync, the loop decides. On a full disk checkpoints use the space that is reserved for them
+(0085). Without that, all this would wait, except what is deleted: an older checkpoint loses
+nothing. Any other error ends serving (S8).
 """
 
 import asyncio
@@ -53,18 +55,24 @@ class Checkpointing:
         self._has_truncated = asyncio.Event()
 
     def note_truncated(self) -> None:
-        """The recovery point of that log was lowered before the cut, but not synced: after a
-        kernel's death what follows the cut would be unverified. Written anew at once."""
+        """Request new recovery points after a truncation.
+
+        The recovery point of that log was lowered before the truncation, but not synced: after a
+        kernel's death what follows would be unverified.
+        """
         self._has_truncated.set()
 
     @property
     def _is_registered(self) -> bool:
-        """S9: until the controller has heard of it, a watermark above the end of its log is the
-        only evidence that records are gone."""
+        """Return whether the broker is registered (S9).
+
+        Until the controller knows it, a watermark above the end of its log is the only evidence
+        that records are gone.
+        """
         return self._partitions.broker_epoch != NO_EPOCH
 
     async def run_high_watermarks(self, interval_seconds: float) -> None:
-        """Until cancelled, or until the disk failed."""
+        """Write high watermarks until cancelled, or until the disk failed."""
         written: dict[Any, Any] = {}
         while True:
             await asyncio.sleep(interval_seconds)
@@ -79,7 +87,7 @@ class Checkpointing:
                 return
 
     async def run_recovery_points(self) -> None:
-        """Until cancelled, or until the disk failed."""
+        """Write recovery points until cancelled, or until the disk failed."""
         wait_seconds = min(FIRST_PASS_SECONDS, self._settings.interval_seconds)
         passed_bytes = 0
         while not self._partitions.is_stopped:
@@ -106,7 +114,7 @@ class Checkpointing:
         return False
 
     async def pass_once(self) -> None:
-        """Retention raises log starts, they become durable, then what lies below is deleted."""
+        """Advance log starts by retention, make them durable, then delete what lies below."""
         try:
             raised = await self._raise_log_starts()
             await self._write_synced_parts()
@@ -118,7 +126,7 @@ class Checkpointing:
         await self.in_worker(self._delete_removed)
 
     async def _raise_log_starts(self) -> RaisedStarts:
-        """Of some replicas, then others have their turn."""
+        """Advance log starts, a few replicas at a time."""
         replicas = self._partitions.replicas
         starts: list[tuple[HostedReplica, Offset]] = []
         for at in range(0, len(replicas), REPLICAS_AT_A_TIME):
@@ -139,7 +147,10 @@ class Checkpointing:
             await asyncio.sleep(0)
 
     async def _write_synced_parts(self) -> None:
-        """One log after the other: an index of a large segment is megabytes, and is copied here."""
+        """Write synced prefixes, one log after the other.
+
+        An index of a large segment is megabytes, and is copied here.
+        """
         for number, log in enumerate(list(self._directory.logs.values())):
             if number % REPLICAS_AT_A_TIME == 0:
                 await asyncio.sleep(0)
@@ -151,7 +162,10 @@ class Checkpointing:
         self._directory.delete_removed(now_s=self._wall_clock_s(), grace_s=REMOVED_GRACE_SECONDS)
 
     async def in_worker(self, work: Callable[..., object], *arguments: Any) -> bool:
-        """False if it was not done: for want of space, or the disk failed and serving ends."""
+        """Run work in a worker; False if it was not done.
+
+        There is no space, or the disk failed and serving ends.
+        """
         try:
             await asyncio.to_thread(work, *arguments)
         except DiskFull as error:

@@ -1,7 +1,7 @@
-"""Compaction of this broker's logs: one at a time, the dirtiest first, in small steps.
+"""Compact this broker's logs: one at a time, the dirtiest first, in small steps.
 
 A step is a few milliseconds of a worker, and the pause after it keeps the whole at a slow pace: the
-worker shares the interpreter with the loop. The loop takes finished segments in, by a few renames.
+worker shares the interpreter with the loop. The loop adopts finished segments by a few renames.
 Leaders and followers compact alike, each below its own high watermark (Kafka: LogCleaner).
 """
 
@@ -40,13 +40,13 @@ class LogCleaner:
         self._wall_clock_s = wall_clock_s
 
     async def run(self, interval_seconds: float) -> None:
-        """Until cancelled, or until the disk failed."""
+        """Compact until cancelled, or until the disk failed."""
         while not self._partitions.is_stopped:
             await asyncio.sleep(interval_seconds)
             await self.pass_once()
 
     async def pass_once(self) -> int:
-        """Every log that is due, once. How many were."""
+        """Compact each log that is due once; return how many were."""
         due = []
         for number, replica in enumerate(self._partitions.replicas):
             if number % REPLICAS_AT_A_TIME == 0:

@@ -1,8 +1,8 @@
-"""Does the disk still take writes? A small write and sync, once a second, in a worker thread.
+"""Probe whether the disk accepts writes: a small write and sync once a second, in a worker.
 
-The age of the last one that came back goes into every heartbeat: a disk that hangs hangs only the
-worker, and the controller moves leadership away (S20). An error ends serving (S8), a full disk and
-a want of file descriptors do not.
+The age of the last completed one is in each heartbeat: a disk that hangs blocks only the worker,
+and the controller moves leadership away (S20). An error ends serving (S8); a full disk and a lack
+of file descriptors do not.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ class DiskProbe:
         return max(0, monotonic_ms() - self._last_success_ms)
 
     def on_stall(self, stall_ms: int) -> None:
-        """This process did not run for so long: that says nothing of the disk."""
+        """Exclude a stall of this process, which says nothing about the disk."""
         self._last_success_ms = min(monotonic_ms(), self._last_success_ms + stall_ms)
 
     async def run(self) -> None:
-        """Until cancelled, or until the disk failed."""
+        """Probe until cancelled, or until the disk failed."""
         while True:
             try:
                 await asyncio.to_thread(self._probe)

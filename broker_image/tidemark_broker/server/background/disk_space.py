@@ -1,10 +1,10 @@
-"""The soft disk limit: a broker that is short of space takes no records, all else goes on.
+"""Watch the soft disk limit: with low disk space a broker rejects records, all else continues.
 
 Reads, fetches, truncation, retention and compaction need what is left, and a follower must go on as
-long as it can: to the last byte but for a reserve, which is filled here and out of which retention
-writes what it has to (`storage.space_reserve`). Looked at once a second, in a worker. It ends by
-itself, some way above the limit, so that it does not flap. (In Kafka a full disk ends the broker,
-and its restart too.)
+long as it can: to the last byte except a reserve, which is filled here and from which retention
+writes what it has to (`log.disk_reserve`). Checked once a second, in a worker. It ends
+automatically, some way above the limit, so that it does not flap. (In Kafka a full disk ends the
+broker, and its restart too.)
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class SpaceWatch:
         keep_reserve: Callable[[DiskSpace], None],
         take_roles: Callable[[], Awaitable[None]],
     ) -> None:
-        """`take_roles`: those that could not be taken for want of space."""
+        """Create a monitor; `take_roles` retries roles that lacked space."""
         self._disk = disk
         self._directory = directory
         self._partitions = partitions
@@ -41,7 +41,7 @@ class SpaceWatch:
         self._take_roles = take_roles
 
     async def run(self) -> None:
-        """Until cancelled, or until the disk failed."""
+        """Watch until cancelled, or until the disk failed."""
         while True:
             try:
                 self.note(await asyncio.to_thread(self._look))

@@ -1,6 +1,6 @@
-"""Group commit for `flush: Always`: one worker at a time syncs every log that asked meanwhile.
+"""Sync logs with `flush: Always` in groups: one worker syncs each log that asked meanwhile.
 
-While a sync runs, appends go on and gather for the next one; nobody waits for more than two. The
+While a sync runs, appends go on and gather for the next one; a request waits for at most two. The
 ages of what is still unsynced tell the controller when a disk hangs (S20).
 """
 
@@ -17,7 +17,7 @@ class GroupFlusher:
     def __init__(
         self, partitions: Partitions, *, on_flushed: Callable[[HostedReplica], None]
     ) -> None:
-        """`on_flushed` is told after the replica's own watermark rules were."""
+        """Create a group commit; `on_flushed` is called after the replica's own watermark rules."""
         self._partitions = partitions
         self._on_flushed = on_flushed
         self._asked: dict[HostedReplica, int] = {}  # since when
@@ -35,7 +35,7 @@ class GroupFlusher:
         return monotonic_ms() - min(since) if since else 0
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Sync until cancelled."""
         while True:
             await self._has_asked.wait()
             self._has_asked.clear()

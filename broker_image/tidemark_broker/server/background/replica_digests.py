@@ -1,10 +1,10 @@
-"""Keeps the digests of replicas (metrics profile `full`): reads behind the high watermark.
+"""Keep the digests of replicas (metrics profile `full`) by reading behind the high watermark.
 
-Nothing is done when records are appended. Every second each log is read on from where its digest
-ends to its high watermark, in small steps that let others run in between. What was counted is
-written down now and then, so a restart goes on where it stopped; a file that does not fit the log
-any more (it was cut meanwhile, and other records followed) is not believed. No decision depends on
-any of this, but a corrupt batch that is met is reported as every reader does.
+Nothing is done when records are appended. Each second every log is read from where its digest ends
+to its high watermark, in small steps that let other tasks run in between. What was counted is
+written now and then, so a restart continues from there; a file that does not fit the log any more
+(it was truncated meanwhile, and other records followed) is ignored. No decision depends on this,
+but a corrupt batch that is found is reported as by every reader.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Digesting:
         self._next_write_ms = clock() + WRITTEN_EVERY_MS
 
     async def run(self) -> None:
-        """Until cancelled, or until the disk failed."""
+        """Count until cancelled, or until the disk failed."""
         await self.load()
         while not self._partitions.is_stopped:
             await self.pass_once()
@@ -92,14 +92,14 @@ class Digesting:
             await asyncio.to_thread(self._write, await self._file())
 
     def note_truncated(self, replica: HostedReplica) -> None:
-        """Its log was cut, or begun anew further on."""
+        """Update the digest of a log that was truncated, or started again further on."""
         if replica.digest is not None:
             replica.digest.truncate(replica.log.log_end_offset)
 
     # ---- counting
 
     def _count_step(self, replica: HostedReplica, digest: ReplicaDigest) -> bool:
-        """Whether there is more."""
+        """Count one step; return whether there is more."""
         log, end = replica.log, replica.high_watermark
         if digest.end < log.log_start_offset:
             digest.restart(log.log_start_offset)
@@ -143,7 +143,7 @@ class Digesting:
         return _File(0, written)
 
     def _write(self, file: _File) -> None:
-        """Without a sync: what a lost kernel leaves of it is checked when it is read."""
+        """Write the file without a sync: what a lost kernel leaves is checked when it is read."""
         try:
             self._disk.write_atomically(self._path, msgspec.json.encode(file), durable=False)
         except OSError as error:
@@ -172,7 +172,10 @@ def _count(data: memoryview, digest: ReplicaDigest, now_ms: int) -> None:
 
 
 def _epoch_before(log: PartitionLog, offset: Offset) -> LeaderEpoch:
-    """Of the record before `offset`: another one stands there once the log was cut below."""
+    """Return the epoch of the record before `offset`.
+
+    It differs once the log was truncated below.
+    """
     entries = log.epoch_entries
     found = bisect_right(entries, offset - 1, key=lambda entry: entry[1])
     return entries[found - 1][0] if found else LeaderEpoch(NO_EPOCH)

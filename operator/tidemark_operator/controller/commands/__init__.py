@@ -1,1 +1,1 @@
-"""Decides what a request or a change asks of one pool."""
+"""Decide what a request or a change means for one pool."""

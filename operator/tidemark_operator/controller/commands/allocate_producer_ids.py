@@ -1,14 +1,14 @@
-"""Producer ids, handed to brokers in blocks of 1000, none twice (S5).
+"""Allocate producer ids to brokers in blocks of 1000, none twice (S5).
 
-The id space is cut into rounds, and each round gives every broker of the pool one block:
+The id space is divided into rounds, and each round has one block for every broker of the pool:
 first id = (round * 1000 + broker id) * 1000. So a broker's blocks are its own by arithmetic, and
-which were used is one number on its own Broker object, raised by compare-and-set before the answer.
-Two controllers at once meet in that compare-and-set; Broker objects are ownerless and stay as long
-as claims do. A new round is above that of every broker and above every id found on a disk; where an
-object is missing, above the seconds since 1970, as not all disks may have been heard of yet: an
-object deleted by hand, or one put back from before its broker's present life, costs ids, never
-uniqueness; one put back from within that life may cost it (0091).
-Why so: docs/decisions/0007-producer-ids-by-round-and-broker.md.
+which were used is one number on its own Broker object, raised by compare-and-set before the
+response. Two controllers at once meet in that compare-and-set; Broker objects have no owner and
+stay as long as claims do. A new round is above that of every broker and above every id found on a
+disk. If an object is missing, it is above the seconds since 1970, because not all disks may have
+been reported yet: an object deleted by hand, or restored from before its broker's present epoch,
+costs ids, never uniqueness; one restored from within that epoch may cost it (0091). Reasons:
+docs/decisions/0007-producer-ids-by-round-and-broker.md.
 """
 
 import logging
@@ -31,7 +31,10 @@ logger = logging.getLogger(__name__)
 async def allocate(
     pool: PoolController, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
-    """The next block of a registered broker. Raises Deposed."""
+    """Return the next block of a registered broker.
+
+    Raises Deposed.
+    """
     async with pool.lock:
         state = pool.state
         if pool.current(request.broker_id, request.broker_epoch) is None:

@@ -1,6 +1,6 @@
-"""AlterPartition for one pool: proposals sorted by slice, judged on what is stored (shell).
+"""Decide ISR proposals of one pool, slice by slice, on what is stored.
 
-What is legal `in_sync_replicas.judged` decides; here each slice is one compare-and-set.
+`core/isr.py` checks a proposal; here each slice is one compare-and-set.
 """
 
 import asyncio
@@ -78,8 +78,10 @@ def _sorted_by_slice(
 async def _judge_slice(
     pool: PoolController, value: PartitionSlice, sender: BrokerId, proposals: list[InSyncProposal]
 ) -> list[InSyncAnswer]:
-    """Answers from what is stored; none at all if that could not be settled (the leader asks
-    again): an unreadable slice gives no answers (S3)."""
+    """Return the results of a slice's proposals from what is stored.
+
+    None at all if the write's outcome is unknown: the leader asks again (S3).
+    """
     answers: list[InSyncAnswer] = []
 
     def decide(stored: PartitionSlice) -> PartitionSlice:

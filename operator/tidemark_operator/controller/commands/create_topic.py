@@ -1,11 +1,12 @@
-"""Making, changing, retaining and deleting the slices of one topic (shell).
+"""Create, change, retain and delete the slices of one topic.
 
-Each is idempotent and may be cut short anywhere: slices are made one after the other and each says
-how many partitions there were up to it, so what an interruption leaves is a shorter topic, never
-one that looks as if a slice were missing (S12). Callers hold no lock; each takes the pool's.
+Each command is idempotent and may be interrupted anywhere: slices are created one after the other
+and each says how many partitions there were up to it, so an interruption leaves a shorter topic,
+never one that looks as if a slice were missing (S12). Callers hold no lock; each command takes the
+pool's.
 
-Making and growing hold the topic, and the pool for one slice at a time, beside other topics: nobody
-waits for a large topic, nor for many of them.
+Creating and growing hold the topic, and the pool for one slice at a time, concurrently with other
+topics: no command waits for a large topic, nor for many of them.
 """
 
 from dataclasses import replace
@@ -38,7 +39,7 @@ from tidemark_operator.controller.slice_store import Decide
 
 
 class TopicUnknown(Exception):
-    """No slices of that topic id here: create_topic first."""
+    """An error: there are no slices of that topic id; create_topic first."""
 
 
 async def create(
@@ -65,7 +66,7 @@ async def create(
 
 
 def _is_kept(slices: list[PartitionSlice], *, had_slices: bool) -> bool:
-    """Its data is of before."""
+    """Return whether the topic's data is from before."""
     return any(value.is_retained for value in slices) or (had_slices and not slices)
 
 
@@ -87,7 +88,10 @@ async def _restore(
 
 
 async def update(pool: PoolController, topic: TopicState, *, deletion_policy: str | None) -> None:
-    """Config, and with it effective min ISR (S6). commitRule and flush are immutable."""
+    """Store the config, and with it the effective min ISR (S6).
+
+    commitRule and flush are immutable.
+    """
     topic_id = topic.topic_id
     async with pool.topic_locks.hold(topic_id):
         slices = pool.state.topic_slices(topic_id)
@@ -143,8 +147,10 @@ async def delete(pool: PoolController, topic_id: TopicId, *, retain: bool, topic
 async def choose_leaders(
     pool: PoolController, topic_id: TopicId, choices: tuple[Choice, ...]
 ) -> None:
-    """A human's word: it comes true once the broker said what it has, so that the loss is known.
-    Those that no longer fit the partition are forgotten."""
+    """Store leader choices; drop those that no longer fit the partition.
+
+    The election waits until that broker has reported its log, so that the loss is known.
+    """
     async with pool.lock:
         states = {
             state.partition: state
@@ -160,14 +166,19 @@ async def choose_leaders(
 
 
 async def look_for_slices(pool: PoolController, topic_id: TopicId) -> None:
-    """Slices that were missing and have been restored are taken in (S12); if they are from an old
-    backup, what is known of their epochs says so (S17)."""
+    """Load slices that were missing and have been restored (S12).
+
+    If they are from an old backup, what is known of their epochs shows it (S17).
+    """
     async with pool.topic_locks.hold(topic_id):
         await _take_in(pool, topic_id)
 
 
 async def _take_in(pool: PoolController, topic_id: TopicId) -> None:
-    """The caller holds the topic. Nobody waits for the list, which only says what to read."""
+    """Load restored slices; the list, for which no other command waits, only says what to read.
+
+    Requires: the caller holds the topic.
+    """
     if pool.image.was_deleted(topic_id):
         return  # every full push of this term says so first
     listed = await pool.slice_store.find(pool.state.pool, topic_id)
@@ -187,8 +198,11 @@ async def _take_in(pool: PoolController, topic_id: TopicId) -> None:
 
 
 async def _confirm_lives(pool: PoolController, value: PartitionSlice) -> None:
-    """An entry above the life that we know proves nothing, unless a deposed controller registered
-    that one after we had read (decision 0083). Raises PutOff, Deposed."""
+    """Read the brokers whose entries are above the known broker epochs.
+
+    Such an entry is invalid, unless a deposed controller registered that epoch after we had read
+    (decision 0083). Raises PutOff, Deposed.
+    """
     epochs: dict[BrokerId, BrokerEpoch] = {}
     for state in value.partitions:
         for member in state.in_sync_replicas + state.eligible_leaders:
@@ -229,8 +243,11 @@ async def _adopt(
     object_name: str,
     deletion_policy: str,
 ) -> None:
-    """A Topic of that topicName was applied again, maybe under another metadata.name: same id,
-    epochs and data; void entries stay void."""
+    """Adopt retained slices for a Topic that was applied again.
+
+    The Topic may have another metadata.name. Id, epochs and data stay; invalid entries stay
+    invalid.
+    """
     updating = _updating(pool, topic, deletion_policy)
 
     def adopting(stored: PartitionSlice) -> PartitionSlice:

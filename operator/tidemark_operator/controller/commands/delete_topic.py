@@ -1,7 +1,8 @@
-"""Deleting a topic for good, and what is left to do of it later (shell).
+"""Delete topics permanently, and finish later what a deletion left.
 
-First the tombstone is durable; from then on the topic is gone for brokers and clients. Then its
-slices go, at once or at a later tick, by a successor too; last the tombstone itself (S12).
+First the deletion record is durable; from then on the topic does not exist for brokers and clients.
+Then its slices are deleted, immediately or at a later tick, by a successor too; last the deletion
+record itself (S12).
 """
 
 import asyncio
@@ -23,8 +24,11 @@ SWEPT_AT_ONCE = 128
 
 
 async def delete_for_good(pool: PoolController, topic_id: TopicId, topic: str) -> None:
-    """The caller holds the topic and a turn of the pool. Raises PutOff, then nothing has changed.
-    `topic`: its name, by which brokers are told of one whose slices are gone, too; "": not known.
+    """Delete a topic permanently.
+
+    Requires: the caller holds the topic and a turn of the pool. Raises PutOff, then nothing has
+    changed. `topic` is its name, by which brokers are notified also if its slices are gone; "" if
+    unknown.
     """
     slices = pool.state.topic_slices(topic_id)
     if not slices and (not topic or pool.image.was_deleted(topic_id)):
@@ -44,14 +48,14 @@ async def delete_for_good(pool: PoolController, topic_id: TopicId, topic: str) -
 
 
 def note_deleted(pool: PoolController, tombstone: Tombstone) -> None:
-    """It is durable: brokers are told."""
+    """Notify brokers of a durable deletion record."""
     pool.image.delete(tombstone.topic_state)
     pool.state.tombstones[tombstone.topic_id] = (tombstone, pool.image.version)
     pool.tell_brokers()
 
 
 def load_leftovers(pool: PoolController, slices: Iterable[PartitionSlice]) -> None:
-    """After a take-over: slices of topics that have a tombstone."""
+    """Load, after a takeover, the slices of topics that have a deletion record."""
     for value in slices:
         tombstone, _ = pool.state.tombstones[value.topic.topic_id]
         if tombstone.covers(value):
@@ -70,8 +74,10 @@ def is_due(pool: PoolController) -> bool:
 
 
 async def sweep(pool: PoolController) -> None:
-    """What deletions have left: slices that are still there, tombstones that all have applied. Some
-    of them, beside whoever makes topics."""
+    """Delete some of what deletions left: slices, and deletion records that all brokers applied.
+
+    It runs concurrently with commands that create topics.
+    """
     pool.is_sweeping = True
     try:
         async with pool.lock.shared():

@@ -1,5 +1,8 @@
-"""Elections that a client asks for (Kafka's ElectLeaders, KIP-460): the preferred leader, or, where
-nobody may lead, whoever of the live replicas has the longest log (shell)."""
+"""Elect leaders as a client requests it (Kafka's ElectLeaders, KIP-460).
+
+That is the preferred leader, or, for a partition without an eligible one, the live replica with the
+longest log.
+"""
 
 from collections.abc import Collection
 
@@ -17,8 +20,11 @@ from tidemark_operator.controller.pool_loop import PoolController
 async def elect_preferred(
     pool: PoolController, topic_id: TopicId, partitions: Collection[int]
 ) -> dict[int, ErrorCode]:
-    """By partition: NONE, ELECTION_NOT_NEEDED (it leads), PREFERRED_LEADER_NOT_AVAILABLE (not live
-    and in sync), UNKNOWN_TOPIC_OR_PARTITION. Raises PutOff, Deposed."""
+    """Elect preferred leaders; return an error code for each partition.
+
+    NONE, ELECTION_NOT_NEEDED (it leads), PREFERRED_LEADER_NOT_AVAILABLE (not live and in sync),
+    UNKNOWN_TOPIC_OR_PARTITION. Raises PutOff, Deposed.
+    """
     async with pool.lock:
         before = _states(pool, topic_id)
         for value in pool.state.topic_slices(topic_id):
@@ -59,9 +65,12 @@ def _outcome(before: PartitionState | None, after: PartitionState | None) -> Err
 async def elect_anybody(
     pool: PoolController, topic_id: TopicId, partitions: Collection[int]
 ) -> dict[int, ErrorCode]:
-    """By partition: NONE (it will be led once the live replicas have said what they have; what is
-    lost is told in a condition), ELECTION_NOT_NEEDED (it has a leader),
-    ELIGIBLE_LEADERS_NOT_AVAILABLE (no replica is live), UNKNOWN_TOPIC_OR_PARTITION."""
+    """Store unclean elections; return an error code for each partition.
+
+    NONE (it is led once the live replicas have reported their logs; a condition tells what is
+    lost), ELECTION_NOT_NEEDED (it has a leader), ELIGIBLE_LEADERS_NOT_AVAILABLE (no replica is
+    live), UNKNOWN_TOPIC_OR_PARTITION.
+    """
     async with pool.lock:
         states = _states(pool, topic_id)
         standings = pool.state.standings()

@@ -1,4 +1,4 @@
-"""Taking up and finishing moves of partitions between brokers (shell)."""
+"""Begin and complete moves of partitions between brokers."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,8 +17,10 @@ MAX_NAMED = 5  # partitions in one error: a condition has an end
 
 
 async def reassign(pool: PoolController, topic_id: TopicId, targets: Targets) -> None:
-    """Those that can begin do; then CannotReassign, where others cannot: what one partition waits
-    for, or an entry that nobody can follow, holds up no drain. Idempotent."""
+    """Begin the moves that can begin, then raise CannotReassign for the others. Idempotent.
+
+    So a partition that has to wait, or an invalid entry, delays no drain of the others.
+    """
     async with pool.lock:
         slices = pool.state.topic_slices(topic_id)
         places = {state.partition: (value, state) for value in slices for state in value.partitions}
@@ -38,7 +40,7 @@ async def reassign(pool: PoolController, topic_id: TopicId, targets: Targets) ->
 
 
 async def retire(pool: PoolController, broker_id: BrokerId) -> None:
-    """A broker that was emptied and whose process is gone. Only a registration brings it back."""
+    """Record a drained broker whose process is gone as Gone; only a registration brings it back."""
     async with pool.lock:
         record = pool.state.brokers.get(broker_id)
         if record is None or record.state is BrokerLifeState.GONE:
@@ -63,7 +65,7 @@ def _problem(
     place: tuple[PartitionSlice, PartitionState] | None,
     target: tuple[BrokerId, ...],
 ) -> str:
-    """Why that move cannot begin now; "": it can."""
+    """Return why a move cannot begin now, or ""."""
     if place is None:
         return "there is none of that number that can be read"
     unknown = [b for b in target if not _is_known(pool, b)]
@@ -82,8 +84,11 @@ def _listed(problems: Mapping[int, str]) -> str:
 
 
 def _reason_to_wait(pool: PoolController, topic_id: TopicId, state: PartitionState) -> str:
-    """Whoever leaves raises the leader epoch (S30): nothing is granted by an old slice (S17), nor
-    to a leader that was fenced while its successor could not be written down (I12)."""
+    """Return why a move has to wait, or "".
+
+    A replica that leaves raises the leader epoch (S30). No leader is assigned by an old slice
+    (S17), nor is a leader that was fenced while its successor could not be written (I12).
+    """
     replica = (topic_id, state.partition)
     if not pool.state.may_grant(replica, state):
         return "its brokers have not all said what they hold: a move waits until they have"

@@ -1,10 +1,11 @@
-"""Leaders that live but cannot write lose leadership (S20).
+"""Move leadership off brokers that are alive but cannot write (S20).
 
-A disk that hangs hangs only the workers that sync: the broker goes on polling, so no session ends.
+A disk that hangs blocks only the workers that sync: the broker goes on polling, so no session ends.
 Its heartbeats carry the age of its oldest unfinished append and of its last disk probe. Only these
-ages of the leader itself count, as a follower's stall shows in nothing that a leader measures; the
-lag rule judges followers, so who lost leadership here stays in sync as long as it keeps up. One
-move for each partition in a lag window: where everybody's disk hangs, leadership does not wander.
+ages of the leader itself count, because a follower's stall shows in nothing that a leader measures.
+The lag rule checks followers, so a leader that lost leadership here stays in sync as long as it
+keeps up. There is one move for each partition in a lag window: if all disks hang, leadership does
+not wander.
 """
 
 import logging
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class GrayFailures:
-    """Of one pool, as one controller sees them."""
+    """The stalled leaders of one pool, as one controller sees them."""
 
     def __init__(
         self, decisions: PoolController, *, now_ms: Callable[[], int], stall_limit_ms: int
@@ -38,7 +39,10 @@ class GrayFailures:
         self._perhaps_moved: dict[Replica, tuple[BrokerId, int]] = {}
 
     def note(self, request: HeartbeatRequest) -> bool:
-        """True: this broker cannot write now, so `relieve` is due."""
+        """Record a heartbeat; return whether `relieve` is due.
+
+        It is due if the broker cannot write now.
+        """
         notes = self._decisions.state.notes_of(request.broker_id)
         is_stalled = self._cannot_write(request)
         if is_stalled != notes.is_write_stalled:
@@ -58,7 +62,7 @@ class GrayFailures:
         return oldest_ms >= self._stall_limit_ms
 
     async def relieve(self) -> None:
-        """Moves what stalled brokers lead to in-sync replicas that can write, if there are any."""
+        """Move what stalled brokers lead to in-sync replicas that can write, if there are any."""
         decisions = self._decisions
         async with decisions.lock:
             standings = decisions.state.standings()
@@ -105,7 +109,7 @@ class GrayFailures:
         )
 
     def _forget_old(self) -> int:
-        """Of longer ago than any topic's lag window, and of topics that are gone. Returns now."""
+        """Forget moves older than any lag window, and of deleted topics; return the time."""
         now_ms = self._now_ms()
         since_ms = now_ms - REPLICA_LAG_TIME_MAX_MS.maximum
         self._moved_at_ms = {
@@ -129,7 +133,10 @@ class GrayFailures:
         return leader_moved_off(topic, state, standings, leader_counts=counts)
 
     def _note_outcome(self, replica: Replica, state: PartitionState) -> None:
-        """`state`: as it was read since. Led by another one, the move that was put off is made."""
+        """Record the outcome of a deferred move from the state that was read since.
+
+        If another broker leads, the move was made.
+        """
         former, at_ms = self._perhaps_moved.pop(replica, (state.leader, 0))
         if former != state.leader:
             self._moved_at_ms[replica] = at_ms

@@ -1,7 +1,7 @@
-"""New partitions of one topic, a slice at a time (shell).
+"""Add partitions to one topic, a slice at a time.
 
-Slices are made one after the other and each says how many partitions there were up to it; once all
-are there, all say the same count. Callers hold the topic, and a turn of the pool for each step.
+Slices are created one after the other and each says how many partitions there were up to it; once
+all exist, all have the same count. Callers hold the topic, and a turn of the pool for each step.
 """
 
 from collections.abc import Collection
@@ -27,12 +27,15 @@ COUNTED_AT_ONCE = 16
 
 
 class SliceMissing(Exception):
-    """A topic id that once had slices lacks some (S12): restore them, or delete the topic."""
+    """An error: slices of a topic id that had them are missing (S12).
+
+    Restore them, or delete the topic.
+    """
 
 
 @dataclass(slots=True)
 class Growth:
-    """What a topic is to have. It may be done already, in part or whole: an answer was lost."""
+    """The partitions that a topic is to have; some may exist already, if a response was lost."""
 
     topic: TopicState
     assignments: Assignments
@@ -47,7 +50,10 @@ class Growth:
 
 
 async def grow(pool: PoolController, growth: Growth) -> bool:
-    """One step; True: nothing is left to do. Raises NoLiveReplica, SliceMissing, PutOff."""
+    """Do one step; return whether nothing is left to do.
+
+    Raises NoLiveReplica, SliceMissing, PutOff.
+    """
     slices = pool.state.topic_slices(growth.topic.topic_id)
     check_complete(slices)
     done = count_of(slices)
@@ -77,7 +83,7 @@ async def grow(pool: PoolController, growth: Growth) -> bool:
 async def _add(
     pool: PoolController, growth: Growth, name: str, topic: TopicState, part: Assignments
 ) -> None:
-    """To the slice of that name. `topic`: with the count that there will be."""
+    """Add partitions to the slice of that name; `topic` has the count that there will be."""
     beginning = Beginning(pool.state, topic)
     numbers = range(topic.partition_count - len(part), topic.partition_count)
     begun = tuple(beginning.of(number, to) for number, to in zip(numbers, part, strict=True))
@@ -101,7 +107,10 @@ async def _add(
 
 
 async def _count(pool: PoolController, slices: list[PartitionSlice], count: int) -> bool:
-    """All say that count. What is gone by then the next step finds."""
+    """Set the count of some slices; return whether all have it.
+
+    The next step finds missing ones.
+    """
     others = [value for value in slices if value.topic.partition_count != count]
     some = others[:COUNTED_AT_ONCE]
     if some and not await pool.write({value.name: _counting(count) for value in some}):
@@ -112,7 +121,7 @@ async def _count(pool: PoolController, slices: list[PartitionSlice], count: int)
 def _check_may_begin(
     pool: PoolController, topic: TopicState, first: int, assignments: Assignments, *, is_new: bool
 ) -> None:
-    """Raises NoLiveReplica."""
+    """Raise NoLiveReplica if new partitions cannot begin now."""
     if not is_new:  # a topic that begins has nothing on any disk
         _check_all_reported(pool, topic, range(first, first + len(assignments)))
     beginning = Beginning(pool.state, topic)
@@ -121,7 +130,7 @@ def _check_may_begin(
 
 
 def _check_all_reported(pool: PoolController, topic: TopicState, numbers: range) -> None:
-    """Raises NoLiveReplica until every live broker said what logs it holds; they are asked."""
+    """Raise NoLiveReplica until each live broker reported its logs; they are asked for that."""
     missing = unheard(pool.state, topic.topic_id, numbers)
     if missing is None:
         return

@@ -1,1 +1,1 @@
-"""Decides about partitions and brokers without I/O."""
+"""Decide about partitions and brokers without I/O."""

@@ -1,4 +1,4 @@
-"""What a controller keeps in memory of each broker."""
+"""Define what a controller keeps in memory of each broker."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,10 @@ from tidemark_operator.controller.core.eligibility import Replica
 
 @dataclass(slots=True)
 class BrokerNotes:
-    """What a broker told this controller; gone with the controller, void for another life."""
+    """The reports of a broker to this controller.
+
+    They are lost with the controller, and invalid for another broker epoch.
+    """
 
     applied_controller_epoch: ControllerEpoch = ControllerEpoch(NO_EPOCH)
     applied_version: int = -1
@@ -35,8 +38,10 @@ class BrokerNotes:
 
     # guard: later-entry-without-log-is-void (S9)
     def note_entry(self, replica: Replica, member: Member) -> None:
-        """S9, in a slice that came after the registration: put back by hand (S12), or a write of a
-        deposed controller that landed late (S2)."""
+        """Check an entry of a slice that appeared after the registration (S9).
+
+        The slice was restored by hand (S12), or a deposed controller's write arrived late (S2).
+        """
         if self.found_replicas is None or replica in self.found_replicas:
             return
         if self._is_of_another_life(member):
@@ -44,16 +49,18 @@ class BrokerNotes:
 
     # guard: entry-of-another-life (S2)
     def _is_of_another_life(self, member: Member) -> bool:
-        """A former one, or one whose record is lost and whose epoch was higher."""
+        """Return whether the entry has an earlier epoch, or a higher one whose record is lost."""
         return member.broker_epoch != self.lost_below
 
     # guard: restored-entry-of-another-life-is-void (S9)
     def note_entry_put_back(
         self, replica: Replica, member: Member, broker_epoch: BrokerEpoch
     ) -> None:
-        """S9, in a slice that was put back by hand (S12): the broker may have come back without
-        that log while no controller knew of it, and ours was not the one that it registered with.
-        An entry of another life proves nothing then."""
+        """Invalidate an entry of another epoch in a slice that was restored by hand (S9, S12).
+
+        The broker may have come back without that log while no controller knew of it, and
+        registered with another controller than ours.
+        """
         if self.found_replicas is None and member.broker_epoch != broker_epoch:
             self.lost_replicas |= {replica}
             self.lost_below = broker_epoch

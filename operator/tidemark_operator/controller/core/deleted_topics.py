@@ -1,10 +1,10 @@
-"""What is left of a deleted topic until every broker has heard of it (S12). Pure.
+"""Keep a record of a deleted topic until all brokers have applied the deletion (S12).
 
-Brokers drop a log only on an explicit entry, and one that was away must find that entry when it
-comes back, under whatever controller. So a deletion begins with a durable tombstone, which names
-the slices that go; it goes itself once all brokers that may hold a replica have applied it. It is
-a PartitionSlice object without partitions, named so that no Topic's slice can have its name: the
-next topic of the same name is not held up.
+Brokers delete a log only for an explicit entry, and one that was away must find that entry when it
+comes back, under any controller. So a deletion begins with a durable deletion record, which names
+the slices to delete; the record itself is deleted when all brokers that may hold a replica have
+applied it. It is a PartitionSlice object without partitions, with a name that no Topic's slice can
+have, so the next topic of the same name need not wait.
 """
 
 from collections.abc import Iterable
@@ -37,18 +37,20 @@ class Tombstone:
 
     @property
     def topic_state(self) -> TopicState:
-        """As far as a push of the deletion needs it."""
+        """Return the topic as far as a push of the deletion needs it."""
         return TopicState(self.topic, self.topic_id, 0, 0)
 
     # guard: tombstone-covers-its-slices-only (S12)
     def covers(self, value: PartitionSlice) -> bool:
-        """False for a slice of that topic that somebody put there later: it is left alone."""
+        """Return False for a slice of that topic that was created later: it is left alone."""
         return self.slices.get(value.name) == value.uid
 
 
 def tombstone_of(slices: Iterable[PartitionSlice], brokers: Iterable[BrokerId]) -> Tombstone:
-    """Of all slices of one topic. `brokers`: of the pool; one that was moved away from while it
-    was down may still hold a log."""
+    """Return the deletion record of all slices of a topic.
+
+    `brokers` are all of the pool: one that lost its replica while it was down may still hold a log.
+    """
     slices = tuple(slices)
     first = slices[0]
     replicas = (b for value in slices for state in value.partitions for b in state.replicas)
@@ -86,7 +88,10 @@ def is_tombstone(item: Object) -> bool:
 
 
 def read_tombstone(item: Object) -> Tombstone:
-    """Raises MalformedObject."""
+    """Read a deletion record.
+
+    Raises MalformedObject.
+    """
     metadata = item["metadata"]
     try:
         return Tombstone(

@@ -1,10 +1,10 @@
-"""Who leads, decided from the whole state, never from the event.
+"""Decide who leads, from the complete state, never from the event.
 
-`settled` gives the state a partition should have now that brokers stand as they do: dead, stopping
-and void members out of the ISR (I13), a fenced leader replaced (I12). Order of candidates: live
-valid ISR members; live valid eligible leaders; a last resort (`last_resorts`: S14, a human, the
-topic's choice), which leaves a `Recovery`; else nobody. Among equals the one that leads the fewest
-partitions, ties in assignment order.
+`settled` returns the state that a partition should have given the present brokers: dead, stopping
+and invalid members are out of the ISR (I13), a fenced leader is replaced (I12). Candidates in
+order: live valid ISR members; live valid eligible leaders; an unclean election (`unclean_recovery`:
+S14, a person's choice, the topic's config), which leaves a `Recovery`; else there is no leader.
+Among equals the broker that leads the fewest partitions wins, ties go by assignment order.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ from tidemark_operator.controller.core.unclean_recovery import (
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of one partition beside its slice and how brokers stand."""
+    """What is known of one partition besides its slice and the brokers' eligibility."""
 
     reports: Reports = NO_REPORTS
     choice: Choice | None = None
@@ -53,7 +53,7 @@ NO_EVIDENCE = Evidence()
 
 
 class LeaderCounts:
-    """Partitions led per broker, kept up to date while one event's elections are made."""
+    """The number of partitions that each broker leads, updated during one event's elections."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class LeaderCounts:
         *,
         counts: Counter[BrokerId] | None = None,
     ) -> None:
-        """`counts`: as they are, where they are known already."""
+        """Count the leaders of `partitions`, or use known `counts`."""
         led = Counter(state.leader for state in partitions if state.has_leader)
         self._counts = led if counts is None else counts
 
@@ -91,7 +91,7 @@ def settled(
     leader_counts: LeaderCounts,
     evidence: Evidence = NO_EVIDENCE,
 ) -> Election:
-    """The same partition value when there is nothing to do."""
+    """Return the state that a partition should have; the same value if nothing changes."""
     is_completed = (
         is_moving(partition)
         and may_grant(evidence)
@@ -194,7 +194,7 @@ def _settled(
 
 # guard: slice-is-confirmed (S17)
 def may_grant(evidence: Evidence) -> bool:
-    """S17."""
+    """Return whether a leader may be assigned (S17)."""
     return evidence.is_confirmed
 
 
@@ -222,7 +222,7 @@ def preferred_leader_restored(
     *,
     leader_counts: LeaderCounts,
 ) -> PartitionState:
-    """Leadership back on the first replica when it is live, in sync and can write (L5)."""
+    """Return leadership to the first replica if it is live, in sync and can write (L5)."""
     preferred = partition.replicas[0]
     if not partition.has_leader or partition.leader == preferred:
         return partition
@@ -244,7 +244,10 @@ def leader_moved_off(
     *,
     leader_counts: LeaderCounts,
 ) -> PartitionState:
-    """Led by another in-sync replica that can write, if there is one (S20). The ISR stays."""
+    """Move leadership to another in-sync replica that can write, if there is one (S20).
+
+    The ISR stays.
+    """
     replica = (topic.topic_id, partition.partition)
     candidates = [
         member

@@ -1,10 +1,10 @@
-"""What an entry of an ISR or of the eligible leaders still proves, and who may lead (S2, S9).
+"""Decide which entries of an ISR or ELR are valid, and who may lead (S2, S9).
 
-A `Standing` is one broker as elections and ISR changes see it at one instant. Pure values.
+A `Standing` is one broker as elections and ISR changes see it at one instant.
 
 What an entry stands for depends on the topic's flush. With Os a record is acknowledged from memory,
-so only a log that is whole proves it. With Always it was on the disk of every member before, so the
-disk proves it, whatever else the log lost with its kernel (S14).
+so only a complete log keeps the entry valid. With Always it was on the disk of each member before,
+so the disk does, whatever else the log lost with its kernel (S14).
 """
 
 from collections.abc import Mapping
@@ -40,8 +40,11 @@ class Standing:
 
 
 class Standings:
-    """All brokers of a pool. A broker without a record is not live; its entries are kept, since
-    absence is no proof of loss (S12): its registration will say."""
+    """All brokers of a pool.
+
+    A broker without a record is not live. Its entries are kept, because absence does not show a
+    loss (S12): its registration decides.
+    """
 
     def __init__(self, standings: Mapping[BrokerId, Standing]) -> None:
         self._standings = standings
@@ -51,7 +54,7 @@ class Standings:
 
     # guard: void-entry (S2)
     def is_valid(self, member: Member, replica: Replica, flush: str) -> bool:
-        """`flush`: the topic's."""
+        """Return whether the entry is valid; `flush` is the topic's."""
         standing = self._standings.get(member.broker_id)
         if standing is None:
             return True
@@ -64,7 +67,10 @@ class Standings:
 
     # guard: fenced-broker-leads-nothing (I12)
     def is_active(self, broker_id: BrokerId, replica: Replica) -> bool:
-        """May lead and may be in the ISR: live, not stopping, this replica not failed."""
+        """Return whether the broker may lead and be in the ISR.
+
+        It is live, not stopping, and this replica has not failed.
+        """
         standing = self._standings.get(broker_id)
         return (
             standing is not None
@@ -74,7 +80,7 @@ class Standings:
         )
 
     def may_lead_on(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
-        """As far as that does not depend on the partition (S2)."""
+        """Return whether the broker may lead, as far as no partition decides it (S2)."""
         standing = self._standings.get(broker_id)
         return (
             standing is not None
@@ -84,13 +90,16 @@ class Standings:
         )
 
     def can_write(self, broker_id: BrokerId) -> bool:
-        """As far as it said so itself (S20)."""
+        """Return whether the broker can write, by its own report (S20)."""
         standing = self._standings.get(broker_id)
         return standing is not None and not standing.is_write_stalled
 
     def renewed(self, member: Member, replica: Replica, flush: str) -> Member:
-        """A valid entry under its broker's present epoch. A void entry stays void: whatever wrote
-        it, its broker's present life does not stand for it (S2)."""
+        """Return a valid entry with its broker's present epoch.
+
+        An invalid entry stays invalid, whatever wrote it: its broker's present epoch does not stand
+        for it (S2).
+        """
         standing = self._standings.get(member.broker_id)
         if standing is None or not may_renew(standing, replica):
             return member
@@ -101,13 +110,16 @@ class Standings:
 
 # guard: renew-entries-of-reporters-only (S9)
 def may_renew(standing: Standing, replica: Replica) -> bool:
-    """Only of live brokers: their epoch is durable, so no later, unclean registration can be given
-    the same one (S2). Only of those that have spoken: else they may be without that log, as one
-    that another controller registered while the slice was away (S9)."""
+    """Return whether entries of this broker may be renewed.
+
+    Only those of live brokers: their epoch is durable, so no later, unclean registration can get
+    the same one (S2). Only of brokers that have reported: the others may lack that log, like one
+    that another controller registered while the slice was away (S9).
+    """
     has_spoken = standing.has_spoken and replica not in standing.untold_replicas
     return standing.is_live and has_spoken
 
 
 def proves_since(standing: Standing, flush: str) -> BrokerEpoch:
-    """Entries of this epoch and later ones prove what they stand for (S2, S14)."""
+    """Return the broker epoch from which entries are valid (S2, S14)."""
     return standing.disk_since if flush == FLUSH_ALWAYS else standing.clean_since

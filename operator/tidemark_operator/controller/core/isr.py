@@ -1,9 +1,9 @@
-"""AlterPartition: a leader proposes an ISR, the controller decides (KIP-497, KIP-841, KIP-903).
+"""Check a leader's ISR proposal (AlterPartition; KIP-497, KIP-841, KIP-903).
 
 The checks and their order are Kafka's (ReplicationControlManager.validateAlterPartitionData),
-without leader recovery states, which Tidemark does not have. A refused change is itself a change:
-it raises the partition epoch, so that a delayed write of a deposed controller, or of our own whose
-answer was lost, cannot land after the refusal was heard (S3).
+without leader recovery states, which Tidemark does not have. A rejected change is itself a change:
+it raises the partition epoch, so that a delayed write of a deposed controller, or one of ours whose
+response was lost, cannot be stored after the rejection was sent (S3).
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from tidemark_operator.controller.core.partition_change import changed, raised
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`partition` is what has to be durable before the answer is given."""
+    """The result of a check; `partition` must be durable before the response is sent."""
 
     error: ErrorCode
     partition: PartitionState
@@ -78,10 +78,11 @@ def _admitted(
     partition: PartitionState,
     standings: Standings,
 ) -> Member | None:
-    """The entry to write, or None for a broker that may not be in an ISR now.
+    """Return the entry to write, or None for a broker that may not be in an ISR now.
 
-    Epoch -1 says that the leader has seen no fetch yet of a member that is in the ISR already: its
-    stored entry counts. For a newcomer -1 proves nothing and is refused (stricter than Kafka)."""
+    Epoch -1 means that the leader has seen no fetch yet of a member that is in the ISR already: its
+    stored entry counts. For a new member -1 is rejected (stricter than Kafka).
+    """
     replica = (topic.topic_id, partition.partition)
     standing = standings.of(member.broker_id)
     if standing is None or not standings.is_active(member.broker_id, replica):
@@ -98,6 +99,8 @@ def _admitted(
 
 # guard: joiner-has-reported (S9)
 def _has_spoken(standing: Standing) -> bool:
-    """To this controller: a leader may ask for what its follower held before it reported the
-    replica failed (S9)."""
+    """Return whether the broker has reported to this controller.
+
+    A leader may ask for what its follower held before it reported the replica failed (S9).
+    """
     return standing.has_spoken

@@ -1,6 +1,7 @@
-"""The slices of one pool that a controller knows, by name and by what decisions ask for. Pure.
+"""Index the slices of one pool by name and by what decisions ask for.
 
-The indexes are kept with every change, so that one topic costs the same beside however many others.
+The indexes are updated with each change, so that one topic costs the same among however many
+others.
 """
 
 from collections import Counter
@@ -50,27 +51,30 @@ class KnownSlices(MutableMapping[str, PartitionSlice]):
         return self._by_name.values()
 
     def of_topic(self, topic_id: TopicId) -> list[PartitionSlice]:
-        """In the order of their partitions."""
+        """Return the topic's slices in the order of their partitions."""
         found = list(self._by_topic.get(topic_id, {}).values())
         if len(found) > 1:
             found.sort(key=lambda value: value.index)
         return found
 
     def topic_ids(self) -> tuple[TopicId, ...]:
-        """In the order of their slices' names."""
+        """Return all topic ids in the order of their slices' names."""
         last = {topic_id: next(reversed(named)) for topic_id, named in self._by_topic.items()}
         return tuple(sorted(last, key=lambda topic_id: last[topic_id]))
 
     def topic_ids_named(self, topic: str) -> tuple[TopicId, ...]:
-        """Several, where data of a former topic of that name is retained."""
+        """Return the topic ids of a name: several if data of an earlier topic is retained."""
         return tuple(self._ids_by_topic_name.get(topic, ()))
 
     def leaders(self) -> Counter[BrokerId]:
-        """How many partitions each broker leads, retained ones that move too: a copy."""
+        """Return a copy of how many partitions each broker leads, retained ones that move too."""
         return self._leaders.copy()
 
     def is_in_sync_everywhere(self, broker_id: BrokerId) -> bool:
-        """Where a served partition has a replica there that is not just being added."""
+        """Return whether all the broker's replicas of served partitions are in sync.
+
+        Replicas that are just being added do not count.
+        """
         return not self._out_of_sync[broker_id]
 
     def _forget(self, value: PartitionSlice) -> None:

@@ -1,4 +1,4 @@
-"""Why a partition has no leader, and what a human can do about it: sentences. Pure."""
+"""Explain in sentences why a partition has no leader, and what a person can do."""
 
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import PartitionState, TopicState
@@ -19,8 +19,11 @@ def leaderless_sentence(
     *,
     is_lasting: bool = True,
 ) -> str:
-    """Of a served partition that nobody leads. It names the exact command that would decide, once
-    that lasts: brokers that start come back by themselves, and nothing has to be given up."""
+    """Return a sentence about a served partition without a leader.
+
+    It names the exact command that would decide only when that lasts: brokers that start come back
+    by themselves, and no record has to be given up.
+    """
     replica = (topic.topic_id, partition.partition)
     active = [b for b in partition.replicas if standings.is_active(b, replica)]
     text = f"partition {partition.partition} has no leader: "

@@ -1,8 +1,8 @@
-"""The metadata image of one pool: what brokers are told, in full or as what changed since.
+"""Keep the metadata image of one pool: what brokers receive, in full or as changes.
 
-Only durable state goes in. A version is one step of one controller's image; pushes are ordered by
-(controller epoch, image version) (S25). Deleted topics are explicit entries, since absence never
-means deletion (S12), for as long as their tombstone is there.
+Only durable state is in it. A version is one step of one controller's image; pushes are ordered by
+(controller epoch, image version) (S25). Deleted topics are explicit entries, because absence never
+means deletion (S12), for as long as their deletion record exists.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,10 @@ class _Topic:
             self.elected[number] = version
 
     def numbers_since(self, version: int) -> tuple[list[int], list[int]]:
-        """Partitions that changed after it and may be told: elected ones, and the others."""
+        """Return the partitions that changed after that version and are not withheld.
+
+        Elected ones first, then the others.
+        """
         elected: list[int] = []
         others: list[int] = []
         for number, changed in reversed(self.versions.items()):
@@ -79,7 +82,10 @@ class MetadataImage:
     def set_partitions(
         self, state: TopicState, partitions: tuple[PartitionState, ...], *, is_retained: bool
     ) -> None:
-        """Partitions of one topic as they are durable now; others of the topic stay. Unhides."""
+        """Set partitions of a topic as they are durable now, and no longer withhold them.
+
+        Other partitions of the topic stay.
+        """
         topic = self._topics.get(state.topic_id)
         version = self.version + 1
         if topic is None:
@@ -102,14 +108,17 @@ class MetadataImage:
             self._topics[state.topic_id] = self._topics.pop(state.topic_id)
 
     def _hide_former(self, name: str) -> None:
-        """Of a topic whose slices are gone by hand brokers keep what they have (S12), until its
-        name is another's: who was told of both would make room for logs of the former."""
+        """Withhold an earlier topic of this name.
+
+        Brokers keep the data of a topic whose slices were deleted by hand (S12), until another
+        topic has its name: a broker that received both would displace the earlier one's logs.
+        """
         for topic_id in self._ids_by_name.get(name, ()):
             topic = self._topics[topic_id]
             topic.hidden.update(topic.partitions)
 
     def hide(self, topic_id: TopicId, partitions: tuple[int, ...]) -> None:
-        """Their last write has an unknown outcome: nobody is told anything of them (S3)."""
+        """Withhold partitions whose last write has an unknown outcome (S3)."""
         topic = self._topics.get(topic_id)
         if topic is not None:
             topic.hidden.update(number for number in partitions if number in topic.partitions)
@@ -123,14 +132,17 @@ class MetadataImage:
         )
 
     def is_told(self, topic_id: TopicId, partition: int, version: int) -> bool:
-        """Whoever applied that version knows what is told of it, or there is nothing to tell."""
+        """Return whether a broker that applied this version knows the partition's present state.
+
+        True also if there is nothing to send.
+        """
         topic = self._topics.get(topic_id)
         if topic is None or partition not in topic.partitions:
             return True
         return partition not in topic.hidden and topic.versions[partition] <= version
 
     def delete(self, state: TopicState) -> None:
-        """An explicit entry in pushes, until `finish_deletion`."""
+        """Add an explicit deletion to pushes, until `finish_deletion`."""
         topic = self._topics.pop(state.topic_id, None)
         if topic is not None:
             self._forget_name(topic.state)
@@ -148,7 +160,7 @@ class MetadataImage:
             del self._ids_by_name[state.topic]
 
     def finish_deletion(self, topic_id: TopicId) -> None:
-        """Every broker that may hold a replica has applied it."""
+        """Remove a deletion that each broker with a possible replica has applied."""
         self._deleted.pop(topic_id, None)
         self._finished[topic_id] = None
         while len(self._finished) > self._deleted_kept:
@@ -160,7 +172,7 @@ class MetadataImage:
     def push_for(
         self, applied_controller_epoch: ControllerEpoch, applied_version: int
     ) -> MetadataPush | None:
-        """What a broker that applied that much lacks; None: nothing."""
+        """Return what a broker that applied this version lacks, or None."""
         is_full = (
             applied_controller_epoch != self.controller_epoch
             or not 0 < applied_version <= self.version

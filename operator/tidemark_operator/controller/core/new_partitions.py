@@ -1,10 +1,10 @@
-"""How a partition begins that its topic's slices do not know yet. Pure.
+"""Decide how a partition begins that its topic's slices do not have yet.
 
-One that is new begins as in Kafka. But a slice put back from before its topic grew has never heard
-of partitions whose records are on brokers' disks (S17), and logs of epoch 0 do not show that it is
-old. So a number of which any broker reported a log, or of which a state was durable once, begins
-as rebuilt: above all that is known, nobody in sync, to be led by the longest log of all (S14).
-That no log was reported says something only once every live broker reported to this controller.
+A new one begins as in Kafka. But a slice restored from before its topic grew does not have
+partitions whose records are on brokers' disks (S17), and logs of epoch 0 do not show that it is
+old. So a partition of which any broker reported a log, or of which a state was durable once, begins
+as rebuilt: above all known epochs, with no replica in sync, to be led by the longest log of all
+(S14). A missing log counts only after each live broker reported to this controller.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ NOTHING_KNOWN = Floor(LeaderEpoch(NO_EPOCH), PartitionEpoch(NO_EPOCH), noted_at_
 
 
 class NoLiveReplica(Exception):
-    """A new partition would have no live broker, or has to wait for what one has to say."""
+    """An error: a new partition would have no live broker, or must wait for a broker's report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Unheard:
-    """Live brokers that have not said what logs they hold since that image version."""
+    """The live brokers that have not reported their logs since that image version."""
 
     since_version: int
     brokers: tuple[BrokerId, ...]
 
 
 def unheard(state: PoolState, topic_id: TopicId, numbers: Iterable[int]) -> Unheard | None:
-    """None: what was reported is all that live brokers hold of these partitions."""
+    """Return the missing reports, or None if all live brokers have reported these partitions."""
     floors = (state.held.floor_of((topic_id, number)) for number in numbers)
     since = max((floor.noted_at_version for floor in floors if floor is not None), default=0)
     said = state.reports_from(since)
@@ -58,7 +58,7 @@ def unheard(state: PoolState, topic_id: TopicId, numbers: Iterable[int]) -> Unhe
 
 
 class Beginning:
-    """Of some new partitions of one topic, as brokers stand at one instant."""
+    """The start of new partitions of one topic, given the brokers at one instant."""
 
     def __init__(self, state: PoolState, topic: TopicState) -> None:
         self._state = state
@@ -67,7 +67,10 @@ class Beginning:
         self._reports = state.reports_from(NO_EPOCH)
 
     def of(self, number: int, replicas: tuple[BrokerId, ...]) -> Begun:
-        """Raises NoLiveReplica."""
+        """Return how the partition begins.
+
+        Raises NoLiveReplica.
+        """
         replica = (self._topic.topic_id, number)
         floor = self._state.held.floor_of(replica)
         holders = holders_of(replica, self._reports)
@@ -78,7 +81,7 @@ class Beginning:
         return Begun(self._as_new(number, replicas))
 
     def check(self, number: int, replicas: tuple[BrokerId, ...]) -> None:
-        """Raises NoLiveReplica, as `of` would."""
+        """Raise NoLiveReplica if `of` would."""
         replica = (self._topic.topic_id, number)
         if any(self._standings.is_active(broker_id, replica) for broker_id in replicas):
             return
@@ -86,7 +89,7 @@ class Beginning:
             raise self._none_lives(number, replicas)
 
     def _as_new(self, number: int, replicas: tuple[BrokerId, ...]) -> PartitionState:
-        """Kafka's start: ISR = the active replicas, the first of them leads, epochs 0."""
+        """Begin as Kafka does: the active replicas are in sync, the first leads, epochs are 0."""
         in_sync = tuple(
             Member(broker_id, self._state.brokers[broker_id].broker_epoch)
             for broker_id in replicas

@@ -1,7 +1,7 @@
-"""What a controller keeps of a pool only to tell: planned restarts, clock skew, elections.
+"""Keep facts of a pool that are only reported: planned restarts, clock skew, elections.
 
-Nothing is decided by any of it; it is lost when another controller takes over, but for a planned
-restart, which the next one recognises by the proof of a clean stop. Pure.
+No decision depends on them. They are lost when another controller takes over, except a planned
+restart, which the next controller recognises by the clean shutdown.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ MAX_LEADERLESS = 10_000
 
 
 class PlannedRestarts:
-    """Brokers from their orderly stop until they are in sync again wherever they hold a replica."""
+    """The brokers from their shutdown until they are in sync again in all their partitions."""
 
     def __init__(self) -> None:
         self._since_ms: dict[BrokerId, int] = {}
@@ -34,7 +34,7 @@ class PlannedRestarts:
         self._since_ms.setdefault(broker_id, now_ms)
 
     def end(self, broker_id: BrokerId) -> None:
-        """It fell while it served: what follows was not planned."""
+        """End the restart of a broker that failed while it served: what follows was not planned."""
         self._since_ms.pop(broker_id, None)
 
     def settle(
@@ -43,7 +43,7 @@ class PlannedRestarts:
         is_in_sync_everywhere: Callable[[BrokerId], bool],
         now_ms: int,
     ) -> None:
-        """Ends those that are over."""
+        """End the restarts that are over."""
         for broker_id, since_ms in tuple(self._since_ms.items()):
             record = brokers.get(broker_id)
             is_late = now_ms - since_ms > PLANNED_RESTART_LIMIT_MS
@@ -53,14 +53,14 @@ class PlannedRestarts:
 
 
 class LeaderlessSince:
-    """Since when partitions have no leader, as far as that was read."""
+    """The times from which partitions have no leader, as far as that was asked."""
 
     def __init__(self) -> None:
         self._now_ms = 0
         self._since_ms: dict[tuple[TopicId, int, LeaderEpoch], int] = {}
 
     def is_lasting(self, topic_id: TopicId, state: PartitionState) -> bool:
-        """Whether `state`, which has no leader, has had none for the grace period."""
+        """Return whether the partition has had no leader for the grace period."""
         if len(self._since_ms) > MAX_LEADERLESS:
             self._since_ms.clear()  # of partitions that have leaders again, most of them
         key = (topic_id, state.partition, state.leader_epoch)
@@ -71,8 +71,10 @@ class LeaderlessSince:
 
 
 class ClockSkews:
-    """How far each broker's wall clock is ahead of ours. A message's way only makes it look slower,
-    so the highest of some readings is the best."""
+    """How far each broker's wall clock is ahead of ours.
+
+    A message's delay only makes it look slower, so the highest of some readings is the best.
+    """
 
     def __init__(self) -> None:
         self._highest: dict[BrokerId, tuple[int, int]] = {}  # (skew, when), this window's
@@ -88,7 +90,7 @@ class ClockSkews:
         self._highest[broker_id] = (skew_ms, now_ms)
 
     def of(self, broker_id: BrokerId) -> int | None:
-        """Milliseconds; None: it has said nothing yet."""
+        """Return the skew in milliseconds, or None without a reading."""
         readings = (self._highest.get(broker_id), self._former.get(broker_id))
         return max((reading[0] for reading in readings if reading is not None), default=None)
 
@@ -103,7 +105,7 @@ class Observations:
     ended_lives: dict[BrokerId, BrokerEpoch] = field(default_factory=dict)
 
     def note_next_life(self, stored: BrokerRecord, clean_stop_epoch: BrokerEpoch) -> None:
-        """Another process registers, maybe before anybody missed the `stored` one."""
+        """Record that another process registers, maybe before the stored one was missed."""
         self.ended_lives[stored.broker_id] = stored.broker_epoch
         if stored.state is BrokerLifeState.ACTIVE and clean_stop_epoch != stored.broker_epoch:
             self.planned_restarts.end(stored.broker_id)
@@ -114,7 +116,7 @@ class Observations:
         durable: PartitionSlice,
         brokers: dict[BrokerId, BrokerRecord],
     ) -> None:
-        """Elections between two durable states of a slice; `brokers` as they stand now."""
+        """Record the elections between two durable states of a slice."""
         if former is None:
             return
         before = {state.partition: state for state in former.partitions}

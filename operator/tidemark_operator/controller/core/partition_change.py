@@ -1,9 +1,10 @@
-"""One legal change of a partition: epochs, ISR and eligible leaders together (I12, I13, I14).
+"""Make a legal change of a partition: epochs, ISR and eligible leaders together (I12, I13, I14).
 
-Every change of leader or ISR goes through `changed`, whoever asked for it. It also tidies: void
-entries go, valid ones of live brokers are written under their present epoch (S2).
+Each change of leader or ISR passes `changed`. It also tidies: invalid entries are removed, valid
+ones of live brokers get their present epoch (S2).
 
-Effective min ISR: a field of each partition, changed only with its eligible leaders (S6).
+The effective min ISR is a field of each partition that changes only together with its eligible
+leaders (S6).
 """
 
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ COMMIT_RULE_ISR = "Isr"
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Who is to lead: a grant, also to the same broker, raises the leader epoch."""
+    """The leader to assign; an assignment, also to the same broker, raises the leader epoch."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -42,8 +43,10 @@ def changed(
     in_sync_replicas: tuple[Member, ...],
     leadership: Leadership | None = None,
 ) -> PartitionState:
-    """The partition with that ISR and, unless None, that leadership; the same value if nothing
-    of leader, ISR and eligible leaders differs."""
+    """Return the partition with that ISR and, unless None, that leadership.
+
+    The same value if leader, ISR and eligible leaders do not change.
+    """
     replica = (topic.topic_id, partition.partition)
     in_sync = tuple(standings.renewed(member, replica, topic.flush) for member in in_sync_replicas)
     eligible = eligible_leaders(topic, partition, standings, in_sync_replicas=in_sync)
@@ -83,8 +86,10 @@ def eligible_leaders(
     *,
     in_sync_replicas: tuple[Member, ...],
 ) -> tuple[Member, ...]:
-    """(old eligible + old ISR) - new ISR - void - non-replicas, while the new ISR is below min
-    ISR; with commitRule Isr there are never any (I13, S15; KIP-966)."""
+    """Return the eligible leaders, while the new ISR is below min ISR (I13, S15; KIP-966).
+
+    (old eligible + old ISR) - new ISR - invalid - non-replicas. With commitRule Isr there are none.
+    """
     if topic.commit_rule == COMMIT_RULE_ISR:
         return ()
     if len(in_sync_replicas) >= partition.min_insync_replicas:
@@ -104,7 +109,7 @@ MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 def effective_min_insync(topic: TopicState) -> int:
-    """min(min.insync.replicas, replication factor); Tidemark's default is min(2, RF)."""
+    """Return min(min.insync.replicas, replication factor); Tidemark's default is min(2, RF)."""
     configured = int(topic.config.get(MIN_INSYNC_REPLICAS, "2"))
     return max(1, min(configured, topic.replication_factor))
 
@@ -112,7 +117,7 @@ def effective_min_insync(topic: TopicState) -> int:
 def with_min_insync(
     topic: TopicState, partition: PartitionState, standings: Standings, min_insync_replicas: int
 ) -> PartitionState:
-    """The partition with that min ISR; eligible leaders recomputed, partition epoch raised."""
+    """Return the partition with that min ISR, new eligible leaders and a raised partition epoch."""
     if partition.min_insync_replicas == min_insync_replicas:
         return partition
     lowered = replace(partition, min_insync_replicas=min_insync_replicas)

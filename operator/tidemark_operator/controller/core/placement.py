@@ -1,9 +1,9 @@
-"""Where the replicas of new partitions go (I18).
+"""Place the replicas of new partitions on brokers (I18).
 
-Without racks replica j of partition i is on broker index (i + j) mod n: leaders and replicas spread
-evenly and on distinct brokers. With racks the brokers are first put in an order that alternates
-between them, and a replica passes over brokers whose rack the partition has already, for as long as
-there are racks that it has not (as Kafka's rack-aware assignment). Existing load is not looked at.
+Without racks replica j of partition i is on broker index (i + j) mod n: leaders and replicas are
+spread evenly and on distinct brokers. With racks the brokers are first ordered so that racks
+alternate, and a replica skips brokers whose rack the partition has already, as long as there are
+racks that it lacks (as Kafka's rack-aware assignment). Existing load is ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from tidemark_protocol.ids import BrokerId
 
 
 class TooFewBrokers(Exception):
-    """More replicas asked for than there are brokers; the text says which number to change."""
+    """An error: more replicas than brokers; the text says which number to change."""
 
 
 def place(
@@ -24,10 +24,10 @@ def place(
     first_partition: int = 0,
     racks: Mapping[BrokerId, str] | None = None,
 ) -> tuple[tuple[BrokerId, ...], ...]:
-    """Assignments of `partition_count` partitions, the first one numbered `first_partition`.
-    `racks` holds a name for each broker that stands in one.
+    """Return the assignments of `partition_count` partitions from `first_partition` on.
 
-    Raises TooFewBrokers, and ValueError for counts below one.
+    `racks` has a name for each broker in a rack. Raises TooFewBrokers, and ValueError for counts
+    below one.
     """
     if partition_count < 1 or replication_factor < 1:
         raise ValueError(
@@ -66,7 +66,7 @@ def _replicas(
     partition: int,
     replication_factor: int,
 ) -> tuple[BrokerId, ...]:
-    """From the partition's own place on around the ring, racks that it lacks first."""
+    """Return brokers around the ring from the partition's position on, missing racks first."""
     ring = [order[(partition + step) % len(order)] for step in range(len(order))]
     taken: list[BrokerId] = []
     racks: set[str] = set()

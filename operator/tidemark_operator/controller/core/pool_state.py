@@ -1,7 +1,7 @@
-"""All that a controller holds of one pool, and the decisions over whole slices (pure).
+"""Hold all that a controller knows of one pool, and decide about complete slices.
 
-Decisions are level-triggered: `settled_slice` says what a slice should be now, whatever the event;
-so a write that failed is simply decided again later. `brokers` may run ahead of the store by one
+Decisions are level-triggered: `settled_slice` returns what a slice should be now, whatever the
+event; so a failed write is simply decided again later. `brokers` may be ahead of the store by one
 fence only (a fence is always safe); everything else here is durable.
 """
 
@@ -71,7 +71,7 @@ class PoolState:
         return notes
 
     def note_replaced(self, former: BrokerRecord) -> None:
-        """Another process was registered after it."""
+        """Record that another process was registered after this one."""
         known = self.replaced.setdefault(former.broker_id, deque(maxlen=MAX_REPLACED))
         known.append(former.incarnation)
 
@@ -107,7 +107,10 @@ class PoolState:
         )
 
     def _reports_for(self, replica: Replica) -> Reports:
-        """Those of brokers that had heard that nobody leads: their logs stand still (S14)."""
+        """Return reports of brokers that knew that the partition has no leader.
+
+        Their logs do not change (S14).
+        """
         since = self.leaderless_since.get(replica)
         return Reports({} if since is None else self.reports_from(since[1]))
 
@@ -119,8 +122,10 @@ class PoolState:
         }
 
     def _is_confirmed(self, replica: Replica, state: PartitionState) -> bool:
-        """Each live replica applied a push of ours or registered with us since we took over, so
-        that it said what it holds above the slice (S17)."""
+        """Return whether all live replicas have reported what they hold above the slice (S17).
+
+        Each applied a push of ours, or registered with us, since the takeover.
+        """
         return all(
             record is None
             or not record.is_live
@@ -136,12 +141,12 @@ class PoolState:
         return self.applied_version(broker_id) >= 0 or self.notes_of(broker_id).report_version >= 0
 
     def lowest_applied_version(self) -> int:
-        """That every live broker has applied, as far as heard."""
+        """Return the version that each live broker has applied, as far as reported."""
         live = [record.broker_id for record in self.brokers.values() if record.is_live]
         return min(map(self.applied_version, live), default=-1)
 
     def applied_version(self, broker_id: BrokerId) -> int:
-        """Of our images; -1: of none."""
+        """Return the broker's applied version of our images, or -1."""
         notes = self.notes_of(broker_id)
         is_ours = notes.applied_controller_epoch == self.controller_epoch
         return notes.applied_version if is_ours else -1
@@ -195,12 +200,18 @@ class PoolState:
         return election.partition, recovery
 
     def is_behind(self, replica: Replica, state: PartitionState) -> bool:
-        """S17: nothing is decided by a slice that is older than what somebody holds."""
+        """Return whether a broker holds later epochs than the slice (S17).
+
+        Nothing is decided by such a slice.
+        """
         return replica in self.behind and self.held.floor_above(replica, state) is not None
 
     # guard: slice-is-not-behind (S17)
     def may_grant(self, replica: Replica, state: PartitionState) -> bool:
-        """S17: nobody is made a leader by a slice that is an old backup, or may be one."""
+        """Return whether a leader may be assigned (S17).
+
+        Not by a slice that is an old backup, or may be one.
+        """
         return may_grant(self.evidence(replica, state)) and not self.is_behind(replica, state)
 
     def _rebuilt_when_all_said(
@@ -235,9 +246,10 @@ class PoolState:
         )
 
     def note_durable(self, value: PartitionSlice, *, version: int) -> None:
-        """This slice is what is stored now. `version`: of the image, before it says so.
+        """Record that this slice is stored now; `version` is of the image before it has the slice.
 
-        What was durable once is never undone, but by a backup put in its place (S17)."""
+        What was durable once is never undone, except by a backup restored in its place (S17).
+        """
         former = self.slices.get(value.name)
         if former is not None and former.topic.topic_id == value.topic.topic_id:
             now = {state.partition: state for state in value.partitions}
@@ -266,7 +278,7 @@ class PoolState:
         self.held.note(replica, state.leader_epoch, state.partition_epoch, version=version)
 
     def note_held(self, held: Iterable[HeldEpoch], *, version: int) -> tuple[PartitionSlice, ...]:
-        """Slices that are found to be behind by it."""
+        """Record reported epochs; return the slices that are stale by them."""
         held = tuple(held)
         for each in held:
             self.held.note_held(each, version=version)
@@ -275,13 +287,13 @@ class PoolState:
     def note_reported(
         self, reports: Iterable[ReplicaReport], *, version: int
     ) -> tuple[PartitionSlice, ...]:
-        """The same, of logs found at a start."""
+        """Record the logs found at a start; return the slices that are stale by them."""
         reports = tuple(reports)
         self.held.note_reports(reports, version=version)
         return self._behind_by([(report.topic_id, report.partition) for report in reports])
 
     def _behind_by(self, replicas: Iterable[Replica]) -> tuple[PartitionSlice, ...]:
-        """Those of which that is news."""
+        """Return the slices that became stale."""
         found: dict[str, PartitionSlice] = {}
         for value, state in self.places_of(replicas).values():
             if self._note_behind((value.topic.topic_id, state.partition), state):
@@ -291,7 +303,7 @@ class PoolState:
     def places_of(
         self, replicas: Iterable[Replica]
     ) -> dict[Replica, tuple[PartitionSlice, PartitionState]]:
-        """Of those that a slice names."""
+        """Return slice and state of the partitions that a slice names."""
         wanted = dict.fromkeys(replicas)
         found: dict[Replica, tuple[PartitionSlice, PartitionState]] = {}
         for topic_id in dict.fromkeys(topic_id for topic_id, _ in wanted):
@@ -303,7 +315,7 @@ class PoolState:
         return found
 
     def _note_behind(self, replica: Replica, state: PartitionState) -> bool:
-        """Whether that is news."""
+        """Record whether the slice is stale; return whether that is new."""
         floor = self.held.floor_above(replica, state)
         if floor is None:
             self.behind.pop(replica, None)
@@ -313,7 +325,7 @@ class PoolState:
         return is_news
 
     def note_leaderless(self, value: PartitionSlice, *, version: int) -> None:
-        """`version`: of the image, which says so already."""
+        """Record partitions without a leader; `version` is of the image that has them."""
         for state in value.partitions:
             replica = (value.topic.topic_id, state.partition)
             if state.has_leader or value.is_retained:
@@ -325,7 +337,10 @@ class PoolState:
                 self.leaderless_since[replica] = (state.leader_epoch, version)
 
     def finished_tombstones(self) -> Iterator[Tombstone]:
-        """Every broker that may hold a replica has applied the deletion, or is gone for good."""
+        """Yield deletions that each broker with a possible replica has applied.
+
+        Brokers that are Gone do not count.
+        """
         if not self.tombstones:
             return
         gone = {i for i, r in self.brokers.items() if r.state is BrokerLifeState.GONE}
@@ -345,8 +360,11 @@ class PoolState:
                 del notes[replica]
 
     def wants_report_from(self, broker_id: BrokerId) -> bool:
-        """A live broker that has heard of all, and whose report of a partition without a leader is
-        from before that; or of any, while a slice is behind, or new partitions wait (S17)."""
+        """Return whether a live broker should report its logs again.
+
+        It has applied all pushes, and its report is from before a partition lost its leader, or
+        before a slice was found stale, or new partitions wait for it (S17).
+        """
         reported, applied = self.notes_of(broker_id).report_version, self.applied_version(broker_id)
         wanted = (self.reports_wanted, *self.behind.values())
         if any(reported < version <= applied for version in wanted):
@@ -367,13 +385,16 @@ class PoolState:
         )
 
     def highest_broker_epoch(self) -> BrokerEpoch:
-        """Of Broker objects and of entries: an object may have been deleted by hand, and an entry
-        of an epoch that is given out again would prove what a new life does not hold (S2)."""
+        """Return the highest epoch of Broker objects and of entries.
+
+        An object may have been deleted by hand, and an entry of an epoch that is given again would
+        stand for what the new process does not hold (S2).
+        """
         epochs = [record.broker_epoch for record in self.brokers.values()]
         return max([self.slices.highest_broker_epoch, *epochs])
 
     def next_producer_id_round(self) -> int:
-        """Above every one known as used, by whatever broker (S5)."""
+        """Return a round above each one that any broker used (S5)."""
         rounds = [record.producer_id_round for record in self.brokers.values()]
         return 1 + max(self.highest_producer_id_round, *rounds)
 
@@ -381,7 +402,7 @@ class PoolState:
         self.highest_producer_id_round = max(self.highest_producer_id_round, producer_id_round)
 
     def cluster_id(self) -> str:
-        """The pool's first broker decided it; "": no broker yet."""
+        """Return the cluster id that the pool's first broker decided; "" without a broker."""
         return next((r.cluster_id for r in self.brokers.values() if r.cluster_id), "")
 
     def topic_slices(self, topic_id: TopicId) -> list[PartitionSlice]:
@@ -392,7 +413,7 @@ class PoolState:
             yield value.topic.topic_id, value.partitions
 
     def is_reported(self, topic_id: TopicId, partitions: Iterable[int]) -> bool:
-        """Some broker found a replica of one of these on its disk."""
+        """Return whether a broker found a replica of one of these partitions on its disk."""
         replicas = [(topic_id, number) for number in partitions]
         return any(
             replica in (notes.report or {}) for notes in self.notes.values() for replica in replicas

@@ -1,11 +1,12 @@
-"""Other brokers for a partition: what begins, completes and cancels a move (KIP-455). Pure.
+"""Begin, complete and cancel a move of a partition to other brokers (KIP-455).
 
-While it moves, `replicas` is the target followed by those that are to leave; `adding_replicas` and
-`removing_replicas` say which. The target's last member coming in sync completes it: who is to leave
-leaves replicas and ISR in one write, and an election follows if it led. Until then everybody
-counts as before, so that no failure in the middle costs more than without the move. Another target
-replaces the first; the original one cancels. Whoever leaves erases its log and may be added again
-at once, so the write that lets it go raises the leader epoch (S30, docs/decisions/0059).
+While it moves, `replicas` is the target followed by the replicas that leave; `adding_replicas` and
+`removing_replicas` name them. The move completes when the target's last member is in sync: the
+leaving replicas leave replicas and ISR in one write, and an election follows if one of them led.
+Until then all count as before, so that no failure in the middle costs more than without the move.
+Another target replaces the first; the original one cancels. A replica that leaves erases its log
+and may be added again immediately, so the write that removes it raises the leader epoch (S30,
+docs/decisions/0059).
 
 A retained partition has no leader; it gets one for the time of its move (`elections.kept_or_moved`,
 docs/decisions/0145).
@@ -24,16 +25,16 @@ MAX_REPLICAS = 10
 
 
 class CannotReassign(Exception):
-    """The partition cannot be moved so now; the text says why and what to wait for or to change."""
+    """An error: the partition cannot be moved so now; the text says why and what to do."""
 
 
 def target_of(partition: PartitionState) -> tuple[BrokerId, ...]:
-    """Where it is, or is on its way to."""
+    """Return where the partition is, or is being moved to."""
     return tuple(b for b in partition.replicas if b not in partition.removing_replicas)
 
 
 def original_of(partition: PartitionState) -> tuple[BrokerId, ...]:
-    """Where it was before the move under way: the target that cancels it."""
+    """Return where the partition was before its move: the target that cancels it."""
     return tuple(b for b in partition.replicas if b not in partition.adding_replicas)
 
 
@@ -45,7 +46,7 @@ def is_moving(partition: PartitionState) -> bool:
 def obstacle(
     partition: PartitionState, target: Sequence[BrokerId], *, is_retained: bool = False
 ) -> str:
-    """Why that target cannot be taken up now; "": it can."""
+    """Return why that target cannot be accepted now, or ""."""
     if not target or len(set(target)) != len(target) or len(target) > MAX_REPLICAS:
         return f"expected 1 to {MAX_REPLICAS} distinct brokers, found {list(target)}"
     if not partition.has_leader and not is_retained:
@@ -67,7 +68,10 @@ def reassigned(
     *,
     is_retained: bool = False,
 ) -> PartitionState:
-    """On its way to `target`; the same value when it is already. Raises CannotReassign."""
+    """Return the partition on its way to `target`; the same value if it is already.
+
+    Raises CannotReassign.
+    """
     if target == target_of(partition):
         return partition
     problem = obstacle(partition, target, is_retained=is_retained)
@@ -98,14 +102,16 @@ def reassigned(
 
 # guard: move-completes-with-target-in-sync (I19)
 def may_complete(partition: PartitionState, in_sync: Sequence[Member]) -> bool:
-    """`in_sync`: live and valid members. Nobody leaves before the whole target has it all."""
+    """Return whether the whole target is in sync; `in_sync` has live and valid members."""
     present = {member.broker_id for member in in_sync}
     return is_moving(partition) and present.issuperset(target_of(partition))
 
 
 def completed(partition: PartitionState) -> PartitionState:
-    """Without those that were to leave; the caller raises the partition epoch, elects if the
-    leader is one of them, and sees to S30."""
+    """Return the partition without the leaving replicas.
+
+    The caller raises the partition epoch, elects if the leader is one of them, and handles S30.
+    """
     target = target_of(partition)
     return replace(
         partition,
@@ -117,8 +123,11 @@ def completed(partition: PartitionState) -> PartitionState:
 
 
 def without_progress_of_leavers(before: PartitionState, after: PartitionState) -> PartitionState:
-    """S30: `after` in a leader epoch in which nothing counts that a broker fetched which left. The
-    leader may hear of its leaving and of its return at once, and its old fetches may come late."""
+    """Raise the leader epoch if a replica left, so that its earlier fetches do not count (S30).
+
+    The leader may learn of its leaving and of its return together, and its old fetches may arrive
+    late.
+    """
     if somebody_left(before, after) and after.leader_epoch == before.leader_epoch:
         return replace(after, leader_epoch=LeaderEpoch(before.leader_epoch + 1))
     return after

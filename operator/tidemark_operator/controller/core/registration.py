@@ -1,10 +1,10 @@
-"""A broker process registers: which epoch it gets, and what its entries still prove (S2, S9).
+"""Decide the registration of a broker process: its epoch, and which entries stay valid (S2, S9).
 
-The verdict and the epoch are one compare-and-set of the Broker object, durable before the broker
-hears of them. Two things prove that a log is whole: the stop proof of the stored life, or that its
-process was only killed. Everything doubtful is unclean. That the disk is the very one of the stored
-life proves less, and enough for what was synced before it was acknowledged (S14). The life of these
-proofs on the volume is `tidemark_broker.log.clean_shutdown`.
+Decision and epoch are one compare-and-set of the Broker object, durable before the broker receives
+them. Two things show that a log is complete: the clean shutdown of the stored epoch, or that its
+process was only killed. Everything doubtful is unclean. That the disk is the one of the stored
+epoch shows less, and enough for what was synced before it was acknowledged (S14).
+`tidemark_broker.log.clean_shutdown` keeps these records on the volume.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -52,9 +52,12 @@ def decided(
     replaced: Collection[str] = (),
     lost_round: int = NO_ROUND,
 ) -> Accepted | RegistrationRefused:
-    """`highest_epoch`: of all Broker objects of the pool. `cluster_id`: the pool's. `replaced`:
-    incarnations of this broker that another one followed, as far as they are known. `lost_round`:
-    not below any round of a record that is lost (S5)."""
+    """Return the accepted record or the error.
+
+    `highest_epoch` is of all Broker objects of the pool, `cluster_id` the pool's. `replaced` are
+    incarnations of this broker that another one followed, as far as known. `lost_round` is not
+    below any round of a lost record (S5).
+    """
     if request.cluster_id and request.cluster_id != cluster_id:
         return RegistrationRefused(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -121,15 +124,21 @@ def _problem(request: RegisterRequest) -> str:
 
 # guard: replaced-process-gets-no-life (S2)
 def is_replaced(request: RegisterRequest, replaced: Collection[str]) -> bool:
-    """A process registers before whoever follows it, and never after: this is a request that comes
-    late or twice. As a new life it would end the present one, and void what that one proves."""
+    """Return whether the request is late or repeated: its process was already replaced.
+
+    A process registers before its successor, never after. As a new registration it would end the
+    present epoch, and invalidate its entries.
+    """
     return request.incarnation in replaced
 
 
 # guard: earlier-process-gets-no-life (S2)
 def is_of_before(request: RegisterRequest, stored: BrokerRecord) -> bool:
-    """Its volume did not know the stored life yet, which writes its epoch there before it polls:
-    the process is older than that life, or the volume a copy of before."""
+    """Return whether the process or its volume is older than the stored epoch.
+
+    The stored process writes its epoch to the volume before it polls, and this volume does not have
+    it: the process is older, or the volume a copy of before.
+    """
     return (
         is_same_volume(request, stored)
         and request.incarnation != stored.incarnation
@@ -139,7 +148,7 @@ def is_of_before(request: RegisterRequest, stored: BrokerRecord) -> bool:
 
 # guard: clean-start (S1)
 def is_clean_start(request: RegisterRequest, stored: BrokerRecord) -> bool:
-    """Whether what the former life had is all still there. On any doubt it is not."""
+    """Return whether all that the earlier epoch had is still there; False if in doubt."""
     return (
         # guard: failed-storage-starts-unclean (S8)
         not is_storage_failed(stored)
@@ -150,8 +159,10 @@ def is_clean_start(request: RegisterRequest, stored: BrokerRecord) -> bool:
 
 # guard: same-disk (S14)
 def is_same_disk(request: RegisterRequest, stored: BrokerRecord) -> bool:
-    """Whether all that the former life synced is still there, though its kernel may have gone with
-    the rest (S14). On any doubt it is not."""
+    """Return whether all that the earlier epoch synced is still there; False if in doubt (S14).
+
+    Its kernel may have gone with the rest.
+    """
     return (
         # guard: failed-storage-voids-disk (S8)
         not is_storage_failed(stored)
@@ -161,27 +172,35 @@ def is_same_disk(request: RegisterRequest, stored: BrokerRecord) -> bool:
 
 
 def is_storage_failed(stored: BrokerRecord) -> bool:
-    """Its disk lost a write in that life: no proof of that life counts (S8)."""
+    """Return whether the disk lost a write in that epoch (S8).
+
+    None of its records counts then.
+    """
     return stored.clean_since > stored.broker_epoch
 
 
 # guard: same-volume (S7)
 def is_same_volume(request: RegisterRequest, stored: BrokerRecord) -> bool:
-    """Not an empty one, nor one of another life story."""
+    """Return whether the volume is neither empty nor of another history."""
     return request.storage.directory_id == stored.storage.directory_id
 
 
 # guard: stop-proof-of-stored-life (S7)
 def is_stopped_cleanly(request: RegisterRequest, stored: BrokerRecord) -> bool:
-    """The stop proof is of the very life that is stored: not of one before it, as on a volume
-    restored from a snapshot (S7)."""
+    """Return whether the clean shutdown file is of the stored epoch.
+
+    One of an earlier epoch is on a volume restored from a snapshot (S7).
+    """
     return stored.broker_epoch != NO_EPOCH and request.clean_stop_epoch == stored.broker_epoch
 
 
 # guard: boot-stamp-of-stored-life (S1)
 def is_only_killed(request: RegisterRequest, stored: BrokerRecord) -> bool:
-    """The stamp on the volume, what is stored of that life, and the process that asks now are all
-    of one kernel's run, one pod and one claim (S1, S7). What is not known proves nothing."""
+    """Return whether the earlier process was only killed (S1, S7).
+
+    The boot record on the volume, what is stored of that epoch, and the requesting process are all
+    of one run of the kernel, one pod and one claim. Unknown values count as different.
+    """
     now, then = request.storage, stored.storage
     if not now.boot_id or not now.pod_uid or request.boot_stamp is None:
         return False
@@ -194,9 +213,11 @@ def is_only_killed(request: RegisterRequest, stored: BrokerRecord) -> bool:
 
 # guard: disk-stamp-of-stored-life (S14)
 def is_stamped_by(request: RegisterRequest, stored: BrokerRecord) -> bool:
-    """The volume served the stored life last, and is still the claim that it was. One restored
-    from a snapshot has the stamp of an earlier life, or is another claim (S7). What is not known
-    proves nothing."""
+    """Return whether the volume served the stored epoch last, and is still the same claim.
+
+    One restored from a snapshot has the boot record of an earlier epoch, or is another claim (S7).
+    Unknown values count as different.
+    """
     now, then = request.storage, stored.storage
     if not now.claim_uid or request.disk_stamp is None:
         return False
@@ -216,7 +237,10 @@ def lost_replicas(
     assigned: Iterable[tuple[TopicId, tuple[PartitionState, ...]]],
     request: RegisterRequest,
 ) -> frozenset[Replica]:
-    """Assigned here but not found on disk, failed, or behind their own checkpoint (S9)."""
+    """Return the replicas assigned here that are missing, failed, or too short (S9).
+
+    Too short is a log that ends before its own high watermark checkpoint.
+    """
     lost = set()
     for topic_id, partitions in assigned:
         for partition in partitions:

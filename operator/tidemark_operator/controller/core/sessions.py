@@ -1,10 +1,10 @@
-"""Broker sessions of one pool: who was heard from when, who has to be fenced.
+"""Keep the broker sessions of one pool: last contact, and which brokers must be fenced.
 
-Silence fences after the session timeout, never sooner; brokers that expired together are one
-event. Two things are never taken for a broker's silence: the controller's own stall (`extend`),
-and more than half of the brokers that should be heard falling silent at once, which is rather the
-controller's network (S18): then nobody is fenced here, and another controller is to judge. One that
-was made leader for just that gives everybody a full session, and fences those that it did not hear
+Silence fences after the session timeout, never sooner; brokers that expired together are one event.
+Two things are never taken for a broker's silence: the controller's own stall (`extend`), and
+silence of more than half of the brokers that should be heard, which is rather the controller's
+network (S18): then no broker is fenced here, and another controller must decide. One that became
+leader for this reason gives all brokers a full session, and fences those that it did not hear
 either. Just after a stall of its own a controller does not doubt itself either: what was sent to it
 meanwhile may wait unread.
 """
@@ -44,9 +44,10 @@ class Sessions:
     def grant_all(
         self, broker_ids: Iterable[BrokerId], now_ms: int, *, is_second_opinion: bool = False
     ) -> None:
-        """After take-over: one full session each, during which silence does not count.
+        """Give each broker one full session after a takeover, during which silence does not count.
 
-        `is_second_opinion`: the controller before gave way as it heard too few (S18)."""
+        `is_second_opinion` if the controller before stepped down because it heard too few (S18).
+        """
         self._is_second_opinion = is_second_opinion
         for broker_id in broker_ids:
             self._last_contact_ms[broker_id] = now_ms
@@ -54,7 +55,7 @@ class Sessions:
 
     # guard: own-stall-extends-sessions (S21)
     def extend(self, stall_ms: int, now_ms: int) -> None:
-        """The controller itself did nothing for `stall_ms`: nobody could have been heard."""
+        """Extend sessions by a stall of the controller itself: no broker could have been heard."""
         for broker_id, last_ms in self._last_contact_ms.items():
             self._last_contact_ms[broker_id] = min(last_ms + stall_ms, now_ms)
         self._stall_ended_ms = now_ms
@@ -65,7 +66,7 @@ class Sessions:
 
     # guard: expired-together-are-one-event (I13)
     def expire(self, now_ms: int, *, pool_size: int) -> Expiry:
-        """Ends the sessions that it names expired. `pool_size`: of all brokers, dead ones too."""
+        """End the sessions that expired and return them; `pool_size` counts dead brokers too."""
         expired = self._silent_for(self._settings.session_timeout_ms, now_ms)
         if not expired:
             self._doubted_since_ms = None
@@ -83,20 +84,25 @@ class Sessions:
         return Expiry(expired)
 
     def _silent_at_once(self, now_ms: int) -> tuple[BrokerId, ...]:
-        """Polls are spread over a heartbeat interval, so those that fell silent with the first one
-        to expire are not quite due yet: as far as they may have spoken later, and once more."""
+        """Return the brokers that fell silent with the first one to expire.
+
+        Polls are spread over a heartbeat interval, so the others are not quite due yet: as far as
+        they may have spoken later, and once more.
+        """
         session_ms = self._settings.session_timeout_ms
         spread_ms = min(2 * self._settings.heartbeat_interval_ms, session_ms // 2)
         return self._silent_for(session_ms - spread_ms, now_ms)
 
     # guard: mass-expiry (S18)
     def _is_mass_expiry(self, silent: tuple[BrokerId, ...]) -> bool:
-        """More than half of those that have a session: unfenced, and neither told to stop nor known
-        to be dead."""
+        """Return whether more than half of the brokers with a session are silent.
+
+        A session is of a broker that is unfenced, and neither told to stop nor known to be dead.
+        """
         return 2 * len(silent) > len(self._last_contact_ms)
 
     def _may_hear_them_yet(self, now_ms: int) -> bool:
-        """Just after a stall; not for ever, as a controller may stall again and again."""
+        """Return whether a stall ended just now; not without limit, because stalls may repeat."""
         settings = self._settings
         since_ms = self._doubted_since_ms = (
             now_ms if self._doubted_since_ms is None else self._doubted_since_ms
@@ -109,7 +115,10 @@ class Sessions:
         return now_ms - self._last_contact_ms[broker_id]
 
     def _is_confirmed(self, expired: tuple[BrokerId, ...]) -> bool:
-        """Two controllers, one after the other, heard nothing of these for a full session."""
+        """Return whether two controllers in succession heard nothing of these brokers.
+
+        Each waited for a full session.
+        """
         return self._is_second_opinion and all(each in self._unheard for each in expired)
 
     def _silent_for(self, at_least_ms: int, now_ms: int) -> tuple[BrokerId, ...]:

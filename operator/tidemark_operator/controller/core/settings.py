@@ -1,4 +1,4 @@
-"""Settings of the controller: one frozen group, default, unit and reason per field."""
+"""Define the controller's settings: default, unit and reason of each field."""
 
 from dataclasses import dataclass
 

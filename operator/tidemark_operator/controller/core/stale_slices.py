@@ -1,10 +1,10 @@
-"""Slices that say less than what somebody holds: restored from an old backup (S17). Pure.
+"""Detect slices that are older than what a broker holds: restored from a backup (S17).
 
 Polls report epochs held above the pushed ones, registrations the last epoch of each log, and what
 this controller itself knew to be durable counts too. A partition whose slice is below that is
-behind: nothing is decided by it, nobody is granted anything. Once every live broker has said what
-logs it holds, it is rebuilt above all that was reported, without a leader and without an entry;
-then the longest log of all leads (S14).
+stale: nothing is decided by it, and no leader is assigned. Once each live broker has reported its
+logs, it is rebuilt above all that was reported, without a leader and without an entry; then the
+longest log of all leads (S14).
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ from tidemark_operator.controller.core.eligibility import Replica
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """A true state is at or above both epochs."""
+    """The lowest epochs that a true state can have."""
 
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
@@ -66,19 +66,19 @@ class HeldEpochs:
         self.note(replica, held.leader_epoch, held.partition_epoch + above, version=version)
 
     def note_reports(self, reports: Iterable[ReplicaReport], *, version: int) -> None:
-        """A log cannot hold an epoch that was never durable in its slice."""
+        """Record reported logs: a log cannot hold an epoch that was never durable in its slice."""
         for report in reports:
             if report.last_epoch > NO_EPOCH:
                 replica = (report.topic_id, report.partition)
                 self.note(replica, report.last_epoch, NO_EPOCH, version=version)
 
     def floor_above(self, replica: Replica, state: PartitionState) -> Floor | None:
-        """None: the state is as new as everything that was reported."""
+        """Return the epochs above the state, or None if it is as new as all reports."""
         floor = self.floor_of(replica)
         return floor if floor is not None and floor.is_above(state) else None
 
     def floor_of(self, replica: Replica) -> Floor | None:
-        """None: nobody has said anything of it, and nothing of it was durable here."""
+        """Return the known epochs, or None if none was reported or durable here."""
         topic_id, partition = replica
         return self._floors.get(topic_id, {}).get(partition)
 
@@ -87,8 +87,11 @@ class HeldEpochs:
 
 
 def rebuilt(state: PartitionState, floor: Floor, holders: Iterable[BrokerId]) -> PartitionState:
-    """`holders`: brokers that reported a log of this partition. Those that the slice does not
-    know are replicas too, to leave once its own are in sync: theirs may be the longest log."""
+    """Return the partition rebuilt above `floor`, without leader and entries.
+
+    `holders` reported a log of it. Those that the slice does not name become replicas too, which
+    leave once its own are in sync: theirs may be the longest log.
+    """
     unknown = tuple(sorted(set(holders) - set(state.replicas)))
     return replace(
         state,

@@ -1,7 +1,7 @@
-"""What is shown of each topic of one pool. Pure.
+"""Show each topic of one pool to reconcilers and status pages.
 
-A view is made again only when one of its slices changed, or while it tells of more than slices:
-a partition without a leader, or a slice that is unreadable now.
+A view is made again only when one of its slices changed, or while it depends on more than slices:
+for a partition without a leader, or a slice that is unreadable now.
 """
 
 from collections.abc import Iterator, Set
@@ -25,7 +25,7 @@ class TopicViews:
         self._made: dict[TopicId, tuple[list[PartitionSlice], TopicView]] = {}
 
     def of(self, topic_id: TopicId, hidden: Set[str]) -> TopicView | None:
-        """`hidden`: slices that are unreadable now (S3)."""
+        """Return the topic's view; `hidden` are slices that are unreadable now (S3)."""
         slices = self._state.topic_slices(topic_id)
         made = self._made.get(topic_id)
         if made is not None and _are_the_same(made[0], slices) and not _any_in(slices, hidden):
@@ -40,7 +40,7 @@ class TopicViews:
         return view
 
     def __len__(self) -> int:
-        """Views that are kept."""
+        """Return how many views are kept."""
         return len(self._made)
 
     def forget(self, topic_id: TopicId) -> None:

@@ -1,9 +1,9 @@
-"""Who leads when no valid entry is live: what remains before nobody does (S14).
+"""Choose a leader when no valid entry is live (S14).
 
 In this order: once *every* replica has reported and no entry is valid, the longest log of all, if
-its broker can lead; whom a human named; where the topic allows unclean election, or a human asked
-for one, the longest log among the live. Never merely the first alive. All three go by fresh reports
-alone: of logs that stand still since the partition has no leader. Pure.
+its broker can lead; the leader that a person chose; where the topic allows unclean election, or a
+person asked for one, the longest log among the live. Never merely the first live one. All three
+need fresh reports: of logs that do not change since the partition has no leader.
 """
 
 from collections.abc import Mapping
@@ -24,13 +24,16 @@ LogEnd = tuple[int, int]  # (last epoch, log end offset): which log is the longe
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """What replicas said of their logs while their partition had no leader: only then do they
-    still tell the truth. A broker that reported without naming the replica has an empty one."""
+    """The replicas' reports of their logs while their partition has no leader.
+
+    Only then are they still true. A broker that reported without naming the replica has an empty
+    one.
+    """
 
     by_broker: Mapping[BrokerId, Mapping[Replica, ReplicaReport]]
 
     def log_end(self, broker_id: BrokerId, replica: Replica) -> LogEnd | None:
-        """(last epoch, log end offset); None: not reported, or failed."""
+        """Return (last epoch, log end offset), or None if not reported or failed."""
         report = self.by_broker.get(broker_id)
         if report is None:
             return None
@@ -98,7 +101,10 @@ def may_take_longest_of_all(
     standings: Standings,
     unheard: tuple[BrokerId, ...],
 ) -> bool:
-    """S14: with one replica missing, only a human decides; a valid entry is waited for."""
+    """Return whether all replicas reported and no entry is valid (S14).
+
+    With one replica missing, only a person decides; a valid entry is waited for.
+    """
     return not unheard and not has_valid_entry(topic, partition, standings)
 
 
@@ -126,8 +132,10 @@ def allows_unclean_election(topic: TopicState) -> bool:
 def needs_reports(
     topic: TopicState, partition: PartitionState, standings: Standings, choice: Choice | None
 ) -> bool:
-    """Nobody leads, and only fresh reports help: no entry is valid (S14), or it is said that a
-    valid one that is away need not be waited for."""
+    """Return whether a partition without a leader needs fresh reports.
+
+    No entry is valid (S14), or a person chose not to wait for a valid one that is away.
+    """
     if partition.has_leader:
         return False
     if choice is not None and is_chosen(choice, partition):

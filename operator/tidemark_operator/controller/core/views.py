@@ -1,6 +1,6 @@
-"""What reconcilers and status pages see of the controller: frozen values, durable state only.
+"""Define what reconcilers and status pages see of the controller: frozen, durable state only.
 
-How many leaders this controller granted to each partition, by kind: to tell, not to decide.
+`ElectionCounts` counts assigned leaders by kind, for metrics only.
 """
 
 from dataclasses import dataclass, field
@@ -42,8 +42,10 @@ class ElectionCounts:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something a reconciler may want to look at. `name`: the broker id as
-    text, or metadata.name of the Topic object."""
+    """A change that a reconciler may handle.
+
+    `name` is the broker id as text, or metadata.name of the Topic object.
+    """
 
     kind: Literal["broker", "topic"]
     pool: str
@@ -52,7 +54,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
-    """What the BrokerPool says and brokers are told: of no consequence for any record."""
+    """The settings of the BrokerPool that are pushed to brokers; no record depends on them."""
 
     move_bytes_per_second: int = 0  # for replicas that are being added, per broker; 0: unlimited
     quotas: tuple[ClientQuota, ...] | None = None  # None: not read yet
