@@ -154,7 +154,7 @@ def broker(path: Path, number: int, scheduler: Any) -> Partitions:
     )
     partitions = Partitions(BrokerId(number), scheduler=scheduler, wall_clock_s=time.time)
     partitions.attach(directory)
-    partitions.start_life(BrokerEpoch(number))
+    partitions.set_broker_epoch(BrokerEpoch(number))
     return partitions
 
 

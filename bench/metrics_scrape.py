@@ -105,7 +105,7 @@ def led_partitions(count: int, path: Path) -> Partitions:
     partitions.attach(
         LogDirectory.open(path, NoSyncDisk(), broker_id=BROKERS[0], settings=LogSettings())
     )
-    partitions.start_life(EPOCH)
+    partitions.set_broker_epoch(EPOCH)
     topic_id = TopicId("5b0b1c34-6f0d-4a43-9d0e-5a4d9c1f0a11")
     topic = TopicState("orders-of-the-shop", topic_id, count, 3)
     states = tuple(

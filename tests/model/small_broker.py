@@ -87,7 +87,7 @@ class SmallBroker:
         self.checkpoint = Offset(0)  # the high watermark that the next start finds
         # Entries of lives up to here prove nothing, whatever anybody thinks: data was lost.
         self.lost_in = BrokerEpoch(-1)
-        self.last_life = BrokerEpoch(-1)
+        self.last_incarnation = BrokerEpoch(-1)
         self.process: Process | None = None
         self.settings = LeaderSettings()
         self._key: int | None = None
@@ -109,7 +109,7 @@ class SmallBroker:
     def _computed_key(self) -> Hashable:
         process = self.process
         ends = (self.durable_end, self.synced_end)
-        disk = (ends, self.log, self.checkpoint, self.lost_in, self.last_life)
+        disk = (ends, self.log, self.checkpoint, self.lost_in, self.last_incarnation)
         if process is None:
             return disk
         return (

@@ -7,7 +7,7 @@ A write may be late (its outcome unknown): then nobody is told anything until it
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
-from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
+from tidemark_operator.api.broker import BrokerControlState, BrokerRecord
 from tidemark_operator.api.elect_annotation import Choice
 from tidemark_operator.api.unclean_election import Cause
 from tidemark_operator.controller.core.elections import (
@@ -198,7 +198,9 @@ class SmallController:
 
         self._change(decide, late=late)
 
-    def set_state(self, *broker_ids: BrokerId, state: BrokerLifeState, late: bool = False) -> None:
+    def set_state(
+        self, *broker_ids: BrokerId, state: BrokerControlState, late: bool = False
+    ) -> None:
         """Fenced, active or draining, and what follows from it; several are one event."""
         for broker_id in broker_ids:
             self.brokers[broker_id] = replace(self.brokers[broker_id], state=state)
@@ -219,7 +221,7 @@ class SmallController:
             return outcome
         record, report = outcome.record, report_of(request)
         lost = lost_replicas(report, [(TOPIC_ID, (self.known,))], request)
-        if not outcome.is_same_life:
+        if not outcome.is_same_epoch:
             self.notes[broker_id] = replace(self.notes[broker_id], report=None)
             leaving = Standing(
                 broker_id,

@@ -13,7 +13,7 @@ from tidemark_broker.replication.core.effects import (
     RejectFetch,
     ReplicaFetch,
 )
-from tidemark_operator.api.broker import BrokerLifeState
+from tidemark_operator.api.broker import BrokerControlState
 from tidemark_operator.api.elect_annotation import Choice
 from tidemark_operator.api.unclean_election import Cause
 from tidemark_operator.controller.core.registration import Accepted
@@ -59,8 +59,8 @@ class World:
         settings = settings_of(setting.commit_rule, setting.flush)
         for broker in self.brokers:
             broker.settings = settings
-            broker.last_life = BrokerEpoch(broker.broker_id + 1)
-            broker.process = Process(broker.broker_id, broker.last_life, Offset(0))
+            broker.last_incarnation = BrokerEpoch(broker.broker_id + 1)
+            broker.process = Process(broker.broker_id, broker.last_incarnation, Offset(0))
             self.push(broker.broker_id)
 
     def copied(self) -> "World":
@@ -224,7 +224,7 @@ class World:
         assert leader is not None, f"{leader_id} does not lead"
         fetch = ReplicaFetch(
             BrokerId(follower_id),
-            self.brokers[follower_id].last_life,
+            self.brokers[follower_id].last_incarnation,
             leader.leader_epoch,
             Offset(offset),
             LeaderEpoch(last_epoch),
@@ -310,15 +310,15 @@ class World:
 
     def fence(self, *broker_ids: int, late: bool = False) -> None:
         lives = map(BrokerId, broker_ids)
-        self.own_controller().set_state(*lives, state=BrokerLifeState.FENCED, late=late)
+        self.own_controller().set_state(*lives, state=BrokerControlState.FENCED, late=late)
         self._note_elections()
 
     def activate(self, broker_id: int) -> None:
-        self.own_controller().set_state(BrokerId(broker_id), state=BrokerLifeState.ACTIVE)
+        self.own_controller().set_state(BrokerId(broker_id), state=BrokerControlState.ACTIVE)
         self._note_elections()
 
     def drain(self, broker_id: int) -> None:
-        self.own_controller().set_state(BrokerId(broker_id), state=BrokerLifeState.DRAINING)
+        self.own_controller().set_state(BrokerId(broker_id), state=BrokerControlState.DRAINING)
 
     def settle(self) -> None:
         self.own_controller().settle()
@@ -382,13 +382,13 @@ class World:
             if proof == "disk" and broker.settings.flushes_always:
                 assert keep >= broker.synced_end, f"the same disk has {broker.synced_end} at least"
             else:
-                broker.lost_in = broker.last_life
+                broker.lost_in = broker.last_incarnation
         broker.checkpoint = Offset(checkpoint)
         broker.durable_end = Offset(0)
         broker.synced_end = broker.log.log_end_offset if proof else Offset(0)
-        incarnation = f"{broker_id} after {broker.last_life}"
+        incarnation = f"{broker_id} after {broker.last_incarnation}"
         epoch = self._register(broker, incarnation, proof, checkpoint)
-        broker.last_life = epoch
+        broker.last_incarnation = epoch
         watermark = Offset(
             max(broker.log.log_start_offset, min(checkpoint, broker.log.log_end_offset))
         )
@@ -412,13 +412,13 @@ class World:
             a_registration(
                 broker.broker_id,
                 incarnation=incarnation,
-                clean_stop_epoch=broker.last_life if proof == "proof" else BrokerEpoch(-1),
-                disk_epoch=broker.last_life if proof else BrokerEpoch(-1),
+                clean_stop_epoch=broker.last_incarnation if proof == "proof" else BrokerEpoch(-1),
+                disk_epoch=broker.last_incarnation if proof else BrokerEpoch(-1),
                 report=report,
             )
         )
         assert isinstance(outcome, Accepted), outcome
-        if not outcome.is_same_life:
+        if not outcome.is_same_epoch:
             verdict = "clean" if outcome.is_clean else "unclean"
             if outcome.record.disk_since < outcome.record.clean_since:
                 verdict += ", its disk kept"

@@ -51,7 +51,7 @@ def _as_kafka_truncates(original: Any) -> Any:
     return truncate_from_start
 
 
-def _admits_any_life(original: Any) -> Any:
+def _admits_any_epoch(original: Any) -> Any:
     def admitted(topic: Any, member: Member, partition: Any, standings: Standings) -> Member | None:
         replica = (topic.topic_id, partition.partition)
         standing = standings.of(member.broker_id)
@@ -103,7 +103,7 @@ MUTANTS = (
            pair="nobody compares broker epochs (leader's and controller's halves)"),
     Mutant("proposals admit whatever life lives now (controller's half)",
            "ISR proposal carries broker epochs",
-           (at("join-names-present-life", wrap(_admits_any_life)),),
+           (at("join-names-present-life", wrap(_admits_any_epoch)),),
            "tests/unit/operator/controller/core/test_isr.py::"
            "test_an_ineligible_member_is_refused_and_the_refusal_raises_the_"
            "partition_epoch[older life]",
@@ -113,7 +113,7 @@ MUTANTS = (
                at("fetch-not-of-earlier-life", returns(False)),
                at("fetch-counts-for-its-own-life", returns(True)),
                at("proposal-of-present-life", returns(True)),
-               at("join-names-present-life", wrap(_admits_any_life))),
+               at("join-names-present-life", wrap(_admits_any_epoch))),
            "tests/traces/test_transcripts.py::"
            "test_a_transcript_is_what_the_cores_do[an-unflushed-tail-is-copied-"
            "again]", "joiners die"),

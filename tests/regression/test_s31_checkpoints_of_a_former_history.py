@@ -58,7 +58,7 @@ def test_what_is_appended_where_a_power_loss_took_records_is_not_committed(seed:
     assert values_of(again.logs[KEY])[:left] == OLD[:left]
 
 
-def end_life(node: Node, log: PartitionLog, ends: str) -> None:
+def end_epoch(node: Node, log: PartitionLog, ends: str) -> None:
     if ends == "killed":
         node.is_killed()
     else:
@@ -74,7 +74,7 @@ def test_what_follows_a_cut_below_the_watermark_is_not_committed(seed: int, ends
     log = with_committed_records(directory, synced=4)
     log.truncate_to(Offset(1))
     append_alone(log)
-    end_life(node, log, ends)
+    end_epoch(node, log, ends)
     assert node.boots().high_watermarks[KEY] == 1
 
 
@@ -90,7 +90,7 @@ def test_what_follows_a_cut_below_the_log_start_is_not_deleted(seed: int, ends: 
     log.delete_segments_below(Offset(3))
     log.truncate_to(Offset(1))
     append_alone(log)
-    end_life(node, log, ends)
+    end_epoch(node, log, ends)
     again = node.boots().logs[KEY]
     assert (again.log_start_offset, again.log_end_offset) == (1, 7)
 

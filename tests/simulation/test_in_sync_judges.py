@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
+from tidemark_operator.api.broker import BrokerControlState, BrokerRecord
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
@@ -135,7 +135,7 @@ def test_whoever_leads_without_proof_has_the_longest_log(kind: str) -> None:
 
 def test_an_unclean_election_is_among_those_that_its_controller_counts_as_live() -> None:
     led, longer = registered(0, 1, end=(5, 70)), registered(2, 1, end=(6, 1))
-    fenced = record(2, 1, state=BrokerLifeState.FENCED)
+    fenced = record(2, 1, state=BrokerControlState.FENCED)
     elected(UNCLEAN, led, longer, known=fenced)
     with pytest.raises(Violation, match="S14"):
         elected(LONGEST_LOG, led, longer, known=fenced)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
+from tidemark_operator.api.broker import BrokerControlState, BrokerRecord
 from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.pool_state import PoolState
@@ -227,7 +227,7 @@ def test_leadership_is_granted_to_an_unfenced_life_by_an_entry_of_its_own() -> N
         judge.on_slice(old, again, {})
     judge.on_broker(None, active(0, 2))
     assert [e.kind for e in judge.on_slice(old, again, {})] == ["election: same leader, new epoch"]
-    for fenced in (replace(active(0, 2), state=BrokerLifeState.FENCED), active(0, 3)):
+    for fenced in (replace(active(0, 2), state=BrokerControlState.FENCED), active(0, 3)):
         known[BrokerId(0)] = fenced
         with pytest.raises(Violation, match=r"I12.*its controller knows"):
             judge.on_slice(old, again, {})
@@ -249,7 +249,7 @@ def test_leadership_is_granted_to_an_unfenced_life_by_an_entry_of_its_own() -> N
 def test_a_new_partition_begins_with_lives_that_were_unfenced() -> None:
     judge = a_judge()
     judge.on_broker(None, active(0, 1))
-    judge.on_broker(None, replace(active(1, 2), state=BrokerLifeState.STARTING))
+    judge.on_broker(None, replace(active(1, 2), state=BrokerControlState.STARTING))
     judge.on_slice(None, a_slice(partition("0@1", leader="0@1")), {})
     for in_sync in ("0@1 1@2", "0@2"):
         with pytest.raises(Violation, match=r"I12.*begins with .* never unfenced"):
@@ -279,7 +279,7 @@ def test_what_a_controller_knew_counts_when_it_died_before_its_write_was_stored(
     slot.service = None
     with pytest.raises(Violation, match=r"I12.*unclean, and .* was live and valid"):
         elect(1)
-    state.brokers[BrokerId(0)] = replace(active(0, 1), state=BrokerLifeState.FENCED)
+    state.brokers[BrokerId(0)] = replace(active(0, 1), state=BrokerControlState.FENCED)
     assert "election: unclean" in elect(1)
     with pytest.raises(Violation, match=r"I12.*unclean, and .* was live and valid"):
         elect(2)  # another one, that was never seen
@@ -317,7 +317,7 @@ def test_a_slice_from_long_ago_waits_for_reports_before_a_dead_leader_goes() -> 
     """I12 and S17, seed 61000025 of "slices change": put back while its leader was down."""
     value = a_slice(partition("0@1 1@1", leader="0@1"))
     state = PoolState("shop/default", ControllerEpoch(1))
-    state.brokers[BrokerId(0)] = replace(active(0, 1), state=BrokerLifeState.FENCED)
+    state.brokers[BrokerId(0)] = replace(active(0, 1), state=BrokerControlState.FENCED)
     state.slices[value.name] = value
     lock = SimpleNamespace(locked=lambda: False)
     pool = SimpleNamespace(decisions=SimpleNamespace(state=state, lock=lock, is_dirty=False))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 from rich.console import Console
-from tidemark_operator.api.broker import BrokerLifeState
+from tidemark_operator.api.broker import BrokerControlState
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.store.lease import LeaseSettings
@@ -309,7 +309,7 @@ def test_leadership_comes_back_within_an_interval_where_that_is_judged() -> None
     watched.now_us += 1
     with pytest.raises(Violation, match=r"L5.*led by 1, preferred is 0"):
         promises.are_kept()
-    records[BrokerId(0)] = replace(records[BrokerId(0)], state=BrokerLifeState.FENCED)
+    records[BrokerId(0)] = replace(records[BrokerId(0)], state=BrokerControlState.FENCED)
     assert promises.are_kept()
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
+from tidemark_operator.api.broker import BrokerControlState, BrokerRecord
 from tidemark_protocol.ids import BrokerId
 
 from tests.simulation.checks.session_checks import SESSION_US, check_not_in_vain, check_one_event
@@ -13,7 +13,7 @@ from tests.support.broker_records import a_record
 from tests.support.controller_values import partition
 
 ACTIVE = a_record(BrokerId(1))
-FENCED = replace(ACTIVE, state=BrokerLifeState.FENCED)
+FENCED = replace(ACTIVE, state=BrokerControlState.FENCED)
 CONTROLLERS_DIE = Counter({"fault kill_controller": 2, "elections": 1})
 
 

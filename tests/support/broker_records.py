@@ -1,6 +1,6 @@
 """Broker records as a controller stores them."""
 
-from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
+from tidemark_operator.api.broker import BrokerControlState, BrokerRecord
 from tidemark_protocol.controller_messages import Endpoints, StorageIdentity
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
 
@@ -22,7 +22,7 @@ def a_record(broker_id: BrokerId) -> BrokerRecord:
         clean_since=BrokerEpoch(0),
         disk_since=BrokerEpoch(0),
         controller_epoch=ControllerEpoch(1),
-        state=BrokerLifeState.ACTIVE,
+        state=BrokerControlState.ACTIVE,
         incarnation=f"{broker_id} first",
         endpoints=NOWHERE,
         rack="",

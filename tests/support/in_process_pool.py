@@ -110,7 +110,7 @@ class InProcessBroker:
         listeners.storage_failed = self.storage_errors.append
         listeners.flush_needed = self.flush_asked.append
         self.partitions.attach(self.directory)
-        self.partitions.start_life(self.broker_epoch)
+        self.partitions.set_broker_epoch(self.broker_epoch)
         self.links: dict[BrokerId, FollowerLink] = {}
 
     def replica(self, key: tuple[TopicId, int] = KEY) -> HostedReplica:

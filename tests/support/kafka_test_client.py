@@ -52,7 +52,7 @@ class Door:
         self.directory = LogDirectory.open(path, OsDisk(), broker_id=ONLY, settings=LogSettings())
         partitions = Partitions(ONLY, scheduler=loop, wall_clock_s=time.time)
         partitions.attach(self.directory)
-        partitions.start_life(BrokerEpoch(11))
+        partitions.set_broker_epoch(BrokerEpoch(11))
         self.partitions = partitions
         groups = GroupCoordinators(
             partitions, GroupSettings(), scheduler=loop, wall_clock_s=time.time

@@ -14,7 +14,7 @@ from tidemark_broker.kafka_wire.records.record_batch import (
 )
 from tidemark_broker.log.disk import Disk, OsDisk
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
-from tidemark_broker.log.recovery import FormerLife
+from tidemark_broker.log.recovery import PreviousRun
 from tidemark_broker.log.synced_prefix import SyncedPart
 from tidemark_broker.log.synced_prefix_files import synced_part_of
 from tidemark_protocol.ids import LeaderEpoch, Offset, TopicId
@@ -74,7 +74,7 @@ def open_log(
         topic_id=TOPIC_ID,
         partition=0,
         settings=settings or LogSettings(),
-        former=FormerLife(recovery_point, log_start_offset, synced_part),
+        former=PreviousRun(recovery_point, log_start_offset, synced_part),
     )
 
 

@@ -20,7 +20,7 @@ from tidemark_audit.analysis.what_if import WhatIf
 from tidemark_audit.engines.planning import BAND_MS
 from tidemark_audit.metrics.families import Exporter
 from tidemark_audit.results import LagBand
-from tidemark_audit.rules.evaluation import BadSamples, BrokerLife, ClockSkew
+from tidemark_audit.rules.evaluation import BadSamples, BrokerRun, ClockSkew
 from tidemark_audit.sources.source import Slice, Window
 
 MOST_BANDS = 96
@@ -54,7 +54,7 @@ class Observed:
     bad_samples: tuple[BadSamples, ...]
     crc_failures: tuple[tuple[str, str, int], ...]
     clusters: tuple[str, ...]
-    broker_lives: tuple[BrokerLife, ...]
+    broker_lives: tuple[BrokerRun, ...]
     partitions_what_if: tuple[PartitionFacts, ...] = ()
 
 
@@ -185,13 +185,13 @@ def observed(
     )
 
 
-def _broker_lives(tracks: Sequence[Track]) -> Iterator[BrokerLife]:
+def _broker_lives(tracks: Sequence[Track]) -> Iterator[BrokerRun]:
     """By their epochs: each start has another one."""
     epochs = [track for track in tracks if track.key.family == "broker_epoch"]
     for track in fold_scrapes(epochs, 0):
         key = track.key
         for first, last, epoch in lives_of(track):
-            yield BrokerLife(key.cluster, key.pool, key.broker, epoch, first, last)
+            yield BrokerRun(key.cluster, key.pool, key.broker, epoch, first, last)
 
 
 def _place(facts: PartitionFacts) -> tuple[str, str, str, int]:

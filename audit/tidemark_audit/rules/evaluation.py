@@ -43,7 +43,7 @@ class ClockSkew:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerLife:
+class BrokerRun:
     """One process of a broker, as far as it was seen."""
 
     cluster: str
@@ -67,7 +67,7 @@ class AuditFacts:
     bad_samples: tuple[BadSamples, ...]
     crc_failures: tuple[tuple[str, str, int], ...]  # cluster, where, how many in the window
     slo: Slo
-    broker_lives: tuple[BrokerLife, ...] = ()
+    broker_lives: tuple[BrokerRun, ...] = ()
 
     @property
     def days(self) -> float:

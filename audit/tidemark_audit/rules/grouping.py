@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark_audit.results import Finding, Severity, TopicPartition
-from tidemark_audit.rules.evaluation import AuditFacts, BrokerLife
+from tidemark_audit.rules.evaluation import AuditFacts, BrokerRun
 from tidemark_audit.rules.incidents import Incident, incidents
 
 GRAVITY = {Severity.CRITICAL: 0, Severity.MAJOR: 1, Severity.MINOR: 2, Severity.INFO: 3}
@@ -71,7 +71,7 @@ def cause(incident: Incident, facts: AuditFacts) -> str:
 
 def _life_of(broker: str, incident: Incident, facts: AuditFacts) -> str:
     places = facts.places()
-    lives: list[BrokerLife] = sorted(
+    lives: list[BrokerRun] = sorted(
         (
             life
             for life in facts.broker_lives

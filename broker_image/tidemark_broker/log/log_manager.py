@@ -40,7 +40,7 @@ from tidemark_broker.log.errors import (
 from tidemark_broker.log.offset_checkpoint import OffsetCheckpoint
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_broker.log.producer_state_entry import NO_PRODUCER_ID
-from tidemark_broker.log.recovery import FormerLife, write_again
+from tidemark_broker.log.recovery import PreviousRun, write_again
 from tidemark_broker.log.removed import LOG_NAME, delete_removed, deleted_name, name_with
 from tidemark_broker.log.synced_prefix_files import synced_part_of
 from tidemark_broker.log.unborn_logs import (
@@ -266,7 +266,7 @@ class LogDirectory:
                 topic_id=topic_id,
                 partition=partition,
                 settings=self._settings,
-                former=FormerLife(
+                former=PreviousRun(
                     None if is_clean else recovery_point,
                     log_starts.get(at, Offset(0)),
                     part,

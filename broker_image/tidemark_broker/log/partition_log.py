@@ -32,7 +32,7 @@ from tidemark_broker.log.log_config import LogSettings
 from tidemark_broker.log.producer_state_entry import ProducerStates
 from tidemark_broker.log.producer_state_manager import LogProducers
 from tidemark_broker.log.reading import LogReader
-from tidemark_broker.log.recovery import CLEANLY_STOPPED, FormerLife, RecoveryReport, load_segments
+from tidemark_broker.log.recovery import CLEANLY_STOPPED, PreviousRun, RecoveryReport, load_segments
 from tidemark_broker.log.recovery_point import Durability
 from tidemark_broker.log.segment import Segment
 from tidemark_broker.log.segment_list import SegmentList
@@ -53,7 +53,7 @@ class PartitionLog:
         topic_id: TopicId,
         partition: int,
         settings: LogSettings,
-        former: FormerLife = CLEANLY_STOPPED,
+        former: PreviousRun = CLEANLY_STOPPED,
     ) -> None:
         """Open the log in an existing directory and recover it from its recovery point on.
 
@@ -80,7 +80,7 @@ class PartitionLog:
         except OSError as error:
             raise self._failing.failed_by(error, "open") from error
 
-    def _load(self, former: FormerLife) -> None:
+    def _load(self, former: PreviousRun) -> None:
         self._checkpoint = EpochCheckpoint(self._disk, self.directory)
         loaded = load_segments(
             self._disk,

@@ -77,7 +77,7 @@ def _nobody_asks(only_a_torn_tail: bool) -> None:
     return None
 
 
-class FormerLife(NamedTuple):
+class PreviousRun(NamedTuple):
     """The facts about a log that are known before it is opened."""
 
     recovery_point: Offset | None = None  # all below was synced; None: it was stopped cleanly
@@ -89,7 +89,7 @@ class FormerLife(NamedTuple):
     is_synced: bool = False  # all of it, and its directory: it was just made
 
 
-CLEANLY_STOPPED = FormerLife()
+CLEANLY_STOPPED = PreviousRun()
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ def load_segments(
     disk: Disk,
     directory: Path,
     *,
-    former: FormerLife,
+    former: PreviousRun,
     epochs: LeaderEpochs,
     epochs_known: bool,
     index_interval_bytes: int,

@@ -8,12 +8,12 @@ from tidemark_protocol.ids import Offset, TopicId
 
 from tidemark_broker.log import checkpoint_formats
 from tidemark_broker.log.disk import Disk
-from tidemark_broker.log.recovery import FormerLife
+from tidemark_broker.log.recovery import PreviousRun
 from tidemark_broker.log.removed import name_with
 from tidemark_broker.log.segment import log_path
 
 UNBORN_SUFFIX = "-future"
-JUST_MADE = FormerLife(Offset(0), is_synced=True)  # how such a log is opened
+JUST_MADE = PreviousRun(Offset(0), is_synced=True)  # how such a log is opened
 
 
 class WantedLog(NamedTuple):

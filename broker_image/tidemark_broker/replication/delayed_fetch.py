@@ -23,7 +23,7 @@ from tidemark_broker.log.errors import OffsetOutOfRange, is_storage_failure
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.replication.core.leader import preferred_replica
 from tidemark_broker.replication.delayed_produce import answer
-from tidemark_broker.replication.partition import BrokerLife, HostedReplica
+from tidemark_broker.replication.partition import HostedReplica, LocalBroker
 from tidemark_broker.replication.results import Consumer, FetchResult
 
 
@@ -43,7 +43,7 @@ class ConsumerRead:
         "_done",
         "_found_bytes",
         "_key",
-        "_life",
+        "_local_broker",
         "_next_offset",
         "_replica",
         "_request",
@@ -55,7 +55,7 @@ class ConsumerRead:
         self,
         replica: HostedReplica,
         request: ReadRequest,
-        life: BrokerLife,
+        life: LocalBroker,
         *,
         key: int,
         done: Callable[[FetchResult], None],
@@ -64,7 +64,7 @@ class ConsumerRead:
     ) -> None:
         self._replica = replica
         self._request = request
-        self._life = life
+        self._local_broker = life
         self._key = key
         self._done = done
         self._storage_failed = storage_failed
@@ -114,7 +114,7 @@ class ConsumerRead:
         if not replica.log.log_start_offset <= request.offset:
             return None
         preferred = preferred_replica(
-            leader, self._life.brokers, rack=request.consumer.rack, offset=request.offset
+            leader, self._local_broker.brokers, rack=request.consumer.rack, offset=request.offset
         )
         if preferred == leader.broker_id:
             return None
@@ -126,7 +126,7 @@ class ConsumerRead:
         if refused is not None or self._replica.leader is not None:
             return refused
         if self._request.consumer.rack is not None and may_serve_as_follower(
-            self._replica, self._life, self._request.clock()
+            self._replica, self._local_broker, self._request.clock()
         ):
             return None
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -237,7 +237,7 @@ def epoch_refusal(current_leader_epoch: LeaderEpoch, replica: HostedReplica) -> 
 
 
 # guard: follower-serves-in-sync-only (B10)
-def may_serve_as_follower(replica: HostedReplica, life: BrokerLife, now_ms: int) -> bool:
+def may_serve_as_follower(replica: HostedReplica, life: LocalBroker, now_ms: int) -> bool:
     """Return whether this follower serves consumers.
 
     It is in sync as far as this broker knows, in its present epoch, and confirmed by the leader

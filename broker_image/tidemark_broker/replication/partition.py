@@ -75,7 +75,7 @@ class ReplicaEvents:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerLife:
+class LocalBroker:
     """This broker and its epoch, and what it knows of the others."""
 
     broker_id: BrokerId
@@ -164,7 +164,7 @@ class HostedReplica:
         if self.leader is not None:
             self.leader.on_settings(self._settings)
 
-    def apply_state(self, state: PartitionState, life: BrokerLife, now_ms: int) -> None:
+    def apply_state(self, state: PartitionState, life: LocalBroker, now_ms: int) -> None:
         """Apply a state that names this broker as a replica.
 
         Older ones change nothing, equal ones are the same state.
@@ -186,7 +186,7 @@ class HostedReplica:
             if has_new_epoch or self.follower is None:
                 self._become_follower(state)
             assert self.follower is not None
-            self.follower.is_counted_on = not proves_nothing(state, life.broker_id)
+            self.follower.is_isr_or_elr_member = not proves_nothing(state, life.broker_id)
             self.state = state
         else:
             # Nobody leads, or a former life of ours does by a grant that is not ours (S2).
@@ -198,7 +198,7 @@ class HostedReplica:
     def _is_older(self, state: PartitionState) -> bool:
         return self.state is not None and state.partition_epoch < self.state.partition_epoch
 
-    def _become_leader(self, state: PartitionState, life: BrokerLife, now_ms: int) -> None:
+    def _become_leader(self, state: PartitionState, life: LocalBroker, now_ms: int) -> None:
         end = self.log.log_end_offset
         # Before any append, and even if none follows: else the epoch's start is lost (KAFKA-7415).
         self.log.assign_epoch(state.leader_epoch, end)

@@ -8,7 +8,7 @@ from tidemark_protocol.controller_messages import TopicPush
 from tidemark_protocol.ids import TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
-from tidemark_broker.replication.partition import BrokerLife, HostedReplica
+from tidemark_broker.replication.partition import HostedReplica, LocalBroker
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class HostedReplicas:
         replica = self.by_id.get(key)
         return replica is not None and replica.log.latest_epoch >= state.leader_epoch
 
-    def may_make(self, topic: TopicState, state: PartitionState, life: BrokerLife) -> bool:
+    def may_make(self, topic: TopicState, state: PartitionState, life: LocalBroker) -> bool:
         """Return whether the replica's log is missing and may be created.
 
         While another topic id still has the name here, creating it would rename that log under the
@@ -90,15 +90,15 @@ class HostedReplicas:
         return (
             (topic.topic_id, state.partition) not in self.by_id
             and (topic.topic, state.partition) not in self.by_name
-            and not self._counts_on_lost_log((topic.topic_id, state.partition), state, life)
+            and not self._needs_lost_log((topic.topic_id, state.partition), state, life)
         )
 
-    def _counts_on_lost_log(
-        self, key: tuple[TopicId, int], state: PartitionState, life: BrokerLife
+    def _needs_lost_log(
+        self, key: tuple[TopicId, int], state: PartitionState, life: LocalBroker
     ) -> bool:
         members = state.in_sync_replicas + state.eligible_leaders
         is_named = any(member.broker_id == life.broker_id for member in members)
-        return (is_named and self._has_made_room(key)) or counts_on_former_life(state, life)
+        return (is_named and self._has_made_room(key)) or names_earlier_epoch(state, life)
 
     # guard: displaced-log-is-not-empty (S9)
     def _has_made_room(self, key: tuple[TopicId, int]) -> bool:
@@ -108,8 +108,8 @@ class HostedReplicas:
     def _is_whole(self, key: tuple[TopicId, int]) -> bool:
         return key in self.by_id and key not in self.short
 
-    def check_counts_on_nothing_lost(
-        self, key: tuple[TopicId, int], state: PartitionState, life: BrokerLife
+    def check_log_not_lost(
+        self, key: tuple[TopicId, int], state: PartitionState, life: LocalBroker
     ) -> bool:
         """Check before a role is applied that no entry names a log that is lost.
 
@@ -118,7 +118,7 @@ class HostedReplicas:
         """
         if self._is_whole(key):
             return False
-        if self._counts_on_lost_log(key, state, life):
+        if self._needs_lost_log(key, state, life):
             raise ValueError(
                 f"a log that broker {life.broker_id} had is counted on, and is not here, or not"
                 " whole: it begins anew once nobody counts on that one"
@@ -128,7 +128,7 @@ class HostedReplicas:
         return True
 
     def missing_logs(
-        self, life: BrokerLife, entries: Iterable[TopicPush]
+        self, life: LocalBroker, entries: Iterable[TopicPush]
     ) -> tuple[tuple[str, TopicId, int], ...]:
         """Return (topic, topic id, partition) of logs that these entries need here."""
         return tuple(
@@ -141,7 +141,7 @@ class HostedReplicas:
 
 
 # guard: no-empty-log-for-earlier-life (S9)
-def counts_on_former_life(state: PartitionState, life: BrokerLife) -> bool:
+def names_earlier_epoch(state: PartitionState, life: LocalBroker) -> bool:
     """Return whether an ISR or ELR entry names an earlier epoch of this broker (S9).
 
     It says that this broker has what is committed. If its log is gone, an empty one in its place

@@ -314,7 +314,7 @@ class Partitions:
                 self._hosted.short.add((topic_id, partition))
             self.damaged.remember(replica)
 
-    def start_life(self, broker_epoch: BrokerEpoch) -> None:
+    def set_broker_epoch(self, broker_epoch: BrokerEpoch) -> None:
         """Set the broker epoch of the registration (S2).
 
         From now on this broker leads what names that epoch.

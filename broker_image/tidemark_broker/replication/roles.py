@@ -17,7 +17,7 @@ from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import DiskFull
 from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_broker.metadata.metadata_cache import MetadataCache, TopicPartition
-from tidemark_broker.replication.partition import BrokerLife, HostedReplica
+from tidemark_broker.replication.partition import HostedReplica, LocalBroker
 from tidemark_broker.replication.partition_registry import HostedReplicas, log_roles
 from tidemark_broker.replication.untaken_roles import UntakenRoles
 
@@ -69,8 +69,8 @@ class Roles:
         self._to_remove: list[TopicPartition] = []
         self._applied: list[tuple[HostedReplica, PartitionState]] = []  # not logged yet
 
-    def life(self) -> BrokerLife:
-        return BrokerLife(self._broker_id, self.broker_epoch, self._metadata.brokers)
+    def life(self) -> LocalBroker:
+        return LocalBroker(self._broker_id, self.broker_epoch, self._metadata.brokers)
 
     # ---- what is to be done in a worker
 
@@ -170,7 +170,7 @@ class Roles:
             return
         life = self.life()
         try:
-            if self.hosted.check_counts_on_nothing_lost(key, state, life):
+            if self.hosted.check_log_not_lost(key, state, life):
                 self.untaken.forget(key)  # which takes no space, as roles do
             replica = self.hosted.by_id.get(key) or self._create(key, topic.topic)
             replica.apply_topic(topic)

@@ -131,7 +131,7 @@ async def run_ticks(partitions: Partitions, probe: DiskProbe) -> None:
 EXIT_CLEAN = 0
 EXIT_CRASHED = 70
 EXIT_STORAGE_FAILED = 74
-EXIT_STALE = 75  # start again: another life of this broker registered
+EXIT_SUPERSEDED = 75  # start again: another life of this broker registered
 EXIT_REFUSED = 78  # wrong volume or cluster: a human has to look
 
 LOCK_RETRY_SECONDS = 0.1
@@ -270,7 +270,7 @@ class Broker:
             pool=settings.pool,
             make_registration=lambda: self._registration(directory),
             callbacks=SessionCallbacks(
-                on_stale=self._on_stale,
+                on_superseded=self._on_superseded,
                 disk_probe_age_ms=self._probe.age_ms,
                 oldest_append_age_ms=lambda: (
                     0 if self._flusher is None else self._flusher.oldest_age_ms()
@@ -404,7 +404,7 @@ class Broker:
                     _log.warning("log directory is locked, waiting", extra={"reason": str(error)})
                     has_said_so = True
                 if self._loop.time() > deadline:
-                    self.exit_code = EXIT_STALE
+                    self.exit_code = EXIT_SUPERSEDED
                     return None
             except StorageError as error:
                 _log.error("log directory cannot be used", extra={"reason": str(error)})
@@ -465,10 +465,10 @@ class Broker:
         self._not_ready = f"StorageFailed: {error}"
         self._stop.set()
 
-    def _on_stale(self, reason: str) -> None:
+    def _on_superseded(self, reason: str) -> None:
         _log.error("this life of the broker is over", extra={"reason": reason})
         self._stale = reason
-        self.exit_code = EXIT_STALE
+        self.exit_code = EXIT_SUPERSEDED
         self._not_ready = f"Stale: {reason}"
         self.partitions.stop("this broker was replaced")
         self._stop.set()

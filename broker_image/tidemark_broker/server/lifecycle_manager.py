@@ -74,7 +74,7 @@ class RegistrationRefusedForGood(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SessionCallbacks:
-    on_stale: Callable[[str], None]  # this life of the broker is over
+    on_superseded: Callable[[str], None]  # this life of the broker is over
     disk_probe_age_ms: Callable[[], int]
     oldest_append_age_ms: Callable[[], int]
     wall_clock_s: Callable[[], float]
@@ -187,13 +187,15 @@ class ControllerSession:
                 self._note_problem("registration", str(error))
             else:
                 if response.error is ErrorCode.NONE:
-                    if self._is_of_this_life(response):
+                    if self._is_of_this_epoch(response):
                         await self._take_registration(request.storage, response)
                     return response
                 if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
                     raise RegistrationRefusedForGood(response.message)
                 if response.error is ErrorCode.STALE_BROKER_EPOCH:
-                    self._callbacks.on_stale(response.message)  # whoever waits for this ends it
+                    self._callbacks.on_superseded(
+                        response.message
+                    )  # whoever waits for this ends it
                 if response.error is ErrorCode.NOT_CONTROLLER:
                     self._client.prefer(response.controller_address)
                 self._note_problem("registration", f"{response.error.name}: {response.message}")
@@ -201,7 +203,7 @@ class ControllerSession:
             await asyncio.sleep(delay)
 
     # guard: registration-of-this-life (I14)
-    def _is_of_this_life(self, response: RegisterResponse) -> bool:
+    def _is_of_this_epoch(self, response: RegisterResponse) -> bool:
         """Return whether the response has this process's epoch.
 
         A process has one epoch. What it leads was assigned in that epoch (S2).
@@ -238,7 +240,7 @@ class ControllerSession:
             self._partitions.fail_storage(error)
             return
         if is_first:
-            self._partitions.start_life(response.broker_epoch)
+            self._partitions.set_broker_epoch(response.broker_epoch)
             _log.info(
                 "registered",
                 extra={
@@ -268,7 +270,9 @@ class ControllerSession:
             _log.info("registering again", extra={"reason": reason})
             response = await self.register()
             if response.broker_epoch != epoch:
-                self._callbacks.on_stale(f"broker epoch {epoch} became {response.broker_epoch}")
+                self._callbacks.on_superseded(
+                    f"broker epoch {epoch} became {response.broker_epoch}"
+                )
 
     # ---- the poll
 
@@ -333,7 +337,7 @@ class ControllerSession:
             case ErrorCode.STALE_BROKER_EPOCH:
                 if response.controller_epoch >= self._controller_epoch:
                     self.proofs_are_void.set()
-                    self._callbacks.on_stale(response.message)
+                    self._callbacks.on_superseded(response.message)
                 await asyncio.sleep(FIRST_RETRY_SECONDS)
             case _:
                 text = f"{response.error.name}: {response.message}"

@@ -158,8 +158,8 @@ class ProcessFaults:
         async def is_back() -> bool:
             status = await self._cluster.status()
             view = None if status is None else status.topic(TOPIC)
-            has_new_life = _epochs(status).get(broker_id, -1) > self._epochs.get(broker_id, -1)
-            return has_new_life and view is not None and view.is_fully_in_sync
+            has_new_epoch = _epochs(status).get(broker_id, -1) > self._epochs.get(broker_id, -1)
+            return has_new_epoch and view is not None and view.is_fully_in_sync
 
         await self._cluster.until(is_back, f"broker {broker_id} to be back in sync")
 

@@ -42,7 +42,7 @@ def round_of(producer_id: int) -> int:
     return producer_id // IDS_PER_ROUND if 0 <= producer_id < FORGED_PRODUCER_IDS_FROM else NO_ROUND
 
 
-class BrokerLifeState(Enum):
+class BrokerControlState(Enum):
     STARTING = "Starting"  # registered, has not asked to serve yet: fenced
     ACTIVE = "Active"
     FENCED = "Fenced"
@@ -58,7 +58,7 @@ class BrokerRecord:
     clean_since: BrokerEpoch
     disk_since: BrokerEpoch  # never above clean_since: a log that is whole has what was synced
     controller_epoch: ControllerEpoch  # of the controller that wrote it last (S16)
-    state: BrokerLifeState
+    state: BrokerControlState
     incarnation: str
     endpoints: Endpoints
     rack: str
@@ -69,11 +69,11 @@ class BrokerRecord:
     @property
     def is_live(self) -> bool:
         """Return whether the broker may follow, be in an ISR and, unless draining, lead."""
-        return self.state in (BrokerLifeState.ACTIVE, BrokerLifeState.DRAINING)
+        return self.state in (BrokerControlState.ACTIVE, BrokerControlState.DRAINING)
 
     @property
     def is_stopping(self) -> bool:
-        return self.state is BrokerLifeState.DRAINING
+        return self.state is BrokerControlState.DRAINING
 
 
 BROKER_ID_LABEL = "tidemark.dev/broker-id"
@@ -123,7 +123,7 @@ def read_broker(item: Object) -> BrokerRecord | None:
             # leaves none behind, never a stale one.
             disk_since=BrokerEpoch(int(storage.get("diskSince", status["cleanSince"]))),
             controller_epoch=ControllerEpoch(int(status["controllerEpoch"])),
-            state=BrokerLifeState(status["state"]),
+            state=BrokerControlState(status["state"]),
             incarnation=status["incarnation"],
             endpoints=Endpoints(
                 endpoints["host"],

@@ -84,7 +84,7 @@ class ProcessSettings:
 class _Child:
     process: asyncio.subprocess.Process | None = None  # None: waiting for its restart delay
     watcher: asyncio.Task[None] | None = None
-    short_lives: int = 0
+    short_sessions: int = 0
 
 
 class ProcessesRuntime:
@@ -224,8 +224,8 @@ class ProcessesRuntime:
         child.process = None
         if self._is_stopping or self._children.get((pool.pool, broker_id)) is not child:
             return
-        child.short_lives = 0 if loop.time() - born >= LONG_LIFE_S else child.short_lives + 1
-        delay_s = min(FIRST_RESTART_DELAY_S * 2**child.short_lives, MAX_RESTART_DELAY_S)
+        child.short_sessions = 0 if loop.time() - born >= LONG_LIFE_S else child.short_sessions + 1
+        delay_s = min(FIRST_RESTART_DELAY_S * 2**child.short_sessions, MAX_RESTART_DELAY_S)
         log.warning(
             "broker process ended; starting it again",
             extra={

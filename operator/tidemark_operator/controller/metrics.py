@@ -8,7 +8,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from tidemark_operator.api.broker import BrokerLifeState
+from tidemark_operator.api.broker import BrokerControlState
 from tidemark_operator.api.unclean_election import Cause
 from tidemark_operator.controller.partition_metrics import PartitionMetrics
 from tidemark_operator.controller.service import ControllerService
@@ -93,7 +93,7 @@ class ControllerCollector(Collector):
                 if broker.clock_skew_ms is not None:
                     skew.add_metric(named, broker.clock_skew_ms / 1000)
             states = [view.state for view in self._service.brokers(pool)]
-            for state in BrokerLifeState:
+            for state in BrokerControlState:
                 brokers.add_metric([pool, state.value], states.count(state.value))
             views = self._service.topics(pool)
             served = [

@@ -21,7 +21,7 @@ from tidemark_protocol.controller_messages import (
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch, TopicId
 
-from tidemark_operator.api.broker import NO_ROUND, BrokerLifeState, BrokerRecord, round_of
+from tidemark_operator.api.broker import NO_ROUND, BrokerControlState, BrokerRecord, round_of
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.announcements import Announcements
 from tidemark_operator.controller.core.broker_soft_state import BrokerNotes
@@ -151,9 +151,9 @@ class PoolController:
         """Unfence a broker: store the record, then run elections that may choose it."""
         async with self.lock:
             record = self.current(broker_id, broker_epoch)
-            if record is None or record.is_live or record.state is BrokerLifeState.GONE:
+            if record is None or record.is_live or record.state is BrokerControlState.GONE:
                 return
-            await self.save_broker(replace(record, state=BrokerLifeState.ACTIVE))
+            await self.save_broker(replace(record, state=BrokerControlState.ACTIVE))
             self.sessions.contact(broker_id, self._now_ms())
             self.image.set_brokers(self.state.broker_states())
             await self.settle()
@@ -167,7 +167,7 @@ class PoolController:
             if record is None or not record.is_live or notes.drained_at_version is not None:
                 return
             self.state.observations.planned_restarts.begin(broker_id, self._now_ms())
-            self.state.brokers[broker_id] = replace(record, state=BrokerLifeState.DRAINING)
+            self.state.brokers[broker_id] = replace(record, state=BrokerControlState.DRAINING)
             if await self._settle_and_save([broker_id]):
                 # Set once (KAFKA-14292): who must have applied what.
                 notes.drained_at_version = self.image.version
@@ -185,7 +185,7 @@ class PoolController:
                     continue
                 if not record.is_stopping:
                     self.state.observations.planned_restarts.end(broker_id)
-                self.state.brokers[broker_id] = replace(record, state=BrokerLifeState.FENCED)
+                self.state.brokers[broker_id] = replace(record, state=BrokerControlState.FENCED)
                 self.sessions.end(broker_id)
                 fenced.append(broker_id)
                 logger.info("broker fenced", extra={**self._fields(broker_id), "reason": reason})
@@ -200,7 +200,7 @@ class PoolController:
                 return
             failed = replace(
                 record,
-                state=BrokerLifeState.FENCED,
+                state=BrokerControlState.FENCED,
                 clean_since=BrokerEpoch(broker_epoch + 1),
                 disk_since=BrokerEpoch(broker_epoch + 1),
             )
@@ -326,7 +326,7 @@ class PoolController:
             lost_below=record.broker_epoch,
             found_replicas=found_replicas(report),
         )
-        if outcome.is_same_life:
+        if outcome.is_same_epoch:
             known = self.state.notes_of(broker_id)
             known.lost_replicas, known.lost_below = notes.lost_replicas, notes.lost_below
             known.found_replicas = notes.found_replicas
@@ -337,7 +337,7 @@ class PoolController:
                 # its entries are not struck out by what we read before.
                 await self.slice_store.confirm_broker(stored)
             self.state.notes_of(broker_id).report = None  # of a log as it was before
-            self.state.observations.note_next_life(stored, request.clean_stop_epoch)
+            self.state.observations.record_next_epoch(stored, request.clean_stop_epoch)
             leaving = Standing(
                 broker_id,
                 stored.broker_epoch,
@@ -349,7 +349,7 @@ class PoolController:
             )
             if not await self.settle(leaving):
                 raise PutOff(f"broker {broker_id}: its former life could not be fenced yet")
-        if not outcome.is_same_life:
+        if not outcome.is_same_epoch:
             if stored is not None and request.clean_stop_epoch == stored.broker_epoch:
                 # Known already, unless another controller led when it stopped.
                 self.state.observations.planned_restarts.begin(broker_id, self._now_ms())
@@ -382,7 +382,7 @@ class PoolController:
 
         The request may be old when it is read, and its broker may have followed a leader meanwhile.
         """
-        if not outcome.is_same_life and request.applied_image_version < 0:
+        if not outcome.is_same_epoch and request.applied_image_version < 0:
             return self.image.version  # it leads and follows nothing yet
         is_ours = request.applied_controller_epoch == self.state.controller_epoch
         return request.applied_image_version if is_ours else -1

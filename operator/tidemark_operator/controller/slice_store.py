@@ -360,8 +360,8 @@ class SliceStore:
                 f"broker {record.broker_id} was written by controller epoch"
                 f" {stored.controller_epoch}, ours is {self._controller_epoch}"
             )
-        is_other_life = stored.incarnation != record.incarnation
-        if stored.broker_epoch > record.broker_epoch - is_other_life:
+        is_other_epoch = stored.incarnation != record.incarnation
+        if stored.broker_epoch > record.broker_epoch - is_other_epoch:
             # I14: a deposed controller registered it after we had read everything, or a write of
             # ours landed after all. Two lives never share an epoch (S2).
             raise Deposed(

@@ -64,7 +64,7 @@ class DamageJudge:
         if damage.sound_from is None or self._rebuilt.get(replica) is damage:
             return
         self._rebuilt[replica] = damage
-        if self._is_counted_on(key, broker_id, states[key], flushes[key]):
+        if self._is_isr_or_elr_member(key, broker_id, states[key], flushes[key]):
             raise Violation("I6", f"{audit.who} is rebuilt while others count on it: {states[key]}")
 
     def note_error(
@@ -85,7 +85,7 @@ class DamageJudge:
         for offset in [offset for offset in known if audit.is_sound(offset)]:
             del known[offset]
 
-    def _is_counted_on(
+    def _is_isr_or_elr_member(
         self, key: TopicPartition, broker_id: BrokerId, state: PartitionState, flush: str
     ) -> bool:
         record = self._world.broker_records().get(broker_id)

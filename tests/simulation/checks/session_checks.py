@@ -8,7 +8,7 @@ there every broker could have been heard, also where its probes are refused (S19
 from collections import Counter
 from collections.abc import Collection
 
-from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
+from tidemark_operator.api.broker import BrokerControlState, BrokerRecord
 from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import PartitionState
@@ -45,13 +45,13 @@ def check_not_in_vain(
     killed to see when others lead, which is no fault of a run. `healed_for_us`: for a session from
     then on a controller that heard again just before it would have found itself deaf may hear some
     brokers too late. Raises Violation."""
-    if before is None or before.state is not BrokerLifeState.ACTIVE or is_held_down:
+    if before is None or before.state is not BrokerControlState.ACTIVE or is_held_down:
         return
     kinds = kinds_so_far(coverage)
     has_just_healed = healed_for_us is not None and healed_for_us < SESSION_US
     if has_just_healed and not DEAFENING.isdisjoint(kinds):
         return
-    if after.state is BrokerLifeState.FENCED and kinds <= NOT_OF_BROKERS:
+    if after.state is BrokerControlState.FENCED and kinds <= NOT_OF_BROKERS:
         befell = ", ".join(sorted(kinds)) or "nothing"
         raise Violation("sessions", f"broker {after.broker_id} was fenced, and all was: {befell}")
 

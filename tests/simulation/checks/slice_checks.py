@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
+from tidemark_operator.api.broker import BrokerControlState, BrokerRecord
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.partition_change import COMMIT_RULE_ISR
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId
@@ -133,13 +133,13 @@ class SliceJudge:
 
     def on_broker(self, before: BrokerRecord | None, after: BrokerRecord) -> None:
         """I14, S2: broker epochs rise with every life, and what is void stays void."""
-        if after.state is BrokerLifeState.ACTIVE:
+        if after.state is BrokerControlState.ACTIVE:
             self._unfenced[Member(after.broker_id, after.broker_epoch)] = None
         if before is None:
             return
-        is_other_life = before.incarnation != after.incarnation
+        is_other_epoch = before.incarnation != after.incarnation
         if after.broker_epoch < before.broker_epoch or (
-            is_other_life and after.broker_epoch == before.broker_epoch
+            is_other_epoch and after.broker_epoch == before.broker_epoch
         ):
             raise Violation("I14", f"Broker {after.broker_id}: {before} became {after}")
         if after.clean_since < before.clean_since:

@@ -140,8 +140,8 @@ def lose_broker_object(world: World, number: int) -> None:
         if record is None or directory is None:
             return False
         first = first_producer_id(record.producer_id_round, slot.broker_id)
-        is_this_life = directory.highest_broker_epoch == record.broker_epoch
-        return is_this_life and first <= directory.highest_producer_id < first + BLOCK_SIZE
+        is_this_epoch = directory.highest_broker_epoch == record.broker_epoch
+        return is_this_epoch and first <= directory.highest_producer_id < first + BLOCK_SIZE
 
     def lose() -> None:
         record = _record(world, slot.broker_id)

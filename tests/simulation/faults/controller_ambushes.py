@@ -7,7 +7,7 @@ of `ambushes.py`.
 
 from typing import Any
 
-from tidemark_operator.api.broker import BrokerLifeState
+from tidemark_operator.api.broker import BrokerControlState
 from tidemark_operator.api.elect_annotation import Choice
 from tidemark_operator.api.kinds import LEASE, PARTITION_SLICE
 
@@ -200,8 +200,8 @@ def _is_starting(world: World, slot: BrokerSlot) -> bool:
         return False
     pool = leading.service._pools.get(world.pool)
     record = None if pool is None else pool.decisions.state.brokers.get(slot.broker_id)
-    is_this_life = record is not None and record.incarnation == broker.incarnation
-    return is_this_life and record is not None and record.state is BrokerLifeState.STARTING
+    is_this_epoch = record is not None and record.incarnation == broker.incarnation
+    return is_this_epoch and record is not None and record.state is BrokerControlState.STARTING
 
 
 # ---- objects

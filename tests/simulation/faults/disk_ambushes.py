@@ -241,7 +241,7 @@ def fail_sync_stop_and_strike(world: World, number: int, live_us: int) -> None:
     lost_before = volume.syncs_lost
     volume.lose_write_backs(1, of=lambda path: path.endswith(".log"))
 
-    def has_next_life() -> bool:
+    def has_next_epoch() -> bool:
         is_next = volume.syncs_lost > lost_before and slot.process not in (None, process)
         return is_next and slot.partitions is not None and slot.partitions.broker_epoch != NO_EPOCH
 
@@ -257,7 +257,7 @@ def fail_sync_stop_and_strike(world: World, number: int, live_us: int) -> None:
         slot.is_held_down = False
         lose_power(world, number, SHORT_US)
 
-    when(world, has_next_life, lambda: world.timeline.after(live_us, stop), WAIT_US)
+    when(world, has_next_epoch, lambda: world.timeline.after(live_us, stop), WAIT_US)
 
 
 # ---- cuts, and what a lost kernel makes of them

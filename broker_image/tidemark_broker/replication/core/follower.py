@@ -93,7 +93,7 @@ class PartitionFollower:
         self.wake_at_ms = 0  # not fetched before
         # In sync or eligible: it has all that is committed, and a death while its log begins anew
         # would leave an entry that proves what is gone (I6).
-        self.is_counted_on = False
+        self.is_isr_or_elr_member = False
         self._failures = 0
         # When the leader last answered in this epoch that our log is a prefix of its own.
         self._confirmed_at_ms: int | None = None
@@ -279,7 +279,7 @@ class PartitionFollower:
 
         A leader that asks for a restart of the log knows the entry is removed.
         """
-        return self.is_counted_on
+        return self.is_isr_or_elr_member
 
     # guard: truncate-by-leader-epoch (I4)
     def _truncation(self, diverging: DivergingEpoch, log: LogView) -> TruncateLog:
@@ -328,7 +328,7 @@ def is_forgotten(epoch: LeaderEpoch, log: LogView) -> bool:
     return epoch < log.first_epoch and log.log_start_offset > 0
 
 
-def is_counted_on(fetch: ReplicaFetch, state: PartitionState) -> bool:
+def is_isr_or_elr_member(fetch: ReplicaFetch, state: PartitionState) -> bool:
     """Return whether an ISR or ELR entry names the follower (I6).
 
     It has all that is committed, and must not drop it to copy it again.
@@ -348,6 +348,6 @@ def agreed_end(
     epoch = fetch.last_fetched_epoch
     if not is_forgotten(epoch, log):
         return log.end_offset_for(epoch)
-    if is_counted_on(fetch, state):
+    if is_isr_or_elr_member(fetch, state):
         return epoch, log.log_start_offset
     return epoch, Offset(log.log_start_offset - 1)

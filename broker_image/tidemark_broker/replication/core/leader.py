@@ -205,7 +205,7 @@ class PartitionLeader:
         if fetch.broker_epoch == NO_EPOCH:
             # Kafka lets brokers older than KIP-903 pass here; we have none, and it proves nothing.
             return RejectFetch(ErrorCode.INVALID_REQUEST)
-        if self._is_former_life(fetch, replica):
+        if self._is_earlier_epoch(fetch, replica):
             return RejectFetch(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self._check_position(fetch, log)
 
@@ -216,7 +216,7 @@ class PartitionLeader:
         return ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > self.leader_epoch else ErrorCode.NONE
 
     # guard: fetch-not-of-earlier-life (I6)
-    def _is_former_life(self, fetch: ReplicaFetch, replica: RemoteReplica) -> bool:
+    def _is_earlier_epoch(self, fetch: ReplicaFetch, replica: RemoteReplica) -> bool:
         """Return whether the fetch is of an earlier broker epoch (KIP-903).
 
         The metadata, or the follower itself, already had a later one.
@@ -468,11 +468,11 @@ class PartitionLeader:
             broker is not None
             and not broker.is_fenced
             and not broker.is_stopping
-            and self._is_present_life(replica, broker)
+            and self._is_current_epoch(replica, broker)
         )
 
     # guard: proposal-of-present-life (S2)
-    def _is_present_life(self, replica: RemoteReplica, broker: BrokerState) -> bool:
+    def _is_current_epoch(self, replica: RemoteReplica, broker: BrokerState) -> bool:
         return replica.broker_epoch != NO_EPOCH and replica.broker_epoch == broker.broker_epoch
 
     def _is_in_sync(self, member: Member, now_ms: int) -> bool:

@@ -191,13 +191,13 @@ async def _take_in(pool: PoolController, topic_id: TopicId) -> None:
             value = await pool.slice_store.read(each)
             if value is None:
                 continue
-            await _confirm_lives(pool, value)
+            await _confirm_epochs(pool, value)
             pool.state.note_put_back(value)
             pool.load_slice(value)
             pool.is_dirty = True
 
 
-async def _confirm_lives(pool: PoolController, value: PartitionSlice) -> None:
+async def _confirm_epochs(pool: PoolController, value: PartitionSlice) -> None:
     """Read the brokers whose entries are above the known broker epochs.
 
     Such an entry is invalid, unless a deposed controller registered that epoch after we had read

@@ -12,7 +12,7 @@ from itertools import islice
 
 from tidemark_protocol.ids import TopicId
 
-from tidemark_operator.api.broker import BrokerLifeState
+from tidemark_operator.api.broker import BrokerControlState
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.deleted_topics import Tombstone, tombstone_of
 from tidemark_operator.controller.pool_loop import PoolController
@@ -34,7 +34,7 @@ async def delete_for_good(pool: PoolController, topic_id: TopicId, topic: str) -
     if not slices and (not topic or pool.image.was_deleted(topic_id)):
         return
     brokers = pool.state.brokers.values()
-    present = [r.broker_id for r in brokers if r.state is not BrokerLifeState.GONE]
+    present = [r.broker_id for r in brokers if r.state is not BrokerControlState.GONE]
     if slices:
         tombstone = tombstone_of(slices, present)
     else:

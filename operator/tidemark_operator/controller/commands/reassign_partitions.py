@@ -6,7 +6,7 @@ from dataclasses import replace
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
-from tidemark_operator.api.broker import BrokerLifeState
+from tidemark_operator.api.broker import BrokerControlState
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.reassignment import CannotReassign, obstacle, reassigned
 from tidemark_operator.controller.pool_loop import PoolController
@@ -43,11 +43,11 @@ async def retire(pool: PoolController, broker_id: BrokerId) -> None:
     """Record a drained broker whose process is gone as Gone; only a registration brings it back."""
     async with pool.lock:
         record = pool.state.brokers.get(broker_id)
-        if record is None or record.state is BrokerLifeState.GONE:
+        if record is None or record.state is BrokerControlState.GONE:
             return
         if record.is_live or _is_named(pool, broker_id):
             return  # its session ends soon, or a topic was placed there meanwhile
-        await pool.save_broker(replace(record, state=BrokerLifeState.GONE))
+        await pool.save_broker(replace(record, state=BrokerControlState.GONE))
         pool.image.set_brokers(pool.state.broker_states())
     pool.tell_brokers()
 
@@ -105,7 +105,7 @@ def _leads_on(pool: PoolController, state: PartitionState) -> bool:
 
 def _is_known(pool: PoolController, broker_id: BrokerId) -> bool:
     record = pool.state.brokers.get(broker_id)
-    return record is not None and record.state is not BrokerLifeState.GONE
+    return record is not None and record.state is not BrokerControlState.GONE
 
 
 def _begun(pool: PoolController, stored: PartitionSlice, targets: Targets) -> PartitionSlice:

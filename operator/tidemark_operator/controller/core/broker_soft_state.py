@@ -44,11 +44,11 @@ class BrokerNotes:
         """
         if self.found_replicas is None or replica in self.found_replicas:
             return
-        if self._is_of_another_life(member):
+        if self._has_another_epoch(member):
             self.lost_replicas |= {replica}
 
     # guard: entry-of-another-life (S2)
-    def _is_of_another_life(self, member: Member) -> bool:
+    def _has_another_epoch(self, member: Member) -> bool:
         """Return whether the entry has an earlier epoch, or a higher one whose record is lost."""
         return member.broker_epoch != self.lost_below
 

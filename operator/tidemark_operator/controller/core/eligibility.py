@@ -62,8 +62,8 @@ class Standings:
             return False
         if replica in standing.failed_replicas:
             return False
-        is_of_present_life = member.broker_epoch == standing.lost_below
-        return is_of_present_life or replica not in standing.lost_replicas
+        has_current_epoch = member.broker_epoch == standing.lost_below
+        return has_current_epoch or replica not in standing.lost_replicas
 
     # guard: fenced-broker-leads-nothing (I12)
     def is_active(self, broker_id: BrokerId, replica: Replica) -> bool:

@@ -86,7 +86,7 @@ class Beginning:
         if any(self._standings.is_active(broker_id, replica) for broker_id in replicas):
             return
         if self._state.held.floor_of(replica) is None and not holders_of(replica, self._reports):
-            raise self._none_lives(number, replicas)
+            raise self._none_is_active(number, replicas)
 
     def _as_new(self, number: int, replicas: tuple[BrokerId, ...]) -> PartitionState:
         """Begin as Kafka does: the active replicas are in sync, the first leads, epochs are 0."""
@@ -96,10 +96,10 @@ class Beginning:
             if self._standings.is_active(broker_id, (self._topic.topic_id, number))
         )
         if not in_sync:
-            raise self._none_lives(number, replicas)
+            raise self._none_is_active(number, replicas)
         return _state(self._topic, number, replicas, in_sync)
 
-    def _none_lives(self, number: int, replicas: tuple[BrokerId, ...]) -> NoLiveReplica:
+    def _none_is_active(self, number: int, replicas: tuple[BrokerId, ...]) -> NoLiveReplica:
         return NoLiveReplica(
             f"topic {self._topic.topic} partition {number}: none of brokers {list(replicas)} is"
             " active"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
-from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord
+from tidemark_operator.api.broker import BrokerControlState, BrokerRecord
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.views import ElectionCounts, ElectionKind
 
@@ -47,7 +47,7 @@ class PlannedRestarts:
         for broker_id, since_ms in tuple(self._since_ms.items()):
             record = brokers.get(broker_id)
             is_late = now_ms - since_ms > PLANNED_RESTART_LIMIT_MS
-            is_back = record is not None and record.state is BrokerLifeState.ACTIVE
+            is_back = record is not None and record.state is BrokerControlState.ACTIVE
             if is_late or (is_back and is_in_sync_everywhere(broker_id)):
                 del self._since_ms[broker_id]
 
@@ -102,12 +102,12 @@ class Observations:
     leaderless: LeaderlessSince = field(default_factory=LeaderlessSince)
     elections: ElectionCounts = field(default_factory=ElectionCounts)
     # The life of a broker that its next one's registration ended, before anybody fenced it.
-    ended_lives: dict[BrokerId, BrokerEpoch] = field(default_factory=dict)
+    ended_epochs: dict[BrokerId, BrokerEpoch] = field(default_factory=dict)
 
-    def note_next_life(self, stored: BrokerRecord, clean_stop_epoch: BrokerEpoch) -> None:
+    def record_next_epoch(self, stored: BrokerRecord, clean_stop_epoch: BrokerEpoch) -> None:
         """Record that another process registers, maybe before the stored one was missed."""
-        self.ended_lives[stored.broker_id] = stored.broker_epoch
-        if stored.state is BrokerLifeState.ACTIVE and clean_stop_epoch != stored.broker_epoch:
+        self.ended_epochs[stored.broker_id] = stored.broker_epoch
+        if stored.state is BrokerControlState.ACTIVE and clean_stop_epoch != stored.broker_epoch:
             self.planned_restarts.end(stored.broker_id)
 
     def note_slice(
@@ -139,5 +139,5 @@ class Observations:
             leader is not None
             and leader.is_live
             and leader.broker_epoch == state.leader_broker_epoch
-            and self.ended_lives.get(state.leader) != leader.broker_epoch
+            and self.ended_epochs.get(state.leader) != leader.broker_epoch
         )

@@ -20,7 +20,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import PartitionState
 
-from tidemark_operator.api.broker import NO_ROUND, BrokerLifeState, BrokerRecord
+from tidemark_operator.api.broker import NO_ROUND, BrokerControlState, BrokerRecord
 from tidemark_operator.api.elect_annotation import Choice
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.api.unclean_election import Cause, Recovery
@@ -343,7 +343,7 @@ class PoolState:
         """
         if not self.tombstones:
             return
-        gone = {i for i, r in self.brokers.items() if r.state is BrokerLifeState.GONE}
+        gone = {i for i, r in self.brokers.items() if r.state is BrokerControlState.GONE}
         lowest = min((self.applied_version(i) for i in self.brokers if i not in gone), default=-1)
         for tombstone, version in self.tombstones.values():  # in the order of their versions
             if version > lowest:
@@ -432,7 +432,7 @@ class PoolState:
                 rack=record.rack,
             )
             for broker_id, record in sorted(self.brokers.items())
-            if record.state is not BrokerLifeState.GONE
+            if record.state is not BrokerControlState.GONE
         )
 
     def broker_views(self) -> tuple[BrokerView, ...]:

@@ -22,7 +22,7 @@ from tidemark_protocol.partition_state import PartitionState
 from tidemark_operator.api.broker import (
     MAX_BROKERS,
     NO_ROUND,
-    BrokerLifeState,
+    BrokerControlState,
     BrokerRecord,
     round_of,
 )
@@ -33,7 +33,7 @@ from tidemark_operator.controller.core.eligibility import Replica
 class Accepted:
     record: BrokerRecord
     is_clean: bool
-    is_same_life: bool  # the very process again: its answer was lost, or it was asked to report
+    is_same_epoch: bool  # the very process again: its answer was lost, or it was asked to report
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def decided(
         return RegistrationRefused(ErrorCode.INVALID_REGISTRATION, problem)
     if stored is not None and stored.incarnation == request.incarnation:
         is_clean = stored.clean_since < stored.broker_epoch
-        return Accepted(stored, is_clean=is_clean, is_same_life=True)
+        return Accepted(stored, is_clean=is_clean, is_same_epoch=True)
     if is_replaced(request, replaced):
         return RegistrationRefused(
             ErrorCode.STALE_BROKER_EPOCH,
@@ -86,7 +86,7 @@ def decided(
         clean_since=stored.clean_since if stored is not None and is_clean else epoch,
         disk_since=stored.disk_since if stored is not None and is_disk_kept else epoch,
         controller_epoch=controller_epoch,
-        state=BrokerLifeState.STARTING,
+        state=BrokerControlState.STARTING,
         incarnation=request.incarnation,
         endpoints=request.endpoints,
         rack=request.rack,
@@ -98,7 +98,7 @@ def decided(
             lost_round,
         ),
     )
-    return Accepted(record, is_clean=is_clean, is_same_life=False)
+    return Accepted(record, is_clean=is_clean, is_same_epoch=False)
 
 
 def _problem(request: RegisterRequest) -> str:

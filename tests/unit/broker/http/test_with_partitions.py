@@ -57,7 +57,7 @@ async def client_of(directory: Path, push: MetadataPush, *, shortage: str = "") 
     partitions = Partitions(ME, scheduler=asyncio.get_running_loop(), wall_clock_s=time.time)
     log = LogDirectory.open(directory, OsDisk(), broker_id=ME, settings=LogSettings())
     partitions.attach(log)
-    partitions.start_life(MY_EPOCH)
+    partitions.set_broker_epoch(MY_EPOCH)
     partitions.apply_push(push)
     partitions.shortage = shortage
     view = BrokerView(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tidemark_broker.log.errors import OffsetOutOfRange
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
-from tidemark_broker.log.recovery import FormerLife
+from tidemark_broker.log.recovery import PreviousRun
 from tidemark_broker.log.segment_list import retained_start
 from tidemark_protocol.ids import Offset
 
@@ -132,7 +132,7 @@ def reopened(log: PartitionLog, *, log_start_offset: int, recovery_point: int = 
         topic_id=TOPIC_ID,
         partition=0,
         settings=SMALL,
-        former=FormerLife(recovery_point, log_start_offset),
+        former=PreviousRun(recovery_point, log_start_offset),
     )
 
 

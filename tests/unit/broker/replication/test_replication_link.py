@@ -62,7 +62,7 @@ class Link:
             )
             partitions = Partitions(BrokerId(number), scheduler=loop, wall_clock_s=time.time)
             partitions.attach(directory)
-            partitions.start_life(BrokerEpoch(number + 10))
+            partitions.set_broker_epoch(BrokerEpoch(number + 10))
             self.directories[number] = directory
             self.partitions[number] = partitions
         fetches = ReplicaFetches(self.partitions[1], scheduler=loop)

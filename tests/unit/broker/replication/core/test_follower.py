@@ -147,10 +147,10 @@ def test_a_cut_to_where_both_logs_start_leaves_no_epoch_to_ask_about_again() -> 
 
 @pytest.mark.parametrize("is_counted_on", [True, False])
 def test_who_agrees_up_to_the_leaders_start_cuts_and_keeps_the_rest(
-    is_counted_on: bool,
+    is_isr_or_elr_member: bool,
 ) -> None:  # S32, I8
     follower, log = a_follower(40), a_log(80, (2, 20), (4, 50))
-    follower.is_counted_on = is_counted_on
+    follower.is_isr_or_elr_member = is_isr_or_elr_member
     answer = an_answer(diverging=(4, 60), log_start=60)
     assert follower.on_answer(fetched(follower, log), answer, log, NOW_MS) == (
         TruncateLog(Offset(60)),
@@ -161,7 +161,7 @@ def test_a_replica_that_is_counted_on_waits_until_it_hears_that_it_is_not() -> N
     """Seed 41003624 of the simulator: its leader knew that it was not any more, and it did not. It
     cut the last record below the log start, which was committed."""
     follower, log = a_follower(60), a_log(80, (2, 20), (4, 50))
-    follower.is_counted_on = True
+    follower.is_isr_or_elr_member = True
     answer = an_answer(diverging=(4, 59), log_start=60)
     assert follower.on_answer(fetched(follower, log), answer, log, NOW_MS) == ()
     assert follower.next_fetch(log, NOW_MS) is None

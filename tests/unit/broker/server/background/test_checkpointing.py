@@ -152,7 +152,7 @@ def test_no_high_watermark_is_written_before_the_registration_is_answered_or_twi
         asyncio.get_running_loop().set_default_executor(AtOnce(1))
         checkpointing = Checkpointing(partitions, directory, lambda: 0.0, PassSettings())
         running = asyncio.create_task(checkpointing.run_high_watermarks(5.0))
-        for happen in (nothing, lambda: partitions.start_life(BrokerEpoch(11)), nothing):
+        for happen in (nothing, lambda: partitions.set_broker_epoch(BrokerEpoch(11)), nothing):
             happen()
             await asyncio.sleep(20.5)
             writes.append(disk.done.count(("write", checkpoint_formats.HIGH_WATERMARKS)))

@@ -4,7 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidemark_operator.api.broker import BrokerLifeState, BrokerRecord, broker_object, read_broker
+from tidemark_operator.api.broker import (
+    BrokerControlState,
+    BrokerRecord,
+    broker_object,
+    read_broker,
+)
 from tidemark_operator.controller.core.elections import NO_EVIDENCE
 from tidemark_operator.controller.core.isr import judged
 from tidemark_operator.controller.core.leaderless_reasons import leaderless_sentence
@@ -45,7 +50,7 @@ STORED = BrokerRecord(
     clean_since=BrokerEpoch(5),
     disk_since=BrokerEpoch(3),
     controller_epoch=ControllerEpoch(1),
-    state=BrokerLifeState.FENCED,
+    state=BrokerControlState.FENCED,
     incarnation="former",
     endpoints=NOWHERE,
     rack="",
