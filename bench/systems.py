@@ -197,9 +197,9 @@ class KafkaSystem:
         self._processes[broker_id].send_signal(number)
 
     def bring_back(self, broker_id: int) -> None:
-        former = self._processes.get(broker_id)
-        if former is not None:
-            former.wait(STOP_LIMIT_SECONDS)
+        previous = self._processes.get(broker_id)
+        if previous is not None:
+            previous.wait(STOP_LIMIT_SECONDS)
         self._processes[broker_id] = self._java(
             "kafka.Kafka",
             self._directory / f"{broker_id}.properties",
@@ -264,7 +264,7 @@ class TidemarkSystem:
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         self.controller_url = ""
-        self._former_epochs: dict[int, int] = {}  # of brokers that got a signal
+        self._previous_epochs: dict[int, int] = {}  # of brokers that got a signal
         self.bootstrap = ""
 
     def prepare(self) -> None:
@@ -338,16 +338,16 @@ class TidemarkSystem:
 
     def signal_broker(self, broker_id: int, number: int) -> None:
         found = self._broker(broker_id)
-        self._former_epochs[broker_id] = int(found["brokerEpoch"])
+        self._previous_epochs[broker_id] = int(found["brokerEpoch"])
         os.kill(int(found["pid"]), number)
 
     def bring_back(self, broker_id: int) -> None:
         """Local mode starts it, 0.2 s after the end: that counts. Returns when it has registered,
         as what is known of its former life would look in sync."""
-        former = self._former_epochs[broker_id]
+        previous = self._previous_epochs[broker_id]
         wait_for(
             f"another life of broker {broker_id}",
-            lambda: int(self._broker(broker_id)["brokerEpoch"]) > former,
+            lambda: int(self._broker(broker_id)["brokerEpoch"]) > previous,
             seconds=START_LIMIT_SECONDS,
         )
 

@@ -216,9 +216,9 @@ def _growth(name: str, options: argparse.Namespace, note: Note) -> None:
             there, spent = size, spent + more
             seconds[size] = spent
             if len(seconds) > 1:
-                former = list(seconds)[-2]
-                step = {each: seconds[each] for each in (former, size)}
-                note(f"exponent of the time, {former} to {size}", exponent(step), "")
+                previous = list(seconds)[-2]
+                step = {each: seconds[each] for each in (previous, size)}
+                note(f"exponent of the time, {previous} to {size}", exponent(step), "")
             _weigh(system, note, f"{size} partitions")
         if len(seconds) > 2:
             note("exponent of the time, all sizes", exponent(seconds), "")

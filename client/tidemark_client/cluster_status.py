@@ -221,9 +221,9 @@ def read_broker_addresses(body: Any) -> dict[int, tuple[str, int]]:
         raise UnreadableAnswer(f"expected a broker's list of brokers, found no {error}") from error
 
 
-def _either(body: Mapping[str, Any], name: str, former: str) -> Any:
+def _either(body: Mapping[str, Any], name: str, previous: str) -> Any:
     """Return the value under either key; brokers may write both styles."""
-    return body[name] if name in body else body[former]
+    return body[name] if name in body else body[previous]
 
 
 def status_of_objects(

@@ -20,12 +20,12 @@ class LoopLag:
         self._last_beat_s = now_s()
         self._window_began_s = self._last_beat_s
         self._window_max_s = 0.0
-        self._former_max_s = 0.0
+        self._previous_max_s = 0.0
 
     @property
     def max_s(self) -> float:
         """Return the maximum of the last one to two minutes."""
-        return max(self._window_max_s, self._former_max_s)
+        return max(self._window_max_s, self._previous_max_s)
 
     async def run(self) -> None:
         """Measure the running loop until cancelled."""
@@ -40,7 +40,7 @@ class LoopLag:
         self._last_beat_s = now_s
         if now_s - self._window_began_s >= WINDOW_SECONDS:
             is_next = now_s - self._window_began_s < 2 * WINDOW_SECONDS
-            self._former_max_s = self._window_max_s if is_next else 0.0
+            self._previous_max_s = self._window_max_s if is_next else 0.0
             self._window_began_s, self._window_max_s = now_s, 0.0
         self._window_max_s = max(self._window_max_s, self.last_s)
 

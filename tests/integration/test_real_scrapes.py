@@ -73,12 +73,12 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
             for how in (signal.SIGKILL, signal.SIGTERM):
                 broker_id = int(cluster.partition(0)["leader"])
                 leaders.append(broker_id)
-                former = cluster.broker(broker_id)["brokerEpoch"]
+                previous = cluster.broker(broker_id)["brokerEpoch"]
                 cluster.kill(broker_id, how)
                 wait_for(
                     f"another life of broker {broker_id}",
-                    lambda broker_id=broker_id, former=former: (
-                        cluster.broker(broker_id)["brokerEpoch"] > former
+                    lambda broker_id=broker_id, previous=previous: (
+                        cluster.broker(broker_id)["brokerEpoch"] > previous
                     ),
                     seconds=30,
                 )

@@ -12,7 +12,7 @@ from tidemark_chaos.environments.processes import ProcessesEnvironment
 from tidemark_chaos.verification import VerifyReport
 
 from tests.support.local_cluster import ORDERS
-from tests.support.releases import REPOSITORY, Interpreter, unpack_former_release
+from tests.support.releases import REPOSITORY, Interpreter, unpack_previous_release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -81,10 +81,10 @@ async def upgrade(environment: UpgradedEnvironment, interpreter: Interpreter) ->
 
 
 def test_a_cluster_of_the_former_release_is_upgraded_under_load(tmp_path: Path) -> None:
-    former = unpack_former_release(tmp_path / "former")
+    previous = unpack_previous_release(tmp_path / "former")
     interpreter = Interpreter(tmp_path / "python")
-    interpreter.run_from(former)
-    assert interpreter.location_of("tidemark_broker").is_relative_to(former)
+    interpreter.run_from(previous)
+    assert interpreter.location_of("tidemark_broker").is_relative_to(previous)
 
     report = asyncio.run(upgrade(UpgradedEnvironment(interpreter, tmp_path), interpreter))
 

@@ -200,11 +200,11 @@ class KubeCluster:
         epoch: int = self.must_get("bkr", f"default-{broker_id}")["status"]["brokerEpoch"]
         return epoch
 
-    def until_back(self, broker_id: int, former_epoch: int, topic: str) -> float:
+    def until_back(self, broker_id: int, previous_epoch: int, topic: str) -> float:
         """Seconds until another life of that broker is in sync; asking for the set alone could see
         the one from before the blow."""
         back = self.until(
-            lambda: self.broker_epoch(broker_id) > former_epoch, f"broker {broker_id} is back"
+            lambda: self.broker_epoch(broker_id) > previous_epoch, f"broker {broker_id} is back"
         )
         return back + self.until_in_sync(topic)
 

@@ -201,10 +201,10 @@ def test_the_leading_operator_killed_under_load_stops_no_write(
 ) -> None:
     epochs = [cluster.broker_epoch(broker_id) for broker_id in range(3)]
     with cluster.load("orders", "operator") as load:
-        former = cluster.leading_operator()
-        cluster.delete_operator(former)
+        previous = cluster.leading_operator()
+        cluster.delete_operator(previous)
         seconds = cluster.until(
-            lambda: cluster.leading_operator() not in ("", former), "another operator leads"
+            lambda: cluster.leading_operator() not in ("", previous), "another operator leads"
         )
         log.info(f"another operator leads after {seconds:.1f} s")
         load.goes_on()

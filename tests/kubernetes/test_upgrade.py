@@ -15,7 +15,7 @@ from tests.kubernetes.kube_cluster import (
     KubeCluster,
     manifest,
 )
-from tests.support.releases import unpack_former_release
+from tests.support.releases import unpack_previous_release
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def must_run(cluster: KubeCluster, *command: str, timeout_s: float = 120) -> str
     return ended.out
 
 
-def build_former_images(cluster: KubeCluster, tree: Path) -> None:
+def build_previous_images(cluster: KubeCluster, tree: Path) -> None:
     """Load the images of `tree` into the nodes; `:dev` stays the name of this tree's images."""
     present = {
         part: must_run(
@@ -77,16 +77,16 @@ def images_of_brokers(cluster: KubeCluster) -> set[str]:
     return {container["image"] for pod in pods for container in pod["spec"]["containers"]}
 
 
-def is_replaced(cluster: KubeCluster, broker_id: int, former_epoch: int) -> bool:
-    return cluster.broker_epoch(broker_id) > former_epoch
+def is_replaced(cluster: KubeCluster, broker_id: int, previous_epoch: int) -> bool:
+    return cluster.broker_epoch(broker_id) > previous_epoch
 
 
 def test_a_pool_of_the_former_release_is_upgraded_under_load(
     cluster: KubeCluster, tmp_path: Path
 ) -> None:
-    former = unpack_former_release(tmp_path / "former")
-    build_former_images(cluster, former)
-    deploy(cluster, former, FORMER)
+    previous = unpack_previous_release(tmp_path / "former")
+    build_previous_images(cluster, previous)
+    deploy(cluster, previous, FORMER)
     cluster.apply(manifest("examples/orders.yaml"))
     cluster.wait_ready("orders", timeout_s=90)
     cluster.until_in_sync("orders")

@@ -339,9 +339,9 @@ class World:
 
     def new_controller(self) -> None:
         """A successor reads everything; what the former one still has on its way may land."""
-        former = self.own_controller()
+        previous = self.own_controller()
         self.controller = SmallController(
-            former.epoch + 1, former.topic, former.brokers, self.store
+            previous.epoch + 1, previous.topic, previous.brokers, self.store
         )
         self.settle()
 

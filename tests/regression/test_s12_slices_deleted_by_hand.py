@@ -205,15 +205,15 @@ def test_a_slice_put_back_after_its_name_became_another_topics_is_left_alone() -
         rig = await Rig().start(3)
         await rig.create()
         key = (PARTITION_SLICE.kind, "shop", "orders-0")
-        former = rig.store.objects.pop(key)
+        previous = rig.store.objects.pop(key)
         await successor(rig, 2)
         again = TopicState("orders", AGAIN, 1, 3)
         targets = place(1, 3, [broker.broker_id for broker in rig.brokers])
         await rig.service.create_topic(POOL, again, targets, object_name="orders2")
         present = rig.store.objects[PARTITION_SLICE.kind, "shop", "orders2-0"]
         present["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
-        former["metadata"]["creationTimestamp"] = "2026-02-01T00:00:00Z"
-        rig.store.objects[key] = former
+        previous["metadata"]["creationTimestamp"] = "2026-02-01T00:00:00Z"
+        rig.store.objects[key] = previous
         await successor(rig, 3)
         broker = rig.brokers[0]
         broker.controller_epoch, broker.version = ControllerEpoch(-1), -1

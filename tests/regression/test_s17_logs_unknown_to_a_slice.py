@@ -92,12 +92,12 @@ def test_a_fetch_by_a_former_topics_id_is_not_answered_with_the_later_ones_recor
 ) -> None:
     """Whose slice went by hand: its id is known still, its name is another's (B12)."""
     broker = pool.brokers[1]
-    former = TopicState(TOPIC, TopicId("00000000-0000-0000-0000-000000000002"), 1, 3)
+    previous = TopicState(TOPIC, TopicId("00000000-0000-0000-0000-000000000002"), 1, 3)
     pool.image_version += 1
     image = pool.image()
-    told = (TopicPush(former, ()), *image.topics)
+    told = (TopicPush(previous, ()), *image.topics)
     broker.partitions.apply_push(replace(image, topics=told))
-    assert broker.partitions.metadata.topics_by_id[former.topic_id].topic == TOPIC
+    assert broker.partitions.metadata.topics_by_id[previous.topic_id].topic == TOPIC
 
     def fetched(topic_id: TopicId) -> PartitionAnswer:
         key = ("", topic_id, 0)
@@ -115,18 +115,18 @@ def test_a_fetch_by_a_former_topics_id_is_not_answered_with_the_later_ones_recor
         ).start()
         return answers[0][key]
 
-    assert fetched(former.topic_id).error is ErrorCode.UNKNOWN_TOPIC_ID
+    assert fetched(previous.topic_id).error is ErrorCode.UNKNOWN_TOPIC_ID
     assert fetched(TOPIC_ID).error is ErrorCode.NONE
 
 
 def test_who_is_told_of_a_former_topic_of_a_name_makes_no_room_for_it(pool: InProcessPool) -> None:
     """Its slice went by hand, so nobody was told that it is over. A process that starts holds the
     later topic's log only, and put that aside for an empty one of the former."""
-    former = TopicState(TOPIC, TopicId("00000000-0000-0000-0000-000000000002"), 1, 3)
+    previous = TopicState(TOPIC, TopicId("00000000-0000-0000-0000-000000000002"), 1, 3)
     restarted(pool, 1)
     pool.image_version += 1
     image = pool.image()
-    told = TopicPush(former, image.topics[0].partitions)
+    told = TopicPush(previous, image.topics[0].partitions)
     pool.brokers[1].partitions.apply_push(replace(image, topics=(told, *image.topics)))
     broker = pool.brokers[1]
     assert broker.replica().log.log_end_offset == 1

@@ -15,18 +15,20 @@ def test_a_stale_push_does_not_make_a_former_life_count_for_the_watermark(tmp_pa
     pool.lead(1, in_sync=[1, 2])
     stale = pool.image()
     leader = pool.brokers[1]
-    former_epoch = pool.brokers[2].broker_epoch
-    former_life = pool.brokers[2].partitions
+    previous_epoch = pool.brokers[2].broker_epoch
+    previous_life = pool.brokers[2].partitions
     pool.kill(2)
     pool.start(2)
     pool.lead(1, in_sync=[1])
     assert leader.produce("r")[0].error == 0
     assert not leader.partitions.apply_push(stale)
-    assert leader.partitions.metadata.brokers[pool.brokers[2].broker_id].broker_epoch > former_epoch
+    assert (
+        leader.partitions.metadata.brokers[pool.brokers[2].broker_id].broker_epoch > previous_epoch
+    )
     core = leader.replica().leader
     assert core is not None
-    assert former_epoch not in {member.broker_epoch for member in core.maximal_in_sync_replicas}
-    assert former_life.is_stopped
+    assert previous_epoch not in {member.broker_epoch for member in core.maximal_in_sync_replicas}
+    assert previous_life.is_stopped
 
 
 def test_a_deposed_controllers_newer_looking_version_is_older_than_its_successors_first(

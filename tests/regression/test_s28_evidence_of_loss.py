@@ -186,11 +186,11 @@ def test_two_histories_differ_until_one_of_them_is_cut(pool: InProcessPool) -> N
         pool.brokers[3].produce(f"another history {number}", acks=1)
     pool.start(1)
     pool.lead(3, in_sync=[3, 1])
-    former, leader = digesting(pool, 1), digesting(pool, 3)
-    count(former)  # it has not asked the new leader yet
+    previous, leader = digesting(pool, 1), digesting(pool, 3)
+    count(previous)  # it has not asked the new leader yet
     theirs = shown(pool, 1)
     pool.replicate(1, rounds=4)
-    count(former, leader)
+    count(previous, leader)
     ours = shown(pool, 3)
     assert pool.brokers[3].replica().high_watermark == 12
     assert (theirs[12] == ours[12], theirs[8] == ours[8]) == (False, False)

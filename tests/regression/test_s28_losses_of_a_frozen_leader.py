@@ -64,44 +64,44 @@ def alone_with_seven_records(world: World) -> BrokerSlot:
     return leader
 
 
-def another_leads(world: World, former: BrokerSlot) -> None:
+def another_leads(world: World, previous: BrokerSlot) -> None:
     """The others are back; the former leader's session runs out; whoever leads now goes on."""
     world.run_for(6_000)
     (item,) = world.store.objects(PARTITION_SLICE)
     (state,) = item["partitions"]
-    assert state["leader"] not in (-1, former.broker_id)
+    assert state["leader"] not in (-1, previous.broker_id)
     assert (recovery(world)["startOffset"], lost(world)) == (5, (0, 0))
 
 
 def test_a_leader_that_thaws_reports_what_it_cuts(world: World) -> None:
-    former = alone_with_seven_records(world)
-    assert former.process is not None
-    former.process.freeze()
-    another_leads(world, former)
-    former.process.thaw()
+    previous = alone_with_seven_records(world)
+    assert previous.process is not None
+    previous.process.freeze()
+    another_leads(world, previous)
+    previous.process.thaw()
     world.run_for(2_000)
-    assert ends(world)[int(former.broker_id)] == (5, 5)
+    assert ends(world)[int(previous.broker_id)] == (5, 5)
     assert lost(world) == (7, 7)
 
 
 def test_a_leader_that_was_cut_off_reports_it_too(world: World) -> None:
-    former = alone_with_seven_records(world)
-    isolate(world, former.machine.name, "both", 6_000_000)
-    another_leads(world, former)
+    previous = alone_with_seven_records(world)
+    isolate(world, previous.machine.name, "both", 6_000_000)
+    another_leads(world, previous)
     world.run_for(3_000)
     assert lost(world) == (7, 7)
 
 
 def test_it_is_reported_until_a_controller_recorded_it_and_counted_once(world: World) -> None:
-    former = alone_with_seven_records(world)
-    assert former.process is not None and former.broker is not None
-    former.process.freeze()
-    another_leads(world, former)
-    cuts = former.broker.partitions.committed_cuts
+    previous = alone_with_seven_records(world)
+    assert previous.process is not None and previous.broker is not None
+    previous.process.freeze()
+    another_leads(world, previous)
+    cuts = previous.broker.partitions.committed_cuts
     world.store.is_down = True
-    former.process.thaw()
+    previous.process.thaw()
     world.run_for(3_000)
-    assert ends(world)[int(former.broker_id)] == (5, 5)
+    assert ends(world)[int(previous.broker_id)] == (5, 5)
     assert (len(cuts.unrecorded()), lost(world)) == (1, (0, 0))
     for number in range(len(world.controllers)):
         kill_controller(world, number)
@@ -119,23 +119,23 @@ def test_what_compaction_left_empty_over_the_cut_is_no_loss() -> None:
         world.run_for(2_000)
         produce(world, *"12345", key=b"a")
         world.run_for(500)
-        former = leader_of(world)
+        previous = leader_of(world)
         for number, slot in enumerate(world.brokers.values()):
-            if slot is not former:
+            if slot is not previous:
                 keep_down(world, number, 3_000_000)
         world.run_for(2_000)
         for later_ms, values, key in ((1_000, "67", b"a"), (2_000, "8", b"a"), (3_000, "9", b"b")):
             produce(world, *values, key=key, timestamp_ms=1_700_000_000_000 + later_ms)
         world.run_for(800)
-        assert ends(world) == {int(former.broker_id): (9, 9)}
-        assert former.process is not None and former.partitions is not None
-        (replica,) = former.partitions.replicas
+        assert ends(world) == {int(previous.broker_id): (9, 9)}
+        assert previous.process is not None and previous.partitions is not None
+        (replica,) = previous.partitions.replicas
         assert replica.log.segments[0].find(Offset(4)).header.last_offset == 6
-        former.process.freeze()
-        another_leads(world, former)
-        former.process.thaw()
+        previous.process.freeze()
+        another_leads(world, previous)
+        previous.process.thaw()
         world.run_for(2_000)
-        assert ends(world)[int(former.broker_id)] == (5, 5)
+        assert ends(world)[int(previous.broker_id)] == (5, 5)
         assert lost(world) == (4, 4)
 
 

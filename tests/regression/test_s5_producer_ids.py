@@ -237,9 +237,9 @@ def test_an_unreadable_broker_object_still_says_which_rounds_are_used() -> None:
 def test_a_life_that_is_over_gets_no_block() -> None:
     async def scenario() -> None:
         rig = await Rig().start(1)
-        former = rig.brokers[0]
+        previous = rig.brokers[0]
         await rig.new_broker(0, life="b")
-        assert (await ask(former)).error is ErrorCode.STALE_BROKER_EPOCH
+        assert (await ask(previous)).error is ErrorCode.STALE_BROKER_EPOCH
         stranger = FakeBroker(rig, BrokerId(5), "5-a", epoch=BrokerEpoch(1))
         assert (await ask(stranger)).error is ErrorCode.STALE_BROKER_EPOCH
 

@@ -185,14 +185,14 @@ def test_a_corrupt_batch_that_a_leader_met_is_not_forgotten_by_its_restart(
     start does not look at it, and the proof of the broker holds."""
 
     async def scenario() -> None:
-        rig, machine, former = await two_partitions(tmp_path)
-        former.log(1).settings = LogSettings(segment_bytes=61)
-        former.append(b"in another segment", partition=1)
-        former.directory.checkpoint_high_watermarks(
-            {key: Offset(2) for key in former.directory.logs}
+        rig, machine, previous = await two_partitions(tmp_path)
+        previous.log(1).settings = LogSettings(segment_bytes=61)
+        previous.append(b"in another segment", partition=1)
+        previous.directory.checkpoint_high_watermarks(
+            {key: Offset(2) for key in previous.directory.logs}
         )
-        former.directory.checkpoint_recovery_points()
-        former.kill()
+        previous.directory.checkpoint_recovery_points()
+        previous.kill()
         process = await machine.start()
         polling = asyncio.create_task(process.session.run())
         process.session.serve()
@@ -260,12 +260,12 @@ def test_no_empty_log_takes_the_place_of_one_that_a_former_life_is_counted_on_fo
     pool.lead(1)
     pool.brokers[1].produce("a")
     pool.replicate(rounds=3)
-    former = pool.member(3)
+    previous = pool.member(3)
     pool.kill(3)
     (tmp_path / "broker-3").rename(tmp_path / "lost")
     pool.start(3)
     present = (pool.member(1), pool.member(2))
-    in_sync, eligible = (present, (former,)) if is_eligible else ((*present, former), ())
+    in_sync, eligible = (present, (previous,)) if is_eligible else ((*present, previous), ())
     count_on(pool, in_sync, eligible)
     broker = pool.brokers[3].partitions
     assert broker.roles.missing_logs(pool.image().topics) == ()

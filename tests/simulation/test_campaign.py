@@ -134,14 +134,14 @@ def test_an_interrupt_in_the_callback_of_a_weak_reference_leaves_no_traceback(
 def test_a_signal_while_a_worker_is_started_waits_until_it_has_started() -> None:
     """The handler runs in this thread whichever thread the signal comes to."""
     heard: list[int] = []
-    former = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    previous = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
     try:
         with workers_that_hear_no_ctrl_c():
             signal.raise_signal(signal.SIGTERM)
             heard_meanwhile = list(heard)
         assert (heard_meanwhile, heard) == ([], [signal.SIGTERM])
     finally:
-        signal.signal(signal.SIGTERM, former)
+        signal.signal(signal.SIGTERM, previous)
 
 
 def only_the_first_ends(seed: int) -> RunResult:

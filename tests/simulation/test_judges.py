@@ -325,10 +325,10 @@ def test_a_picture_has_a_lane_per_broker_and_a_line_per_fault() -> None:
 def test_a_process_whose_pod_was_deleted_before_anybody_looked_is_watched() -> None:
     """55001379: it led, and what it committed was taken for nobody's."""
 
-    class Former:
+    class Previous:
         process_id, loop, is_alive = 1, object(), True
 
-    lives = {Former(): SimpleNamespace(partitions=object())}
+    lives = {Previous(): SimpleNamespace(partitions=object())}
     slot = SimpleNamespace(broker_id=2, process=object(), broker=None, lives=lives)
     world: Any = SimpleNamespace(brokers={2: slot})
     watched = WatchedWorld(world)

@@ -31,18 +31,18 @@ def conclude(
 ) -> None:
     """Who led in epoch 4 had committed all below 35, and lived on; nobody else had more than 15."""
     state: Any = SimpleNamespace(partition=0, leader_epoch=LeaderEpoch(5), leader=BrokerId(2))
-    judge, former = LossJudge(Counter()), object()
+    judge, previous = LossJudge(Counter()), object()
     judge.on_elected(a_slice(ELECTED), state)
     judge.on_begun(a_slice(ELECTED), 0, LeaderEpoch(5), Offset(15))
     log: Any = CommittedLog("orders-0")
-    log.note_led(4, 35, former)
+    log.note_led(4, 35, previous)
     log.end_offset = 35
     log.begin_history(5, 15)
     if begun_anew_at is not None:
-        log.begun_anew[former] = begun_anew_at
+        log.begun_anew[previous] = begun_anew_at
     if aged_to is not None:
-        log.aged_to[former] = aged_to
-    judge.conclude(a_slice(recovery), {(TOPIC_ID, 0): log}, [former])
+        log.aged_to[previous] = aged_to
+    judge.conclude(a_slice(recovery), {(TOPIC_ID, 0): log}, [previous])
 
 
 def cut_at(offset: int) -> Recovery:

@@ -113,24 +113,24 @@ def test_an_orderly_stop_leaves_a_proof_and_the_restart_is_clean() -> None:
 def test_a_standby_takes_over_from_a_killed_controller() -> None:
     with World(4) as world:
         started(world)
-        former = world.leading_controller
-        assert former is not None and former.process is not None
-        former.is_held_down = True
-        former.process.kill()
+        previous = world.leading_controller
+        assert previous is not None and previous.process is not None
+        previous.is_held_down = True
+        previous.process.kill()
         world.run_for(6_000)
-        assert world.leading_controller not in (None, former)
+        assert world.leading_controller not in (None, previous)
 
 
 @pytest.mark.parametrize("loses", [REQUESTS, ANSWERS])
 def test_an_operator_that_alone_cannot_reach_the_api_server_gives_way(loses: str) -> None:
     with World(4) as world:
         started(world)
-        former = world.leading_controller
-        assert former is not None
-        world.store.out_of_reach[former.name] = loses
+        previous = world.leading_controller
+        assert previous is not None
+        world.store.out_of_reach[previous.name] = loses
         world.run_for(9_000)
         leading = [slot for slot in world.controllers if slot.is_leading]
-        assert leading and former not in leading
+        assert leading and previous not in leading
         leader = leader_of(world)
         assert leader.process is not None
         leader.process.kill()
@@ -145,10 +145,10 @@ def test_a_node_that_falls_silent_with_a_leader_and_the_controller_is_done_witho
 ) -> None:
     with World(seed) as world:
         started(world)
-        former, leader = world.leading_controller, leader_of(world)
-        assert former is not None
+        previous, leader = world.leading_controller, leader_of(world)
+        assert previous is not None
         leader.machine.lose_power()
-        former.machine.lose_power()
+        previous.machine.lose_power()
         world.run_for(9_000)
         assert leader_of(world) is not leader
         results = produce(world, "a")

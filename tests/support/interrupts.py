@@ -25,7 +25,7 @@ class Stop:
     def __init__(self) -> None:
         self.signal_number = 0
         self._interrupts = False
-        self._former_hook: Callable[[Any], object] = sys.unraisablehook
+        self._previous_hook: Callable[[Any], object] = sys.unraisablehook
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         del frame
@@ -34,7 +34,7 @@ class Stop:
             raise KeyboardInterrupt
 
     def __enter__(self) -> None:
-        self._former_hook, sys.unraisablehook = sys.unraisablehook, self._note_lost
+        self._previous_hook, sys.unraisablehook = sys.unraisablehook, self._note_lost
         self._interrupts = True
         if self.signal_number:
             self.__exit__()
@@ -42,11 +42,11 @@ class Stop:
 
     def __exit__(self, *_: object) -> None:
         self._interrupts = False
-        sys.unraisablehook = self._former_hook
+        sys.unraisablehook = self._previous_hook
 
     def _note_lost(self, lost: Any) -> None:
         if lost.exc_type is not KeyboardInterrupt or not self.signal_number:
-            self._former_hook(lost)
+            self._previous_hook(lost)
 
 
 @contextmanager

@@ -74,7 +74,7 @@ def open_log(
         topic_id=TOPIC_ID,
         partition=0,
         settings=settings or LogSettings(),
-        former=PreviousRun(recovery_point, log_start_offset, synced_part),
+        previous=PreviousRun(recovery_point, log_start_offset, synced_part),
     )
 
 

@@ -17,7 +17,7 @@ FORMER = "0967bba2720c37988a88c365135532d88253cdc7"
 PACKAGE_FOLDERS = ("protocol", "client", "chaos", "operator", "broker_image", "cli", "audit")
 
 
-def unpack_former_release(directory: Path) -> Path:
+def unpack_previous_release(directory: Path) -> Path:
     """Write the files of the former release into `directory`, which is made, and return it.
 
     Raises AssertionError if the checkout does not hold that commit, as a shallow clone does not.

@@ -116,9 +116,9 @@ class GroupCoordinators:
         if replica.topic != OFFSETS_TOPIC:
             return
         key = (replica.topic_id, replica.partition)
-        former = self._coordinated.pop(key, None)
-        if former is not None:
-            former.resign()
+        previous = self._coordinated.pop(key, None)
+        if previous is not None:
+            previous.resign()
         if replica.leader is None or replica.topic_id in self._partitions.metadata.retained:
             return  # retained data is led for a move alone, and nothing in it expires
         leading = CoordinatedPartition(

@@ -23,7 +23,7 @@ from tidemark_broker.http.consumers.routes import ConsumerRoutes
 from tidemark_broker.http.fetch import FetchRoute
 from tidemark_broker.http.forwarding import Forwarder
 from tidemark_broker.http.limits import HttpLimits
-from tidemark_broker.http.problems import HttpProblem, with_former_names
+from tidemark_broker.http.problems import HttpProblem, with_previous_names
 from tidemark_broker.http.produce import ProduceRoute
 from tidemark_broker.http.request import Request
 from tidemark_broker.http.request_metrics import RequestMetrics
@@ -43,7 +43,7 @@ from tidemark_broker.quota_manager import Used
 def health(view: BrokerView) -> Answer:
     """Who answers here: a probe compares the incarnation (S19)."""
     body = {"broker_id": view.broker_id, "incarnation": view.incarnation, "pool": view.pool}
-    return Answer(200, msgspec.json.encode(with_former_names(body)))
+    return Answer(200, msgspec.json.encode(with_previous_names(body)))
 
 
 def readiness(view: BrokerView) -> Answer:

@@ -137,7 +137,7 @@ KINDS: Mapping[ErrorCode, ProblemKind] = {
         503, "This broker has not heard of that leader epoch yet", retry_after_seconds=1
     ),
 }
-FORMER_NAMES: Mapping[str, str] = {  # which clients of release 0.1 read
+PREVIOUS_NAMES: Mapping[str, str] = {  # which clients of release 0.1 read
     "broker_id": "brokerId",
     "error_code": "errorCode",
     "leader_epoch": "leaderEpoch",
@@ -207,14 +207,14 @@ class HttpProblem(Exception):
         if self.must_close:
             headers.append((b"connection", b"close"))
         body.update(self.members)
-        encoded = msgspec.json.encode(with_former_names(body))
+        encoded = msgspec.json.encode(with_previous_names(body))
         return Answer(self.status, encoded, PROBLEM_TYPE, tuple(headers))
 
 
-def with_former_names(body: Mapping[str, object]) -> dict[str, object]:
+def with_previous_names(body: Mapping[str, object]) -> dict[str, object]:
     """Add each value again under the name that it had before all names were in snake_case."""
-    former = {FORMER_NAMES[name]: body[name] for name in body if name in FORMER_NAMES}
-    return {**body, **former}
+    previous = {PREVIOUS_NAMES[name]: body[name] for name in body if name in PREVIOUS_NAMES}
+    return {**body, **previous}
 
 
 def malformed(detail: str) -> HttpProblem:

@@ -266,7 +266,7 @@ class LogDirectory:
                 topic_id=topic_id,
                 partition=partition,
                 settings=self._settings,
-                former=PreviousRun(
+                previous=PreviousRun(
                     None if is_clean else recovery_point,
                     log_starts.get(at, Offset(0)),
                     part,
@@ -367,7 +367,7 @@ class LogDirectory:
                 topic_id=topic_id,
                 partition=partition,
                 settings=settings,
-                former=JUST_MADE,
+                previous=JUST_MADE,
             )
             self._add(log)
             self.high_watermarks[topic_id, partition] = Offset(0)

@@ -53,7 +53,7 @@ class PartitionLog:
         topic_id: TopicId,
         partition: int,
         settings: LogSettings,
-        former: PreviousRun = CLEANLY_STOPPED,
+        previous: PreviousRun = CLEANLY_STOPPED,
     ) -> None:
         """Open the log in an existing directory and recover it from its recovery point on.
 
@@ -76,16 +76,16 @@ class PartitionLog:
         self.write_data: Callable[..., Any] = lambda write, *given: write(*given)  # that too
         try:
             self.damage_mark = DamageMark(disk, directory)
-            self._load(former)
+            self._load(previous)
         except OSError as error:
             raise self._failing.failed_by(error, "open") from error
 
-    def _load(self, former: PreviousRun) -> None:
+    def _load(self, previous: PreviousRun) -> None:
         self._checkpoint = EpochCheckpoint(self._disk, self.directory)
         loaded = load_segments(
             self._disk,
             self.directory,
-            former=former,
+            previous=previous,
             epochs=self._checkpoint.epochs,
             epochs_known=self._checkpoint.is_known,
             index_interval_bytes=self.settings.index_interval_bytes,
@@ -94,11 +94,11 @@ class PartitionLog:
         self._segments = SegmentList(self._disk, self.directory, loaded.segments)
         self.recovery: RecoveryReport = loaded.report
         self.log_end_offset = self._segments.active.next_offset
-        end, point = self.log_end_offset, former.recovery_point
+        end, point = self.log_end_offset, previous.recovery_point
         first_offset = self._segments[0].base_offset
-        self.log_start_offset = min(max(former.log_start_offset, first_offset), end)
+        self.log_start_offset = min(max(previous.log_start_offset, first_offset), end)
         synced_to = end if point is None else min(point, end)
-        self._durability = Durability(self._disk, self.directory, synced_to, former.is_synced)
+        self._durability = Durability(self._disk, self.directory, synced_to, previous.is_synced)
         self._checkpoint.is_written = False  # recovery may have completed or cut it
         self._checkpoint.write_if_possible()
         self._producers = LogProducers(self._disk, self._checkpoint)

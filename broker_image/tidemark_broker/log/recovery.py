@@ -104,7 +104,7 @@ def load_segments(
     disk: Disk,
     directory: Path,
     *,
-    former: PreviousRun,
+    previous: PreviousRun,
     epochs: LeaderEpochs,
     epochs_known: bool,
     index_interval_bytes: int,
@@ -115,7 +115,7 @@ def load_segments(
     nothing, only what lies behind it does. `epochs` is completed (if not `epochs_known`) and
     truncated to the log's end in place. Raises OSError.
     """
-    recovery_point, log_start_offset, part, before_cut, _ = former
+    recovery_point, log_start_offset, part, before_cut, _ = previous
     base_offsets = _sort_out_files(disk, directory)
     if not base_offsets:
         first = Segment.create(

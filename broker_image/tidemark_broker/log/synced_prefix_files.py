@@ -98,7 +98,7 @@ class SyncedParts:
             with self._lock:
                 if self._voided == begun:
                     self._disk.rename(temporary, path)
-                    self._forget_former(part.base_offset)
+                    self._forget_previous(part.base_offset)
                     self._written = _Written(part.base_offset, part.size_bytes, len(data))
                     return
             self._disk.remove(temporary)
@@ -106,7 +106,7 @@ class SyncedParts:
             if error.errno not in NO_ROOM_ERRORS and self._voided == begun:
                 raise  # else the log may be removed, and its directory gone
 
-    def _forget_former(self, base_offset: Offset) -> None:
+    def _forget_previous(self, base_offset: Offset) -> None:
         written = self._written
         if written is not None and written.base_offset != base_offset:
             self._disk.remove(synced_path(self._directory, written.base_offset))

@@ -60,9 +60,9 @@ class Departures:
         if self._waited_for.get(broker_id) == broker.broker_epoch:
             return
         self._waited_for[broker_id] = broker.broker_epoch
-        former = self._suspects.pop(broker_id, None)  # of a life before this one
-        if former is not None:
-            former[1].cancel()
+        previous = self._suspects.pop(broker_id, None)  # of a life before this one
+        if previous is not None:
+            previous[1].cancel()
         timer = self._scheduler.call_later(VERDICT_SECONDS, lambda: self._clear(broker_id))
         self._suspects[broker_id] = (broker.broker_epoch, timer)
         self._look()

@@ -56,9 +56,9 @@ class DamagedReplicas:
                     "error": str(error),
                 },
             )
-            former = replica.damage
+            previous = replica.damage
             replica.damage = Damage(self._broker_id, offset, str(error), error.is_unreadable)
-            replica.damage.owe(former)
+            replica.damage.owe(previous)
         replica.damage.offset = min(replica.damage.offset, offset)
         replica.damage.is_unreadable &= error.is_unreadable
         self.on_damage(replica)

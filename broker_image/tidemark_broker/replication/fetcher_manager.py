@@ -164,13 +164,13 @@ class ReplicaFetchers:
         left: dict[BrokerId, list[Key]] = {}
         for key in self._partitions.roles.take_touched():
             replica = self._partitions.hosted(*key)
-            former = self._leaders.pop(key, None)
+            previous = self._leaders.pop(key, None)
             leader = None
             if replica is not None and replica.follower is not None:
                 leader = self._leaders[key] = replica.follower.leader
                 followed.setdefault(leader, []).append(replica)
-            if former is not None and former != leader:
-                left.setdefault(former, []).append(key)
+            if previous is not None and previous != leader:
+                left.setdefault(previous, []).append(key)
         return followed, left
 
     def _fetcher(self, leader_id: BrokerId) -> LeaderFetcher:

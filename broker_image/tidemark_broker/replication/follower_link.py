@@ -78,11 +78,11 @@ class FollowerLink:
         """Return whether the request begins a session or is the next one of this session."""
         if request.session_epoch <= FIRST_SESSION_EPOCH:
             return True
-        former = self.request
+        previous = self.request
         return (
-            former is not None
+            previous is not None
             and request.session_epoch == self.next_epoch
             and request.session_id == REPLICA_SESSION_ID
-            and request.replica_id == former.replica_id
-            and request.replica_epoch == former.replica_epoch
+            and request.replica_id == previous.replica_id
+            and request.replica_epoch == previous.replica_epoch
         )

@@ -153,13 +153,13 @@ class HostedReplica:
             return
         self.topic_state = topic
         self.log.settings = settings_of_topic(topic.config)
-        former_lag_max_ms = self._settings.replica_lag_max_ms
+        previous_lag_max_ms = self._settings.replica_lag_max_ms
         self._settings = LeaderSettings(
             commits_by_isr_alone=topic.commit_rule == "Isr",
             flushes_always=topic.flush == FLUSH_ALWAYS,
             replica_lag_max_ms=self.replica_lag_max_ms,
         )
-        if former_lag_max_ms != self.replica_lag_max_ms:
+        if previous_lag_max_ms != self.replica_lag_max_ms:
             self.next_tick_ms = 0  # it was set by the former window, which may have been hours
         if self.leader is not None:
             self.leader.on_settings(self._settings)

@@ -469,27 +469,27 @@ class Partitions:
             and self.broker_id not in state.in_sync_ids
         )
 
-    def _recreate(self, former: HostedReplica, damage: Damage) -> None:
+    def _recreate(self, previous: HostedReplica, damage: Damage) -> None:
         """Create the replica again on the valid part of its log.
 
         Only so may its high watermark fall (I2).
         """
-        former.become_idle("the log is damaged")
+        previous.become_idle("the log is damaged")
         try:
-            removed = former.log.truncate_before_damage(damage.offset)
+            removed = previous.log.truncate_before_damage(damage.offset)
         except (StorageError, OSError) as error:
             self.fail_storage(error)
             return
         _log.warning(
             "damaged log cut, the rest is fetched anew",
             extra={
-                "topic": former.topic,
-                "partition": former.partition,
-                "log_end_offset": former.log.log_end_offset,
+                "topic": previous.topic,
+                "partition": previous.partition,
+                "log_end_offset": previous.log.log_end_offset,
                 "removed_records": removed,
             },
         )
-        replica = self._new_replica(former.log, high_watermark=former.high_watermark)
+        replica = self._new_replica(previous.log, high_watermark=previous.high_watermark)
         replica.damage = damage
         self._hosted.add(replica)
         self._events.truncated(replica)

@@ -193,11 +193,11 @@ class Roles:
 
     def _create(self, key: TopicPartition, topic: str) -> HostedReplica:
         assert self.directory is not None, "metadata applied before logs are open"
-        former = self.hosted.by_name.get((topic, key[1]))
-        if former is not None:  # recreated under its name: the directory sets the old one aside
-            former.become_idle("topic recreated")
-            self.hosted.discard((former.topic_id, former.partition))
-            self.hosted.made_room.add((former.topic_id, former.partition))
+        previous = self.hosted.by_name.get((topic, key[1]))
+        if previous is not None:  # recreated under its name: the directory sets the old one aside
+            previous.become_idle("topic recreated")
+            self.hosted.discard((previous.topic_id, previous.partition))
+            self.hosted.made_room.add((previous.topic_id, previous.partition))
         log = self.directory.create_log(topic, key[0], key[1])
         replica = self._new_replica(log, high_watermark=Offset(0))
         self.hosted.add(replica)

@@ -133,9 +133,9 @@ class HeartbeatWishes:
         """
         cuts, key = request.committed_cuts, (request.broker_id, request.broker_epoch)
         if await self._decisions.record_cuts(cuts):
-            for former in [each for each in self._recorded_cuts if each[0] == key[0]]:
-                if former != key:
-                    del self._recorded_cuts[former]
+            for previous in [each for each in self._recorded_cuts if each[0] == key[0]]:
+                if previous != key:
+                    del self._recorded_cuts[previous]
             self._recorded_cuts[key] = self._recorded_cuts.get(key, frozenset()).union(cuts)
 
 

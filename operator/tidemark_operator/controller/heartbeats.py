@@ -143,8 +143,8 @@ class PoolHeartbeats:
         self.answer_ready()
 
     def _note_silence(self, expiry: Expiry) -> None:
-        former, self.silence = self.silence, self._silence_of(expiry)
-        if self.silence and not former:
+        previous, self.silence = self.silence, self._silence_of(expiry)
+        if self.silence and not previous:
             logger.error(
                 "more than half of the pool is silent: another controller has to judge",
                 extra={"pool": self.decisions.state.pool, "silence_ms": dict(expiry.held_back)},

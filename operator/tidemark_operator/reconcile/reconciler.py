@@ -112,9 +112,9 @@ class Reconciler:
         as most events are of their own status writes."""
         key, index = key_of(kind, item), self._store.index
         if is_deleted:
-            former = index.topic(key)
+            previous = index.topic(key)
             index.note_gone(kind, key.namespace, key.name, uid=item["metadata"].get("uid"))
-            self._topics.wake_namesakes(former)
+            self._topics.wake_namesakes(previous)
         else:
             index.note(kind, item)
         return key if self._turns.is_news(key, item, is_deleted=is_deleted) else None

@@ -118,7 +118,7 @@ class TopicObjects:
             if _was_made_for(stored, request.request_id):
                 return _made(stored)
             return refused(new.topic, _exists(stored))
-        refusal = self._data_of_a_former_one(places.pool, new)
+        refusal = self._data_of_a_previous_one(places.pool, new)
         if refusal is not None:
             return refused(new.topic, refusal)
         name = ""
@@ -162,7 +162,7 @@ class TopicObjects:
             return _made(stored)
         return refused(new.topic, Refusal(ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again"))
 
-    def _data_of_a_former_one(self, pool: str, new: NewTopic) -> Refusal | None:
+    def _data_of_a_previous_one(self, pool: str, new: NewTopic) -> Refusal | None:
         """Whoever makes a topic over Kafka expects it empty."""
         if new.may_adopt:
             return None

@@ -152,7 +152,7 @@ class CompactedLog(CommittedLog):
         if self._last_offsets[record.key] > offset:
             self._outdated_gone.add(offset)
             return
-        if self._is_of_former_history(offset):
+        if self._is_of_previous_history(offset):
             return  # what outdates it may be what was lost, or what only a former history had
         if self._is_blind_past(offset):
             return
@@ -177,7 +177,7 @@ class CompactedLog(CommittedLog):
             return not self.sees_all()
         return horizon_ms < self._latest_wall_ms()
 
-    def _is_of_former_history(self, offset: int) -> bool:
+    def _is_of_previous_history(self, offset: int) -> bool:
         """What is written in a history is outdated by what is written in it, or in a later one."""
         epoch = self._headers[offset].partition_leader_epoch
         return self.lost_from is not None and not self.is_one_history(epoch)

@@ -82,8 +82,8 @@ class GroupChecks:
         self.coverage["group: fetched"] += 1
         if found >= before:
             return
-        is_former = generation_id == before[0] and not self.coordinates(by)
-        if generation_id < before[0] or is_former:
+        is_previous = generation_id == before[0] and not self.coordinates(by)
+        if generation_id < before[0] or is_previous:
             self.coverage["group: fetched by a member of a former generation"] += 1
         elif not self.may_forget():
             self._violate(

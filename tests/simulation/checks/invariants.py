@@ -246,10 +246,10 @@ class Invariants:
 
     def _look_at_store(self) -> None:
         self._world.look_at_store()
-        for former, record in self._world.changed_brokers():
-            self._judge.on_broker(former, record)
-            self._controllers.on_broker(former, record)
-            self._resorts.on_broker(former, record)
+        for previous, record in self._world.changed_brokers():
+            self._judge.on_broker(previous, record)
+            self._controllers.on_broker(previous, record)
+            self._resorts.on_broker(previous, record)
             self._registered_us.setdefault(record.broker_id, self._world.now_us)
             self._notes_due_us = self._world.now_us + NOTES_US
         self._controllers.look()

@@ -97,5 +97,5 @@ class LossJudge:
 
 def _most_lost(log: CommittedLog, before_epoch: LeaderEpoch) -> int:
     """Whoever led in any former epoch, and wherever the histories parted first."""
-    former = (led[0] for epoch, led in log.led.items() if epoch < before_epoch)
-    return max(0, max(former, default=0) - (log.lost_from or 0))
+    previous = (led[0] for epoch, led in log.led.items() if epoch < before_epoch)
+    return max(0, max(previous, default=0) - (log.lost_from or 0))

@@ -59,9 +59,9 @@ class MoveJudge:
         """Raises Violation."""
         epoch = after.controller_epoch
         for old, new in both(before, after):
-            former = Member(old.leader, old.leader_broker_epoch)
+            previous = Member(old.leader, old.leader_broker_epoch)
             is_moved = old.has_leader and new.has_leader and old.leader != new.leader
-            if not is_moved or former not in new.in_sync_replicas:
+            if not is_moved or previous not in new.in_sync_replicas:
                 continue  # an election: it had to be
             if not self._cannot_write(old.leader, epoch):
                 continue

@@ -66,7 +66,7 @@ class BrokerSlot:
         self.machine = Machine(f"node-{broker_id}", world.timeline, world.network, world.random)
         self.process: SimulatedProcess | None = None
         self.lives: dict[SimulatedProcess, Broker] = {}  # also of deleted pods that still run
-        self.former: list[SimulatedProcess] = []  # of deleted pods, maybe still running
+        self.previous: list[SimulatedProcess] = []  # of deleted pods, maybe still running
         self.is_held_down = False  # the kubelet starts nothing
         self.snapshot: DiskImage | None = None  # of the volume
         self._pods = 0
@@ -119,7 +119,7 @@ class BrokerSlot:
     def _ended(self, process: SimulatedProcess) -> None:
         self.lives.pop(process, None)
         if process is not self.process:  # of a deleted pod: nobody starts it again
-            self.former = [former for former in self.former if former is not process]
+            self.previous = [previous for previous in self.previous if previous is not process]
             return
         self.process = None
         self._world.on_broker_ended(self)
@@ -133,7 +133,7 @@ class BrokerSlot:
     def delete_pod_by_force(self) -> None:
         """The API server forgets the pod; its process runs on, its successor starts at once."""
         if self.process is not None:
-            self.former.append(self.process)
+            self.previous.append(self.process)
             self.process = None
         self._new_pod()
         self.start()

@@ -147,8 +147,8 @@ class DirectoryNode:
         """Changes lost."""
         changes, self.changes = self.changes, []
         kept = chance.randint(0, len(changes)) if changes else 0
-        for former in reversed(changes[kept:]):
-            self._set(former)
+        for previous in reversed(changes[kept:]):
+            self._set(previous)
         return len(changes) - kept
 
     def _set(self, names: "dict[str, Node | None]") -> None:

@@ -69,9 +69,9 @@ class Machine:
         return self.volume.lose_power()
 
     def boot(self) -> None:
-        former, self.clock = self.clock, self._new_clock()
-        self.clock.rate_ppm, self.clock.wall_offset_us = former.rate_ppm, former.wall_offset_us
-        self.clock.latest_wall_us = former.latest_wall_us
+        previous, self.clock = self.clock, self._new_clock()
+        self.clock.rate_ppm, self.clock.wall_offset_us = previous.rate_ppm, previous.wall_offset_us
+        self.clock.latest_wall_us = previous.latest_wall_us
         self._boots += 1
         self.boot_id = f"{self.name}-boot-{self._boots}"
         self.is_up = True
@@ -93,7 +93,7 @@ class SimulatedProcess(Host):
         self.sockets: dict[SimulatedTransport, None] = {}
         self.listeners: dict[SimulatedServer, None] = {}
         # abstract for typeshed only: loop.py says what the methods it leaves out do
-        self.loop = SimulatedLoop(name, world.timeline, machine.clock, self)  # type: ignore[abstract]
+        self.loop = SimulatedLoop(name, world.timeline, machine.clock, self)  # type: ignore[abstract]  # noqa: E501
         self.loop.costs = world.costs
         self.disk = SimulatedDisk(machine.volume, self)
         self._worker_us = 0

@@ -490,14 +490,14 @@ def _bounded() -> Iterator[None]:
     def stop(*_: object) -> None:
         raise _Endless
 
-    former = signal.signal(signal.SIGVTALRM, stop)
+    previous = signal.signal(signal.SIGVTALRM, stop)
     # Again and again: the first one may come where nothing can be raised.
     signal.setitimer(signal.ITIMER_VIRTUAL, 2 * MAX_CPU_SECONDS, MAX_CPU_SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, former)
+        signal.signal(signal.SIGVTALRM, previous)
 
 
 def run_seed(seed: int, safety_seconds: float = SAFETY_SECONDS, weather: str = "") -> RunResult:

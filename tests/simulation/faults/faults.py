@@ -461,7 +461,7 @@ def heal(world: World) -> None:
             slot.process.thaw()
         let_up(slot)
     for broker in world.brokers.values():
-        for process in tuple(broker.former):
+        for process in tuple(broker.previous):
             process.kill()
 
 

@@ -61,23 +61,23 @@ class GroupMembership:
         Assigned ids without a member count as well: they cost memory, and each may become a member.
         """
         group = self._group
-        former = group.members.get(self._former_id(join))
-        size_bytes = group.size_bytes - (former.size_bytes if former is not None else 0)
+        previous = group.members.get(self._previous_id(join))
+        size_bytes = group.size_bytes - (previous.size_bytes if previous is not None else 0)
         size_bytes += sum(len(known.name) + len(known.metadata) for known in join.protocols)
         if size_bytes > self._settings.max_group_bytes:
             return False
         if group.state is GroupState.PREPARING_REBALANCE:
             # A group that was allowed to grow larger shrinks to the limit as members come back.
-            if former is not None and former.is_awaiting_join:
+            if previous is not None and previous.is_awaiting_join:
                 return True
             joined = sum(member.is_awaiting_join for member in group.members.values())
             given_out = 0 if join.member_id else len(group.pending_members)
             return joined + given_out < self._settings.max_members
-        if former is not None or join.member_id in group.pending_members:
+        if previous is not None or join.member_id in group.pending_members:
             return True
         return len(group.members) + len(group.pending_members) < self._settings.max_members
 
-    def _former_id(self, join: JoinGroup) -> str:
+    def _previous_id(self, join: JoinGroup) -> str:
         if join.member_id or join.group_instance_id is None:
             return join.member_id
         return self._group.static_members.get(join.group_instance_id, "")
@@ -137,14 +137,14 @@ class GroupMembership:
 
     def _join_static(self, request_id: int, join: JoinGroup, now: Moment) -> None:
         assert join.group_instance_id is not None
-        former_id = self._group.static_members.get(join.group_instance_id)
-        if former_id is None:
+        previous_id = self._group.static_members.get(join.group_instance_id)
+        if previous_id is None:
             self._add(request_id, join.new_member_id, join, now)
             return
         group = self._group
         leader_before = group.leader_id
-        protocols_before = group.members[former_id].protocols
-        member = self._rename(former_id, join.new_member_id)
+        protocols_before = group.members[previous_id].protocols
+        member = self._rename(previous_id, join.new_member_id)
         self._wait_for_join(request_id, member, join, now)
         if group.state is not GroupState.STABLE or voted_protocol(group.members) != group.protocol:
             group.rebalance_or_complete_join(now)
@@ -158,24 +158,25 @@ class GroupMembership:
                 return
             member.join_request_id = None
             member.protocols = protocols_before
-            self._rename(member.member_id, former_id)
+            self._rename(member.member_id, previous_id)
             self._refuse(request_id, group_error(error), "")
 
         self._outbox.append((group.record(now),), settle)
 
-    def _rename(self, former_id: str, member_id: str) -> Member:
+    def _rename(self, previous_id: str, member_id: str) -> Member:
         """Give a static member a new id; requests with the former id are fenced."""
         group = self._group
-        member = group.members[former_id]
-        group.answer_join(member, JoinGroupAnswer(ErrorCode.FENCED_INSTANCE_ID, former_id))
+        member = group.members[previous_id]
+        group.answer_join(member, JoinGroupAnswer(ErrorCode.FENCED_INSTANCE_ID, previous_id))
         group.fence_sync(member)
         group.members = {
-            (member_id if id_ == former_id else id_): other for id_, other in group.members.items()
+            (member_id if id_ == previous_id else id_): other
+            for id_, other in group.members.items()
         }
         member.member_id = member_id
         assert member.group_instance_id is not None
         group.static_members[member.group_instance_id] = member_id
-        if group.leader_id == former_id:
+        if group.leader_id == previous_id:
             group.leader_id = member_id
         return member
 

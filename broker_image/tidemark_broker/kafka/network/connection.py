@@ -237,7 +237,7 @@ class KafkaConnection(asyncio.Protocol):
     def _count(self, frames: list[Frame]) -> None:
         """Count what has arrived, in the pool that it belongs to."""
         memory, splitter = self._memory, self._splitter
-        former, self._partial_counted = self._partial_counted, 0
+        previous, self._partial_counted = self._partial_counted, 0
         counted_bytes = 0
         for frame in frames:
             size_bytes = len(frame)
@@ -252,8 +252,8 @@ class KafkaConnection(asyncio.Protocol):
                 self._partial_counted = splitter.partial_bytes
                 counted_bytes += self._partial_counted
         memory.requests.take(counted_bytes)
-        if former:
-            memory.requests.give_back(former)
+        if previous:
+            memory.requests.give_back(previous)
 
     def _work(self) -> None:
         while self._waiting and self._transport is not None and self._may_begin():

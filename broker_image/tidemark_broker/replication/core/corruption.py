@@ -30,13 +30,13 @@ class Damage:
     owed: Offset = Offset(0)  # to where a former damage was to be filled again
     owed_in_epoch: LeaderEpoch = LeaderEpoch(-1)
 
-    def owe(self, former: "Damage | None") -> None:
+    def owe(self, previous: "Damage | None") -> None:
         """Require a refetch again: corruption was found while the log is being refilled.
 
         A fetch from before the first truncation still counts.
         """
-        if former is not None and former.sound_from is not None:
-            self.owed, self.owed_in_epoch = former.sound_from, former.cut_in_epoch
+        if previous is not None and previous.sound_from is not None:
+            self.owed, self.owed_in_epoch = previous.sound_from, previous.cut_in_epoch
 
     def cut(self, shared_end: Offset, leader_epoch: LeaderEpoch) -> None:
         is_owed = self.owed_in_epoch == leader_epoch

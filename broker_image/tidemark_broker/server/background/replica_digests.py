@@ -61,7 +61,7 @@ class Digesting:
         self._clock = clock
         self._disk = disk
         self._path = data_directory / FILE_NAME
-        self._former: dict[TopicPartition, _Written] = {}
+        self._previous: dict[TopicPartition, _Written] = {}
         self._next_write_ms = clock() + WRITTEN_EVERY_MS
 
     async def run(self) -> None:
@@ -72,7 +72,7 @@ class Digesting:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def load(self) -> None:
-        self._former = await asyncio.to_thread(self._read)
+        self._previous = await asyncio.to_thread(self._read)
 
     async def pass_once(self) -> None:
         for number, replica in enumerate(self._partitions.replicas):
@@ -121,11 +121,11 @@ class Digesting:
 
     def _begun(self, replica: HostedReplica) -> ReplicaDigest:
         log = replica.log
-        former = self._former.pop((log.topic_id, log.partition), None)
-        if former is not None:
+        previous = self._previous.pop((log.topic_id, log.partition), None)
+        if previous is not None:
             with contextlib.suppress(ValueError):
-                digest = ReplicaDigest.restored(former.positions, log.log_end_offset)
-                if _epoch_before(log, digest.end) == former.last_epoch:
+                digest = ReplicaDigest.restored(previous.positions, log.log_end_offset)
+                if _epoch_before(log, digest.end) == previous.last_epoch:
                     return digest
         return ReplicaDigest(log.log_start_offset)
 

@@ -137,8 +137,8 @@ class GrayFailures:
 
         If another broker leads, the move was made.
         """
-        former, at_ms = self._perhaps_moved.pop(replica, (state.leader, 0))
-        if former != state.leader:
+        previous, at_ms = self._perhaps_moved.pop(replica, (state.leader, 0))
+        if previous != state.leader:
             self._moved_at_ms[replica] = at_ms
 
     # guard: one-move-in-lag-window (S20)

@@ -28,9 +28,9 @@ class KnownSlices(MutableMapping[str, PartitionSlice]):
         return self._by_name[name]
 
     def __setitem__(self, name: str, value: PartitionSlice) -> None:
-        former = self._by_name.get(name)
-        if former is not None:
-            self._forget(former)
+        previous = self._by_name.get(name)
+        if previous is not None:
+            self._forget(previous)
         self._by_name[name] = value
         topic = value.topic
         self._by_topic.setdefault(topic.topic_id, {})[name] = value

@@ -28,12 +28,12 @@ class _Topic:
 
     def set_partition(self, partition: PartitionState, version: int) -> None:
         number = partition.partition
-        former = self.partitions.get(number)
+        previous = self.partitions.get(number)
         self.hidden.discard(number)
         self.partitions[number] = partition
         self.versions.pop(number, None)
         self.versions[number] = version
-        if former is None or former.leader_epoch != partition.leader_epoch:
+        if previous is None or previous.leader_epoch != partition.leader_epoch:
             self.elected[number] = version
 
     def numbers_since(self, version: int) -> tuple[list[int], list[int]]:
@@ -89,7 +89,7 @@ class MetadataImage:
         topic = self._topics.get(state.topic_id)
         version = self.version + 1
         if topic is None:
-            self._hide_former(state.topic)
+            self._hide_previous(state.topic)
             topic = self._topics[state.topic_id] = _Topic(state, is_retained, version, version)
             self._note_name(state)
             self.version = version
@@ -107,7 +107,7 @@ class MetadataImage:
             topic.changed = version
             self._topics[state.topic_id] = self._topics.pop(state.topic_id)
 
-    def _hide_former(self, name: str) -> None:
+    def _hide_previous(self, name: str) -> None:
         """Withhold an earlier topic of this name.
 
         Brokers keep the data of a topic whose slices were deleted by hand (S12), until another

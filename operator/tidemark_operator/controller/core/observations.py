@@ -78,7 +78,7 @@ class ClockSkews:
 
     def __init__(self) -> None:
         self._highest: dict[BrokerId, tuple[int, int]] = {}  # (skew, when), this window's
-        self._former: dict[BrokerId, tuple[int, int]] = {}  # the window's before
+        self._previous: dict[BrokerId, tuple[int, int]] = {}  # the window's before
 
     def note(self, broker_id: BrokerId, skew_ms: int, now_ms: int) -> None:
         known = self._highest.get(broker_id)
@@ -86,12 +86,12 @@ class ClockSkews:
             self._highest[broker_id] = (max(known[0], skew_ms), known[1])
             return
         if known is not None:
-            self._former[broker_id] = known
+            self._previous[broker_id] = known
         self._highest[broker_id] = (skew_ms, now_ms)
 
     def of(self, broker_id: BrokerId) -> int | None:
         """Return the skew in milliseconds, or None without a reading."""
-        readings = (self._highest.get(broker_id), self._former.get(broker_id))
+        readings = (self._highest.get(broker_id), self._previous.get(broker_id))
         return max((reading[0] for reading in readings if reading is not None), default=None)
 
 
@@ -112,14 +112,14 @@ class Observations:
 
     def note_slice(
         self,
-        former: PartitionSlice | None,
+        previous: PartitionSlice | None,
         durable: PartitionSlice,
         brokers: dict[BrokerId, BrokerRecord],
     ) -> None:
         """Record the elections between two durable states of a slice."""
-        if former is None:
+        if previous is None:
             return
-        before = {state.partition: state for state in former.partitions}
+        before = {state.partition: state for state in previous.partitions}
         for after in durable.partitions:
             known = before.get(after.partition)
             if known is None or not after.has_leader or known.leader_epoch >= after.leader_epoch:

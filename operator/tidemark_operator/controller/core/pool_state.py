@@ -70,10 +70,10 @@ class PoolState:
             notes = self.notes[broker_id] = BrokerNotes()
         return notes
 
-    def note_replaced(self, former: BrokerRecord) -> None:
+    def note_replaced(self, previous: BrokerRecord) -> None:
         """Record that another process was registered after this one."""
-        known = self.replaced.setdefault(former.broker_id, deque(maxlen=MAX_REPLACED))
-        known.append(former.incarnation)
+        known = self.replaced.setdefault(previous.broker_id, deque(maxlen=MAX_REPLACED))
+        known.append(previous.incarnation)
 
     def standings(self, *overriding: Standing) -> Standings:
         standings = {}
@@ -193,10 +193,10 @@ class PoolState:
             leader_counts=leader_counts,
             evidence=self.evidence(replica, state),
         )
-        recovery, former = election.recovery, value.recovery_of(state.partition)
-        if recovery is not None and former is not None and former.leader == NO_BROKER:
+        recovery, previous = election.recovery, value.recovery_of(state.partition)
+        if recovery is not None and previous is not None and previous.leader == NO_BROKER:
             # The rebuild of this partition waited for just this leader (S17).
-            recovery = replace(recovery, cause=former.cause)
+            recovery = replace(recovery, cause=previous.cause)
         return election.partition, recovery
 
     def is_behind(self, replica: Replica, state: PartitionState) -> bool:
@@ -250,10 +250,10 @@ class PoolState:
 
         What was durable once is never undone, except by a backup restored in its place (S17).
         """
-        former = self.slices.get(value.name)
-        if former is not None and former.topic.topic_id == value.topic.topic_id:
+        previous = self.slices.get(value.name)
+        if previous is not None and previous.topic.topic_id == value.topic.topic_id:
             now = {state.partition: state for state in value.partitions}
-            for state in former.partitions:
+            for state in previous.partitions:
                 after = now.get(state.partition)
                 if after is None or _is_older(after, state):
                     self.note_known(value.topic.topic_id, state, version=version)

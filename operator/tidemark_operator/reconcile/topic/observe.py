@@ -18,7 +18,7 @@ from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.reconcile.object_index import TopicEntry
 from tidemark_operator.reconcile.pool_membership import leaving_brokers
-from tidemark_operator.reconcile.topic.plan import FormerTopic, ObservedTopic
+from tidemark_operator.reconcile.topic.plan import ObservedTopic, PreviousTopic
 from tidemark_operator.reconcile.topic.plan_placement import any_misplaced
 from tidemark_operator.reconcile.topic.slice_owners import (
     KeptTopic,
@@ -103,12 +103,12 @@ class TopicObserver:
         for other in others:
             for kept in await self.kept(spec.namespace, other):
                 if kept.is_retained or await self.is_abandoned(kept, besides=spec):
-                    former = self._controller.topic(spec.pool, kept.topic_id)
-                    if former is not None:
+                    previous = self._controller.topic(spec.pool, kept.topic_id)
+                    if previous is not None:
                         return replace(
                             observed,
-                            former=FormerTopic(
-                                former.topic, kept.is_retained, kept.deletion_policy
+                            previous=PreviousTopic(
+                                previous.topic, kept.is_retained, kept.deletion_policy
                             ),
                         )
         return observed

@@ -31,7 +31,7 @@ Assignments = tuple[tuple[BrokerId, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class FormerTopic:
+class PreviousTopic:
     """Slices of this topicName in this pool whose Topic object is confirmed gone."""
 
     topic: TopicState
@@ -46,7 +46,7 @@ class ObservedTopic:
     view: TopicView | None  # of the recorded id, else of the object's UID
     # The rest is looked at only while there is no view to serve.
     name_owner: str | None = None  # object name of the Topic that has the topicName
-    former: FormerTopic | None = None
+    previous: PreviousTopic | None = None
     pool_replicas: int | None = None  # None: no such pool
     active_brokers: frozenset[BrokerId] = frozenset()
     racks: Mapping[BrokerId, str] = field(default_factory=dict)  # of brokers that ever registered
@@ -169,16 +169,18 @@ def _plan_new(observed: ObservedTopic) -> TopicPlan:
             f"{observed.name_owner}, which had it first; choose another topicName or delete one of "
             "the two",
         )
-    former = observed.former
-    if former is not None and not former.is_retained:
+    previous = observed.previous
+    if previous is not None and not previous.is_retained:
         # I20: what the manifest that is gone asked for happens first.
-        retain = former.deletion_policy != "Delete"
-        return _doing(DeleteTopic(former.topic.topic_id, retain), "Deleting", "former data goes")
-    if former is not None and observed.recorded_topic_id is None:
-        mismatch = _retained_mismatch(spec, former.topic)
+        retain = previous.deletion_policy != "Delete"
+        return _doing(DeleteTopic(previous.topic.topic_id, retain), "Deleting", "former data goes")
+    if previous is not None and observed.recorded_topic_id is None:
+        mismatch = _retained_mismatch(spec, previous.topic)
         if mismatch is not None:
             return mismatch
-        return _doing(RecordTopicId(former.topic.topic_id), "Adopting", "retained data is adopted")
+        return _doing(
+            RecordTopicId(previous.topic.topic_id), "Adopting", "retained data is adopted"
+        )
     return _plan_placement(observed)
 
 

@@ -96,7 +96,7 @@ class TopicReconciler:
         return self._keys.get(TopicId(name)) or WorkKey(TOPIC.kind, namespace, name)
 
     async def reconcile(self, key: WorkKey, turn: Turn) -> int | None:
-        former = self._store.index.topic(key)
+        previous = self._store.index.topic(key)
         topic = await self._store.get(TOPIC, key.namespace, key.name)
         await self._sliceless.forget_deleted(key, topic)
         if topic is None:
@@ -104,7 +104,7 @@ class TopicReconciler:
             self._waiting.pop(key, None)
             await self._forget_deleted(key)
             turn.has_changed = False  # by that
-            self.wake_namesakes(former)
+            self.wake_namesakes(previous)
             return None
         self._turns.note_seen(TOPIC, topic)
         if "deletionTimestamp" in topic["metadata"]:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tidemark_broker import http
 from tidemark_broker.http.forwarding import _read_answer
-from tidemark_broker.http.problems import FORMER_NAMES, HttpProblem
+from tidemark_broker.http.problems import PREVIOUS_NAMES, HttpProblem
 from tidemark_broker.http.produce_bodies import ProducedRecord
 from tidemark_broker.http.produce_results import Failed
 from tidemark_protocol.error_codes import ErrorCode
@@ -36,18 +36,18 @@ def test_every_documented_name_is_in_snake_case_or_a_former_one() -> None:
     assert len(found) > 80
     for schema, key, entry in found:
         if entry.get("deprecated"):
-            assert key in FORMER_NAMES.values(), (schema, key)
-            assert any(FORMER_NAMES.get(other) == key for other in schemas[schema]["properties"])
+            assert key in PREVIOUS_NAMES.values(), (schema, key)
+            assert any(PREVIOUS_NAMES.get(other) == key for other in schemas[schema]["properties"])
         else:
             assert SNAKE_CASE.fullmatch(key) or OF_KAFKA.fullmatch(key), (schema, key)
 
 
-@pytest.mark.parametrize(("name", "former"), FORMER_NAMES.items())
-def test_a_former_name_has_the_same_value(name: str, former: str) -> None:
+@pytest.mark.parametrize(("name", "former"), PREVIOUS_NAMES.items())
+def test_a_former_name_has_the_same_value(name: str, previous: str) -> None:
     assert SNAKE_CASE.fullmatch(name)
     problem = HttpProblem(ErrorCode.OFFSET_OUT_OF_RANGE, "no", members={name: 7})
     body = msgspec.json.decode(problem.answer("/", is_produce=False).body)
-    assert body[name] == body[former] == 7
+    assert body[name] == body[previous] == 7
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_a_forwarded_problem_is_read_by_either_name(names: dict[str, int], error
 
 def test_members_of_problems_are_written_in_snake_case() -> None:
     """`answer` adds the former names, so no route writes one by hand."""
-    former = {*FORMER_NAMES.values()}
+    previous = {*PREVIOUS_NAMES.values()}
     for path in sorted(Path(http.__path__[0]).rglob("*.py")):
         if path.name in ("problems.py", "schemas.py"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant):
-                assert node.value not in former, f"{path.name}:{node.lineno}"
+                assert node.value not in previous, f"{path.name}:{node.lineno}"

@@ -53,8 +53,8 @@ def test_after_the_end_no_stamp_comes(tmp_path: Path) -> None:
 
 
 def test_what_recovery_found_does_not_keep_this_life_from_its_stamp(tmp_path: Path) -> None:
-    former = StartProofs(tmp_path, OsDisk())
-    former.stamp(STAMP)
+    previous = StartProofs(tmp_path, OsDisk())
+    previous.stamp(STAMP)
     proofs = StartProofs(tmp_path, OsDisk())
     proofs.take()
     proofs.weigh(only_a_torn_tail=False)

@@ -132,7 +132,7 @@ def reopened(log: PartitionLog, *, log_start_offset: int, recovery_point: int = 
         topic_id=TOPIC_ID,
         partition=0,
         settings=SMALL,
-        former=PreviousRun(recovery_point, log_start_offset),
+        previous=PreviousRun(recovery_point, log_start_offset),
     )
 
 

@@ -275,14 +275,14 @@ def test_a_cut_takes_it_away_and_a_worker_does_not_bring_it_back(tmp_path: Path,
 
 def test_a_worker_writes_nothing_into_the_directory_of_a_log_made_anew(tmp_path: Path) -> None:
     directory = LogDirectory.open(tmp_path, OsDisk(), broker_id=BrokerId(1), settings=SETTINGS)
-    former = directory.create_log("orders", TOPIC_ID, 0)
-    append(former, b"one")
-    late = due_part(former)
-    former.flush()
+    previous = directory.create_log("orders", TOPIC_ID, 0)
+    append(previous, b"one")
+    late = due_part(previous)
+    previous.flush()
     directory.remove_logs([(TOPIC_ID, 0)])
-    former.write_synced_part(late)
+    previous.write_synced_part(late)
     anew = directory.create_log("orders", TOPIC_ID, 0)
-    former._synced_parts.write(late)
+    previous._synced_parts.write(late)
     assert {path.suffix for path in anew.directory.iterdir()} == {".log", ".metadata"}
 
 

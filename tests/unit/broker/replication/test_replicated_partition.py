@@ -374,9 +374,9 @@ def test_the_latest_offset_is_hidden_until_a_new_leaders_watermark_reached_its_s
     pool.replicate(2)
     pool.send_fetch(2)  # acknowledges the record, and never hears the answer
     pool.replicate(3, rounds=2)
-    former, leader = pool.brokers[1], pool.brokers[2]
-    assert former.partitions.offsets(TOPIC, 0).error is ErrorCode.NONE
-    assert (former.replica().high_watermark, leader.replica().high_watermark) == (1, 0)
+    previous, leader = pool.brokers[1], pool.brokers[2]
+    assert previous.partitions.offsets(TOPIC, 0).error is ErrorCode.NONE
+    assert (previous.replica().high_watermark, leader.replica().high_watermark) == (1, 0)
     pool.lead(2)
     assert leader.partitions.offsets(TOPIC, 0).error is ErrorCode.OFFSET_NOT_AVAILABLE
     pool.replicate(rounds=2)

@@ -180,8 +180,8 @@ def test_a_disk_that_fails_before_the_registration_gives_nothing_back(tmp_path: 
     async def scenario() -> None:
         async with controller() as rig:
             machine = Machine(rig, BrokerId(0), tmp_path / "volume")
-            former = await machine.start()
-            former.stop_cleanly()
+            previous = await machine.start()
+            previous.stop_cleanly()
             failing = Running(rig, machine)
             failing.link.is_cut = True
             await failing.link.was_called.wait()
@@ -199,8 +199,8 @@ def test_a_process_stopped_before_it_could_register_leaves_the_volume_as_it_foun
     async def scenario() -> None:
         async with controller() as rig:
             machine = Machine(rig, BrokerId(0), tmp_path / "volume")
-            former = await machine.start()
-            former.stop_cleanly()
+            previous = await machine.start()
+            previous.stop_cleanly()
             found = (machine.path / CLEAN_STOP).read_bytes()
             waiting = Running(rig, machine)
             waiting.link.is_cut = True

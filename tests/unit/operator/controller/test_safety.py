@@ -38,12 +38,12 @@ def test_s2_registering_fences_the_former_life_and_raises_the_leader_epoch_of_wh
 def test_s2_the_former_lifes_poll_is_answered_with_its_end() -> None:
     async def scenario() -> None:
         rig = await Rig().start(3)
-        former = rig.brokers[0]
+        previous = rig.brokers[0]
         await FakeBroker(rig, BrokerId(0), "0-b").register()
-        assert former.poll is not None
-        assert (await former.poll).error is ErrorCode.STALE_BROKER_EPOCH
-        assert (await former.heartbeat()).error is ErrorCode.STALE_BROKER_EPOCH
-        answer = await former.alter()
+        assert previous.poll is not None
+        assert (await previous.poll).error is ErrorCode.STALE_BROKER_EPOCH
+        assert (await previous.heartbeat()).error is ErrorCode.STALE_BROKER_EPOCH
+        answer = await previous.alter()
         assert answer.error is ErrorCode.STALE_BROKER_EPOCH
 
     run(scenario)
@@ -84,25 +84,25 @@ def test_s2_a_registration_that_comes_after_its_successors_ends_no_life() -> Non
     async def scenario() -> None:
         rig = await Rig().start(1)
         await rig.create(replicas=1)
-        former = rig.brokers[0]
-        again = await clean_restart(rig, former, held(0, 5))
+        previous = rig.brokers[0]
+        again = await clean_restart(rig, previous, held(0, 5))
         before = shown(rig.partition())
-        late = await former.register()
+        late = await previous.register()
         assert (late.error, late.broker_epoch) == (ErrorCode.STALE_BROKER_EPOCH, -1)
         assert shown(rig.partition()) == before
         assert again.poll is not None and not again.poll.done()
         assert (await again.register()).broker_epoch == again.epoch
         killed = FakeBroker(rig, BrokerId(0), "0-never registered")
-        late = await killed.register(highest_broker_epoch=former.epoch)
+        late = await killed.register(highest_broker_epoch=previous.epoch)
         assert late.error is ErrorCode.REQUEST_TIMED_OUT
         assert shown(rig.partition()) == before
         third = await clean_restart(rig, again, held(0, 5))
-        for replaced in (former, again):
+        for replaced in (previous, again):
             assert (await replaced.register()).error is ErrorCode.STALE_BROKER_EPOCH
         assert third.poll is not None and not third.poll.done()
         await rig.kill(third)
         copy = FakeBroker(rig, BrokerId(0), "0-on a volume as it was before")
-        assert (await copy.register(highest_broker_epoch=former.epoch)).error is ErrorCode.NONE
+        assert (await copy.register(highest_broker_epoch=previous.epoch)).error is ErrorCode.NONE
 
     run(scenario)
 

@@ -255,9 +255,9 @@ def test_only_a_registered_broker_is_answered_by_the_leading_controller(tmp_path
             request = encode(CreateTopicsRequest(broker, "id", new, validate_only=True))
             return decode(await calls[CREATE_TOPICS_PATH](request), TopicsResponse).error
 
-        former = AskingBroker(POOL, BrokerId(0), BrokerEpoch(0))
+        previous = AskingBroker(POOL, BrokerId(0), BrokerEpoch(0))
         assert await ask(rig.asking()) is ErrorCode.NONE
-        assert await ask(former) is ErrorCode.STALE_BROKER_EPOCH
+        assert await ask(previous) is ErrorCode.STALE_BROKER_EPOCH
         assert await ask(rig.asking(), topics=1001) is ErrorCode.INVALID_REQUEST
         asking = rig.asking()
         await rig.rig.service.step_down()

@@ -70,11 +70,11 @@ def test_a_session_that_ended_is_not_heard_of_any_more() -> None:
 
 def test_the_end_of_a_former_connection_does_not_end_the_session_of_the_next() -> None:
     leader = a_leader((1, 2), replicas=(1, 2))
-    former = asks_by_session(leader, 2, 100)
+    previous = asks_by_session(leader, 2, 100)
     present = asks_by_session(leader, 2, 100)
     follower = leader.follower(BrokerId(2))
     assert follower is not None
-    follower.on_contact_ended(former, Offset(100))
+    follower.on_contact_ended(previous, Offset(100))
     present.last_fetch_ms = LATER_MS
     leader.on_append(Offset(101), LATER_MS)
     assert leader.on_tick(LATER_MS) == ()

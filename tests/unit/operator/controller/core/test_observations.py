@@ -53,10 +53,10 @@ async def elections(rig: Rig) -> dict[str, float]:
 
 
 async def start_again(rig: Rig, number: int, *, is_clean: bool = True) -> FakeBroker:
-    former = rig.brokers[number]
+    previous = rig.brokers[number]
     broker = FakeBroker(rig, BrokerId(number), f"{number}-b")
     rig.brokers[number] = broker
-    await broker.register(clean_stop_epoch=former.epoch if is_clean else -1)
+    await broker.register(clean_stop_epoch=previous.epoch if is_clean else -1)
     await broker.catch_up()
     return broker
 

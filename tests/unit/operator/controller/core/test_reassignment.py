@@ -209,10 +209,10 @@ def test_a_successor_moves_nothing_by_a_slice_that_its_brokers_have_not_confirme
         await rig.service.step_down()
         rig.service = rig.another_controller()
         await rig.service.load(ControllerEpoch(2))
-        former = rig.partition()
+        previous = rig.partition()
         with pytest.raises(CannotReassign, match="have not all said what they hold"):  # S17
             await rig.service.reassign(POOL, ORDERS, {0: ids(0, 1, 2)})
-        assert rig.partition() == former
+        assert rig.partition() == previous
         for broker in rig.brokers:
             await broker.catch_up()
         await rig.service.reassign(POOL, ORDERS, {0: ids(0, 1, 2)})
@@ -268,11 +268,11 @@ def test_no_move_begins_under_a_leader_that_was_fenced_and_has_no_successor_yet(
         rig.store.faults[PARTITION_SLICE.kind] = ["lost"] * rig.settings.write_attempts
         await rig.kill(rig.brokers[0])
         rig.store.faults.clear()
-        former = rig.stored_slice()
-        assert former["partitions"][0]["leader"] == 0
+        previous = rig.stored_slice()
+        assert previous["partitions"][0]["leader"] == 0
         with pytest.raises(CannotReassign, match="its leader 0 goes"):
             await rig.service.reassign(POOL, ORDERS, {0: ids(0, 1, 2)})
-        assert rig.stored_slice() == former
+        assert rig.stored_slice() == previous
         await rig.tick()
         assert rig.partition().leader in (1, 2)
         await rig.service.reassign(POOL, ORDERS, {0: ids(0, 1, 2)})

@@ -159,7 +159,7 @@ def test_a_deleted_topic_is_retained_and_adopted_by_its_successor(
     tell: Callable[[Story], None],
 ) -> None:
     async def story(world: World) -> None:
-        former = await world.ready_topic(partitions=3)
+        previous = await world.ready_topic(partitions=3)
         await world.store.delete(TOPIC, NAMESPACE, "orders")
         await world.pass_topic()
         (item,) = await world.store.list(PARTITION_SLICE, NAMESPACE)
@@ -177,8 +177,8 @@ def test_a_deleted_topic_is_retained_and_adopted_by_its_successor(
         await world.pass_pool()
         assert not await world.condition(BROKER_POOL, "default", "DataRetained")
         heir = await world.stored(TOPIC, "orders")
-        assert heir["metadata"]["uid"] != former["metadata"]["uid"]
-        assert heir["status"]["topicId"] == former["metadata"]["uid"]
+        assert heir["metadata"]["uid"] != previous["metadata"]["uid"]
+        assert heir["status"]["topicId"] == previous["metadata"]["uid"]
         assert (await world.condition())["status"] == "True"
         await world.settle()
         assert sum(call.startswith("delete") for call in world.controller.calls) == 1
@@ -188,23 +188,23 @@ def test_a_deleted_topic_is_retained_and_adopted_by_its_successor(
 
 def test_deleted_and_made_anew_before_anybody_looked(tell: Callable[[Story], None]) -> None:
     async def story(world: World) -> None:
-        former = await world.ready_topic()
+        previous = await world.ready_topic()
         await world.store.delete(TOPIC, NAMESPACE, "orders")
         await world.topic()
         await world.pass_topic()
         heir = await world.stored(TOPIC, "orders")
-        assert heir["status"]["topicId"] == former["metadata"]["uid"]
+        assert heir["status"]["topicId"] == previous["metadata"]["uid"]
 
     tell(story)
 
 
 def test_deletion_policy_delete_removes_the_slices(tell: Callable[[Story], None]) -> None:
     async def story(world: World) -> None:
-        former = await world.ready_topic(deletionPolicy="Delete")
+        previous = await world.ready_topic(deletionPolicy="Delete")
         await world.store.delete(TOPIC, NAMESPACE, "orders")
         await world.topic(deletionPolicy="Delete")
         await world.pass_topic()
-        assert f"delete {former['metadata']['uid']} retain=False" in world.controller.calls
+        assert f"delete {previous['metadata']['uid']} retain=False" in world.controller.calls
         heir = await world.stored(TOPIC, "orders")
         assert heir["status"]["topicId"] == heir["metadata"]["uid"]
 
@@ -219,11 +219,11 @@ def test_made_anew_with_another_topic_name_before_anybody_looked(
 
     async def story(world: World) -> None:
         policy = "Retain" if retain else "Delete"
-        former = await world.ready_topic(deletionPolicy=policy)
+        previous = await world.ready_topic(deletionPolicy=policy)
         await world.store.delete(TOPIC, NAMESPACE, "orders")
         await world.topic(topicName="other")
         await world.pass_topic()
-        ended = f"delete {former['metadata']['uid']} retain={retain}"
+        ended = f"delete {previous['metadata']['uid']} retain={retain}"
         assert world.controller.calls.count(ended) == 1
         world.time_ms += 5000
         await world.pass_topic()
@@ -250,12 +250,12 @@ def test_what_the_api_server_refuses_is_told(tell: Callable[[Story], None]) -> N
 
 def test_the_policy_that_counts_is_the_slices_own_copy(tell: Callable[[Story], None]) -> None:
     async def story(world: World) -> None:
-        former = await world.ready_topic(deletionPolicy="Delete")
+        previous = await world.ready_topic(deletionPolicy="Delete")
         await world.topic(deletionPolicy="Retain")
         await world.pass_topic()
         await world.store.delete(TOPIC, NAMESPACE, "orders")
         await world.pass_topic()
-        assert f"delete {former['metadata']['uid']} retain=True" in world.controller.calls
+        assert f"delete {previous['metadata']['uid']} retain=True" in world.controller.calls
 
     tell(story)
 
@@ -264,7 +264,7 @@ def test_slices_that_another_topic_adopted_survive_a_sweep(tell: Callable[[Story
     """The slices are named after the former object, which is gone for good."""
 
     async def story(world: World) -> None:
-        former = await world.ready_topic(deletionPolicy="Delete")
+        previous = await world.ready_topic(deletionPolicy="Delete")
         await world.topic(deletionPolicy="Retain")
         await world.pass_topic()
         await world.store.delete(TOPIC, NAMESPACE, "orders")
@@ -272,7 +272,7 @@ def test_slices_that_another_topic_adopted_survive_a_sweep(tell: Callable[[Story
         await world.topic("heir", topicName="orders", deletionPolicy="Delete")
         await world.pass_topic("heir")
         heir = await world.stored(TOPIC, "heir")
-        assert heir["status"]["topicId"] == former["metadata"]["uid"]
+        assert heir["status"]["topicId"] == previous["metadata"]["uid"]
         await world.pass_topic("orders")
         assert sum(call.startswith("delete") for call in world.controller.calls) == 1
 
