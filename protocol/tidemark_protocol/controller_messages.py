@@ -132,7 +132,7 @@ class HeldEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class CommittedCut:
+class CommittedTruncation:
     """A truncation of a follower below its own high watermark, to follow `leader_epoch`'s leader.
 
     It is the cost of an unclean election. The positions are of the log before the first truncation
@@ -165,7 +165,9 @@ class HeartbeatRequest:
     held_epochs: tuple[HeldEpoch, ...] = ()
     failed_replicas: tuple[ReplicaReport, ...] = ()
     sent_at_ms: int = 0  # the broker's wall clock: how far it is from the controller's; 0: unsaid
-    committed_cuts: tuple[CommittedCut, ...] = ()  # until an answer says that they are recorded
+    committed_cuts: tuple[
+        CommittedTruncation, ...
+    ] = ()  # until an answer says that they are recorded
     number: int = 0  # rises from one heartbeat of a process to the next: two may be under way
 
 

@@ -73,12 +73,12 @@ class LinkedCluster:
         return self._cluster.runtime.pid(POOL, BrokerId(place))
 
     def _control(self) -> web.Application:
-        async def put_cuts(request: web.Request) -> web.Response:
+        async def put_truncations(request: web.Request) -> web.Response:
             self._links.cut((int(source), int(to)) for source, to in await request.json())
             return web.Response(status=204)
 
         app = web.Application()
-        app.router.add_put("/cuts", put_cuts)
+        app.router.add_put("/cuts", put_truncations)
         return app
 
 

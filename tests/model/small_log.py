@@ -22,7 +22,7 @@ def _assigned(epochs: Epochs, epoch: LeaderEpoch, start_offset: Offset) -> Epoch
 
 
 @lru_cache(maxsize=100_000)
-def _cut_from_end(epochs: Epochs, end_offset: Offset) -> Epochs:
+def _truncate_from_end(epochs: Epochs, end_offset: Offset) -> Epochs:
     history = LeaderEpochs(epochs)
     history.truncate_from_end(end_offset)
     return history.entries
@@ -69,7 +69,7 @@ class SmallLog:
     def truncated(self, to_offset: int) -> "SmallLog":
         end = Offset(min(to_offset, self.log_end_offset))
         kept = self.records[: max(0, end - self.log_start_offset)]
-        return SmallLog(kept, _cut_from_end(self.epochs, end), self.log_start_offset)
+        return SmallLog(kept, _truncate_from_end(self.epochs, end), self.log_start_offset)
 
     def __str__(self) -> str:
         if len(self.records) > 6:

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidemark_broker.replication.partition import MAX_REPORTED, CommittedCuts
+from tidemark_broker.replication.partition import MAX_REPORTED, CommittedTruncations
 from tidemark_operator.api.kinds import PARTITION_SLICE
 from tidemark_operator.api.unclean_election import Cause, Recovery
-from tidemark_protocol.controller_messages import CommittedCut, ReplicaReport
+from tidemark_protocol.controller_messages import CommittedTruncation, ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 
@@ -97,17 +97,17 @@ def test_it_is_reported_until_a_controller_recorded_it_and_counted_once(world: W
     assert previous.process is not None and previous.broker is not None
     previous.process.freeze()
     another_leads(world, previous)
-    cuts = previous.broker.partitions.committed_cuts
+    truncations = previous.broker.partitions.committed_cuts
     world.store.is_down = True
     previous.process.thaw()
     world.run_for(3_000)
     assert ends(world)[int(previous.broker_id)] == (5, 5)
-    assert (len(cuts.unrecorded()), lost(world)) == (1, (0, 0))
+    assert (len(truncations.unrecorded()), lost(world)) == (1, (0, 0))
     for number in range(len(world.controllers)):
         kill_controller(world, number)
     world.store.is_down = False
     world.run_for(12_000)
-    assert (cuts.unrecorded(), lost(world)) == ((), (7, 7))
+    assert (truncations.unrecorded(), lost(world)) == ((), (7, 7))
 
 
 def test_what_compaction_left_empty_over_the_cut_is_no_loss() -> None:
@@ -142,16 +142,16 @@ def test_what_compaction_left_empty_over_the_cut_is_no_loss() -> None:
 # The arithmetic.
 
 TAKEN = Recovery(0, Cause.UNCLEAN, LeaderEpoch(7), BrokerId(2), Offset(60))
-CUT = CommittedCut(
+CUT = CommittedTruncation(
     TopicId("t"), 0, LeaderEpoch(8), Offset(60), LeaderEpoch(5), Offset(90), Offset(85)
 )
 
 
 def test_what_was_cut_counts_from_where_the_two_histories_part() -> None:
     """Also below the new leader's start: its own last records may be another former epoch's."""
-    found = TAKEN.with_cuts([CUT])
+    found = TAKEN.with_truncations([CUT])
     assert (found.lost_records, found.lost_committed) == (30, 25)
-    found = found.with_cuts([replace(CUT, to_offset=Offset(50))])
+    found = found.with_truncations([replace(CUT, to_offset=Offset(50))])
     assert (found.lost_records, found.lost_committed) == (40, 35)
 
 
@@ -171,9 +171,9 @@ def test_a_log_that_was_dropped_and_began_anew_holds_no_former_history() -> None
 
 
 def test_the_same_cut_or_a_lesser_one_changes_nothing() -> None:
-    found = TAKEN.with_cuts([CUT])
+    found = TAKEN.with_truncations([CUT])
     lesser = replace(CUT, log_end_offset=Offset(70), high_watermark=Offset(65))
-    assert found.with_cuts([CUT, lesser]) is found
+    assert found.with_truncations([CUT, lesser]) is found
 
 
 @pytest.mark.parametrize(
@@ -181,26 +181,26 @@ def test_the_same_cut_or_a_lesser_one_changes_nothing() -> None:
     [replace(CUT, leader_epoch=LeaderEpoch(6)), replace(CUT, last_epoch=LeaderEpoch(7))],
     ids=["an earlier election's", "a later election's"],
 )
-def test_a_cut_counts_for_the_history_that_it_leads_into(other: CommittedCut) -> None:
-    assert TAKEN.with_cuts([other]) is TAKEN
+def test_a_cut_counts_for_the_history_that_it_leads_into(other: CommittedTruncation) -> None:
+    assert TAKEN.with_truncations([other]) is TAKEN
 
 
 def test_a_cut_that_grew_since_it_was_sent_is_sent_again() -> None:
-    cuts = CommittedCuts()
-    cuts.note(CUT)
-    sent = cuts.unrecorded()
+    truncations = CommittedTruncations()
+    truncations.note(CUT)
+    sent = truncations.unrecorded()
     grown = replace(CUT, to_offset=Offset(50))
-    cuts.note(grown)
-    cuts.note_recorded(sent)
-    assert cuts.unrecorded() == (grown,)
-    cuts.note_recorded((grown,))
-    assert cuts.unrecorded() == ()
+    truncations.note(grown)
+    truncations.note_recorded(sent)
+    assert truncations.unrecorded() == (grown,)
+    truncations.note_recorded((grown,))
+    assert truncations.unrecorded() == ()
 
 
 def test_one_heartbeat_carries_a_bounded_number() -> None:
-    cuts = CommittedCuts()
+    truncations = CommittedTruncations()
     for number in range(MAX_REPORTED + 1):
-        cuts.note(replace(CUT, partition=number))
-    first = cuts.unrecorded()
-    cuts.note_recorded(first)
-    assert (len(first), len(cuts.unrecorded())) == (MAX_REPORTED, 1)
+        truncations.note(replace(CUT, partition=number))
+    first = truncations.unrecorded()
+    truncations.note_recorded(first)
+    assert (len(first), len(truncations.unrecorded())) == (MAX_REPORTED, 1)

@@ -22,7 +22,7 @@ SMALL = LogSettings(segment_bytes=100)  # one record each
 MIDDLE = LogSettings(segment_bytes=400)  # the old records in one, the new one in the next
 
 
-def cut_and_fill(log: PartitionLog) -> None:
+def truncate_and_fill(log: PartitionLog) -> None:
     log.truncate_to(Offset(1))
     append(log, NEW, epoch=2)
 
@@ -48,7 +48,7 @@ def with_three_durable_records(node: Node) -> tuple[LogDirectory, PartitionLog]:
 def test_what_was_cut_is_never_below_the_watermark_again(seed: int, settings: LogSettings) -> None:
     node = Node(seed, settings)
     directory, log = with_three_durable_records(node)
-    cut_and_fill(log)
+    truncate_and_fill(log)
     directory.checkpoint_high_watermarks({KEY: Offset(2)})
     node.loses_power()
     again = node.boots()
@@ -73,7 +73,7 @@ def test_a_cut_of_a_killed_life_is_synced_by_the_next(seed: int, settings: LogSe
     """Killed before a recovery point is written below the cut."""
     node = Node(seed, settings)
     _, log = with_three_durable_records(node)
-    cut_and_fill(log)
+    truncate_and_fill(log)
     node.is_killed()
     again = node.boots()
     again.checkpoint_high_watermarks({KEY: Offset(2)})
@@ -89,7 +89,7 @@ def test_records_that_came_back_keep_their_own_epoch(seed: int, settings: LogSet
     are taken for a new one's would never be found to diverge."""
     node = Node(seed, settings)
     _, log = with_three_durable_records(node)
-    cut_and_fill(log)
+    truncate_and_fill(log)
     node.loses_power()
     log = node.boots().logs[KEY]
     found = values_of(log)

@@ -104,10 +104,10 @@ def test_watermarks_that_were_looked_at_before_a_cut_are_not_written_after_it(
 ) -> None:
     directory = opened(tmp_path, FaultyDisk())
     log = with_committed_records(directory, synced=4)
-    cuts, watermarks = directory.cuts, {KEY: Offset(4)}
+    truncations, watermarks = directory.truncations, {KEY: Offset(4)}
     log.truncate_to(Offset(1))
     append_alone(log)
-    assert not directory.checkpoint_high_watermarks(watermarks, cuts=cuts)
+    assert not directory.checkpoint_high_watermarks(watermarks, truncations=truncations)
     directory.close()
     assert opened(tmp_path, FaultyDisk()).high_watermarks[KEY] == 1
 

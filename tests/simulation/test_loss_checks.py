@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tidemark_operator.api.unclean_election import Cause, Recovery
-from tidemark_protocol.controller_messages import CommittedCut
+from tidemark_protocol.controller_messages import CommittedTruncation
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 
 from tests.simulation.checks.committed_log import CommittedLog
@@ -48,7 +48,9 @@ def conclude(
 def cut_at(offset: int) -> Recovery:
     """As that follower tells what it cut in a log from 10 to 40."""
     epochs = LeaderEpoch(5), Offset(offset), LeaderEpoch(4)
-    return ELECTED.with_cuts([CommittedCut(TOPIC_ID, 0, *epochs, Offset(40), Offset(35))])
+    return ELECTED.with_truncations(
+        [CommittedTruncation(TOPIC_ID, 0, *epochs, Offset(40), Offset(35))]
+    )
 
 
 def test_all_that_was_cut_by_whoever_lived_on_is_recorded() -> None:

@@ -66,7 +66,7 @@ def a_replica(log: PartitionLog) -> Any:
         state=None,
         duplicate_batches=0,
         leader=None,
-        follower=SimpleNamespace(uncut=None),
+        follower=SimpleNamespace(untruncated=None),
         damage=None,
         topic_id=TOPIC_ID,
         partition=0,
@@ -107,7 +107,7 @@ def test_a_log_that_begins_anew_was_not_retained_away(log: PartitionLog) -> None
         audit.replica.high_watermark = 9
     with pytest.raises(Violation, match=r"retention.*at 0 is a record of 1000"):
         judges[0].look()  # it cut nothing in its epoch, so retention took them
-    judges[1].replica.follower.uncut = object()
+    judges[1].replica.follower.untruncated = object()
     judges[1].look()
     assert judges[1].aged_records == 0
     assert list(judges[1].committed.begun_anew.values()) == [9]
@@ -120,7 +120,7 @@ def test_a_log_that_goes_back_was_dropped_from_its_own_start_on(log: PartitionLo
     audit.committed.led_to = audit.committed.led_by_any = 4
     log.raise_log_start(Offset(3))
     audit.look()
-    audit.replica.follower.uncut = object()
+    audit.replica.follower.untruncated = object()
     log.truncate_fully_and_start_at(Offset(1))
     audit.replica.high_watermark = 1
     audit.committed.begin_history(1, 0)
@@ -137,7 +137,7 @@ def test_what_was_looked_at_for_a_client_is_news_after_the_event_still(log: Part
 
 def test_whoever_was_cut_may_let_go_of_old_records_only(log: PartitionLog) -> None:
     audit = an_audit(log, SegmentFiles(oldest_kept=500))
-    audit.replica.follower.uncut = object()
+    audit.replica.follower.untruncated = object()
     audit.replica.high_watermark = 4
     audit.committed.note_led(0, 4, audit.replica)
     audit.look()
@@ -222,7 +222,7 @@ def a_damaged_replica(damaged_offsets: list[int]) -> Any:
             topic_id=TOPIC_ID, partition=0, damage=SimpleNamespace(offset=3, sound_from=3)
         ),
         damaged=lambda: headers,
-        is_cut_short=False,
+        is_truncated=False,
         end_offset=10,
         is_sound=lambda offset: offset not in damaged_offsets,
     )
@@ -252,9 +252,9 @@ def test_a_count_of_offsets_that_flipped_says_nothing_of_what_lies_behind() -> N
     rebuilt(judge, audit)
     judge._known[KEY, ME] = {3: None}
     audit.damaged = lambda: [SimpleNamespace(base_offset=1, next_offset=130)]
-    audit.is_cut_short, audit.end_offset = True, 130
+    audit.is_truncated, audit.end_offset = True, 130
     judge.check_entry(KEY, ME, audit, "in sync")
-    audit.is_cut_short = False
+    audit.is_truncated = False
     with pytest.raises(Violation, match="had met before"):
         judge.check_entry(KEY, ME, audit, "in sync")
 
@@ -392,7 +392,7 @@ def test_no_compaction_takes_the_active_segment_along(tmp_path: Path) -> None:
     for value in (b"a", b"b", b"c"):
         append(log, value, timestamp_ms=1_000)
     audit = an_audit(log, SegmentFiles(), CompactedLog("orders-0", int))
-    audit.replica.follower.uncut = object()
+    audit.replica.follower.untruncated = object()
     audit.look()
     del log._segments._segments[1:]
     with pytest.raises(Violation, match=r"0{18}02\.log was active, and went"):

@@ -61,7 +61,7 @@ class JsonBody(msgspec.Struct, forbid_unknown_fields=True):
     base_sequence: Sequence32 | None = None
 
 
-class CutBody(msgspec.Struct, forbid_unknown_fields=True):
+class TruncatedBody(msgspec.Struct, forbid_unknown_fields=True):
     """Either of the two, with its records still closed."""
 
     records: list[Raw]
@@ -95,7 +95,7 @@ class ProduceBody(NamedTuple):
 
 _BINARY = msgspec.json.Decoder(BinaryBody)
 _JSON = msgspec.json.Decoder(JsonBody)
-_CUT = msgspec.json.Decoder(CutBody)
+_CUT = msgspec.json.Decoder(TruncatedBody)
 _BINARY_SLICE = msgspec.json.Decoder(list[BinaryRecordBody])
 _JSON_SLICE = msgspec.json.Decoder(list[JsonRecordBody])
 _SLICE_PLACE = re.compile(r"\$\[(\d+)\]")
@@ -118,7 +118,7 @@ async def decode_body(
         if len(body) <= SLICE_BYTES:
             whole = (_BINARY if embedded_format is EmbeddedFormat.BINARY else _JSON).decode(body)
             records = _produced(whole.records, 0, limits)
-            envelope: BinaryBody | JsonBody | CutBody = whole
+            envelope: BinaryBody | JsonBody | TruncatedBody = whole
         else:
             envelope = _CUT.decode(body)
             _check_count(len(envelope.records), limits)
@@ -167,7 +167,7 @@ def _check_count(count: int, limits: HttpLimits) -> None:
         )
 
 
-def _producer_stamp(body: BinaryBody | JsonBody | CutBody) -> ProducerStamp | None:
+def _producer_stamp(body: BinaryBody | JsonBody | TruncatedBody) -> ProducerStamp | None:
     given = (body.producer_id, body.producer_epoch, body.base_sequence)
     if given == (None, None, None):
         return None

@@ -54,8 +54,8 @@ class LeaderEpochs:
         is_known = known < len(self._epochs) and self._epochs[known] == epoch
         if is_known and self._starts[known] <= start_offset:
             # Kafka would begin the epoch anew here; but batches before may carry it (I5).
-            return self._cut(known + 1)
-        self._cut(min(known, bisect_left(self._starts, start_offset)))
+            return self._truncate(known + 1)
+        self._truncate(min(known, bisect_left(self._starts, start_offset)))
         self._epochs.append(epoch)
         self._starts.append(start_offset)
         return True
@@ -96,7 +96,7 @@ class LeaderEpochs:
 
     def truncate_from_end(self, end_offset: Offset) -> bool:
         """Drop the entries that start at or after `end_offset`; return whether there were any."""
-        return self._cut(bisect_left(self._starts, end_offset))
+        return self._truncate(bisect_left(self._starts, end_offset))
 
     # guard: retention-keeps-last-epoch (S32)
     def truncate_from_start(self, start_offset: Offset) -> bool:
@@ -113,7 +113,7 @@ class LeaderEpochs:
         self._starts[0] = last_before
         return True
 
-    def _cut(self, keep: int) -> bool:
+    def _truncate(self, keep: int) -> bool:
         if keep >= len(self._epochs):
             return False
         del self._epochs[keep:], self._starts[keep:]

@@ -270,7 +270,7 @@ class LogDirectory:
                     None if is_clean else recovery_point,
                     log_starts.get(at, Offset(0)),
                     part,
-                    before_cut=self.proofs.weigh,
+                    before_truncation=self.proofs.weigh,
                 ),
             )
             log.cleaned_to = min(cleaned_to.get(at, Offset(0)), log.log_end_offset)
@@ -374,13 +374,13 @@ class LogDirectory:
 
     def _add(self, log: PartitionLog) -> None:
         at = (log.topic, log.partition)
-        log.before_cut = partial(self._note_cut, at)
+        log.before_truncation = partial(self._record_truncation, at)
         log.write_data = self.reserve.write_data
         log.small_writes = log.damage_mark.disk = self.reserve.checkpoints
         self.logs[log.topic_id, log.partition] = log
 
     # guard: truncation-lowers-checkpoints (S31)
-    def _note_cut(self, at: checkpoint_formats.TopicPartition, offset: Offset) -> None:
+    def _record_truncation(self, at: checkpoint_formats.TopicPartition, offset: Offset) -> None:
         for offsets in self._offsets:
             offsets.lower({at: offset})
 
@@ -435,12 +435,12 @@ class LogDirectory:
 
     # guard: truncation-voids-read-watermarks (S31)
     @property
-    def cuts(self) -> int:
+    def truncations(self) -> int:
         """Return how often a log was truncated.
 
         Watermarks that were read before a truncation do not hold after it.
         """
-        return self._high_watermarks.cuts
+        return self._high_watermarks.truncations
 
     # guard: watermarks-lowered-to-log-ends (S31)
     def lower_high_watermarks(self) -> None:
@@ -454,14 +454,14 @@ class LogDirectory:
         self._guarded("lower high watermarks", lambda: self._high_watermarks.lower(ends))
 
     def checkpoint_high_watermarks(
-        self, high_watermarks: Mapping[LogKey, Offset], *, cuts: int | None = None
+        self, high_watermarks: Mapping[LogKey, Offset], *, truncations: int | None = None
     ) -> bool:
         """Write the high watermarks of existing logs, durably; others are dropped.
 
-        Returns False and writes nothing if there were more truncations than the `cuts` when the
-        watermarks were read. Truncations are synced first (S29): below a watermark that outlives
-        the kernel there must be nothing that was truncated. Called in a worker. Raises DiskFull,
-        StorageFailed: the older checkpoint stays.
+        Returns False and writes nothing if there were more truncations than the `truncations` when
+        the watermarks were read. Truncations are synced first (S29): below a watermark that
+        outlives the kernel there must be nothing that was truncated. Called in a worker. Raises
+        DiskFull, StorageFailed: the older checkpoint stays.
         """
         for log in list(self.logs.values()):
             if log.owes_truncation:
@@ -472,7 +472,7 @@ class LogDirectory:
                 for key, log in list(self.logs.items())
                 if key in high_watermarks
             }
-            if cuts not in (None, self.cuts):
+            if truncations not in (None, self.truncations):
                 return False
             self._guarded(
                 "checkpoint high watermarks", lambda: self._high_watermarks.write(offsets)

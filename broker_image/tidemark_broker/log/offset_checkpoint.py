@@ -35,7 +35,7 @@ class OffsetCheckpoint:
         self._lowers_durably = path.name != checkpoint_formats.RECOVERY_POINTS
         self._stored: dict[TopicPartition, Offset] = {}
         self._is_durable = False  # the file, as it is stored
-        self.cuts = 0  # of any log, since the file was read
+        self.truncations = 0  # of any log, since the file was read
 
     def read(self) -> Mapping[TopicPartition, Offset]:
         """Return the offsets; a log that is not named has none, and nothing of it is trusted."""
@@ -73,7 +73,7 @@ class OffsetCheckpoint:
         If there is no space for the file it is removed: nothing of any log is trusted then.
         """
         with self._lock:
-            self.cuts += 1
+            self.truncations += 1
             lowered = {at: end for at, end in ends.items() if self._stored.get(at, 0) > end}
             if not lowered:
                 return

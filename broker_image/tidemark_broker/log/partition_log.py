@@ -72,7 +72,7 @@ class PartitionLog:
         self.appended_bytes = 0  # since it was opened
         # Below them every record was compacted once, and no LZ4 frame has linked blocks.
         self.cleaned_to = self.frames_checked_to = Offset(0)
-        self.before_cut: Callable[[Offset], None] = lambda offset: None  # may raise OSError
+        self.before_truncation: Callable[[Offset], None] = lambda offset: None  # may raise OSError
         self.write_data: Callable[..., Any] = lambda write, *given: write(*given)  # that too
         try:
             self.damage_mark = DamageMark(disk, directory)
@@ -396,12 +396,12 @@ class PartitionLog:
         old_end_offset = self.log_end_offset
         with self._failing.breaking("truncate"):
             if offset < old_end_offset:
-                self._cut(*self._producers.checked(self._segments.end_before(offset)))
+                self._truncate(*self._producers.checked(self._segments.end_before(offset)))
             self._checkpoint.truncate_from_end(min(offset, self.log_end_offset))
             self._write_epochs_if_possible()
         return old_end_offset - self.log_end_offset
 
-    def truncate_before_damage(self, offset: Offset) -> int:
+    def truncate_before_corruption(self, offset: Offset) -> int:
         """Truncate after the last valid batch before `offset`, whatever an index says.
 
         Returns how many records were removed. Raises StorageFailed.
@@ -413,12 +413,12 @@ class PartitionLog:
             position, sound_end = segment.sound_part(offset)
             if sound_end < self.log_start_offset:
                 return self.truncate_fully_and_start_at(self.log_start_offset)
-            self._cut(segment, position, sound_end)
+            self._truncate(segment, position, sound_end)
             self._checkpoint.truncate_from_end(sound_end)
             self._write_epochs_if_possible()
         return old_end_offset - self.log_end_offset
 
-    def _cut(self, segment: Segment, position: int, next_offset: Offset) -> None:
+    def _truncate(self, segment: Segment, position: int, next_offset: Offset) -> None:
         self.log_start_offset = min(self.log_start_offset, next_offset)
         self._forget_from(next_offset, goes_on_from=next_offset)
         self._segments.drop_behind(segment.base_offset)
@@ -454,7 +454,7 @@ class PartitionLog:
         self._durability.note_truncating(offset)
         self.cleaned_to = min(self.cleaned_to, offset)
         self.frames_checked_to = min(self.frames_checked_to, offset)
-        self.before_cut(goes_on_from)
+        self.before_truncation(goes_on_from)
         self._void_copies()
         self._reader.forget_places()
 

@@ -33,7 +33,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 from tidemark_protocol.ids import Offset
 
-from tidemark_broker.kafka_wire.records.errors import CorruptBatch, CutBatch
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch, TruncatedBatch
 from tidemark_broker.kafka_wire.records.record_batch import (
     CRC_START,
     HEADER_BYTES,
@@ -67,7 +67,7 @@ class RecoveryReport:
     """The result of opening a log. A kill leaves at most one incomplete batch at the end (S8)."""
 
     verified_segments: int = 0
-    cut_bytes: int = 0
+    truncated_bytes: int = 0
     removed_segments: int = 0
     reason: str = ""  # why something was cut; empty if nothing was
     only_a_torn_tail: bool = True
@@ -85,7 +85,7 @@ class PreviousRun(NamedTuple):
     # Of the segment with the recovery point, which is not below its end: what need not be verified.
     synced_part: SyncedPart | None = None
     # Told whether it is only a torn tail, before anything is cut. Raises OSError.
-    before_cut: Callable[[bool], None] = _nobody_asks
+    before_truncation: Callable[[bool], None] = _nobody_asks
     is_synced: bool = False  # all of it, and its directory: it was just made
 
 
@@ -97,7 +97,7 @@ class LoadedSegments:
     segments: list[Segment] = field(default_factory=list)
     report: RecoveryReport = field(default_factory=RecoveryReport)
     part: SyncedPart | None = None  # as long as nothing speaks against it
-    before_cut: Callable[[bool], None] = _nobody_asks
+    before_truncation: Callable[[bool], None] = _nobody_asks
 
 
 def load_segments(
@@ -115,7 +115,7 @@ def load_segments(
     nothing, only what lies behind it does. `epochs` is completed (if not `epochs_known`) and
     truncated to the log's end in place. Raises OSError.
     """
-    recovery_point, log_start_offset, part, before_cut, _ = previous
+    recovery_point, log_start_offset, part, before_truncation, _ = previous
     base_offsets = _sort_out_files(disk, directory)
     if not base_offsets:
         first = Segment.create(
@@ -125,7 +125,7 @@ def load_segments(
     suspect_from = _first_suspect(base_offsets, recovery_point if epochs_known else Offset(0))
     is_there = part is not None and disk.exists(synced_path(directory, part.base_offset))
     # Compaction may just have replaced it.
-    loaded = LoadedSegments(part=part if is_there else None, before_cut=before_cut)
+    loaded = LoadedSegments(part=part if is_there else None, before_truncation=before_truncation)
     verified = 0
     expected = base_offsets[0]
     for index, base_offset in enumerate(base_offsets):
@@ -142,7 +142,7 @@ def load_segments(
             _drop_beginning(disk, directory, loaded)
         elif base_offset != expected:
             reason = f"expected a segment at offset {expected}, found one at {base_offset}"
-            loaded.before_cut(False)
+            loaded.before_truncation(False)
             _remove_from(disk, directory, base_offsets, index, loaded, reason)
             break
         segment = Segment.open(
@@ -163,7 +163,7 @@ def load_segments(
             expected = base_offsets[index + 1]
             continue
         if cut is not None:
-            _cut(disk, directory, base_offsets, index, loaded, cut)
+            _truncate(disk, directory, base_offsets, index, loaded, cut)
             break
         expected = segment.next_offset
     end_offset = loaded.segments[-1].next_offset
@@ -311,7 +311,7 @@ def _check_epoch(
         epochs.assign(epoch, header.base_offset)
 
 
-def _cut(
+def _truncate(
     disk: Disk,
     directory: Path,
     base_offsets: list[Offset],
@@ -324,17 +324,17 @@ def _cut(
     # Torn: the write stopped before the batch's own end. All else is damage, not a kill.
     torn = (
         index == len(base_offsets) - 1
-        and isinstance(cut, CutBatch)
+        and isinstance(cut, TruncatedBatch)
         and not _is_whole(segment.file, cut.position, size_bytes)
     )
-    loaded.before_cut(torn)
+    loaded.before_truncation(torn)
     _remove_from(disk, directory, base_offsets, index + 1, loaded, f"{segment.path.name}: {cut}")
     part = loaded.part if torn else None
     is_before = part is not None and part.base_offset == segment.base_offset
     segment.truncate(cut.position, segment.next_offset, behind=part if is_before else None)
     loaded.report = replace(
         loaded.report,
-        cut_bytes=loaded.report.cut_bytes + size_bytes - cut.position,
+        truncated_bytes=loaded.report.truncated_bytes + size_bytes - cut.position,
         only_a_torn_tail=torn,
     )
 
@@ -398,14 +398,14 @@ def _remove_from(
 
     A crash in between leaves a log that still ends at the same batch.
     """
-    cut_bytes = 0
+    truncated_bytes = 0
     for base_offset in reversed(base_offsets[index:]):
-        cut_bytes += disk.open(log_path(directory, base_offset)).size_bytes()
+        truncated_bytes += disk.open(log_path(directory, base_offset)).size_bytes()
         remove_segment_files(disk, directory, base_offset)
     if index < len(base_offsets):
         disk.sync_directory(directory)
     loaded.report = RecoveryReport(
-        cut_bytes=cut_bytes,
+        truncated_bytes=truncated_bytes,
         removed_segments=len(base_offsets) - index,
         reason=reason,
         only_a_torn_tail=False,

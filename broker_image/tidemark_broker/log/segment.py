@@ -14,7 +14,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
-from tidemark_broker.kafka_wire.records.errors import CorruptBatch, CutBatch
+from tidemark_broker.kafka_wire.records.errors import CorruptBatch, TruncatedBatch
 from tidemark_broker.kafka_wire.records.record_batch import (
     CRC_START,
     HEADER_BYTES,
@@ -71,7 +71,7 @@ def scan_batches(
                 position, f"base offset {expected_offset}", f"base offset {header.base_offset}"
             )
         if header.size_bytes > end - position:
-            raise CutBatch(position, f"{header.size_bytes} bytes", f"only {end - position}")
+            raise TruncatedBatch(position, f"{header.size_bytes} bytes", f"only {end - position}")
         if verify_crc:
             _check_crc(file, position, header, chunk, chunk_start)
         yield PlacedBatch(position, header)
@@ -94,7 +94,7 @@ def _check_crc(
             break
         piece = memoryview(file.read_at(at, min(SCAN_BYTES, end - at)))
         if not piece:
-            raise CutBatch(position, f"{header.size_bytes} bytes", f"{at - position} bytes")
+            raise TruncatedBatch(position, f"{header.size_bytes} bytes", f"{at - position} bytes")
     if checksum != header.crc:
         raise CorruptBatch(position, f"CRC32C {header.crc:08x}", f"{checksum:08x}")
 
@@ -355,25 +355,25 @@ class Segment:
         _check_crc(self.file, placed.position, placed.header, b"", placed.position)
 
     # guard: truncation-point-is-checked (I10)
-    def check_cut(self, placed: PlacedBatch) -> None:
+    def check_truncation(self, placed: PlacedBatch) -> None:
         """Check that a log that is truncated before this batch ends there, as the headers say.
 
         After the truncation nothing else would show it. Raises CorruptBatch, OSError.
         """
         try:
-            self._check_cut(placed)
+            self._check_truncation(placed)
         except CorruptBatch:
             if self._index_was_rebuilt:
                 raise
             self._index_was_rebuilt = True
             self._rebuild_offset_index()  # was it the index that led us astray?
-            self._check_cut(placed)
+            self._check_truncation(placed)
 
-    def _check_cut(self, placed: PlacedBatch) -> None:
+    def _check_truncation(self, placed: PlacedBatch) -> None:
         position, next_offset = placed.position, placed.header.base_offset
         kept = self._over_the_same_file(position)
         kept._offset_index, kept._time_index = self._offset_index.copy(), self._time_index.copy()
-        kept._cut_indexes(next_offset)
+        kept._truncate_indexes(next_offset)
         kept._walk_to_the_end()
         if kept.next_offset != next_offset:
             raise CorruptBatch(position, f"offset {next_offset}", f"{kept.next_offset}")
@@ -467,13 +467,13 @@ class Segment:
         self.remove_index_files(kept)  # they tell of batches that go; written anew when sealed
         self.file.truncate(position)
         self.size_bytes = position
-        self._cut_indexes(next_offset)
+        self._truncate_indexes(next_offset)
         try:
             self._walk_to_the_end()
         except CorruptBatch:
             self.rebuild_indexes()  # it was the index that led us astray
 
-    def _cut_indexes(self, next_offset: Offset) -> None:
+    def _truncate_indexes(self, next_offset: Offset) -> None:
         self._offset_index.truncate(next_offset - self.base_offset)
         self._time_index.truncate(next_offset - self.base_offset)
 

@@ -68,7 +68,7 @@ class SegmentList(Sequence[Segment]):
         with unreadable_is_damaged():
             found = segment.find(offset)
             segment.check(found)  # a length that flipped may make an earlier one hold it
-            segment.check_cut(found)  # or the log end where it does not
+            segment.check_truncation(found)  # or the log end where it does not
         return segment, found.position, found.header.base_offset
 
     def count_below(self, offset: Offset) -> int:

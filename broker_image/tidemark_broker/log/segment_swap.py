@@ -33,12 +33,12 @@ class Swaps:
         self._disk = disk
         self._directory = directory
         self._lock = threading.Lock()
-        self._cuts = 0
+        self._truncations = 0
         self._committed: Path | None = None
 
     def begin(self) -> int:
         """Return a mark of the log's present state, for `commit` and `is_valid`."""
-        return self._cuts
+        return self._truncations
 
     def commit(self, cleaned: Path, begun: int) -> bool:
         """Commit a cleaned file that is written and synced; return False if the log was truncated.
@@ -57,7 +57,7 @@ class Swaps:
 
     # guard: swap-is-valid (B9)
     def is_valid(self, begun: int) -> bool:
-        return begun == self._cuts
+        return begun == self._truncations
 
     def complete(self, path: Path) -> None:
         """Rename the replaced segments for deletion and the new file to `path`, on the loop."""
@@ -73,7 +73,7 @@ class Swaps:
         Raises OSError.
         """
         with self._lock:
-            self._cuts += 1
+            self._truncations += 1
             if self._committed is not None:
                 self._disk.remove(self._committed)
                 self._disk.sync_directory(self._directory)

@@ -4,8 +4,9 @@ It performs the effects of `PartitionLeader` and `PartitionFollower` in order an
 about replication. What must be durable (a new epoch in the cache) precedes what reports it. Appends
 are inline: a hop to a thread costs more than the write. Synchronous; one event loop owns it.
 
-`CommittedCuts` keeps truncations of committed records until the controller has recorded the loss.
-It is in memory: a process that ends before leaves a line in its log and its metric, nothing else.
+`CommittedTruncations` keeps truncations of committed records until the controller has recorded the
+loss. It is in memory: a process that ends before leaves a line in its log and its metric, nothing
+else.
 """
 
 import logging
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 from tidemark_protocol.controller_messages import (
     BrokerState,
-    CommittedCut,
+    CommittedTruncation,
     InSyncAnswer,
     InSyncProposal,
 )
@@ -71,7 +72,7 @@ class ReplicaEvents:
     role_changed: Callable[["HostedReplica"], None]
     flush_needed: Callable[["HostedReplica"], None]
     truncated: Callable[["HostedReplica"], None]  # its checkpoint was lowered, not synced
-    committed_cut: Callable[[CommittedCut], None]
+    committed_truncation: Callable[[CommittedTruncation], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +373,7 @@ class HostedReplica:
         """
         if self.damage is None or self.follower is None:
             return False
-        return self.damage.may_be_cut(self.state) and self.follower.knows_what_is_shared
+        return self.damage.may_be_truncated(self.state) and self.follower.knows_what_is_shared
 
     def on_leader_answer(
         self, fetch: FollowerFetch, answer: LeaderAnswer, records: memoryview, now_ms: int
@@ -394,7 +395,7 @@ class HostedReplica:
                 case FollowLogStart(leader_start_offset):
                     self.log.raise_log_start(follower.log_start_at(leader_start_offset))
                 case TruncateLog(to_offset):
-                    removed = self._cut_as_follower(follower, to_offset, now_ms)
+                    removed = self._truncate_as_follower(follower, to_offset, now_ms)
                     self._note_truncated(follower, to_offset, removed, fetch.last_fetched_epoch)
                     self._events.truncated(self)
                 case RestartLogAt(offset):
@@ -405,11 +406,13 @@ class HostedReplica:
                     follower.on_restarted(offset)
                     self._events.truncated(self)
 
-    def _cut_as_follower(self, follower: PartitionFollower, offset: Offset, now_ms: int) -> int:
+    def _truncate_as_follower(
+        self, follower: PartitionFollower, offset: Offset, now_ms: int
+    ) -> int:
         try:
             return self.log.truncate_to(offset)
         except CorruptBatch as error:
-            follower.on_cut_not_made(now_ms)
+            follower.on_truncation_missed(now_ms)
             raise OwnLogDamaged(offset, error) from error
 
     def _note_truncated(
@@ -427,12 +430,16 @@ class HostedReplica:
             log_end_offset=self.log.log_end_offset,
             last_epoch=last_epoch,
         )
-        if follower.uncut is not None and follower.committed_truncated_records > counted:
+        if follower.untruncated is not None and follower.committed_truncated_records > counted:
             # That loss is counted: it is not the gap of a later election too.
             self._heard_high_watermark = follower.high_watermark
-            self._events.committed_cut(
-                CommittedCut(
-                    self.topic_id, self.partition, follower.leader_epoch, to_offset, *follower.uncut
+            self._events.committed_truncation(
+                CommittedTruncation(
+                    self.topic_id,
+                    self.partition,
+                    follower.leader_epoch,
+                    to_offset,
+                    *follower.untruncated,
                 )
             )
 
@@ -532,13 +539,13 @@ MAX_REPORTED = 256  # in one heartbeat; the others are in the next ones
 _log = logging.getLogger(__name__)
 
 
-class CommittedCuts:
+class CommittedTruncations:
     def __init__(self) -> None:
         self.on_news: Callable[[], None] = lambda: None
-        self._unrecorded: dict[tuple[TopicId, int, LeaderEpoch], CommittedCut] = {}
+        self._unrecorded: dict[tuple[TopicId, int, LeaderEpoch], CommittedTruncation] = {}
 
     # guard: committed-truncation-is-reported (S28)
-    def note(self, cut: CommittedCut) -> None:
+    def note(self, cut: CommittedTruncation) -> None:
         """Record a truncation; a later one in the same leader epoch includes it."""
         _log.error(
             "committed records cut off",
@@ -554,13 +561,13 @@ class CommittedCuts:
         self._unrecorded[cut.topic_id, cut.partition, cut.leader_epoch] = cut
         self.on_news()
 
-    def unrecorded(self) -> tuple[CommittedCut, ...]:
+    def unrecorded(self) -> tuple[CommittedTruncation, ...]:
         """Return the truncations for the next heartbeat."""
         return tuple(self._unrecorded.values())[:MAX_REPORTED]
 
-    def note_recorded(self, cuts: Iterable[CommittedCut]) -> None:
+    def note_recorded(self, truncations: Iterable[CommittedTruncation]) -> None:
         """Remove those of one heartbeat; one that has grown since is reported again."""
-        for cut in cuts:
+        for cut in truncations:
             key = (cut.topic_id, cut.partition, cut.leader_epoch)
             if self._unrecorded.get(key) == cut:
                 del self._unrecorded[key]

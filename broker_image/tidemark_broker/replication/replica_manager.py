@@ -39,7 +39,7 @@ from tidemark_broker.replication.delayed_produce import ProduceDone, answer
 from tidemark_broker.replication.follower_link import REPLICA_FETCH_MAX_BYTES
 from tidemark_broker.replication.log_start_offset import DeleteRecordsResult, delete_records
 from tidemark_broker.replication.moved_watermarks import MovedWatermarks
-from tidemark_broker.replication.partition import CommittedCuts, HostedReplica, ReplicaEvents
+from tidemark_broker.replication.partition import CommittedTruncations, HostedReplica, ReplicaEvents
 from tidemark_broker.replication.partition_listeners import PartitionListeners, nothing
 from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
 from tidemark_broker.replication.record_appender import ProducePath
@@ -139,7 +139,7 @@ class Partitions:
         )
         self.roles.settle_damage = self.damaged.settle
         self._hosted = self.roles.hosted
-        self.committed_cuts = CommittedCuts()
+        self.committed_cuts = CommittedTruncations()
         self.join_throttle = JoinThrottle()
         self.replica_fetch_max_bytes = REPLICA_FETCH_MAX_BYTES
         self.shortage = ""  # of disk space: why nothing is taken
@@ -476,7 +476,7 @@ class Partitions:
         """
         previous.become_idle("the log is damaged")
         try:
-            removed = previous.log.truncate_before_damage(damage.offset)
+            removed = previous.log.truncate_before_corruption(damage.offset)
         except (StorageError, OSError) as error:
             self.fail_storage(error)
             return
@@ -557,7 +557,7 @@ class Partitions:
             role_changed=on_role_changed,
             flush_needed=lambda replica: listeners.flush_needed(replica),
             truncated=on_truncated,
-            committed_cut=self.committed_cuts.note,
+            committed_truncation=self.committed_cuts.note,
         )
 
     def fail_storage(self, error: Exception) -> None:

@@ -529,7 +529,7 @@ class Broker:
         epoch = self.partitions.broker_epoch
         try:
             await asyncio.to_thread(
-                directory.checkpoint_high_watermarks, watermarks, cuts=directory.cuts
+                directory.checkpoint_high_watermarks, watermarks, truncations=directory.truncations
             )
             await asyncio.to_thread(directory.write_clean_stop, epoch)
         except StorageError as error:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidemark_protocol.controller_messages import CommittedCut
+from tidemark_protocol.controller_messages import CommittedTruncation
 from tidemark_protocol.ids import (
     BrokerEpoch,
     BrokerId,
@@ -77,12 +77,12 @@ class PartitionSlice:
     def with_recoveries(self, recoveries: tuple[Recovery, ...]) -> "PartitionSlice":
         return self if recoveries == self.recoveries else replace(self, recoveries=recoveries)
 
-    def with_cuts(self, cuts: Sequence[CommittedCut]) -> "PartitionSlice":
+    def with_truncations(self, truncations: Sequence[CommittedTruncation]) -> "PartitionSlice":
         """Return the slice with these truncations; those of other topics are ignored."""
-        mine = [cut for cut in cuts if cut.topic_id == self.topic.topic_id]
+        mine = [cut for cut in truncations if cut.topic_id == self.topic.topic_id]
         return self.with_recoveries(
             tuple(
-                each.with_cuts(cut for cut in mine if cut.partition == each.partition)
+                each.with_truncations(cut for cut in mine if cut.partition == each.partition)
                 for each in self.recoveries
             )
         )

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from tidemark_protocol.controller_messages import CommittedCut, ReplicaReport
+from tidemark_protocol.controller_messages import CommittedTruncation, ReplicaReport
 from tidemark_protocol.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, Offset
 
 
@@ -61,7 +61,7 @@ class Recovery:
             return self
         return replace(self, lost_records=lost, lost_committed=committed)
 
-    def with_cuts(self, cuts: Iterable[CommittedCut]) -> "Recovery":
+    def with_truncations(self, truncations: Iterable[CommittedTruncation]) -> "Recovery":
         """Return the record with what followers truncated to follow the history that began here.
 
         That is exact, because they diverge there. The same truncation again changes nothing.
@@ -69,7 +69,7 @@ class Recovery:
         if self.leader == NO_BROKER:
             return self
         lost, committed = self.lost_records, self.lost_committed
-        for cut in cuts:
+        for cut in truncations:
             if cut.last_epoch < self.leader_epoch <= cut.leader_epoch:
                 lost = max(lost, cut.log_end_offset - cut.to_offset)
                 committed = max(committed, cut.high_watermark - cut.to_offset)

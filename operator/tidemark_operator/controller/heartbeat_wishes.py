@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from tidemark_protocol.controller_messages import CommittedCut, HeartbeatRequest
+from tidemark_protocol.controller_messages import CommittedTruncation, HeartbeatRequest
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
 from tidemark_operator.controller.commands.relieve_stalled_leaders import GrayFailures
@@ -46,7 +46,9 @@ class HeartbeatWishes:
         self._on_granted = on_granted
         self._newest: dict[BrokerId, HeartbeatRequest] = {}  # not looked at yet
         self._granting: set[BrokerId] = set()
-        self._recorded_cuts: dict[tuple[BrokerId, BrokerEpoch], frozenset[CommittedCut]] = {}
+        self._recorded_truncations: dict[
+            tuple[BrokerId, BrokerEpoch], frozenset[CommittedTruncation]
+        ] = {}
 
     def note(self, request: HeartbeatRequest) -> bool:
         """Record a heartbeat of the registered epoch; return whether it requests a transition.
@@ -67,7 +69,9 @@ class HeartbeatWishes:
     def are_cuts_recorded(self, request: HeartbeatRequest) -> bool:
         if not request.committed_cuts:
             return False
-        recorded = self._recorded_cuts.get((request.broker_id, request.broker_epoch), frozenset())
+        recorded = self._recorded_truncations.get(
+            (request.broker_id, request.broker_epoch), frozenset()
+        )
         return recorded.issuperset(request.committed_cuts)
 
     def _has_any(self, request: HeartbeatRequest) -> bool:
@@ -106,7 +110,7 @@ class HeartbeatWishes:
         decisions = self._decisions
         broker_id, broker_epoch = request.broker_id, request.broker_epoch
         if request.committed_cuts and not self.are_cuts_recorded(request):
-            await self._record_cuts(request)
+            await self._record_truncations(request)
         if request.storage_failed:
             await decisions.storage_failed(broker_id, broker_epoch)
             return
@@ -126,17 +130,19 @@ class HeartbeatWishes:
         if notes.is_write_stalled:
             await self._gray_failures.relieve()
 
-    async def _record_cuts(self, request: HeartbeatRequest) -> None:
+    async def _record_truncations(self, request: HeartbeatRequest) -> None:
         """Store reported truncations.
 
         If that is deferred the broker reports them again, because no response says otherwise.
         """
-        cuts, key = request.committed_cuts, (request.broker_id, request.broker_epoch)
-        if await self._decisions.record_cuts(cuts):
-            for previous in [each for each in self._recorded_cuts if each[0] == key[0]]:
+        truncations, key = request.committed_cuts, (request.broker_id, request.broker_epoch)
+        if await self._decisions.record_truncations(truncations):
+            for previous in [each for each in self._recorded_truncations if each[0] == key[0]]:
                 if previous != key:
-                    del self._recorded_cuts[previous]
-            self._recorded_cuts[key] = self._recorded_cuts.get(key, frozenset()).union(cuts)
+                    del self._recorded_truncations[previous]
+            self._recorded_truncations[key] = self._recorded_truncations.get(
+                key, frozenset()
+            ).union(truncations)
 
 
 def failed_replicas(request: HeartbeatRequest) -> frozenset[Replica]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from tidemark_protocol.controller_messages import (
-    CommittedCut,
+    CommittedTruncation,
     HeldEpoch,
     RegisterRequest,
     RegisterResponse,
@@ -222,16 +222,16 @@ class PoolController:
             if notes.settled_failures != failed:
                 notes.settled_failures = failed if await self.settle() else frozenset()
 
-    async def record_cuts(self, cuts: tuple[CommittedCut, ...]) -> bool:
+    async def record_truncations(self, truncations: tuple[CommittedTruncation, ...]) -> bool:
         """Store truncations that followers report, which are the cost of an unclean election.
 
         Returns False if that is deferred. Nothing is stored when a later election replaced it.
         """
         async with self.lock:
-            ids = dict.fromkeys(cut.topic_id for cut in cuts)
+            ids = dict.fromkeys(cut.topic_id for cut in truncations)
             return await self.write(
                 {
-                    value.name: lambda stored: stored.with_cuts(cuts)
+                    value.name: lambda stored: stored.with_truncations(truncations)
                     for topic_id in ids
                     for value in self.state.topic_slices(topic_id)
                 }

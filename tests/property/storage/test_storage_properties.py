@@ -108,7 +108,7 @@ def test_recovery_keeps_exactly_the_whole_batches_wherever_the_log_was_cut(stopp
             kept = max((end for end in [0, *ends] if end <= before + cut), default=0)
             assert read_all(log) == whole[:kept]
             assert log.recovery.only_a_torn_tail
-            assert log.recovery.cut_bytes == before + cut - kept
+            assert log.recovery.truncated_bytes == before + cut - kept
             assert all(start <= log.log_end_offset for _, start in log.epoch_entries)
         before += size_bytes
 

@@ -105,7 +105,7 @@ class DamageJudge:
             return
         for header in audit.damaged():
             end: int = header.next_offset
-            if audit.is_cut_short and end == audit.end_offset:
+            if audit.is_truncated and end == audit.end_offset:
                 end = header.base_offset + 1  # its count of offsets may be what flipped
             if any(header.base_offset <= offset < end for offset in known):
                 raise Violation(

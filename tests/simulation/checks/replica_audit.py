@@ -91,7 +91,7 @@ class ReplicaAudit:
         self._first_offset = self.replica.log._segments[0].base_offset
         self._segment_index = 0
         self._position = 0
-        self.is_cut_short = False  # by damage that a flipped bit may have done
+        self.is_truncated = False  # by damage that a flipped bit may have done
 
     def has_news(self) -> bool:
         """Since last asked: what is looked at for a client in mid-event nobody else has seen."""
@@ -236,8 +236,8 @@ class ReplicaAudit:
         """A follower that keeps nothing (S32), or ends below where its leader's log starts, drops
         its log whatever the age of its records."""
         follower, segments = self.replica.follower, self.replica.log._segments
-        has_cut = follower is not None and None not in (follower.uncut, self._active)
-        return has_cut and all(segment is not self._active for segment in segments)
+        has_truncated = follower is not None and None not in (follower.untruncated, self._active)
+        return has_truncated and all(segment is not self._active for segment in segments)
 
     def _may_fall(self) -> bool:
         """Where another history began, and where a corrupt batch is cut off with all that follows
@@ -301,21 +301,21 @@ class ReplicaAudit:
     def _copy_new_batches(self) -> None:
         log = self.replica.log
         segments = log._segments
-        while self._segment_index < len(segments) and not self.is_cut_short:
+        while self._segment_index < len(segments) and not self.is_truncated:
             segment = segments[self._segment_index]
             if self._position < segment.size_bytes:
                 data = self.files.segment_bytes(segment)
-                while self._position < segment.size_bytes and not self.is_cut_short:
+                while self._position < segment.size_bytes and not self.is_truncated:
                     self._copy_batch(segment, data)
             if self._segment_index + 1 == len(segments):
                 break
             self._segment_index += 1
             self._position = 0
         expected = self.end_offset if self._batches else log.log_end_offset
-        if expected == log.log_end_offset or self.is_cut_short:
+        if expected == log.log_end_offset or self.is_truncated:
             return
         if any(self._may_have_flipped(segment) for segment in segments):
-            self.is_cut_short = True  # a length is what the bit changed
+            self.is_truncated = True  # a length is what the bit changed
         else:
             raise Violation(
                 "I10",
@@ -330,7 +330,7 @@ class ReplicaAudit:
             self._check_place(header)
         except (CorruptBatch, Violation) as error:
             if self._may_have_flipped(segment):
-                self.is_cut_short = True
+                self.is_truncated = True
                 return
             if isinstance(error, Violation):
                 raise
@@ -468,7 +468,7 @@ class ReplicaAudit:
     def is_readable(self) -> bool:
         """False: a flipped bit keeps the judge from reading on in this log."""
         is_damaged = self.is_unreliable and bool(self.damaged())
-        return not (self.is_cut_short or is_damaged)
+        return not (self.is_truncated or is_damaged)
 
     def could_read(self, offset: int) -> bool:
         """Of what retention took here the leader may know still, as of the last batch of a

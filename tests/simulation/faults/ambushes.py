@@ -122,12 +122,12 @@ def cut_off_leader(world: World, which: int, for_us: int) -> None:
 @fault
 def strike_who_cut(world: World, delay_us: int, wait_us: int) -> None:
     """A broker's power fails soon after it cut its log, and is back at once."""
-    before = {number: _cut_records(slot) for number, slot in enumerate(world.brokers.values())}
+    before = {number: _truncate_records(slot) for number, slot in enumerate(world.brokers.values())}
     found: list[int] = []
 
-    def has_cut() -> bool:
+    def has_truncated() -> bool:
         for number, slot in enumerate(world.brokers.values()):
-            cut = _cut_records(slot)
+            cut = _truncate_records(slot)
             if cut > before[number]:
                 found.append(number)
             before[number] = cut
@@ -138,10 +138,10 @@ def strike_who_cut(world: World, delay_us: int, wait_us: int) -> None:
             world.coverage["struck after a cut"] += 1
             lose_power(world, found[0], 50_000)
 
-    when(world, has_cut, lambda: world.timeline.after(delay_us, strike), wait_us)
+    when(world, has_truncated, lambda: world.timeline.after(delay_us, strike), wait_us)
 
 
-def _cut_records(slot: BrokerSlot) -> int:
+def _truncate_records(slot: BrokerSlot) -> int:
     if slot.partitions is None:
         return 0
     return sum(replica.snapshot(0).truncated_records for replica in slot.partitions.replicas)

@@ -264,20 +264,20 @@ def fail_sync_stop_and_strike(world: World, number: int, live_us: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class _Truncation:
     number: int  # of the broker
     replica: HostedReplica
     to_offset: int
     recovery_point: int  # as it was before
 
 
-class _Cuts:
+class _Truncations:
     """What brokers cut from now on, looked at again and again."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._known: dict[Any, tuple[int, int]] = {}  # replica: (truncated records, recovery point)
-        self.found: list[_Cut] = []
+        self.found: list[_Truncation] = []
         self.look()
 
     def look(self) -> None:
@@ -288,7 +288,7 @@ class _Cuts:
                 self._known[replica] = (cut, int(replica.log.recovery_point))
                 if cut > before[0]:
                     end_offset = int(replica.log.log_end_offset)
-                    self.found.append(_Cut(number, replica, end_offset, before[1]))
+                    self.found.append(_Truncation(number, replica, end_offset, before[1]))
 
 
 @fault
@@ -298,7 +298,7 @@ def strike_who_wrote_down(world: World, wait_us: int) -> None:
     _strike(world, wait_us, "struck after a watermark past a cut", _has_written_down)
 
 
-def _has_written_down(world: World, cut: _Cut) -> bool:
+def _has_written_down(world: World, cut: _Truncation) -> bool:
     offsets = _offsets(broker_of(world, cut.number).machine.volume.image, HIGH_WATERMARKS)
     return offsets.get((cut.replica.topic, cut.replica.partition), 0) > cut.to_offset
 
@@ -310,17 +310,17 @@ def strike_who_trusts_a_sync(world: World, wait_us: int) -> None:
     _strike(world, wait_us, "struck before it was as long as before a cut", _has_less_than_before)
 
 
-def _has_less_than_before(world: World, cut: _Cut) -> bool:
+def _has_less_than_before(world: World, cut: _Truncation) -> bool:
     replica = cut.replica
     end_offset = replica.log.log_end_offset
     return cut.to_offset < replica.high_watermark <= end_offset <= cut.recovery_point
 
 
 def _strike(
-    world: World, wait_us: int, counted: str, is_moment: Callable[[World, _Cut], bool]
+    world: World, wait_us: int, counted: str, is_moment: Callable[[World, _Truncation], bool]
 ) -> None:
     ends_us = world.now_us + wait_us
-    cuts = _Cuts(world)
+    cuts = _Truncations(world)
 
     def look() -> None:
         if world.is_healed or world.now_us >= ends_us:

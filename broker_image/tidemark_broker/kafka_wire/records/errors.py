@@ -23,7 +23,7 @@ class CorruptBatch(StorageError):
         return type(self)(position, self.expected, self.found)
 
 
-class CutBatch(CorruptBatch):
+class TruncatedBatch(CorruptBatch):
     """An error: the bytes end before the batch does, as an interrupted write leaves them."""
 
 

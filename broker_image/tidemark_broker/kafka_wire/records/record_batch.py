@@ -19,8 +19,8 @@ from tidemark_protocol.ids import LeaderEpoch, Offset
 from tidemark_broker.kafka_wire.records.compression import MAX_INFLATED_BYTES, inflated
 from tidemark_broker.kafka_wire.records.errors import (
     CorruptBatch,
-    CutBatch,
     InvalidBatch,
+    TruncatedBatch,
     UnsupportedCompression,
 )
 
@@ -32,10 +32,10 @@ __all__ = [
     "Batch",
     "BatchHeader",
     "CorruptBatch",
-    "CutBatch",
     "InvalidBatch",
     "NewRecord",
     "Record",
+    "TruncatedBatch",
     "UnsupportedCompression",
     "build_batch",
     "check_crc",
@@ -152,7 +152,7 @@ def read_header(view: bytes | bytearray | memoryview, position: int = 0) -> Batc
     Does not check that the whole batch is in `view`. Raises CorruptBatch.
     """
     if len(view) - position < HEADER_BYTES:
-        raise CutBatch(
+        raise TruncatedBatch(
             position, f"{HEADER_BYTES} header bytes", f"{max(0, len(view) - position)} bytes"
         )
     (
@@ -208,7 +208,7 @@ def split_batches(data: memoryview, *, max_batch_bytes: int) -> list[Batch]:
                 position, f"a batch of at most {max_batch_bytes} bytes", f"{size_bytes} bytes"
             )
         if position + size_bytes > end:
-            raise CutBatch(position, f"{size_bytes} bytes", f"only {end - position} bytes")
+            raise TruncatedBatch(position, f"{size_bytes} bytes", f"only {end - position} bytes")
         batch = data[position : position + size_bytes]
         if crc32c(batch[CRC_START:]) != header.crc:
             check_crc(header, batch, position)

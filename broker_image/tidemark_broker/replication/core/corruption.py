@@ -26,7 +26,7 @@ class Damage:
     is_unreadable: bool = False  # nothing worse was met: a later start may read it again
     is_heard: bool = False  # by the controller, which lets it into no set any more
     sound_from: Offset | None = None  # cut: it is over once the log ends here again
-    cut_in_epoch: LeaderEpoch = LeaderEpoch(-1)
+    truncated_in_epoch: LeaderEpoch = LeaderEpoch(-1)
     owed: Offset = Offset(0)  # to where a former damage was to be filled again
     owed_in_epoch: LeaderEpoch = LeaderEpoch(-1)
 
@@ -36,14 +36,14 @@ class Damage:
         A fetch from before the first truncation still counts.
         """
         if previous is not None and previous.sound_from is not None:
-            self.owed, self.owed_in_epoch = previous.sound_from, previous.cut_in_epoch
+            self.owed, self.owed_in_epoch = previous.sound_from, previous.truncated_in_epoch
 
     def cut(self, shared_end: Offset, leader_epoch: LeaderEpoch) -> None:
         is_owed = self.owed_in_epoch == leader_epoch
         self.sound_from = max(shared_end, self.owed) if is_owed else shared_end
-        self.cut_in_epoch = leader_epoch
+        self.truncated_in_epoch = leader_epoch
 
-    def may_be_cut(self, state: PartitionState | None) -> bool:
+    def may_be_truncated(self, state: PartitionState | None) -> bool:
         """Return whether no ISR or ELR entry names this replica, so that it may be truncated."""
         if self.sound_from is not None or state is None:
             return False
@@ -62,7 +62,7 @@ class Damage:
         """
         if self.sound_from is not None:
             return True
-        return self.may_be_cut(state) and not knows_what_is_shared
+        return self.may_be_truncated(state) and not knows_what_is_shared
 
     # guard: damage-lasts-until-refetched (I10)
     def is_over(self, log_end_offset: Offset, leader_epoch: LeaderEpoch) -> bool:
@@ -72,7 +72,7 @@ class Damage:
         """
         if self.sound_from is None:
             return False
-        return log_end_offset >= self.sound_from or leader_epoch > self.cut_in_epoch
+        return log_end_offset >= self.sound_from or leader_epoch > self.truncated_in_epoch
 
 
 def proves_nothing(state: PartitionState, broker_id: BrokerId) -> bool:

@@ -66,7 +66,7 @@ class FollowerFetch(NamedTuple):
     last_fetched_epoch: LeaderEpoch
 
 
-class UncutLog(NamedTuple):
+class UntruncatedLog(NamedTuple):
     """A follower's log as it was before the first truncation that its leader asked for."""
 
     last_epoch: LeaderEpoch
@@ -86,7 +86,7 @@ class PartitionFollower:
         self.leader_high_watermark = UNHEARD  # as its last accepted answer said
         self.truncated_records = 0
         self.committed_truncated_records = 0
-        self.uncut: UncutLog | None = None  # nothing was cut in this epoch
+        self.untruncated: UntruncatedLog | None = None  # nothing was cut in this epoch
         self.parts_at: Offset | None = None  # a cut could not be made: the log is damaged
         self._told_to_part_at: Offset | None = None
         self._is_prefix = False  # of the leader's log, which it may not be able to read further
@@ -232,9 +232,9 @@ class PartitionFollower:
         requested: the log may end below it, because a batch is never split, and what an empty batch
         of compaction covers there the leader has too. `last_epoch` is from before the truncation.
         """
-        if self.uncut is None:
+        if self.untruncated is None:
             end = Offset(log_end_offset + removed_records)
-            self.uncut = UncutLog(last_epoch, end, self.high_watermark)
+            self.untruncated = UntruncatedLog(last_epoch, end, self.high_watermark)
         self.truncated_records += removed_records
         self._forget_confirmation()
         if log_end_offset < self.high_watermark:
@@ -246,7 +246,7 @@ class PartitionFollower:
         self.high_watermark = offset
         self._forget_confirmation()
 
-    def on_cut_not_made(self, now_ms: int) -> None:
+    def on_truncation_missed(self, now_ms: int) -> None:
         """Record that a truncation met a corrupt batch.
 
         The log diverges where it was to be truncated.

@@ -76,13 +76,15 @@ class Checkpointing:
         written: dict[Any, Any] = {}
         while True:
             await asyncio.sleep(interval_seconds)
-            cuts = self._directory.cuts
+            truncations = self._directory.truncations
             current = self._partitions.high_watermarks()
             if current == written or not self._is_registered:
                 continue
-            write = partial(self._directory.checkpoint_high_watermarks, current, cuts=cuts)
+            write = partial(
+                self._directory.checkpoint_high_watermarks, current, truncations=truncations
+            )
             if await self.in_worker(write):
-                written = current if cuts == self._directory.cuts else {}
+                written = current if truncations == self._directory.truncations else {}
             elif self._partitions.is_stopped:
                 return
 
@@ -103,11 +105,11 @@ class Checkpointing:
     async def _until_due(self, wait_seconds: float, appended_bytes: int) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_seconds):
-                while not await self._is_cut_within(LOOK_SECONDS):
+                while not await self._is_truncated_within(LOOK_SECONDS):
                     if self._directory.appended_bytes >= appended_bytes:
                         return
 
-    async def _is_cut_within(self, seconds: float) -> bool:
+    async def _is_truncated_within(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 return await self._has_truncated.wait()

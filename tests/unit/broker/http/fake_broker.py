@@ -122,7 +122,7 @@ class FakePartitions:
         self.hold_acks = False
         self.parked: list[Callable[[FetchResult], None]] = []
         self.cancelled = 0
-        self.cuts: tuple[PartitionSnapshot, ...] = ()
+        self.truncations: tuple[PartitionSnapshot, ...] = ()
         self.broker_epoch = BrokerEpoch(12)
         self.producer_ids = ProducerIds()
 
@@ -210,7 +210,7 @@ class FakePartitions:
         return hashlib.sha256(data).hexdigest()
 
     def snapshots(self) -> Iterator[PartitionSnapshot]:
-        return iter(self.cuts)
+        return iter(self.truncations)
 
 
 @dataclass

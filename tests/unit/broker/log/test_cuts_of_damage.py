@@ -84,5 +84,5 @@ def test_a_cut_before_damage_asks_no_index(tmp_path: Path) -> None:
     with log.segments[0].path.open("r+b") as file:
         file.seek(damaged + HEADER_BYTES + 1, os.SEEK_SET)
         file.write(b"damage")
-    log.truncate_before_damage(Offset(6))
+    log.truncate_before_corruption(Offset(6))
     assert (log.log_end_offset, read_all(log)) == (6, expected[:damaged])

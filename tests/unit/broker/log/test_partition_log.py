@@ -394,7 +394,7 @@ def test_damage_is_cut_off_with_all_behind_it(tmp_path):
         data = bytearray(path.read_bytes())
         data[damaged_at] ^= 1
         path.write_bytes(data)
-        assert log.truncate_before_damage(1) in (3, 4)
+        assert log.truncate_before_corruption(1) in (3, 4)
         assert values_of(log) == [(0, b"a")]
         for value in (b"B", b"C", b"D"):
             append(log, value)

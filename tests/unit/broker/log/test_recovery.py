@@ -62,7 +62,7 @@ def test_a_torn_tail_is_cut_and_told_from_damage(log):
     reopened = reopen(log)
     assert values_of(reopened) == [(n, b"%d" % n) for n in range(7)]
     report = reopened.recovery
-    assert (report.cut_bytes, report.removed_segments) == (BATCH_BYTES - 1, 0)
+    assert (report.truncated_bytes, report.removed_segments) == (BATCH_BYTES - 1, 0)
     assert report.only_a_torn_tail
     assert f"{BATCH_BYTES} bytes, found only {BATCH_BYTES - 1}" in report.reason
     append(reopened, b"new", epoch=4)
@@ -143,7 +143,7 @@ def test_a_flipped_bit_cuts_there_and_removes_all_later_segments(log):
         segment(log, 2).name,
     ]
     report = reopened.recovery
-    assert (report.cut_bytes, report.removed_segments) == (4 * BATCH_BYTES, 2)
+    assert (report.truncated_bytes, report.removed_segments) == (4 * BATCH_BYTES, 2)
     assert not report.only_a_torn_tail
     assert "CRC32C" in report.reason
     assert reopened.epoch_entries == ((0, 0), (1, 2))

@@ -252,14 +252,14 @@ def restart_elsewhere(log: PartitionLog) -> None:
     log.flush()
 
 
-def cut_before_damage(log: PartitionLog) -> None:
-    log.truncate_before_damage(Offset(30))
+def truncated_before_corruption(log: PartitionLog) -> None:
+    log.truncate_before_corruption(Offset(30))
     for _ in range(BATCHES):
         append(log, b"new", epoch=5)
     log.flush()
 
 
-@pytest.mark.parametrize("change", [cut, restart_elsewhere, cut_before_damage])
+@pytest.mark.parametrize("change", [cut, restart_elsewhere, truncated_before_corruption])
 def test_a_cut_takes_it_away_and_a_worker_does_not_bring_it_back(tmp_path: Path, change) -> None:
     log = a_log(tmp_path / "log")
     late = due_part(log)

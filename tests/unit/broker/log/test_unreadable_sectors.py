@@ -85,7 +85,7 @@ def test_any_other_error_of_a_read_ends_all_writing(log: PartitionLog, disk: Fau
 
 
 def test_the_log_is_cut_before_it(log: PartitionLog, disk: FaultyDisk) -> None:
-    assert log.truncate_before_damage(4) == 3
+    assert log.truncate_before_corruption(4) == 3
     assert log.log_end_offset == 2
     disk.bad_sectors.clear()  # what is written there anew, a drive puts elsewhere
     append(log, b"C")
@@ -96,7 +96,7 @@ def test_a_scan_asks_a_failing_drive_no_more_often_than_it_must(
     log: PartitionLog, disk: FaultyDisk
 ) -> None:
     """Each time it may take seconds, on the broker's loop."""
-    log.truncate_before_damage(4)
+    log.truncate_before_corruption(4)
     assert disk.unreadable_reads <= 2, "for what lies ahead, and for the batch itself"
 
 
@@ -124,7 +124,7 @@ def test_damage_in_what_retention_deleted_since_is_looked_for_in_all_that_is_lef
         append(log, value)
     log.raise_log_start(Offset(1))
     log.delete_segments_below(Offset(1))
-    assert log.truncate_before_damage(Offset(0)) == 2
+    assert log.truncate_before_corruption(Offset(0)) == 2
     assert (log.log_start_offset, log.log_end_offset) == (1, 1)
 
 

@@ -45,7 +45,7 @@ STATE = PartitionState(
 )
 
 
-def a_cut(**changes: Any) -> PartitionSnapshot:
+def a_truncation(**changes: Any) -> PartitionSnapshot:
     given: dict[str, Any] = {
         "topic": "orders",
         "topic_id": ORDERS_ID,
@@ -97,7 +97,7 @@ def scrape(broker: FakeBroker) -> Samples:
 
 def test_a_led_partition_is_exported_under_the_audits_names_and_labels() -> None:
     broker = fake_broker()
-    broker.partitions.cuts = (a_cut(),)
+    broker.partitions.truncations = (a_truncation(),)
     samples = scrape(broker)
     expected = {
         "partition_replicas": 3,
@@ -126,7 +126,7 @@ def test_a_led_partition_is_exported_under_the_audits_names_and_labels() -> None
 
 def test_each_follower_is_seen_by_its_leader() -> None:
     broker = fake_broker()
-    broker.partitions.cuts = (a_cut(),)
+    broker.partitions.truncations = (a_truncation(),)
     samples = scrape(broker)
     followers = {
         (name, follower): samples[
@@ -147,7 +147,7 @@ def test_each_follower_is_seen_by_its_leader() -> None:
 
 def test_every_reason_of_a_shrink_has_its_counter_from_the_beginning() -> None:
     broker = fake_broker()
-    broker.partitions.cuts = (a_cut(),)
+    broker.partitions.truncations = (a_truncation(),)
     samples = scrape(broker)
     name = "tidemark_partition_isr_shrinks_total"
     reasons = {
@@ -167,7 +167,7 @@ def test_a_replica_that_a_move_adds_is_not_one_that_is_missing() -> None:
         }
     )
     broker = fake_broker()
-    broker.partitions.cuts = (a_cut(state=moving),)
+    broker.partitions.truncations = (a_truncation(state=moving),)
     samples = scrape(broker)
     assert samples["tidemark_partition_replicas", frozenset(REPLICA)] == 3
     assert samples["tidemark_partition_reassigning", frozenset(REPLICA)] == 1
@@ -175,7 +175,7 @@ def test_a_replica_that_a_move_adds_is_not_one_that_is_missing() -> None:
 
 def test_a_follower_says_nothing_of_the_partition_only_of_its_replica() -> None:
     broker = fake_broker()
-    broker.partitions.cuts = (a_cut(is_leader=False, followers=()),)
+    broker.partitions.truncations = (a_truncation(is_leader=False, followers=()),)
     names = {name for name, _ in scrape(broker)}
     assert "tidemark_replica_log_end_offset" in names
     assert not any(name.startswith("tidemark_partition_") for name in names)
@@ -183,11 +183,11 @@ def test_a_follower_says_nothing_of_the_partition_only_of_its_replica() -> None:
 
 
 def test_digests_are_shown_in_the_full_profile_only() -> None:
-    cut = a_cut(digest=BoundaryDigest(Offset(96), 2**48 - 1))
+    cut = a_truncation(digest=BoundaryDigest(Offset(96), 2**48 - 1))
     shown = {}
     for profile in MetricsProfile:
         broker = fake_broker(metrics_profile=profile)
-        broker.partitions.cuts = (cut,)
+        broker.partitions.truncations = (cut,)
         samples = scrape(broker)
         shown[profile.value] = (
             samples.get(("tidemark_replica_digest_offset", frozenset(REPLICA))),
@@ -220,7 +220,10 @@ def test_requests_the_broker_and_the_process_are_counted() -> None:
 def test_a_replica_that_is_kept_without_its_topic_says_that_alone(profile: MetricsProfile) -> None:
     """The operator says nothing of it, and it has no leader: an audit would call that an outage."""
     broker = fake_broker(metrics_profile=profile)
-    broker.partitions.cuts = (a_cut(), a_cut(topic="kept", topic_id=TopicId("kept-id")))
+    broker.partitions.truncations = (
+        a_truncation(),
+        a_truncation(topic="kept", topic_id=TopicId("kept-id")),
+    )
     broker.partitions.metadata.retained[TopicId("kept-id")] = None
     found = {name for name, labels in scrape(broker) if ("topic", "kept") in labels}
     expected = {"tidemark_replica_is_retained", "tidemark_replica_size_bytes"}
@@ -232,7 +235,7 @@ def test_a_replica_that_is_kept_without_its_topic_says_that_alone(profile: Metri
 @pytest.mark.parametrize("profile", MetricsProfile)
 def test_the_page_of_metrics_and_the_broker_agree(profile: MetricsProfile) -> None:
     broker = fake_broker(metrics_profile=profile)
-    broker.partitions.cuts = (a_cut(),)
+    broker.partitions.truncations = (a_truncation(),)
     text = scraped_text(broker)
     exported = dict(
         line.removeprefix("# TYPE ").split(" ")
@@ -255,13 +258,13 @@ def test_the_page_of_metrics_and_the_broker_agree(profile: MetricsProfile) -> No
 @pytest.mark.parametrize("profile", MetricsProfile)
 def test_promtool_has_nothing_to_say(profile: MetricsProfile) -> None:
     broker = fake_broker(metrics_profile=profile)
-    broker.partitions.cuts = (a_cut(), a_cut(partition=2, topic='a"odd\\'))
+    broker.partitions.truncations = (a_truncation(), a_truncation(partition=2, topic='a"odd\\'))
     assert faults_of_metrics(scraped_text(broker)) == ""
 
 
 def test_a_scraper_that_takes_gzip_gets_the_same_text_packed() -> None:
     broker = fake_broker()
-    broker.partitions.cuts = tuple(a_cut(partition=number) for number in range(100))
+    broker.partitions.truncations = tuple(a_truncation(partition=number) for number in range(100))
 
     async def packed() -> tuple[dict[str, str], bytes, bytes]:
         answer = await broker.client.get("/metrics", **{"accept-encoding": "gzip"})
@@ -280,7 +283,7 @@ def test_a_scraper_that_takes_gzip_gets_the_same_text_packed() -> None:
 def test_a_broker_whose_workers_have_ended_is_scraped_still() -> None:
     # They end before the log directory's lock is given back, and HTTP serves until the end.
     broker = fake_broker()
-    broker.partitions.cuts = tuple(a_cut(partition=number) for number in range(200))
+    broker.partitions.truncations = tuple(a_truncation(partition=number) for number in range(200))
 
     async def stopping() -> str:
         async with asyncio.timeout(HANG_SECONDS):

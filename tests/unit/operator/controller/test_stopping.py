@@ -3,7 +3,7 @@
 import asyncio
 
 from tidemark_operator.api.kinds import BROKER
-from tidemark_protocol.controller_messages import CommittedCut, ReplicaReport
+from tidemark_protocol.controller_messages import CommittedTruncation, ReplicaReport
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
 from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, settle
@@ -146,7 +146,7 @@ def test_wishes_that_wait_for_a_decision_are_forgotten_when_later_ones_come() ->
         starting = FakeBroker(rig, BrokerId(3), "3-a")
         await starting.register()
         pool = rig.service._pools[POOL].decisions
-        cut = CommittedCut(
+        cut = CommittedTruncation(
             ORDERS, 0, LeaderEpoch(0), Offset(0), LeaderEpoch(0), Offset(1), Offset(1)
         )
         async with pool.lock:

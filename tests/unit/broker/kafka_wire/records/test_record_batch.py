@@ -8,9 +8,9 @@ from crc32c import crc32c
 from tidemark_broker.kafka_wire.records.record_batch import (
     HEADER_BYTES,
     CorruptBatch,
-    CutBatch,
     NewRecord,
     Record,
+    TruncatedBatch,
     build_batch,
     read_header,
     read_records,
@@ -69,7 +69,7 @@ def test_a_flipped_bit_under_the_crc_is_told_with_position_and_both_checksums():
 
 @pytest.mark.parametrize("size", range(1, len(EXPECTED)))
 def test_a_cut_batch_is_corrupt_wherever_it_is_cut(size):
-    with pytest.raises(CutBatch):
+    with pytest.raises(TruncatedBatch):
         split_batches(memoryview(EXPECTED[:size]), max_batch_bytes=1000)
 
 

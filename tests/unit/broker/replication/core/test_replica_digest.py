@@ -65,14 +65,14 @@ def test_a_log_that_was_cut_and_written_again_agrees_with_one_that_was_not(
     ends: list[int], data: st.DataObject
 ) -> None:
     cut = data.draw(st.sampled_from(ends))
-    never_cut, was_cut = ReplicaDigest(Offset(0)), ReplicaDigest(Offset(0))
-    count(was_cut, [end for end in ends if end <= cut])
-    count(was_cut, [end for end in ends if end > cut], salt=" of another epoch")
-    was_cut.truncate(Offset(cut))
-    count(was_cut, ends)
-    count(never_cut, ends)
-    known = all_shown(never_cut)
-    assert all(known[boundary] == digest for boundary, digest in all_shown(was_cut).items())
+    never_truncated, was_truncated = ReplicaDigest(Offset(0)), ReplicaDigest(Offset(0))
+    count(was_truncated, [end for end in ends if end <= cut])
+    count(was_truncated, [end for end in ends if end > cut], salt=" of another epoch")
+    was_truncated.truncate(Offset(cut))
+    count(was_truncated, ends)
+    count(never_truncated, ends)
+    known = all_shown(never_truncated)
+    assert all(known[boundary] == digest for boundary, digest in all_shown(was_truncated).items())
 
 
 @given(LOGS, st.data())
