@@ -59,7 +59,7 @@ class StorageIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class BootStamp:
+class BootRecord:
     """The mount under which a broker epoch had its volume open (S1, S7).
 
     The volume says so after a kill. A killed process loses nothing that `write()` returned, as long
@@ -98,10 +98,10 @@ class RegisterRequest:
     highest_broker_epoch: BrokerEpoch
     highest_producer_id: int
     replicas: tuple[ReplicaReport, ...]
-    boot_stamp: BootStamp | None = None  # of the former life; None: no proof of a mere kill
+    boot_stamp: BootRecord | None = None  # of the former life; None: no proof of a mere kill
     # Of the life that this volume's disk served last; None: no proof, or something speaks against
     # it. Its kernel may be gone: it stands for what was synced, and for nothing else (S14).
-    disk_stamp: BootStamp | None = None
+    disk_stamp: BootRecord | None = None
     # What was applied when `replicas` were looked at; -1: nothing yet, so they stood still (S14).
     applied_controller_epoch: ControllerEpoch = ControllerEpoch(-1)
     applied_image_version: int = -1

@@ -58,11 +58,11 @@ def _complete_logs(world: World) -> str:
     state, standings = world.store.partition, world.controller.standings()
     for member in state.in_sync_replicas + state.eligible_leaders:
         broker = world.brokers[member.broker_id]
-        is_void = member.broker_epoch <= broker.lost_in or not standings.is_valid(
+        is_invalid = member.broker_epoch <= broker.lost_in or not standings.is_valid(
             member, REPLICA, world.setting.flush
         )
         missing = _missing(world, broker)
-        if missing and not is_void:
+        if missing and not is_invalid:
             return f"I6: {_shown(member)} may lead and lacks {missing}"
     for broker in world.brokers:
         leader = broker.process.leader if broker.process else None

@@ -28,7 +28,7 @@ from tidemark_operator.controller.core.registration import (
 )
 from tidemark_operator.controller.core.unclean_recovery import Reports, needs_reports
 from tidemark_protocol.controller_messages import (
-    BootStamp,
+    BootRecord,
     BrokerState,
     InSyncProposal,
     RegisterRequest,
@@ -302,7 +302,7 @@ def a_registration(
 ) -> RegisterRequest:
     """`disk_epoch`: the life that its disk's stamp names; -1: no stamp."""
     storage = storage_of(broker_id)
-    stamp = BootStamp(storage.boot_id, storage.pod_uid, storage.claim_uid, disk_epoch)
+    stamp = BootRecord(storage.boot_id, storage.pod_uid, storage.claim_uid, disk_epoch)
     return RegisterRequest(
         pool=POOL,
         broker_id=broker_id,

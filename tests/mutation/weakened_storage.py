@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark_broker.log.checkpoint_formats import LOCK
-from tidemark_broker.log.clean_shutdown import BOOT_STAMP, SPENT_STAMP
+from tidemark_broker.log.clean_shutdown import SPENT_BOOT_RECORD, STORED_BOOT_RECORD
 from tidemark_broker.log.producer_state_entry import ProducerEntry, ProducerStates
 
 from tests.mutation.edits import at, drop, returns, test, wrap
@@ -53,9 +53,9 @@ def _forgets_at_the_next_look(original: Any) -> Any:
 def _reads_and_leaves(original: Any) -> Any:
     def take(self: Any) -> None:
         self._clean_stop_epoch = self._read_clean_stop()
-        stamp = self._read_stamp(BOOT_STAMP)
-        self._boot_stamp = None if self.has_clean_stop else stamp
-        self._disk_stamp = stamp or self._read_stamp(SPENT_STAMP)
+        stamp = self._read_boot_record(STORED_BOOT_RECORD)
+        self._boot_record = None if self.has_clean_stop else stamp
+        self._disk_boot_record = stamp or self._read_boot_record(SPENT_BOOT_RECORD)
 
     return take
 

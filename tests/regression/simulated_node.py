@@ -6,7 +6,7 @@ from random import Random
 from tidemark_broker.log.clean_shutdown import Mount
 from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_broker.log.partition_log import LogSettings
-from tidemark_protocol.controller_messages import BootStamp
+from tidemark_protocol.controller_messages import BootRecord
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
 from tests.simulation.engine.disk import SimulatedDisk, Volume
@@ -46,7 +46,7 @@ class Node:
         return directory
 
     def registers(self, directory: LogDirectory) -> None:
-        directory.write_boot_stamp(BootStamp(*self._mount, BrokerEpoch(1)))
+        directory.write_boot_record(BootRecord(*self._mount, BrokerEpoch(1)))
 
     def names(self, log: str) -> list[str]:
         return sorted(self.volume.image.directory(PATH / log).entries)

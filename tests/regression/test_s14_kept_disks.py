@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tidemark_broker.log.clean_shutdown import SPENT_STAMP, Mount
+from tidemark_broker.log.clean_shutdown import SPENT_BOOT_RECORD, Mount
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_broker.log.partition_log import LogSettings
@@ -152,7 +152,7 @@ def test_a_second_power_cut_before_the_registration_takes_nothing_away(tmp_path:
         cut_short.link.is_cut = True
         await cut_short.register_in_vain()
         machine.boot_id = "boot-3"
-        assert (machine.path / SPENT_STAMP).exists()
+        assert (machine.path / SPENT_BOOT_RECORD).exists()
         await pool.comes_back(A)
         assert pool.rig.partition().leader == A
 
@@ -252,7 +252,7 @@ def test_a_failure_that_no_controller_heard_of_takes_the_stamp_off_the_disk(
 ) -> None:
     async def scenario() -> None:
         pool = await with_an_acknowledged_record(tmp_path)
-        pool.processes[A].directory.remove_boot_stamp()
+        pool.processes[A].directory.remove_boot_record()
         for broker_id in (A, B, C):
             pool.lose_power(broker_id)
         await pool.fence_all()

@@ -6,9 +6,9 @@ start was unclean; the next process finds the same kernel as the one before it. 
 
 from pathlib import Path
 
-from tidemark_broker.log.clean_shutdown import BOOT_STAMP, SPENT_STAMP
+from tidemark_broker.log.clean_shutdown import SPENT_BOOT_RECORD, STORED_BOOT_RECORD
 from tidemark_operator.api.kinds import BROKER
-from tidemark_protocol.controller_messages import BootStamp
+from tidemark_protocol.controller_messages import BootRecord
 from tidemark_protocol.ids import BrokerEpoch
 
 from tests.support.broker_on_disk import (
@@ -34,7 +34,9 @@ def test_a_killed_process_on_the_same_kernel_keeps_its_entries(tmp_path: Path) -
         rig, machine, process = await with_an_acknowledged_record(tmp_path)
         process.kill()
         again = machine.open()
-        assert again.directory.boot_stamp == BootStamp("boot-1", "pod-1", "claim-1", BrokerEpoch(2))
+        assert again.directory.boot_stamp == BootRecord(
+            "boot-1", "pod-1", "claim-1", BrokerEpoch(2)
+        )
         response = await again.register()
         await again.serve()
         assert response.is_clean
@@ -92,7 +94,7 @@ def test_a_store_that_does_not_answer_gives_no_stamp(tmp_path: Path) -> None:
         rig.store.is_down = True
         undecided = machine.open()
         await undecided.register_in_vain()
-        assert not (machine.path / BOOT_STAMP).exists()
+        assert not (machine.path / STORED_BOOT_RECORD).exists()
         rig.store.is_down = False
         assert not (await machine.open().register()).is_clean
 
@@ -104,11 +106,13 @@ def test_the_stamp_comes_after_the_answer_and_names_the_new_life(tmp_path: Path)
         _, machine, process = await with_an_acknowledged_record(tmp_path)
         process.kill()
         again = machine.open()
-        assert not (machine.path / BOOT_STAMP).exists()
+        assert not (machine.path / STORED_BOOT_RECORD).exists()
         await again.register()
         again.kill()
         third = machine.open()
-        assert third.directory.boot_stamp == BootStamp("boot-1", "pod-1", "claim-1", BrokerEpoch(4))
+        assert third.directory.boot_stamp == BootRecord(
+            "boot-1", "pod-1", "claim-1", BrokerEpoch(4)
+        )
 
     run(scenario)
 
@@ -121,7 +125,7 @@ def test_both_proofs_are_gone_for_good_before_a_log_is_read(tmp_path: Path) -> N
         machine.open(disk)
         removals = [
             disk.done.index(("remove", ".kafka_cleanshutdown")),
-            disk.done.index(("rename", SPENT_STAMP)),
+            disk.done.index(("rename", SPENT_BOOT_RECORD)),
         ]
         synced = disk.done.index(("sync_directory", "volume"), max(removals))
         first_read = disk.done.index(("open", machine.log_file().name))
@@ -138,7 +142,7 @@ def test_a_process_told_to_end_before_it_registered_gives_its_proofs_back(tmp_pa
             _, machine, process = await with_an_acknowledged_record(tmp_path / stop.__name__)
             stop(process)
             waiting = machine.open()
-            waiting.directory.give_back_proofs()
+            waiting.directory.restore_clean_shutdown()
             waiting.kill()
             assert (await machine.open().register()).is_clean
 
@@ -151,7 +155,7 @@ def test_proofs_given_back_are_still_those_of_the_former_life(tmp_path: Path) ->
         process.kill()
         reboot(machine)
         waiting = machine.open()
-        waiting.directory.give_back_proofs()
+        waiting.directory.restore_clean_shutdown()
         waiting.kill()
         assert not (await machine.open().register()).is_clean
 

@@ -15,7 +15,7 @@ from tidemark_broker.replication.core.effects import (
     ReplicaFetch,
 )
 from tidemark_broker.replication.core.leader import PartitionLeader
-from tidemark_protocol.controller_messages import BootStamp, BrokerState, Endpoints
+from tidemark_protocol.controller_messages import BootRecord, BrokerState, Endpoints
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
 from tests.support.broker_on_disk import B, Machine, with_an_acknowledged_record
@@ -78,7 +78,7 @@ def test_a_volume_of_an_earlier_life_starts_unclean(tmp_path: Path) -> None:
         later.kill()
         machine.restore(tmp_path / "earlier")
         restored = machine.open()
-        assert restored.directory.boot_stamp == BootStamp(
+        assert restored.directory.boot_stamp == BootRecord(
             "boot-1", "pod-1", "claim-1", BrokerEpoch(2)
         )
         assert not (await restored.register()).is_clean

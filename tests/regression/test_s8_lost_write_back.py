@@ -10,12 +10,12 @@ import errno
 from pathlib import Path
 
 import pytest
-from tidemark_broker.log.clean_shutdown import BOOT_STAMP
+from tidemark_broker.log.clean_shutdown import STORED_BOOT_RECORD
 from tidemark_broker.log.errors import StorageFailed
 from tidemark_broker.log.partition_log import LogSettings
-from tidemark_broker.server.broker_server import void_proofs
+from tidemark_broker.server.broker_server import invalidate_clean_shutdown
 from tidemark_operator.api.kinds import BROKER
-from tidemark_protocol.controller_messages import BootStamp
+from tidemark_protocol.controller_messages import BootRecord
 from tidemark_protocol.ids import BrokerEpoch
 
 from tests.regression.simulated_node import Node
@@ -32,7 +32,7 @@ class Ending:
     def __init__(self, process: Process, *, record_limit_seconds: float = 5.0) -> None:
         self._polling = asyncio.create_task(process.session.run())
         self.voiding = asyncio.create_task(
-            void_proofs(
+            invalidate_clean_shutdown(
                 process.session, process.directory, record_limit_seconds=record_limit_seconds
             )
         )
@@ -59,7 +59,7 @@ def test_the_process_ends_once_the_controller_recorded_the_failure(tmp_path: Pat
         await Ending(failing).done()
         failing.kill()
         assert not rig.partition().has_leader
-        assert (machine.path / BOOT_STAMP).exists()
+        assert (machine.path / STORED_BOOT_RECORD).exists()
         again = FaultyDisk()
         assert not (await machine.open(again).register()).is_clean
         assert is_written_again_before_a_sync(again, machine)  # the stamp does not speak against it
@@ -74,7 +74,7 @@ def test_without_a_controller_it_ends_once_the_stamp_is_off_the_volume(tmp_path:
         process.link.is_cut = True
         await Ending(process, record_limit_seconds=0.01).done()
         process.kill()
-        assert not (machine.path / BOOT_STAMP).exists()
+        assert not (machine.path / STORED_BOOT_RECORD).exists()
         assert not (await machine.open().register()).is_clean
         assert not rig.partition().has_leader
 
@@ -138,7 +138,7 @@ def test_a_restart_secures_what_the_killed_process_left_before_it_claims_its_pro
         disk.failing["sync"] = errno.EIO
         with pytest.raises(StorageFailed):
             machine.open(disk)
-        assert not (machine.path / BOOT_STAMP).exists()
+        assert not (machine.path / STORED_BOOT_RECORD).exists()
 
     run(scenario)
 
@@ -156,7 +156,7 @@ def test_only_what_a_stop_proof_vouches_for_is_not_written_again(tmp_path: Path,
         if end == "stopped cleanly":
             process.stop_cleanly()
         elif end == "stamp removed":
-            process.directory.remove_boot_stamp()
+            process.directory.remove_boot_record()
         process.kill()
         disk = FaultyDisk()
         again = machine.open(disk)
@@ -170,23 +170,23 @@ def test_only_what_a_stop_proof_vouches_for_is_not_written_again(tmp_path: Path,
 @pytest.mark.parametrize("is_stamp_removed", [True, False])
 @pytest.mark.parametrize("seed", range(20))
 def test_what_a_failed_sync_may_have_lost_is_written_once_more(
-    seed: int, is_stamp_removed: bool
+    seed: int, is_boot_record_removed: bool
 ) -> None:
     """Its pages look clean: the next life's sync, and its clean stop, would prove what is not on
     the disk. The stamp stays where the controller's record, or a kill, came before its removal."""
     node = Node(seed, LogSettings())
     directory = node.boots()
     log = directory.create_log("orders", ORDERS, 0)
-    directory.write_boot_stamp(BootStamp("boot-1", "pod-1", "claim-1", BrokerEpoch(1)))
+    directory.write_boot_record(BootRecord("boot-1", "pod-1", "claim-1", BrokerEpoch(1)))
     append(log, b"one", b"two")
     node.volume.lose_write_backs(1, lambda path: path.endswith(".log"))
     with pytest.raises(StorageFailed):
         log.flush()
-    if is_stamp_removed:
-        directory.remove_boot_stamp()
+    if is_boot_record_removed:
+        directory.remove_boot_record()
     node.is_killed()
     again = node.boots()
-    assert (again.boot_stamp is None) == is_stamp_removed
+    assert (again.boot_stamp is None) == is_boot_record_removed
     again.write_clean_stop(BrokerEpoch(2))
     node.loses_power()
     assert values_of(node.boots().logs[ORDERS, 0]) == [(0, b"one"), (1, b"two")]

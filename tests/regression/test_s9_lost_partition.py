@@ -240,7 +240,7 @@ def test_a_start_that_nobody_heard_of_leaves_the_evidence(tmp_path: Path) -> Non
             await asyncio.sleep(0)
         await asyncio.to_thread(int)  # what the one worker had to write is written
         writing.cancel()
-        unheard.directory.give_back_proofs()
+        unheard.directory.restore_clean_shutdown()
         unheard.kill()
         again = machine.open()
         assert (await again.register()).is_clean

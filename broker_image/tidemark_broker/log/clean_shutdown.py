@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from tidemark_protocol.controller_messages import BootStamp
+from tidemark_protocol.controller_messages import BootRecord
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch
 
 from tidemark_broker.log.checkpoint_formats import (
@@ -28,8 +28,8 @@ from tidemark_broker.log.checkpoint_formats import (
 )
 from tidemark_broker.log.disk import Disk
 
-BOOT_STAMP = "tidemark-boot-stamp.json"
-SPENT_STAMP = "tidemark-spent-stamp.json"
+STORED_BOOT_RECORD = "tidemark-boot-stamp.json"
+SPENT_BOOT_RECORD = "tidemark-spent-stamp.json"
 
 _TEXT_FIELDS = ("bootId", "podUid", "claimUid")
 
@@ -45,7 +45,7 @@ class Mount(NamedTuple):
 UNKNOWN_MOUNT = Mount("", "", "")
 
 
-class StartProofs:
+class CleanShutdown:
     """The clean shutdown file and the boot record of a volume.
 
     Methods raise OSError. The end of a process may be recorded while its boot record is still being
@@ -56,8 +56,8 @@ class StartProofs:
         self._path = path
         self._disk = disk
         self._clean_stop_epoch = BrokerEpoch(NO_EPOCH)
-        self._boot_stamp: BootStamp | None = None
-        self._disk_stamp: BootStamp | None = None
+        self._boot_record: BootRecord | None = None
+        self._disk_boot_record: BootRecord | None = None
         self._one_at_a_time = Lock()
         self._is_over = False
 
@@ -65,15 +65,15 @@ class StartProofs:
     def take(self) -> None:
         """Read both files and remove them durably."""
         self._clean_stop_epoch = self._read_clean_stop()
-        stamp = self._read_stamp(BOOT_STAMP)
+        stamp = self._read_boot_record(STORED_BOOT_RECORD)
         # A life that stopped cleanly was not killed: what is missing now went after its last fsync.
-        self._boot_stamp = None if self.has_clean_stop else stamp
-        self._disk_stamp = stamp or self._read_stamp(SPENT_STAMP)
+        self._boot_record = None if self.has_clean_stop else stamp
+        self._disk_boot_record = stamp or self._read_boot_record(SPENT_BOOT_RECORD)
         self._disk.remove(self._path / CLEAN_STOP)
         if stamp is None:
-            self._disk.remove(self._path / BOOT_STAMP)
+            self._disk.remove(self._path / STORED_BOOT_RECORD)
         else:
-            self._disk.rename(self._path / BOOT_STAMP, self._path / SPENT_STAMP)
+            self._disk.rename(self._path / STORED_BOOT_RECORD, self._path / SPENT_BOOT_RECORD)
         self._disk.sync_directory(self._path)
 
     # guard: damage-voids-proofs (S8)
@@ -89,7 +89,7 @@ class StartProofs:
         if only_a_torn_tail and not self.has_clean_stop:
             return
         self._clean_stop_epoch = BrokerEpoch(NO_EPOCH)
-        if self._disk_stamp is not None:
+        if self._disk_boot_record is not None:
             self._remove_stamps()
 
     @property
@@ -109,7 +109,7 @@ class StartProofs:
         Then files are as processes left them, however many processes came between without
         registering. Unknown once the boot record of this process is written.
         """
-        stamp = self._disk_stamp
+        stamp = self._disk_boot_record
         if stamp is None or not mount.boot_id or not mount.pod_uid:
             return False
         return mount == (stamp.boot_id, stamp.pod_uid, stamp.claim_uid)
@@ -120,16 +120,16 @@ class StartProofs:
         return self._clean_stop_epoch
 
     @property
-    def boot_stamp(self) -> BootStamp | None:
+    def boot_stamp(self) -> BootRecord | None:
         """Return the boot record of a process that was killed, or None."""
-        return self._boot_stamp
+        return self._boot_record
 
     @property
-    def disk_stamp(self) -> BootStamp | None:
+    def disk_stamp(self) -> BootRecord | None:
         """Return the boot record of the last epoch on this disk, however it ended (S14)."""
-        return self._disk_stamp
+        return self._disk_boot_record
 
-    def stamp(self, stamp: BootStamp) -> None:
+    def stamp(self, stamp: BootRecord) -> None:
         """Write the boot record, once the decision on this start is durable at the controller.
 
         Durable before it returns; the records that were reported are no longer valid.
@@ -138,11 +138,13 @@ class StartProofs:
             if self._is_over:
                 return
             self._clean_stop_epoch = BrokerEpoch(NO_EPOCH)
-            self._boot_stamp = self._disk_stamp = None
-            self._disk.write_atomically(self._path / BOOT_STAMP, encode_stamp(stamp), durable=True)
+            self._boot_record = self._disk_boot_record = None
+            self._disk.write_atomically(
+                self._path / STORED_BOOT_RECORD, encode_boot_record(stamp), durable=True
+            )
 
     # guard: lost-write-removes-stamp (S8)
-    def remove_stamp(self) -> None:
+    def remove_stored_boot_record(self) -> None:
         """Remove the boot records after a lost write.
 
         No later start may take this process for one that was only killed, or this disk for one that
@@ -153,8 +155,8 @@ class StartProofs:
             self._remove_stamps()
 
     def _remove_stamps(self) -> None:
-        self._boot_stamp = self._disk_stamp = None
-        for name in (BOOT_STAMP, SPENT_STAMP):
+        self._boot_record = self._disk_boot_record = None
+        for name in (STORED_BOOT_RECORD, SPENT_BOOT_RECORD):
             self._disk.remove(self._path / name)
         self._disk.sync_directory(self._path)
 
@@ -162,10 +164,10 @@ class StartProofs:
         """Restore the removed records where they still hold, for a start that changed nothing."""
         with self._one_at_a_time:
             self._is_over = True
-            epoch, stamp = self._clean_stop_epoch, self._boot_stamp
+            epoch, stamp = self._clean_stop_epoch, self._boot_record
             if stamp is not None:
-                path = self._path / BOOT_STAMP
-                self._disk.write_atomically(path, encode_stamp(stamp), durable=True)
+                path = self._path / STORED_BOOT_RECORD
+                self._disk.write_atomically(path, encode_boot_record(stamp), durable=True)
             if epoch != NO_EPOCH:
                 path = self._path / CLEAN_STOP
                 self._disk.write_atomically(path, encode_clean_stop(epoch), durable=True)
@@ -176,14 +178,14 @@ class StartProofs:
         except (FileNotFoundError, MalformedFile):
             return BrokerEpoch(NO_EPOCH)
 
-    def _read_stamp(self, name: str) -> BootStamp | None:
+    def _read_boot_record(self, name: str) -> BootRecord | None:
         try:
-            return decode_stamp(self._disk.read(self._path / name))
+            return decode_boot_record(self._disk.read(self._path / name))
         except (FileNotFoundError, MalformedFile):
             return None
 
 
-def encode_stamp(stamp: BootStamp) -> bytes:
+def encode_boot_record(stamp: BootRecord) -> bytes:
     content = {
         "version": 0,
         "bootId": stamp.boot_id,
@@ -194,7 +196,7 @@ def encode_stamp(stamp: BootStamp) -> bytes:
     return json.dumps(content).encode()
 
 
-def decode_stamp(data: bytes) -> BootStamp:
+def decode_boot_record(data: bytes) -> BootRecord:
     """Decode a boot record.
 
     Raises MalformedFile.
@@ -210,4 +212,4 @@ def decode_stamp(data: bytes) -> BootStamp:
     if not all(isinstance(text, str) for text in texts) or type(epoch) is not int:
         raise MalformedFile(f"expected a boot stamp, found {data[:200]!r}")
     boot_id, pod_uid, claim_uid = (str(text) for text in texts)
-    return BootStamp(boot_id, pod_uid, claim_uid, BrokerEpoch(epoch))
+    return BootRecord(boot_id, pod_uid, claim_uid, BrokerEpoch(epoch))

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from tidemark_protocol.controller_messages import BootStamp
+from tidemark_protocol.controller_messages import BootRecord
 from tidemark_protocol.ids import (
     NO_EPOCH,
     BrokerEpoch,
@@ -26,7 +26,7 @@ from tidemark_protocol.ids import (
 
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log import checkpoint_formats
-from tidemark_broker.log.clean_shutdown import UNKNOWN_MOUNT, Mount, StartProofs
+from tidemark_broker.log.clean_shutdown import UNKNOWN_MOUNT, CleanShutdown, Mount
 from tidemark_broker.log.disk import Disk, HeldLock
 from tidemark_broker.log.disk_reserve import SpaceReserve
 from tidemark_broker.log.errors import (
@@ -84,7 +84,7 @@ class LogDirectory:
         self._lock = lock
         self._settings = settings
         self._new_uuid = new_uuid
-        self.proofs = StartProofs(path, disk)
+        self.clean_shutdown = CleanShutdown(path, disk)
         self._files_lock = threading.RLock()
         self._let_go: dict[LogKey, Path] = {}  # still to be renamed
         self._making = threading.RLock()  # logs come and go one batch after the other
@@ -126,8 +126,8 @@ class LogDirectory:
         try:
             directory.reserve.look()
             directory._identify()
-            directory.proofs.take()  # S1: before a log is read
-            directory._load_logs(is_same_mount=directory.proofs.was_served_at(mount))
+            directory.clean_shutdown.take()  # S1: before a log is read
+            directory._load_logs(is_same_mount=directory.clean_shutdown.was_served_at(mount))
         except OSError as error:
             lock.release()
             raise StorageFailed(f"cannot open log directory {path}: {error}") from error
@@ -187,12 +187,12 @@ class LogDirectory:
     @property
     def clean_stop_epoch(self) -> BrokerEpoch:
         """Return the broker epoch that shut down cleanly; -1: none, or its record is invalid."""
-        return self.proofs.clean_stop_epoch
+        return self.clean_shutdown.clean_stop_epoch
 
     @property
-    def boot_stamp(self) -> BootStamp | None:
+    def boot_stamp(self) -> BootRecord | None:
         """Return the boot record of a process that was only killed, or None."""
-        return self.proofs.boot_stamp
+        return self.clean_shutdown.boot_stamp
 
     # guard: logs-synced-before-proof (S8)
     def secure_logs(self) -> None:
@@ -206,28 +206,28 @@ class LogDirectory:
         for log in tuple(self.logs.values()):
             log.flush()
 
-    def write_boot_stamp(self, stamp: BootStamp) -> None:
+    def write_boot_record(self, stamp: BootRecord) -> None:
         """Write the boot record once the decision on this start is durable (S1).
 
         Called in a worker. Raises DiskFull, StorageFailed: there is no record then, so a kill
         counts as an unclean shutdown.
         """
-        self._guarded("write the boot stamp", lambda: self.proofs.stamp(stamp))
+        self._guarded("write the boot stamp", lambda: self.clean_shutdown.stamp(stamp))
 
-    def remove_boot_stamp(self) -> None:
+    def remove_boot_record(self) -> None:
         """Remove the boot record (S8).
 
         Called in a worker. Raises DiskFull, StorageFailed.
         """
-        self._guarded("remove the boot stamp", self.proofs.remove_stamp)
+        self._guarded("remove the boot stamp", self.clean_shutdown.remove_stored_boot_record)
 
-    def give_back_proofs(self) -> None:
+    def restore_clean_shutdown(self) -> None:
         """Restore the clean shutdown records, for a process that ends before it registered.
 
         It wrote nothing, so they are as true as before. Called in a worker. Raises DiskFull,
         StorageFailed.
         """
-        self._guarded("give back the proofs", self.proofs.give_back)
+        self._guarded("give back the proofs", self.clean_shutdown.give_back)
 
     # Opening the logs
 
@@ -239,7 +239,7 @@ class LogDirectory:
         recovery_points = self._recovery_points.read()
         high_watermarks, log_starts = self._high_watermarks.read(), self._starts.read()
         cleaned_to, frames_checked_to = self._cleaned.read(), self._frames_checked.read()
-        is_clean = self.proofs.has_clean_stop
+        is_clean = self.clean_shutdown.has_clean_stop
         for name in self._disk.list_names(self.path):
             match = LOG_NAME.match(name)
             path = self.path / name
@@ -270,7 +270,7 @@ class LogDirectory:
                     None if is_clean else recovery_point,
                     log_starts.get(at, Offset(0)),
                     part,
-                    before_truncation=self.proofs.weigh,
+                    before_truncation=self.clean_shutdown.weigh,
                 ),
             )
             log.cleaned_to = min(cleaned_to.get(at, Offset(0)), log.log_end_offset)

@@ -355,7 +355,7 @@ class PartitionLog:
             kept_from = self._segments[count].base_offset
             if not self._producers.may_lose_below(kept_from, self._segments, self.small_writes):
                 return 0  # it goes after the next flush
-            self._void_copies()
+            self._invalidate_copies()
             self._segments.drop_first(count)
             self._reader.forget_places()  # whose open files would keep their space
             self._producers.drop_snapshots(self._segments)
@@ -375,7 +375,7 @@ class PartitionLog:
         """
         self._segments.replace(rewritten.replaced, rewritten.segment)
         self._reader.forget_places()
-        self._synced_parts.void()
+        self._synced_parts.invalidate()
         with self._failing.breaking("take in a compacted segment"):
             for segment in rewritten.replaced:
                 segment.retire()
@@ -455,16 +455,16 @@ class PartitionLog:
         self.cleaned_to = min(self.cleaned_to, offset)
         self.frames_checked_to = min(self.frames_checked_to, offset)
         self.before_truncation(goes_on_from)
-        self._void_copies()
+        self._invalidate_copies()
         self._reader.forget_places()
 
-    def _void_copies(self) -> None:
+    def _invalidate_copies(self) -> None:
         """Invalidate what workers are writing of the log as it was.
 
         Raises OSError.
         """
-        self._synced_parts.void()
-        self.swaps.void()
+        self._synced_parts.invalidate()
+        self.swaps.invalidate()
 
     def _write_epochs_if_possible(self) -> None:
         if self._checkpoint.write_if_possible():
@@ -531,6 +531,6 @@ class PartitionLog:
 
     def note_removed(self) -> None:
         """Reject further writes of a log whose directory is renamed for deletion."""
-        self._synced_parts.void()
+        self._synced_parts.invalidate()
         self.is_removed = True
         self._failing.note("it was removed")

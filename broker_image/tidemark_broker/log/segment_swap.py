@@ -25,8 +25,8 @@ class Swaps:
     """The swaps of one log, between the worker that compacts it and the loop.
 
     What a run has written counts only while the log is as it was when the run began: each
-    truncation on the loop calls `void`, and a committed swap is undone then, durably, before the
-    truncation.
+    truncation on the loop calls `invalidate`, and a committed swap is undone then, durably, before
+    the truncation.
     """
 
     def __init__(self, disk: Disk, directory: Path) -> None:
@@ -67,7 +67,7 @@ class Swaps:
             self._committed = None
 
     # guard: truncation-voids-swap (B9)
-    def void(self) -> None:
+    def invalidate(self) -> None:
         """Invalidate all swaps, before segments are truncated or deleted.
 
         Raises OSError.

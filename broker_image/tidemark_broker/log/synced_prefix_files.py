@@ -78,7 +78,7 @@ class SyncedParts:
         return DuePart(active.part(producers.copy(), epoch_before), self._voided)
 
     # guard: truncation-voids-synced-prefix (S29)
-    def void(self) -> None:
+    def invalidate(self) -> None:
         """Remove the files before any file of the log changes other than by an append."""
         with self._lock:
             self._voided += 1

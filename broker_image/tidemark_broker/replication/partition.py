@@ -28,7 +28,7 @@ from tidemark_broker.kafka_wire.records.record_batch import Batch
 from tidemark_broker.log.errors import DiskFull, OffsetGap, OwnLogDamaged
 from tidemark_broker.log.log_config import settings_of_topic
 from tidemark_broker.log.partition_log import PartitionLog
-from tidemark_broker.replication.core.corruption import Damage, proves_nothing
+from tidemark_broker.replication.core.corruption import Damage, is_in_no_set
 from tidemark_broker.replication.core.effects import (
     AppendRecords,
     FollowLogStart,
@@ -187,7 +187,7 @@ class HostedReplica:
             if has_new_epoch or self.follower is None:
                 self._become_follower(state)
             assert self.follower is not None
-            self.follower.is_isr_or_elr_member = not proves_nothing(state, life.broker_id)
+            self.follower.is_isr_or_elr_member = not is_in_no_set(state, life.broker_id)
             self.state = state
         else:
             # Nobody leads, or a former life of ours does by a grant that is not ours (S2).

@@ -69,7 +69,7 @@ REMOVAL_RETRY_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
 
-async def void_proofs(
+async def invalidate_clean_shutdown(
     session: ControllerSession,
     directory: LogDirectory,
     *,
@@ -77,8 +77,8 @@ async def void_proofs(
 ) -> None:
     """Return once no later start can be taken for clean; `session` is polling."""
     session.fail_storage()
-    removal = asyncio.create_task(remove_stamp(directory), name="boot-stamp-removal")
-    record = asyncio.create_task(session.proofs_are_void.wait(), name="failure-record")
+    removal = asyncio.create_task(remove_stored_boot_record(directory), name="boot-stamp-removal")
+    record = asyncio.create_task(session.is_clean_shutdown_invalid.wait(), name="failure-record")
     try:
         await asyncio.wait((record,), timeout=record_limit_seconds)
         await asyncio.wait((record, removal), return_when=asyncio.FIRST_COMPLETED)
@@ -90,14 +90,14 @@ async def void_proofs(
         record.cancel()
 
 
-async def remove_stamp(directory: LogDirectory) -> None:
+async def remove_stored_boot_record(directory: LogDirectory) -> None:
     """Remove the boot record; retry without limit.
 
     An end before that could be taken for a mere kill.
     """
     while True:
         try:
-            await asyncio.to_thread(directory.remove_boot_stamp)
+            await asyncio.to_thread(directory.remove_boot_record)
         except StorageError as error:
             _log.error("boot stamp not removed yet", extra={"reason": str(error)})
             await asyncio.sleep(REMOVAL_RETRY_SECONDS)
@@ -512,16 +512,16 @@ class Broker:
             await self._prove_clean_stop(directory, watermarks)
         if self._storage_error is not None:
             assert self.session is not None
-            await void_proofs(self.session, directory)
+            await invalidate_clean_shutdown(self.session, directory)
 
     async def _leave_unregistered(
         self, directory: LogDirectory, checkpointing: Checkpointing
     ) -> None:
         assert self.session is not None
         if self._storage_error is None:
-            await checkpointing.in_worker(directory.give_back_proofs)
+            await checkpointing.in_worker(directory.restore_clean_shutdown)
         elif self.session.broker_epoch != NO_EPOCH:  # the answer came, and with it a stamp
-            await remove_stamp(directory)
+            await remove_stored_boot_record(directory)
 
     async def _prove_clean_stop(
         self, directory: LogDirectory, watermarks: Mapping[LogKey, Offset]

@@ -26,7 +26,7 @@ from tidemark_protocol.controller_messages import (
     AllocateProducerIdsResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
-    BootStamp,
+    BootRecord,
     Endpoints,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -107,7 +107,7 @@ class ControllerSession:
         self.may_stop = asyncio.Event()
         # Stored at the controller: this life's storage failed, or it is another's turn. Either
         # way no start can be taken for a clean one after this life any more (S8).
-        self.proofs_are_void = asyncio.Event()
+        self.is_clean_shutdown_invalid = asyncio.Event()
         self.problem = "not registered with a controller yet"
         self._client = client
         self._partitions = partitions
@@ -255,9 +255,9 @@ class ControllerSession:
 
         The response shows that the decision on this start is durable; not before.
         """
-        stamp = BootStamp(storage.boot_id, storage.pod_uid, storage.claim_uid, broker_epoch)
+        stamp = BootRecord(storage.boot_id, storage.pod_uid, storage.claim_uid, broker_epoch)
         try:
-            await asyncio.to_thread(self._directory.write_boot_stamp, stamp)
+            await asyncio.to_thread(self._directory.write_boot_record, stamp)
         except DiskFull as error:
             _log.warning(
                 "no boot stamp: if killed, this broker starts unclean", extra={"reason": str(error)}
@@ -336,7 +336,7 @@ class ControllerSession:
                 await self._register_again(response.message)
             case ErrorCode.STALE_BROKER_EPOCH:
                 if response.controller_epoch >= self._controller_epoch:
-                    self.proofs_are_void.set()
+                    self.is_clean_shutdown_invalid.set()
                     self._callbacks.on_superseded(response.message)
                 await asyncio.sleep(FIRST_RETRY_SECONDS)
             case _:
@@ -374,7 +374,7 @@ class ControllerSession:
 
     async def _on_heartbeat(self, request: HeartbeatRequest, response: HeartbeatResponse) -> None:
         if response.is_storage_failure_recorded:
-            self.proofs_are_void.set()
+            self.is_clean_shutdown_invalid.set()
         if response.controller_epoch == NO_EPOCH:
             return  # only makes room for the newer poll
         if not await self._note_controller_epoch(response.controller_epoch):
@@ -528,7 +528,7 @@ def registration_request(
         highest_producer_id=directory.highest_producer_id,
         replicas=replica_reports(directory),
         boot_stamp=directory.boot_stamp,
-        disk_stamp=directory.proofs.disk_stamp,
+        disk_stamp=directory.clean_shutdown.disk_stamp,
     )
 
 

@@ -44,7 +44,7 @@ from tests.simulation.checks.operation_checks import (
 from tests.simulation.checks.read_checks import check_in_touch, check_shown
 from tests.simulation.checks.replica_audit import ReplicaAudit
 from tests.simulation.checks.seen_epochs import GivenIds, SeenEpochs
-from tests.simulation.checks.slice_checks import WITHOUT_PROOF, SliceEvent, SliceJudge
+from tests.simulation.checks.slice_checks import WITHOUT_CLEAN_SHUTDOWN, SliceEvent, SliceJudge
 from tests.simulation.checks.violations import Violation
 from tests.simulation.checks.watched_world import LiveBroker, WatchedWorld
 from tests.simulation.clients.client_port import Fetch, Produce
@@ -319,7 +319,7 @@ class Invariants:
         self.coverage[event.kind] += 1
         key = (event.topic_id, event.partition)
         self._world.note(f"{self._names[key]}: {event.kind}: {event.state}")
-        if event.kind in WITHOUT_PROOF:
+        if event.kind in WITHOUT_CLEAN_SHUTDOWN:
             self._losses.on_elected(value, event.state)
             self._resorts.on_elected(value, event)
             committed = self._committed_of(key)

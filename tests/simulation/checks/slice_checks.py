@@ -27,7 +27,7 @@ UNCLEAN = "election: unclean"
 LONGEST_LOG = "election: longest log"
 KEPT_DISK = "election: by a kept disk alone"  # beside one of the others
 ELECTIONS = (SAME_LEADER, IN_SYNC, ELIGIBLE, KEPT_DISK, UNCLEAN, LONGEST_LOG)
-WITHOUT_PROOF = (UNCLEAN, LONGEST_LOG)
+WITHOUT_CLEAN_SHUTDOWN = (UNCLEAN, LONGEST_LOG)
 CHANGES = (
     "ISR shrink",
     "ISR expand",
@@ -214,7 +214,7 @@ class SliceJudge:
         if rise and new.has_leader:
             self.restored.pop(key, None)
             kind = self._kind_of_election(value, old, new, brokers)
-            is_by_void_entry = kind in WITHOUT_PROOF
+            is_by_void_entry = kind in WITHOUT_CLEAN_SHUTDOWN
             kinds.append(kind)
             if self._is_by_disk_alone(old, new, brokers, kind):
                 kinds.append(KEPT_DISK)
@@ -245,7 +245,7 @@ class SliceJudge:
         if not is_present or not known.is_live or known.is_stopping:
             raise Violation("I12", f"{where}: led by {leader}, its controller knows {known}")
 
-    def _is_void(
+    def _is_invalid(
         self,
         value: PartitionSlice,
         number: int,
@@ -264,12 +264,12 @@ class SliceJudge:
         self, value: PartitionSlice, old: PartitionState, new: PartitionState, brokers: Brokers
     ) -> str:
         entry = _entry_of(old.in_sync_replicas, new.leader)
-        if entry is not None and not self._is_void(
+        if entry is not None and not self._is_invalid(
             value, old.partition, entry, brokers, surely=True
         ):
             return SAME_LEADER if new.leader == old.leader else IN_SYNC
         entry = _entry_of(old.eligible_leaders, new.leader)
-        if entry is not None and not self._is_void(
+        if entry is not None and not self._is_invalid(
             value, old.partition, entry, brokers, surely=True
         ):
             return ELIGIBLE
@@ -282,7 +282,7 @@ class SliceJudge:
         old: PartitionState, new: PartitionState, brokers: Brokers, kind: str
     ) -> bool:
         """S14: its start was unclean, and the entry counts on for its topic's flush."""
-        if kind in WITHOUT_PROOF:
+        if kind in WITHOUT_CLEAN_SHUTDOWN:
             return False
         entry = _entry_of(old.in_sync_replicas + old.eligible_leaders, new.leader)
         record = brokers.get(new.leader)
@@ -294,7 +294,7 @@ class SliceJudge:
     ) -> None:
         """S14: only if no entry is valid any more."""
         for member in old.in_sync_replicas + old.eligible_leaders:
-            if not self._is_void(value, old.partition, member, brokers):
+            if not self._is_invalid(value, old.partition, member, brokers):
                 raise Violation("I12", f"{where}: led by a void entry while {member} is valid")
 
     def _check_unclean(
@@ -308,7 +308,7 @@ class SliceJudge:
             known = self._world.last_known_broker(member.broker_id, value.controller_epoch)
             is_there = known is None or (known.is_live and not known.is_stopping)
             is_there &= record is not None and record.is_live and not record.is_stopping
-            if is_there and not self._is_void(value, old.partition, member, brokers):
+            if is_there and not self._is_invalid(value, old.partition, member, brokers):
                 raise Violation("I12", f"{where}: unclean, and {member} was live and valid")
 
     def _check_eligible(

@@ -49,7 +49,7 @@ class Damage:
             return False
         return (
             # guard: damage-cut-once-out-of-isr (I6)
-            proves_nothing(state, self.broker_id)
+            is_in_no_set(state, self.broker_id)
             # Who has not heard of it may count on what is here, whatever the applied state says.
             # guard: damage-cut-once-reported (I6)
             and self.is_heard
@@ -75,7 +75,7 @@ class Damage:
         return log_end_offset >= self.sound_from or leader_epoch > self.truncated_in_epoch
 
 
-def proves_nothing(state: PartitionState, broker_id: BrokerId) -> bool:
+def is_in_no_set(state: PartitionState, broker_id: BrokerId) -> bool:
     """Return whether the broker is neither in sync nor eligible, under any epoch (I6)."""
     members = (*state.in_sync_replicas, *state.eligible_leaders)
     return all(member.broker_id != broker_id for member in members)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemark_protocol.controller_messages import (
-    BootStamp,
+    BootRecord,
     RegisterRequest,
     ReplicaReport,
 )
@@ -206,8 +206,8 @@ def is_only_killed(request: RegisterRequest, stored: BrokerRecord) -> bool:
         return False
     return (
         request.boot_stamp
-        == BootStamp(then.boot_id, then.pod_uid, then.claim_uid, stored.broker_epoch)
-        == BootStamp(now.boot_id, now.pod_uid, now.claim_uid, stored.broker_epoch)
+        == BootRecord(then.boot_id, then.pod_uid, then.claim_uid, stored.broker_epoch)
+        == BootRecord(now.boot_id, now.pod_uid, now.claim_uid, stored.broker_epoch)
     )
 
 
@@ -223,8 +223,8 @@ def is_stamped_by(request: RegisterRequest, stored: BrokerRecord) -> bool:
         return False
     return (
         request.disk_stamp
-        == BootStamp(then.boot_id, then.pod_uid, then.claim_uid, stored.broker_epoch)
-        == BootStamp(then.boot_id, then.pod_uid, now.claim_uid, stored.broker_epoch)
+        == BootRecord(then.boot_id, then.pod_uid, then.claim_uid, stored.broker_epoch)
+        == BootRecord(then.boot_id, then.pod_uid, now.claim_uid, stored.broker_epoch)
     )
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from tidemark_broker.log.clean_shutdown import BOOT_STAMP, StartProofs
+from tidemark_broker.log.clean_shutdown import STORED_BOOT_RECORD, CleanShutdown
 from tidemark_broker.log.disk import OsDisk
-from tidemark_protocol.controller_messages import BootStamp
+from tidemark_protocol.controller_messages import BootRecord
 from tidemark_protocol.ids import BrokerEpoch
 
 from tests.support.waiting import HANG_SECONDS
 
-STAMP = BootStamp("boot-1", "pod-1", "claim-1", BrokerEpoch(5))
+BOOT_RECORD = BootRecord("boot-1", "pod-1", "claim-1", BrokerEpoch(5))
 
 
 class SlowDisk(OsDisk):
@@ -32,32 +32,32 @@ class SlowDisk(OsDisk):
 def test_a_stamp_that_was_on_its_way_is_removed_too(tmp_path: Path) -> None:
     """Else a life whose disk failed would pass for one that was only killed."""
     disk = SlowDisk()
-    proofs = StartProofs(tmp_path, disk)
+    clean_shutdown = CleanShutdown(tmp_path, disk)
     with ThreadPoolExecutor(2) as workers:
-        stamping = workers.submit(proofs.stamp, STAMP)
+        stamping = workers.submit(clean_shutdown.stamp, BOOT_RECORD)
         assert disk.begun.wait(HANG_SECONDS)
-        removing = workers.submit(proofs.remove_stamp)
+        removing = workers.submit(clean_shutdown.remove_stored_boot_record)
         with pytest.raises(TimeoutError):
             removing.result(0.05)  # it waits: what comes later would be taken for true
         disk.let_go.set()
         stamping.result(HANG_SECONDS)
         removing.result(HANG_SECONDS)
-    assert not (tmp_path / BOOT_STAMP).exists()
+    assert not (tmp_path / STORED_BOOT_RECORD).exists()
 
 
 def test_after_the_end_no_stamp_comes(tmp_path: Path) -> None:
-    proofs = StartProofs(tmp_path, OsDisk())
-    proofs.remove_stamp()
-    proofs.stamp(STAMP)
-    assert not (tmp_path / BOOT_STAMP).exists()
+    clean_shutdown = CleanShutdown(tmp_path, OsDisk())
+    clean_shutdown.remove_stored_boot_record()
+    clean_shutdown.stamp(BOOT_RECORD)
+    assert not (tmp_path / STORED_BOOT_RECORD).exists()
 
 
 def test_what_recovery_found_does_not_keep_this_life_from_its_stamp(tmp_path: Path) -> None:
-    previous = StartProofs(tmp_path, OsDisk())
-    previous.stamp(STAMP)
-    proofs = StartProofs(tmp_path, OsDisk())
-    proofs.take()
-    proofs.weigh(only_a_torn_tail=False)
-    assert proofs.disk_stamp is None
-    proofs.stamp(replace(STAMP, broker_epoch=BrokerEpoch(6)))
-    assert (tmp_path / BOOT_STAMP).exists()
+    previous = CleanShutdown(tmp_path, OsDisk())
+    previous.stamp(BOOT_RECORD)
+    clean_shutdown = CleanShutdown(tmp_path, OsDisk())
+    clean_shutdown.take()
+    clean_shutdown.weigh(only_a_torn_tail=False)
+    assert clean_shutdown.disk_stamp is None
+    clean_shutdown.stamp(replace(BOOT_RECORD, broker_epoch=BrokerEpoch(6)))
+    assert (tmp_path / STORED_BOOT_RECORD).exists()

@@ -16,7 +16,7 @@ from tidemark_broker.log.recovery import write_again
 from tidemark_broker.log.segment import WALK_BYTES
 from tidemark_broker.log.synced_prefix import decode_synced_part
 from tidemark_broker.log.synced_prefix_files import DuePart, synced_part_of
-from tidemark_protocol.controller_messages import BootStamp
+from tidemark_protocol.controller_messages import BootRecord
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
 from tests.support.faulty_disk import FaultyDisk
@@ -375,7 +375,7 @@ def registered(path: Path, mount: Mount = MOUNT) -> LogDirectory:
     directory = LogDirectory.open(
         path, OsDisk(), broker_id=BrokerId(1), settings=SETTINGS, mount=mount
     )
-    directory.write_boot_stamp(BootStamp(*mount, BrokerEpoch(1)))
+    directory.write_boot_record(BootRecord(*mount, BrokerEpoch(1)))
     return directory
 
 
@@ -419,7 +419,7 @@ def test_a_lost_write_leaves_nothing_to_believe(tmp_path: Path) -> None:
     log = directory.create_log("orders", TOPIC_ID, 0)
     append(log, b"one")
     write_synced_part(log)
-    directory.remove_boot_stamp()
+    directory.remove_boot_record()
     directory.close()
     again = registered(tmp_path)
     assert parts_of(again.logs[TOPIC_ID, 0]) == []

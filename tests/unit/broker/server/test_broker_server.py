@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
 from tidemark_broker.log import checkpoint_formats
-from tidemark_broker.log.clean_shutdown import BOOT_STAMP
+from tidemark_broker.log.clean_shutdown import STORED_BOOT_RECORD
 from tidemark_broker.replication.results import ProduceResult
 from tidemark_broker.server.broker_server import (
     EXIT_CLEAN,
@@ -119,7 +119,7 @@ def test_a_stopped_broker_is_fenced_leaves_its_proof_and_starts_clean(tmp_path: 
             machine = Machine(rig, BrokerId(0), tmp_path / "volume")
             process = Running(rig, machine)
             await process.served()
-            assert (machine.path / BOOT_STAMP).exists()
+            assert (machine.path / STORED_BOOT_RECORD).exists()
             process.sigterm()
             assert await process.ended() == EXIT_CLEAN
             assert (machine.path / CLEAN_STOP).exists()
@@ -170,7 +170,7 @@ def test_a_disk_that_fails_ends_the_process_once_that_is_recorded(tmp_path: Path
             process.disk.failing["remove"] = errno.EIO
             assert await process.ended() == EXIT_STORAGE_FAILED  # the probe found it
             assert stored_clean_since(rig) == 2
-            assert (machine.path / BOOT_STAMP).exists()
+            assert (machine.path / STORED_BOOT_RECORD).exists()
             assert not await is_clean_start(rig, machine)
 
     run(scenario)

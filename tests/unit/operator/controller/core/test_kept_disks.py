@@ -16,7 +16,7 @@ from tidemark_operator.controller.core.leaderless_reasons import leaderless_sent
 from tidemark_operator.controller.core.registration import Accepted, decided
 from tidemark_operator.controller.core.unclean_recovery import needs_reports
 from tidemark_protocol.controller_messages import (
-    BootStamp,
+    BootRecord,
     Endpoints,
     RegisterRequest,
     StorageIdentity,
@@ -42,7 +42,7 @@ from tests.support.controller_values import (
 NOWHERE = Endpoints("10.0.0.1", 9092, 8080, "http://x")
 THEN = StorageIdentity("directory", "claim", "pod-1", "boot-1")
 NOW = StorageIdentity("directory", "claim", "pod-2", "boot-2")
-STAMP = BootStamp("boot-1", "pod-1", "claim", BrokerEpoch(7))
+BOOT_RECORD = BootRecord("boot-1", "pod-1", "claim", BrokerEpoch(7))
 STORED = BrokerRecord(
     pool=POOL,
     broker_id=BrokerId(0),
@@ -75,7 +75,7 @@ def since(stored: BrokerRecord | None = STORED, **changes: Any) -> tuple[int, in
         BrokerEpoch(-1),
         -1,
         (),
-        disk_stamp=STAMP,
+        disk_stamp=BOOT_RECORD,
     )
     outcome = decided(
         replace(request, **changes),
@@ -95,16 +95,16 @@ def test_a_power_cut_costs_what_was_in_memory_and_not_the_disk() -> None:
 
 def test_a_clean_start_keeps_both() -> None:
     assert since(clean_stop_epoch=BrokerEpoch(7), disk_stamp=None) == (5, 3)
-    assert since(storage=THEN, boot_stamp=STAMP) == (5, 3)
+    assert since(storage=THEN, boot_stamp=BOOT_RECORD) == (5, 3)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"disk_stamp": None},
-        {"disk_stamp": replace(STAMP, broker_epoch=BrokerEpoch(6))},
-        {"disk_stamp": replace(STAMP, boot_id="boot-0")},
-        {"disk_stamp": replace(STAMP, claim_uid="other")},
+        {"disk_stamp": replace(BOOT_RECORD, broker_epoch=BrokerEpoch(6))},
+        {"disk_stamp": replace(BOOT_RECORD, boot_id="boot-0")},
+        {"disk_stamp": replace(BOOT_RECORD, claim_uid="other")},
         {"storage": replace(NOW, claim_uid="other")},
         {"storage": replace(NOW, claim_uid="")},
         {"storage": replace(NOW, directory_id="other")},
