@@ -4,7 +4,7 @@ Written from the statements, not from the code that keeps them. Each answer is "
 that begins with the invariant's number.
 """
 
-from tidemark_operator.controller.core.eligibility import Standings
+from tidemark_operator.controller.core.eligibility import Eligibility
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import Member, PartitionState
 
@@ -55,10 +55,10 @@ def _complete_logs(world: World) -> str:
     """I6: whoever may lead, and whoever leads, has what was committed."""
     if not world.committed:
         return ""
-    state, standings = world.store.partition, world.controller.standings()
+    state, eligibility = world.store.partition, world.controller.eligibility()
     for member in state.in_sync_replicas + state.eligible_leaders:
         broker = world.brokers[member.broker_id]
-        is_invalid = member.broker_epoch <= broker.lost_in or not standings.is_valid(
+        is_invalid = member.broker_epoch <= broker.lost_in or not eligibility.is_valid(
             member, REPLICA, world.setting.flush
         )
         missing = _missing(world, broker)
@@ -131,8 +131,8 @@ def _slice(before: World, after: World) -> str:
     old, new = before.store.partition, after.store.partition
     if old == new:
         return ""
-    standings = after.controller.standings()
-    return _epochs(old, new) or _members(after, new, standings) or _eligible(after, old, new)
+    eligibility = after.controller.eligibility()
+    return _epochs(old, new) or _members(after, new, eligibility) or _eligible(after, old, new)
 
 
 def _epochs(old: PartitionState, new: PartitionState) -> str:
@@ -147,7 +147,7 @@ def _epochs(old: PartitionState, new: PartitionState) -> str:
     return ""
 
 
-def _members(world: World, new: PartitionState, standings: Standings) -> str:
+def _members(world: World, new: PartitionState, eligibility: Eligibility) -> str:
     in_sync = new.in_sync_ids
     eligible = {member.broker_id for member in new.eligible_leaders}
     if in_sync & eligible or not in_sync | eligible <= set(new.replicas):
@@ -158,12 +158,12 @@ def _members(world: World, new: PartitionState, standings: Standings) -> str:
         return "I12: the leader is not in the ISR"
     if world.controller.known != new:
         return ""  # a deposed controller's write: the present one acts when it reads it
-    standing = standings.of(new.leader)
+    broker_eligibility = eligibility.of(new.leader)
     grant = Member(new.leader, new.leader_broker_epoch)
     if (
-        standing is None
-        or not standing.is_live
-        or not standings.is_valid(grant, REPLICA, world.setting.flush)
+        broker_eligibility is None
+        or not broker_eligibility.is_live
+        or not eligibility.is_valid(grant, REPLICA, world.setting.flush)
     ):
         return f"I12: {_shown(grant)} leads, fenced or by a void entry"
     return ""
@@ -176,11 +176,11 @@ def _eligible(world: World, old: PartitionState, new: PartitionState) -> str:
         return "" if not found else "I13: eligible leaders of a history that has ended"
     if world.setting.commit_rule == "Isr" or len(new.in_sync_replicas) >= new.min_insync_replicas:
         return "" if not found else "I13: eligible leaders although the ISR says enough"
-    standings = world.controller.standings()
+    eligibility = world.controller.eligibility()
     expected: set[BrokerId] = set()
     for member in old.eligible_leaders + old.in_sync_replicas:
         if member.broker_id not in new.in_sync_ids and member.broker_id in new.replicas:
-            is_valid = standings.is_valid(member, REPLICA, world.setting.flush)
+            is_valid = eligibility.is_valid(member, REPLICA, world.setting.flush)
             expected |= {member.broker_id} if is_valid else set()
     is_own_write = world.controller.known == new
     if found != expected if is_own_write else not found >= expected:

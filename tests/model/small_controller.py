@@ -16,7 +16,7 @@ from tidemark_operator.controller.core.elections import (
     preferred_leader_restored,
     settled,
 )
-from tidemark_operator.controller.core.eligibility import Standing, Standings
+from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.isr import Verdict, judged
 from tidemark_operator.controller.core.partition_change import with_min_insync
 from tidemark_operator.controller.core.registration import (
@@ -101,13 +101,13 @@ class SmallController:
         self.last_resort: Cause | None = None  # taken by the last decision
         self._key: int | None = None
         self._states: dict[BrokerId, BrokerState] | None = None
-        self._standings: Standings | None = None
+        self._eligibility: Eligibility | None = None
 
     def copied(self, store: SmallStore) -> "SmallController":
         copy = SmallController.__new__(SmallController)
         copy.__dict__.update(self.__dict__)
         copy.brokers, copy.notes, copy.store = dict(self.brokers), dict(self.notes), store
-        copy.last_resort = copy._key = copy._states = copy._standings = None
+        copy.last_resort = copy._key = copy._states = copy._eligibility = None
         return copy
 
     def key(self) -> int:
@@ -133,11 +133,11 @@ class SmallController:
 
     # ---- what is known
 
-    def standings(self) -> Standings:
+    def eligibility(self) -> Eligibility:
         """Between moves only: a decision makes its own."""
-        if self._standings is None:
-            self._standings = self._present_standings()
-        return self._standings
+        if self._eligibility is None:
+            self._eligibility = self._current_eligibility()
+        return self._eligibility
 
     def image(self) -> tuple[dict[BrokerId, BrokerState], PartitionState | None]:
         """What brokers are told; None: nothing of the partition."""
@@ -155,11 +155,11 @@ class SmallController:
         return self._states, None if self.hides else self.known
 
     def wants_reports(self) -> bool:
-        return needs_reports(self.topic, self.known, self.standings(), self.choice)
+        return needs_reports(self.topic, self.known, self.eligibility(), self.choice)
 
-    def _present_standings(self, *overriding: Standing) -> Standings:
+    def _current_eligibility(self, *overriding: BrokerEligibility) -> Eligibility:
         found = {
-            broker_id: Standing(
+            broker_id: BrokerEligibility(
                 broker_id,
                 record.broker_epoch,
                 record.clean_since,
@@ -171,13 +171,15 @@ class SmallController:
             )
             for broker_id, record in self.brokers.items()
         }
-        found.update((standing.broker_id, standing) for standing in overriding)
-        return Standings(found)
+        found.update(
+            (broker_eligibility.broker_id, broker_eligibility) for broker_eligibility in overriding
+        )
+        return Eligibility(found)
 
     # ---- decisions
 
-    def settle(self, *overriding: Standing, late: bool = False) -> None:
-        standings = self._present_standings(*overriding)
+    def settle(self, *overriding: BrokerEligibility, late: bool = False) -> None:
+        eligibility = self._current_eligibility(*overriding)
 
         def decide(partition: PartitionState) -> PartitionState:
             reports = {
@@ -188,7 +190,7 @@ class SmallController:
             election = settled(
                 self.topic,
                 partition,
-                standings,
+                eligibility,
                 leader_counts=LeaderCounts([partition]),
                 evidence=Evidence(Reports(reports), self.choice),
             )
@@ -223,7 +225,7 @@ class SmallController:
         lost = lost_replicas(report, [(TOPIC_ID, (self.known,))], request)
         if not outcome.is_same_epoch:
             self.notes[broker_id] = replace(self.notes[broker_id], report=None)
-            leaving = Standing(
+            leaving = BrokerEligibility(
                 broker_id,
                 stored.broker_epoch,
                 record.clean_since,
@@ -241,11 +243,11 @@ class SmallController:
 
     def judge(self, sender: BrokerId, proposal: InSyncProposal, *, late: bool = False) -> Verdict:
         verdicts: list[Verdict] = []
-        standings = self._present_standings()
+        eligibility = self._current_eligibility()
 
         def decide(partition: PartitionState) -> PartitionState:
             verdicts.append(
-                judged(self.topic, partition, standings, sender=sender, proposal=proposal)
+                judged(self.topic, partition, eligibility, sender=sender, proposal=proposal)
             )
             return verdicts[-1].partition
 
@@ -253,17 +255,19 @@ class SmallController:
         return verdicts[-1]
 
     def balance(self) -> None:
-        standings = self._present_standings()
+        eligibility = self._current_eligibility()
         self._change(
             lambda partition: preferred_leader_restored(
-                self.topic, partition, standings, leader_counts=LeaderCounts([partition])
+                self.topic, partition, eligibility, leader_counts=LeaderCounts([partition])
             )
         )
 
     def set_min_insync(self, min_insync_replicas: int) -> None:
-        standings = self._present_standings()
+        eligibility = self._current_eligibility()
         self._change(
-            lambda partition: with_min_insync(self.topic, partition, standings, min_insync_replicas)
+            lambda partition: with_min_insync(
+                self.topic, partition, eligibility, min_insync_replicas
+            )
         )
 
     def _change(self, decide: Decide, *, late: bool = False) -> None:

@@ -86,17 +86,17 @@ def _gives_before_it_is_stored(original: Any) -> Any:
 
 def _although_fenced(original: Any) -> Any:
     def is_active(self: Any, broker_id: Any, replica: Any) -> bool:
-        standing = self.of(broker_id)
-        return standing is not None and replica not in standing.failed_replicas
+        broker_eligibility = self.of(broker_id)
+        return broker_eligibility is not None and replica not in broker_eligibility.failed_replicas
 
     return is_active
 
 
 def _whoever_is_active(original: Any) -> Any:
-    def remaining(topic: Any, partition: Any, standings: Any) -> Any:
+    def remaining(topic: Any, partition: Any, eligibility: Any) -> Any:
         replica = (topic.topic_id, partition.partition)
-        members = original(topic, partition, standings)
-        return tuple(m for m in members if standings.is_active(m.broker_id, replica))
+        members = original(topic, partition, eligibility)
+        return tuple(m for m in members if eligibility.is_active(m.broker_id, replica))
 
     return remaining
 
@@ -104,15 +104,15 @@ def _whoever_is_active(original: Any) -> Any:
 def _takes_the_shortest(original: Any) -> Any:
     """Once all have reported."""
 
-    def last_resort(topic: Any, partition: Any, standings: Any, reports: Any, choice: Any) -> Any:
-        found = original(topic, partition, standings, reports, choice)
+    def last_resort(topic: Any, partition: Any, eligibility: Any, reports: Any, choice: Any) -> Any:
+        found = original(topic, partition, eligibility, reports, choice)
         if found is None or found.cause is not Cause.ALL_UNCLEAN:
             return found
         replica = (topic.topic_id, partition.partition)
-        active = [b for b in partition.replicas if standings.is_active(b, replica)]
+        active = [b for b in partition.replicas if eligibility.is_active(b, replica)]
         ends = {broker_id: reports.log_end(broker_id, replica) for broker_id in active}
         shortest = min(active, key=ends.__getitem__)
-        leader = Member(shortest, standings.of(shortest).broker_epoch)
+        leader = Member(shortest, eligibility.of(shortest).broker_epoch)
         return replace(found, leader=leader, start_offset=ends[shortest][1])
 
     return last_resort
@@ -228,7 +228,7 @@ MUTANTS = (
            why_no_seed="a broker that comes back with a short log while its slice is away"),
     Mutant("an empty log takes the place of one that made room", "S9, S12",
            (at("displaced-log-is-not-empty", returns(False)),),
-           "tests/regression/test_s9_lost_partition.py::test_a_log_that_made_room_for_another_topics"
+           "tests/regression/test_s9_lost_partition.py::test_a_log_that_made_room_for_another_topics"  # noqa: E501
            "_is_not_counted_on_when_its_slice_is_put_back",
            why_no_seed="a slice put back after its name was another topic's for a while"),
     Mutant("a broker has spoken of what it was not told of", "S3, S9",
@@ -237,7 +237,7 @@ MUTANTS = (
            "test_no_entry_is_renewed_in_a_slice_that_its_broker_was_not_told_of",
            why_no_seed="a broker that comes back without a log while its slice is away"),
     Mutant("entries are renewed of brokers that have not spoken", "S9, S12",
-           (at("renew-entries-of-reporters-only", returns("standing.is_live")),),
+           (at("renew-entries-of-reporters-only", returns("broker_eligibility.is_live")),),
            "tests/regression/test_s9_lost_partition.py::"
            "test_a_slice_that_is_put_back_while_nobody_controls_counts_on_no_log_that_is_gone",
            why_no_seed="a broker that comes back without a log while its slice is away"),

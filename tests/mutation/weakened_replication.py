@@ -3,7 +3,7 @@
 from typing import Any
 
 from tidemark_broker.replication.core.effects import RejectFetch
-from tidemark_operator.controller.core.eligibility import Standings
+from tidemark_operator.controller.core.eligibility import Eligibility
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH
 from tidemark_protocol.partition_state import Member
@@ -52,12 +52,14 @@ def _as_kafka_truncates(original: Any) -> Any:
 
 
 def _admits_any_epoch(original: Any) -> Any:
-    def admitted(topic: Any, member: Member, partition: Any, standings: Standings) -> Member | None:
+    def admitted(
+        topic: Any, member: Member, partition: Any, eligibility: Eligibility
+    ) -> Member | None:
         replica = (topic.topic_id, partition.partition)
-        standing = standings.of(member.broker_id)
-        if standing is None or not standings.is_active(member.broker_id, replica):
+        broker_eligibility = eligibility.of(member.broker_id)
+        if broker_eligibility is None or not eligibility.is_active(member.broker_id, replica):
             return None
-        return Member(member.broker_id, standing.broker_epoch)
+        return Member(member.broker_id, broker_eligibility.broker_epoch)
 
     return admitted
 

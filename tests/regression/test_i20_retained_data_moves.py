@@ -12,7 +12,7 @@ import pytest
 from tidemark_broker.server.background.checkpointing import Checkpointing
 from tidemark_broker.server.config import PassSettings
 from tidemark_operator.controller.core.elections import LeaderCounts, kept_or_moved
-from tidemark_operator.controller.core.eligibility import Standing, Standings
+from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.reassignment import reassigned
 from tidemark_protocol.controller_messages import MetadataPush
 from tidemark_protocol.error_codes import ErrorCode
@@ -70,10 +70,10 @@ class RetainedPool(InProcessPool):
         self.state = reassigned(self.topic, self.state, self.lives(), brokers, is_retained=True)
         self.settle()
 
-    def lives(self) -> Standings:
-        return Standings(
+    def lives(self) -> Eligibility:
+        return Eligibility(
             {
-                broker.broker_id: Standing(
+                broker.broker_id: BrokerEligibility(
                     broker.broker_id,
                     broker.broker_epoch,
                     BrokerEpoch(0),

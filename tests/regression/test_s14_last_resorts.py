@@ -15,12 +15,12 @@ from tidemark_protocol.ids import NO_BROKER, BrokerId, ControllerEpoch, LeaderEp
 from tests.support.controller_harness import ORDERS, POOL, Rig
 from tests.support.controller_values import (
     after,
+    broker_eligibility,
     dead,
+    eligibility,
     partition,
     reports,
     shown,
-    standing,
-    standings,
     topic,
 )
 from tests.support.metadata_brokers import MetadataBroker, metadata_rig
@@ -65,7 +65,7 @@ async def only_zero_is_safe(rig: Rig) -> None:
 
 def test_unclean_election_takes_the_longest_log_among_the_live_never_the_first_alive() -> None:
     state = partition("", eligible="0@1", leader_epoch=6)
-    brokers = standings(dead("0@1"), "1@12", "2@13")
+    brokers = eligibility(dead("0@1"), "1@12", "2@13")
     ends = reports(b1=(5, 70), b2=(5, 71))
     assert after(state, brokers, reports=ends) is state  # never without being asked to
     found = after(state, brokers, reports=ends, of=topic(**UNCLEAN))
@@ -74,21 +74,21 @@ def test_unclean_election_takes_the_longest_log_among_the_live_never_the_first_a
 
 def test_a_later_epoch_is_longer_than_any_number_of_records() -> None:
     state = partition("", eligible="0@1", leader_epoch=6)
-    brokers = standings(dead("0@1"), "1@12", "2@13")
+    brokers = eligibility(dead("0@1"), "1@12", "2@13")
     found = after(state, brokers, reports=reports(b1=(5, 1), b2=(4, 999)), of=topic(**UNCLEAN))
     assert found.leader == 1
 
 
 def test_unclean_election_waits_until_every_live_replica_has_reported() -> None:
     state = partition("", eligible="0@1", leader_epoch=6)
-    brokers = standings(dead("0@1"), "1@12", "2@13")
+    brokers = eligibility(dead("0@1"), "1@12", "2@13")
     assert after(state, brokers, reports=reports(b1=(5, 70)), of=topic(**UNCLEAN)) is state
 
 
 def test_anybody_chosen_once_is_an_unclean_election_of_that_epoch_only() -> None:
     """Kafka's ElectLeaders with type unclean, of a topic that does not allow it of itself."""
     state = partition("", eligible="0@1", leader_epoch=6)
-    brokers = standings(dead("0@1"), "1@12", "2@13")
+    brokers = eligibility(dead("0@1"), "1@12", "2@13")
     ends = reports(b1=(5, 70), b2=(5, 71))
     wrong, right = (Choice(0, ANYBODY, LeaderEpoch(epoch)) for epoch in (5, 6))
     assert after(state, brokers, reports=ends, choice=wrong) is state
@@ -115,8 +115,10 @@ def test_an_unclean_election_that_a_client_asks_for_takes_the_longest_log() -> N
 def test_who_has_the_longest_log_and_is_gone_again_is_given_up_by_a_word_or_by_the_topic() -> None:
     """Every replica reported, then 1 died: it is waited for, but not against what a human said."""
     state = partition("", leader_epoch=6)
-    unclean = [standing(f"{number}@1{number}", clean_since=10 + number) for number in range(3)]
-    brokers = standings(unclean[0], replace(unclean[1], is_live=False), unclean[2])
+    unclean = [
+        broker_eligibility(f"{number}@1{number}", clean_since=10 + number) for number in range(3)
+    ]
+    brokers = eligibility(unclean[0], replace(unclean[1], is_live=False), unclean[2])
     ends = reports(b0=(5, 70), b1=(5, 99), b2=(5, 71))
     assert after(state, brokers, reports=ends) is state
     assert after(state, brokers, reports=ends, of=topic(**UNCLEAN)).leader == 2
@@ -130,21 +132,21 @@ def test_who_has_the_longest_log_and_is_gone_again_is_given_up_by_a_word_or_by_t
 
 def test_a_safe_replica_is_preferred_to_the_longest_log() -> None:
     state = partition("", eligible="0@1", leader_epoch=6)
-    brokers = standings("0@1", "1@12", "2@13")
+    brokers = eligibility("0@1", "1@12", "2@13")
     ends = reports(b0=(4, 1), b1=(5, 70), b2=(5, 71))
     assert after(state, brokers, reports=ends, of=topic(**UNCLEAN)).leader == 0
 
 
 def test_with_commit_rule_isr_an_unclean_election_voids_the_last_member() -> None:
     state = partition("0@1", leader_epoch=6)
-    brokers = standings(dead("0@1"), "1@12")
+    brokers = eligibility(dead("0@1"), "1@12")
     found = after(state, brokers, reports=reports(b1=(5, 70)), of=topic("Isr", **UNCLEAN))
     assert shown(found) == "leader 1@12 epoch 7 isr [1@12] eligible [] pe 10"
 
 
 def test_a_humans_choice_counts_in_one_leader_epoch_only() -> None:
     state = partition("", leader_epoch=6)
-    brokers = standings(dead("0@1"), standing("1@12", clean_since=12), "2@13")
+    brokers = eligibility(dead("0@1"), broker_eligibility("1@12", clean_since=12), "2@13")
     ends = reports(b1=(5, 70), b2=(5, 71))
     wrong, right = (Choice(0, BrokerId(1), LeaderEpoch(epoch)) for epoch in (5, 6))
     assert after(state, brokers, reports=ends, choice=wrong) is state

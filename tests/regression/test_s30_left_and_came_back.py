@@ -6,7 +6,7 @@ Real logs, cores and frames; the moves are the controller's own decisions (docs/
 from pathlib import Path
 
 from tidemark_operator.controller.core.elections import LeaderCounts, settled
-from tidemark_operator.controller.core.eligibility import Standing, Standings
+from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.reassignment import original_of, reassigned
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
@@ -33,9 +33,9 @@ class MovingPool(InProcessPool):
 
     def move_to(self, target: tuple[BrokerId, ...]) -> None:
         """As `PoolController` does: begun, then settled."""
-        lives = Standings(
+        lives = Eligibility(
             {
-                broker.broker_id: Standing(
+                broker.broker_id: BrokerEligibility(
                     broker.broker_id,
                     broker.broker_epoch,
                     BrokerEpoch(0),

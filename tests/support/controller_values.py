@@ -5,7 +5,7 @@ from typing import Any
 
 from tidemark_operator.api.elect_annotation import Choice
 from tidemark_operator.controller.core.elections import Evidence, LeaderCounts, settled
-from tidemark_operator.controller.core.eligibility import Standing, Standings
+from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.unclean_recovery import Reports
 from tidemark_protocol.controller_messages import InSyncProposal, ReplicaReport
 from tidemark_protocol.ids import (
@@ -65,12 +65,12 @@ def partition(
     )
 
 
-def standing(
+def broker_eligibility(
     text: str, *, clean_since: int = 0, disk_since: int | None = None, **changes: Any
-) -> Standing:
+) -> BrokerEligibility:
     """Live, clean since epoch 0, and its disk lost whenever its log was, unless said otherwise."""
     entry = member(text)
-    value = Standing(
+    value = BrokerEligibility(
         entry.broker_id,
         entry.broker_epoch,
         BrokerEpoch(clean_since),
@@ -80,18 +80,18 @@ def standing(
     return replace(value, **changes)
 
 
-def standings(*values: Standing | str) -> Standings:
-    listed = [standing(value) if isinstance(value, str) else value for value in values]
-    return Standings({value.broker_id: value for value in listed})
+def eligibility(*values: BrokerEligibility | str) -> Eligibility:
+    listed = [broker_eligibility(value) if isinstance(value, str) else value for value in values]
+    return Eligibility({value.broker_id: value for value in listed})
 
 
-def dead(text: str, *, clean_since: int = 0) -> Standing:
-    return standing(text, clean_since=clean_since, is_live=False)
+def dead(text: str, *, clean_since: int = 0) -> BrokerEligibility:
+    return broker_eligibility(text, clean_since=clean_since, is_live=False)
 
 
 def after(
     state: PartitionState,
-    brokers: Standings,
+    brokers: Eligibility,
     *,
     of: TopicState | None = None,
     counts: LeaderCounts | None = None,

@@ -25,7 +25,7 @@ from tidemark_operator.api.broker import NO_ROUND, BrokerControlState, BrokerRec
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.announcements import Announcements
 from tidemark_operator.controller.core.broker_soft_state import BrokerNotes
-from tidemark_operator.controller.core.eligibility import Standing
+from tidemark_operator.controller.core.eligibility import BrokerEligibility
 from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.registration import (
@@ -338,7 +338,7 @@ class PoolController:
                 await self.slice_store.confirm_broker(stored)
             self.state.notes_of(broker_id).report = None  # of a log as it was before
             self.state.observations.record_next_epoch(stored, request.clean_stop_epoch)
-            leaving = Standing(
+            leaving = BrokerEligibility(
                 broker_id,
                 stored.broker_epoch,
                 record.clean_since,
@@ -388,7 +388,7 @@ class PoolController:
         return request.applied_image_version if is_ours else -1
 
     async def settle(
-        self, *overriding: Standing, topics: Collection[TopicId] | None = None
+        self, *overriding: BrokerEligibility, topics: Collection[TopicId] | None = None
     ) -> bool:
         """Evaluate all slices, or those of some topics.
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from tidemark_protocol.ids import TopicId
 
 from tidemark_operator.api.partition_slice import PartitionSlice
-from tidemark_operator.controller.core.eligibility import Standing, Standings
+from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.slice_store import Decide, Deposed, PutOff, SliceStore
 
@@ -35,7 +35,7 @@ class SliceChanges:
         self._on_put_off = on_put_off
 
     async def settle(
-        self, *overriding: Standing, topics: Collection[TopicId] | None = None
+        self, *overriding: BrokerEligibility, topics: Collection[TopicId] | None = None
     ) -> bool:
         """Evaluate all slices, or those of some topics.
 
@@ -43,32 +43,32 @@ class SliceChanges:
         deferred to a tick.
         """
         state = self._state
-        standings = state.standings(*overriding)
+        eligibility = state.eligibility(*overriding)
         counts = state.leader_counts()
 
         def again(value: PartitionSlice) -> PartitionSlice:
-            return state.settled_slice(value, standings, state.leader_counts())
+            return state.settled_slice(value, eligibility, state.leader_counts())
 
         def decided(value: PartitionSlice) -> Decide | None:
-            wanted = state.settled_slice(value, standings, counts)
+            wanted = state.settled_slice(value, eligibility, counts)
             if value.name in self._slice_store.unsettled:
                 return again
             return None if wanted is value else _first_then(value, wanted, again)
 
-        urgent, others = _by_urgency(self._values(topics), standings)
+        urgent, others = _by_urgency(self._values(topics), eligibility)
         is_done = await self._decide_each(urgent, decided)
         return await self._decide_each(others, decided) and is_done
 
     async def balance(self) -> None:
         """Move leadership back to preferred replicas where that evens it out (L5)."""
         state = self._state
-        standings, counts = state.standings(), state.leader_counts()
+        eligibility, counts = state.eligibility(), state.leader_counts()
 
         def unchanged(stored: PartitionSlice) -> PartitionSlice:
             return stored  # balancing is no matter of safety: the next pass looks again
 
         def decided(value: PartitionSlice) -> Decide | None:
-            wanted = state.balanced_slice(value, standings, counts)
+            wanted = state.balanced_slice(value, eligibility, counts)
             return None if wanted is value else _first_then(value, wanted, unchanged)
 
         await self._decide_each(self._values(None), decided)
@@ -143,19 +143,19 @@ def _a_few_at_a_time(values: Iterable[PartitionSlice]) -> Iterator[list[Partitio
 
 
 def _by_urgency(
-    values: Iterable[PartitionSlice], standings: Standings
+    values: Iterable[PartitionSlice], eligibility: Eligibility
 ) -> tuple[list[PartitionSlice], list[PartitionSlice]]:
     urgent: list[PartitionSlice] = []
     others: list[PartitionSlice] = []
     for value in values:
-        (urgent if _may_need_a_leader(value, standings) else others).append(value)
+        (urgent if _may_need_a_leader(value, eligibility) else others).append(value)
     return urgent, others
 
 
-def _may_need_a_leader(value: PartitionSlice, standings: Standings) -> bool:
+def _may_need_a_leader(value: PartitionSlice, eligibility: Eligibility) -> bool:
     if value.is_retained:
         return False
     return any(
-        not standings.may_lead_on(state.leader, state.leader_broker_epoch)
+        not eligibility.may_lead_on(state.leader, state.leader_broker_epoch)
         for state in value.partitions
     )

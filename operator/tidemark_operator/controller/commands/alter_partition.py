@@ -86,13 +86,13 @@ async def _judge_slice(
 
     def decide(stored: PartitionSlice) -> PartitionSlice:
         answers.clear()
-        standings = pool.state.standings()
+        eligibility = pool.state.eligibility()
         partitions = {state.partition: state for state in stored.partitions}
         for proposal in proposals:
             verdict = judged(
                 stored.topic,
                 partitions[proposal.partition],
-                standings,
+                eligibility,
                 sender=sender,
                 proposal=proposal,
             )

@@ -25,7 +25,7 @@ from tidemark_operator.controller.commands.topic_growth import (
     count_of,
     grow,
 )
-from tidemark_operator.controller.core.eligibility import Standings
+from tidemark_operator.controller.core.eligibility import Eligibility
 from tidemark_operator.controller.core.partition_change import (
     NOBODY,
     changed,
@@ -251,11 +251,11 @@ async def _adopt(
     updating = _updating(pool, topic, deletion_policy)
 
     def adopting(stored: PartitionSlice) -> PartitionSlice:
-        standings = pool.state.standings()
+        eligibility = pool.state.eligibility()
         after = updating(stored)
         # Who led for a move is granted it again: a broker serves from that epoch on.
         partitions = tuple(
-            _resigned(after.topic, state, standings) if state.has_leader else state
+            _resigned(after.topic, state, eligibility) if state.has_leader else state
             for state in after.partitions
         )
         return replace(after, is_retained=False, topic_object=object_name, partitions=partitions)
@@ -274,10 +274,10 @@ def _updating(pool: PoolController, topic: TopicState, deletion_policy: str | No
         policy = deletion_policy or stored.deletion_policy
         if wanted == stored.topic and policy == stored.deletion_policy:
             return stored
-        standings = pool.state.standings()
+        eligibility = pool.state.eligibility()
         min_insync = effective_min_insync(wanted)
         partitions = tuple(
-            with_min_insync(wanted, state, standings, min_insync) for state in stored.partitions
+            with_min_insync(wanted, state, eligibility, min_insync) for state in stored.partitions
         )
         return replace(stored, topic=wanted, deletion_policy=policy, partitions=partitions)
 
@@ -288,23 +288,25 @@ def _retaining(pool: PoolController) -> Decide:
     def decide(stored: PartitionSlice) -> PartitionSlice:
         if stored.is_retained:
             return stored
-        standings = pool.state.standings()
-        partitions = tuple(_resigned(stored.topic, state, standings) for state in stored.partitions)
+        eligibility = pool.state.eligibility()
+        partitions = tuple(
+            _resigned(stored.topic, state, eligibility) for state in stored.partitions
+        )
         return replace(stored, is_retained=True, partitions=partitions)
 
     return decide
 
 
-def _resigned(topic: TopicState, state: PartitionState, standings: Standings) -> PartitionState:
+def _resigned(topic: TopicState, state: PartitionState, eligibility: Eligibility) -> PartitionState:
     replica = (topic.topic_id, state.partition)
     return changed(
         topic,
         state,
-        standings,
+        eligibility,
         in_sync_replicas=tuple(
             member
             for member in state.in_sync_replicas
-            if standings.is_valid(member, replica, topic.flush)
+            if eligibility.is_valid(member, replica, topic.flush)
         ),  # S2: what is read again may hold a deposed controller's void entry
         leadership=NOBODY if state.has_leader else None,
     )

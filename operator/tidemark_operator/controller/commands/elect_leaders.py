@@ -40,14 +40,14 @@ async def elect_preferred(
 def _restored(
     pool: PoolController, stored: PartitionSlice, partitions: Collection[int]
 ) -> PartitionSlice:
-    standings, counts = pool.state.standings(), pool.state.leader_counts()
+    eligibility, counts = pool.state.eligibility(), pool.state.leader_counts()
     topic = stored.topic
 
     def restored(state: PartitionState) -> PartitionState:
         replica = (topic.topic_id, state.partition)
         if state.partition not in partitions or not pool.state.may_grant(replica, state):
             return state
-        return preferred_leader_restored(topic, state, standings, leader_counts=counts)
+        return preferred_leader_restored(topic, state, eligibility, leader_counts=counts)
 
     return stored.with_partitions(tuple(restored(state) for state in stored.partitions))
 
@@ -73,7 +73,7 @@ async def elect_anybody(
     """
     async with pool.lock:
         states = _states(pool, topic_id)
-        standings = pool.state.standings()
+        eligibility = pool.state.eligibility()
         outcomes: dict[int, ErrorCode] = {}
         for number in partitions:
             state = states.get(number)
@@ -81,7 +81,7 @@ async def elect_anybody(
                 outcomes[number] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif state.has_leader:
                 outcomes[number] = ErrorCode.ELECTION_NOT_NEEDED
-            elif not any(standings.is_active(b, (topic_id, number)) for b in state.replicas):
+            elif not any(eligibility.is_active(b, (topic_id, number)) for b in state.replicas):
                 outcomes[number] = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
             else:
                 outcomes[number] = ErrorCode.NONE

@@ -109,7 +109,7 @@ def _is_known(pool: PoolController, broker_id: BrokerId) -> bool:
 
 
 def _begun(pool: PoolController, stored: PartitionSlice, targets: Targets) -> PartitionSlice:
-    standings = pool.state.standings()
+    eligibility = pool.state.eligibility()
 
     def begun(state: PartitionState) -> PartitionState:
         target = targets.get(state.partition)
@@ -118,6 +118,6 @@ def _begun(pool: PoolController, stored: PartitionSlice, targets: Targets) -> Pa
             return state
         if _reason_to_wait(pool, stored.topic.topic_id, state):
             return state
-        return reassigned(stored.topic, state, standings, target, is_retained=stored.is_retained)
+        return reassigned(stored.topic, state, eligibility, target, is_retained=stored.is_retained)
 
     return stored.with_partitions(tuple(begun(state) for state in stored.partitions))

@@ -18,7 +18,7 @@ from tidemark_protocol.topic_configs import REPLICA_LAG_TIME_MAX_MS, integer_of
 
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.elections import LeaderCounts, leader_moved_off
-from tidemark_operator.controller.core.eligibility import Replica, Standings
+from tidemark_operator.controller.core.eligibility import Eligibility, Replica
 from tidemark_operator.controller.pool_loop import PoolController
 from tidemark_operator.controller.slice_store import PutOff
 
@@ -65,19 +65,19 @@ class GrayFailures:
         """Move what stalled brokers lead to in-sync replicas that can write, if there are any."""
         decisions = self._decisions
         async with decisions.lock:
-            standings = decisions.state.standings()
+            eligibility = decisions.state.eligibility()
             counts = decisions.state.leader_counts()
             for name in sorted(decisions.state.slices):
                 value = decisions.state.slices[name]
                 if name not in decisions.slice_store.unsettled:
-                    await self._relieve_slice(value, standings, counts)
+                    await self._relieve_slice(value, eligibility, counts)
 
     async def _relieve_slice(
-        self, value: PartitionSlice, standings: Standings, counts: LeaderCounts
+        self, value: PartitionSlice, eligibility: Eligibility, counts: LeaderCounts
     ) -> None:
         topic = value.topic
         wanted = value.with_partitions(
-            tuple(self._relieved(topic, state, standings, counts) for state in value.partitions)
+            tuple(self._relieved(topic, state, eligibility, counts) for state in value.partitions)
         )
         if wanted is value:
             return
@@ -121,16 +121,20 @@ class GrayFailures:
         return now_ms
 
     def _relieved(
-        self, topic: TopicState, state: PartitionState, standings: Standings, counts: LeaderCounts
+        self,
+        topic: TopicState,
+        state: PartitionState,
+        eligibility: Eligibility,
+        counts: LeaderCounts,
     ) -> PartitionState:
         replica = (topic.topic_id, state.partition)
-        if not state.has_leader or standings.can_write(state.leader):
+        if not state.has_leader or eligibility.can_write(state.leader):
             return state
         may_grant = self._decisions.state.may_grant(replica, state)
         self._note_outcome(replica, state)
         if self._has_moved_lately(topic, replica) or not may_grant:
             return state
-        return leader_moved_off(topic, state, standings, leader_counts=counts)
+        return leader_moved_off(topic, state, eligibility, leader_counts=counts)
 
     def _note_outcome(self, replica: Replica, state: PartitionState) -> None:
         """Record the outcome of a deferred move from the state that was read since.

@@ -16,7 +16,7 @@ from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
 from tidemark_operator.api.elect_annotation import Choice
 from tidemark_operator.api.unclean_election import Recovery
-from tidemark_operator.controller.core.eligibility import Replica, Standings
+from tidemark_operator.controller.core.eligibility import Eligibility, Replica
 from tidemark_operator.controller.core.partition_change import (
     COMMIT_RULE_ISR,
     NOBODY,
@@ -86,7 +86,7 @@ class Election:
 def settled(
     topic: TopicState,
     partition: PartitionState,
-    standings: Standings,
+    eligibility: Eligibility,
     *,
     leader_counts: LeaderCounts,
     evidence: Evidence = NO_EVIDENCE,
@@ -95,10 +95,10 @@ def settled(
     is_completed = (
         is_moving(partition)
         and may_grant(evidence)
-        and may_complete(partition, _live_in_sync(topic, partition, standings))
+        and may_complete(partition, _live_in_sync(topic, partition, eligibility))
     )
     before = completed(partition) if is_completed else partition
-    election = _settled(topic, before, standings, leader_counts, evidence)
+    election = _settled(topic, before, eligibility, leader_counts, evidence)
     after = election.partition
     if is_completed:
         if after.partition_epoch == partition.partition_epoch:
@@ -109,17 +109,17 @@ def settled(
 
 
 def _live_in_sync(
-    topic: TopicState, partition: PartitionState, standings: Standings
+    topic: TopicState, partition: PartitionState, eligibility: Eligibility
 ) -> list[Member]:
     replica = (topic.topic_id, partition.partition)
-    in_sync = _remaining_in_sync(topic, partition, standings)
-    return [member for member in in_sync if standings.is_active(member.broker_id, replica)]
+    in_sync = _remaining_in_sync(topic, partition, eligibility)
+    return [member for member in in_sync if eligibility.is_active(member.broker_id, replica)]
 
 
 def kept_or_moved(
     topic: TopicState,
     partition: PartitionState,
-    standings: Standings,
+    eligibility: Eligibility,
     *,
     leader_counts: LeaderCounts,
     is_confirmed: bool,
@@ -130,16 +130,16 @@ def kept_or_moved(
     for the data. Leadership ends in the write that completes the move.
     """
     if not is_moving(partition):
-        return _stripped(topic, partition, standings)
+        return _stripped(topic, partition, eligibility)
     evidence = Evidence(is_confirmed=is_confirmed)
     after = settled(
-        topic, partition, standings, leader_counts=leader_counts, evidence=evidence
+        topic, partition, eligibility, leader_counts=leader_counts, evidence=evidence
     ).partition
     # guard: retained-led-only-while-moving (I20)
     if is_moving(after):
         return after
     resigned = changed(
-        topic, after, standings, in_sync_replicas=after.in_sync_replicas, leadership=NOBODY
+        topic, after, eligibility, in_sync_replicas=after.in_sync_replicas, leadership=NOBODY
     )
     leader_counts.note(after, resigned)
     # One write is one step of both epochs (I14), also if the move's end raised them already.
@@ -150,45 +150,47 @@ def kept_or_moved(
     )
 
 
-def _stripped(topic: TopicState, partition: PartitionState, standings: Standings) -> PartitionState:
+def _stripped(
+    topic: TopicState, partition: PartitionState, eligibility: Eligibility
+) -> PartitionState:
     """Return a retained partition without its invalid entries; nothing else changes (S2)."""
     replica = (topic.topic_id, partition.partition)
     entries = partition.in_sync_replicas + partition.eligible_leaders
-    if all(standings.is_valid(member, replica, topic.flush) for member in entries):
+    if all(eligibility.is_valid(member, replica, topic.flush) for member in entries):
         return partition
     in_sync = tuple(
-        m for m in partition.in_sync_replicas if standings.is_valid(m, replica, topic.flush)
+        m for m in partition.in_sync_replicas if eligibility.is_valid(m, replica, topic.flush)
     )
-    return changed(topic, partition, standings, in_sync_replicas=in_sync)
+    return changed(topic, partition, eligibility, in_sync_replicas=in_sync)
 
 
 def _settled(
     topic: TopicState,
     partition: PartitionState,
-    standings: Standings,
+    eligibility: Eligibility,
     leader_counts: LeaderCounts,
     evidence: Evidence,
 ) -> Election:
     replica = (topic.topic_id, partition.partition)
-    in_sync = _remaining_in_sync(topic, partition, standings)
-    if _may_keep_leading(partition, in_sync, standings, replica):
-        return Election(changed(topic, partition, standings, in_sync_replicas=in_sync))
+    in_sync = _remaining_in_sync(topic, partition, eligibility)
+    if _may_keep_leading(partition, in_sync, eligibility, replica):
+        return Election(changed(topic, partition, eligibility, in_sync_replicas=in_sync))
     if may_grant(evidence):
-        candidates = [m for m in in_sync if standings.is_active(m.broker_id, replica)]
+        candidates = [m for m in in_sync if eligibility.is_active(m.broker_id, replica)]
         if candidates:
             staying = [m for m in candidates if m.broker_id not in partition.removing_replicas]
-            leader = _preferred(staying or candidates, partition, standings, leader_counts)
-            return Election(_granted(topic, partition, standings, leader, in_sync))
-        candidates = [] if in_sync else _active_eligible(topic, partition, standings)
+            leader = _preferred(staying or candidates, partition, eligibility, leader_counts)
+            return Election(_granted(topic, partition, eligibility, leader, in_sync))
+        candidates = [] if in_sync else _active_eligible(topic, partition, eligibility)
         if candidates:
-            leader = _preferred(candidates, partition, standings, leader_counts)
-            return Election(_granted(topic, partition, standings, leader, (leader,)))
-        resort = last_resort(topic, partition, standings, evidence.reports, evidence.choice)
+            leader = _preferred(candidates, partition, eligibility, leader_counts)
+            return Election(_granted(topic, partition, eligibility, leader, (leader,)))
+        resort = last_resort(topic, partition, eligibility, evidence.reports, evidence.choice)
         if resort is not None:
-            return _taken(topic, partition, standings, resort)
+            return _taken(topic, partition, eligibility, resort)
     leadership_none = NOBODY if partition.has_leader else None
     return Election(
-        changed(topic, partition, standings, in_sync_replicas=in_sync, leadership=leadership_none)
+        changed(topic, partition, eligibility, in_sync_replicas=in_sync, leadership=leadership_none)
     )
 
 
@@ -199,11 +201,11 @@ def may_grant(evidence: Evidence) -> bool:
 
 
 def _taken(
-    topic: TopicState, partition: PartitionState, standings: Standings, resort: LastResort
+    topic: TopicState, partition: PartitionState, eligibility: Eligibility, resort: LastResort
 ) -> Election:
     # Whoever was in sync or eligible proves nothing about the history that begins now.
     emptied = replace(partition, in_sync_replicas=(), eligible_leaders=())
-    after = _granted(topic, emptied, standings, resort.leader, (resort.leader,))
+    after = _granted(topic, emptied, eligibility, resort.leader, (resort.leader,))
     recovery = Recovery(
         partition.partition,
         resort.cause,
@@ -218,7 +220,7 @@ def _taken(
 def preferred_leader_restored(
     topic: TopicState,
     partition: PartitionState,
-    standings: Standings,
+    eligibility: Eligibility,
     *,
     leader_counts: LeaderCounts,
 ) -> PartitionState:
@@ -228,11 +230,13 @@ def preferred_leader_restored(
         return partition
     replica = (topic.topic_id, partition.partition)
     member = next((m for m in partition.in_sync_replicas if m.broker_id == preferred), None)
-    if member is None or not standings.is_active(preferred, replica):
+    if member is None or not eligibility.is_active(preferred, replica):
         return partition
-    if not standings.is_valid(member, replica, topic.flush) or not standings.can_write(preferred):
+    if not eligibility.is_valid(member, replica, topic.flush) or not eligibility.can_write(
+        preferred
+    ):
         return partition
-    after = _granted(topic, partition, standings, member, partition.in_sync_replicas)
+    after = _granted(topic, partition, eligibility, member, partition.in_sync_replicas)
     leader_counts.note(partition, after)
     return after
 
@@ -240,7 +244,7 @@ def preferred_leader_restored(
 def leader_moved_off(
     topic: TopicState,
     partition: PartitionState,
-    standings: Standings,
+    eligibility: Eligibility,
     *,
     leader_counts: LeaderCounts,
 ) -> PartitionState:
@@ -253,56 +257,57 @@ def leader_moved_off(
         member
         for member in partition.in_sync_replicas
         if member.broker_id != partition.leader
-        and standings.is_valid(member, replica, topic.flush)
-        and standings.is_active(member.broker_id, replica)
-        and standings.can_write(member.broker_id)
+        and eligibility.is_valid(member, replica, topic.flush)
+        and eligibility.is_active(member.broker_id, replica)
+        and eligibility.can_write(member.broker_id)
     ]
     if not candidates:
         return partition
-    leader = _preferred(candidates, partition, standings, leader_counts)
-    after = _granted(topic, partition, standings, leader, partition.in_sync_replicas)
+    leader = _preferred(candidates, partition, eligibility, leader_counts)
+    after = _granted(topic, partition, eligibility, leader, partition.in_sync_replicas)
     leader_counts.note(partition, after)
     return after
 
 
 # guard: last-member-stays (I13)
 def _remaining_in_sync(
-    topic: TopicState, partition: PartitionState, standings: Standings
+    topic: TopicState, partition: PartitionState, eligibility: Eligibility
 ) -> tuple[Member, ...]:
     replica = (topic.topic_id, partition.partition)
     valid = tuple(
-        m for m in partition.in_sync_replicas if standings.is_valid(m, replica, topic.flush)
+        m for m in partition.in_sync_replicas if eligibility.is_valid(m, replica, topic.flush)
     )
-    active = tuple(m for m in valid if standings.is_active(m.broker_id, replica))
+    active = tuple(m for m in valid if eligibility.is_active(m.broker_id, replica))
     if not active and topic.commit_rule == COMMIT_RULE_ISR:
         return valid  # I13: who was last in sync stays, without a leader
     return active
 
 
 def _active_eligible(
-    topic: TopicState, partition: PartitionState, standings: Standings
+    topic: TopicState, partition: PartitionState, eligibility: Eligibility
 ) -> list[Member]:
     replica = (topic.topic_id, partition.partition)
     return [
         member
         for member in partition.eligible_leaders
-        if standings.is_valid(member, replica, topic.flush)
-        and standings.is_active(member.broker_id, replica)
+        if eligibility.is_valid(member, replica, topic.flush)
+        and eligibility.is_active(member.broker_id, replica)
     ]
 
 
 def _may_keep_leading(
     partition: PartitionState,
     in_sync: tuple[Member, ...],
-    standings: Standings,
+    eligibility: Eligibility,
     replica: Replica,
 ) -> bool:
-    standing = standings.of(partition.leader)
+    broker_eligibility = eligibility.of(partition.leader)
     return (
         partition.leader != NO_BROKER
-        and standing is not None
-        and standings.is_active(partition.leader, replica)
-        and standing.broker_epoch == partition.leader_broker_epoch  # S2: the grant names a life
+        and broker_eligibility is not None
+        and eligibility.is_active(partition.leader, replica)
+        and broker_eligibility.broker_epoch
+        == partition.leader_broker_epoch  # S2: the grant names a life
         and any(member.broker_id == partition.leader for member in in_sync)
     )
 
@@ -310,15 +315,15 @@ def _may_keep_leading(
 def _granted(
     topic: TopicState,
     partition: PartitionState,
-    standings: Standings,
+    eligibility: Eligibility,
     leader: Member,
     in_sync: tuple[Member, ...],
 ) -> PartitionState:
-    life = standings.renewed(leader, (topic.topic_id, partition.partition), topic.flush)
+    life = eligibility.renewed(leader, (topic.topic_id, partition.partition), topic.flush)
     return changed(
         topic,
         partition,
-        standings,
+        eligibility,
         in_sync_replicas=in_sync,
         leadership=Leadership(life.broker_id, life.broker_epoch),
     )
@@ -327,13 +332,13 @@ def _granted(
 def _preferred(
     candidates: list[Member],
     partition: PartitionState,
-    standings: Standings,
+    eligibility: Eligibility,
     leader_counts: LeaderCounts,
 ) -> Member:
     return min(
         candidates,
         key=lambda member: (
-            not standings.can_write(member.broker_id),  # S20
+            not eligibility.can_write(member.broker_id),  # S20
             leader_counts[member.broker_id],
             partition.replicas.index(member.broker_id),
         ),

@@ -1,6 +1,6 @@
 """Decide which entries of an ISR or ELR are valid, and who may lead (S2, S9).
 
-A `Standing` is one broker as elections and ISR changes see it at one instant.
+A `BrokerEligibility` is one broker as elections and ISR changes see it at one instant.
 
 What an entry stands for depends on the topic's flush. With Os a record is acknowledged from memory,
 so only a complete log keeps the entry valid. With Always it was on the disk of each member before,
@@ -17,7 +17,7 @@ Replica = tuple[TopicId, int]  # topic id, partition
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BrokerEligibility:
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     clean_since: BrokerEpoch
@@ -39,31 +39,31 @@ class Standing:
     is_write_stalled: bool = False
 
 
-class Standings:
+class Eligibility:
     """All brokers of a pool.
 
     A broker without a record is not live. Its entries are kept, because absence does not show a
     loss (S12): its registration decides.
     """
 
-    def __init__(self, standings: Mapping[BrokerId, Standing]) -> None:
-        self._standings = standings
+    def __init__(self, eligibility: Mapping[BrokerId, BrokerEligibility]) -> None:
+        self._eligibility = eligibility
 
-    def of(self, broker_id: BrokerId) -> Standing | None:
-        return self._standings.get(broker_id)
+    def of(self, broker_id: BrokerId) -> BrokerEligibility | None:
+        return self._eligibility.get(broker_id)
 
     # guard: void-entry (S2)
     def is_valid(self, member: Member, replica: Replica, flush: str) -> bool:
         """Return whether the entry is valid; `flush` is the topic's."""
-        standing = self._standings.get(member.broker_id)
-        if standing is None:
+        broker_eligibility = self._eligibility.get(member.broker_id)
+        if broker_eligibility is None:
             return True
-        if member.broker_epoch < proves_since(standing, flush):  # S2
+        if member.broker_epoch < proves_since(broker_eligibility, flush):  # S2
             return False
-        if replica in standing.failed_replicas:
+        if replica in broker_eligibility.failed_replicas:
             return False
-        has_current_epoch = member.broker_epoch == standing.lost_below
-        return has_current_epoch or replica not in standing.lost_replicas
+        has_current_epoch = member.broker_epoch == broker_eligibility.lost_below
+        return has_current_epoch or replica not in broker_eligibility.lost_replicas
 
     # guard: fenced-broker-leads-nothing (I12)
     def is_active(self, broker_id: BrokerId, replica: Replica) -> bool:
@@ -71,28 +71,28 @@ class Standings:
 
         It is live, not stopping, and this replica has not failed.
         """
-        standing = self._standings.get(broker_id)
+        broker_eligibility = self._eligibility.get(broker_id)
         return (
-            standing is not None
-            and standing.is_live
-            and not standing.is_stopping
-            and replica not in standing.failed_replicas
+            broker_eligibility is not None
+            and broker_eligibility.is_live
+            and not broker_eligibility.is_stopping
+            and replica not in broker_eligibility.failed_replicas
         )
 
     def may_lead_on(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
         """Return whether the broker may lead, as far as no partition decides it (S2)."""
-        standing = self._standings.get(broker_id)
+        broker_eligibility = self._eligibility.get(broker_id)
         return (
-            standing is not None
-            and standing.is_live
-            and not standing.is_stopping
-            and standing.broker_epoch == broker_epoch
+            broker_eligibility is not None
+            and broker_eligibility.is_live
+            and not broker_eligibility.is_stopping
+            and broker_eligibility.broker_epoch == broker_epoch
         )
 
     def can_write(self, broker_id: BrokerId) -> bool:
         """Return whether the broker can write, by its own report (S20)."""
-        standing = self._standings.get(broker_id)
-        return standing is not None and not standing.is_write_stalled
+        broker_eligibility = self._eligibility.get(broker_id)
+        return broker_eligibility is not None and not broker_eligibility.is_write_stalled
 
     def renewed(self, member: Member, replica: Replica, flush: str) -> Member:
         """Return a valid entry with its broker's present epoch.
@@ -100,26 +100,28 @@ class Standings:
         An invalid entry stays invalid, whatever wrote it: its broker's present epoch does not stand
         for it (S2).
         """
-        standing = self._standings.get(member.broker_id)
-        if standing is None or not may_renew(standing, replica):
+        broker_eligibility = self._eligibility.get(member.broker_id)
+        if broker_eligibility is None or not may_renew(broker_eligibility, replica):
             return member
         if not self.is_valid(member, replica, flush):
             return member
-        return Member(member.broker_id, standing.broker_epoch)
+        return Member(member.broker_id, broker_eligibility.broker_epoch)
 
 
 # guard: renew-entries-of-reporters-only (S9)
-def may_renew(standing: Standing, replica: Replica) -> bool:
+def may_renew(broker_eligibility: BrokerEligibility, replica: Replica) -> bool:
     """Return whether entries of this broker may be renewed.
 
     Only those of live brokers: their epoch is durable, so no later, unclean registration can get
     the same one (S2). Only of brokers that have reported: the others may lack that log, like one
     that another controller registered while the slice was away (S9).
     """
-    has_spoken = standing.has_spoken and replica not in standing.untold_replicas
-    return standing.is_live and has_spoken
+    has_spoken = broker_eligibility.has_spoken and replica not in broker_eligibility.untold_replicas
+    return broker_eligibility.is_live and has_spoken
 
 
-def proves_since(standing: Standing, flush: str) -> BrokerEpoch:
+def proves_since(broker_eligibility: BrokerEligibility, flush: str) -> BrokerEpoch:
     """Return the broker epoch from which entries are valid (S2, S14)."""
-    return standing.disk_since if flush == FLUSH_ALWAYS else standing.clean_since
+    return (
+        broker_eligibility.disk_since if flush == FLUSH_ALWAYS else broker_eligibility.clean_since
+    )

@@ -13,7 +13,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerId
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
-from tidemark_operator.controller.core.eligibility import Standing, Standings
+from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.partition_change import changed, raised
 
 
@@ -28,7 +28,7 @@ class Verdict:
 def judged(
     topic: TopicState,
     partition: PartitionState,
-    standings: Standings,
+    eligibility: Eligibility,
     *,
     sender: BrokerId,
     proposal: InSyncProposal,
@@ -38,7 +38,7 @@ def judged(
         return Verdict(error, partition)
     in_sync: list[Member] = []
     for member in proposal.new_in_sync_replicas:
-        admitted = _admitted(topic, member, partition, standings)
+        admitted = _admitted(topic, member, partition, eligibility)
         if admitted is None:
             # guard: refused-join-raises-partition-epoch (S3)
             return Verdict(ErrorCode.INELIGIBLE_REPLICA, raised(partition))  # S3
@@ -47,7 +47,7 @@ def judged(
     if set(in_sync) == set(partition.in_sync_replicas):
         return Verdict(ErrorCode.NONE, partition)
     return Verdict(
-        ErrorCode.NONE, changed(topic, partition, standings, in_sync_replicas=tuple(in_sync))
+        ErrorCode.NONE, changed(topic, partition, eligibility, in_sync_replicas=tuple(in_sync))
     )
 
 
@@ -76,7 +76,7 @@ def _admitted(
     topic: TopicState,
     member: Member,
     partition: PartitionState,
-    standings: Standings,
+    eligibility: Eligibility,
 ) -> Member | None:
     """Return the entry to write, or None for a broker that may not be in an ISR now.
 
@@ -84,23 +84,23 @@ def _admitted(
     stored entry counts. For a new member -1 is rejected (stricter than Kafka).
     """
     replica = (topic.topic_id, partition.partition)
-    standing = standings.of(member.broker_id)
-    if standing is None or not standings.is_active(member.broker_id, replica):
+    broker_eligibility = eligibility.of(member.broker_id)
+    if broker_eligibility is None or not eligibility.is_active(member.broker_id, replica):
         return None
     stored = next((m for m in partition.in_sync_replicas if m.broker_id == member.broker_id), None)
-    if stored is None and not _has_spoken(standing):
+    if stored is None and not _has_spoken(broker_eligibility):
         return None
     if member.broker_epoch == NO_EPOCH:
-        if stored is None or not standings.is_valid(stored, replica, topic.flush):
+        if stored is None or not eligibility.is_valid(stored, replica, topic.flush):
             return None
-        return standings.renewed(stored, replica, topic.flush)
-    return member if member.broker_epoch == standing.broker_epoch else None
+        return eligibility.renewed(stored, replica, topic.flush)
+    return member if member.broker_epoch == broker_eligibility.broker_epoch else None
 
 
 # guard: joiner-has-reported (S9)
-def _has_spoken(standing: Standing) -> bool:
+def _has_spoken(broker_eligibility: BrokerEligibility) -> bool:
     """Return whether the broker has reported to this controller.
 
     A leader may ask for what its follower held before it reported the replica failed (S9).
     """
-    return standing.has_spoken
+    return broker_eligibility.has_spoken

@@ -5,7 +5,7 @@ from tidemark_protocol.partition_state import PartitionState, TopicState
 
 from tidemark_operator.api.elect_annotation import ELECT_ANNOTATION, Choice, choice_text
 from tidemark_operator.controller.core.elections import Evidence
-from tidemark_operator.controller.core.eligibility import Replica, Standings
+from tidemark_operator.controller.core.eligibility import Eligibility, Replica
 from tidemark_operator.controller.core.unclean_recovery import has_valid_entry
 
 NOTHING_SAID = (-2, 0)  # in the place of (last epoch, log end offset): below an empty log
@@ -14,7 +14,7 @@ NOTHING_SAID = (-2, 0)  # in the place of (last epoch, log end offset): below an
 def leaderless_sentence(
     topic: TopicState,
     partition: PartitionState,
-    standings: Standings,
+    eligibility: Eligibility,
     evidence: Evidence,
     *,
     is_lasting: bool = True,
@@ -25,12 +25,12 @@ def leaderless_sentence(
     by themselves, and no record has to be given up.
     """
     replica = (topic.topic_id, partition.partition)
-    active = [b for b in partition.replicas if standings.is_active(b, replica)]
+    active = [b for b in partition.replicas if eligibility.is_active(b, replica)]
     text = f"partition {partition.partition} has no leader: "
     helpful = list(partition.replicas)
-    if has_valid_entry(topic, partition, standings):
+    if has_valid_entry(topic, partition, eligibility):
         entries = partition.in_sync_replicas + partition.eligible_leaders
-        helpful = [m.broker_id for m in entries if standings.is_valid(m, replica, topic.flush)]
+        helpful = [m.broker_id for m in entries if eligibility.is_valid(m, replica, topic.flush)]
         text += (
             f"only brokers {_names(helpful)} surely have every committed record, and none is active"
         )

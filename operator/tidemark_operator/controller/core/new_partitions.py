@@ -63,7 +63,7 @@ class Beginning:
     def __init__(self, state: PoolState, topic: TopicState) -> None:
         self._state = state
         self._topic = topic
-        self._standings = state.standings()
+        self._eligibility = state.eligibility()
         self._reports = state.reports_from(NO_EPOCH)
 
     def of(self, number: int, replicas: tuple[BrokerId, ...]) -> Begun:
@@ -83,7 +83,7 @@ class Beginning:
     def check(self, number: int, replicas: tuple[BrokerId, ...]) -> None:
         """Raise NoLiveReplica if `of` would."""
         replica = (self._topic.topic_id, number)
-        if any(self._standings.is_active(broker_id, replica) for broker_id in replicas):
+        if any(self._eligibility.is_active(broker_id, replica) for broker_id in replicas):
             return
         if self._state.held.floor_of(replica) is None and not holders_of(replica, self._reports):
             raise self._none_is_active(number, replicas)
@@ -93,7 +93,7 @@ class Beginning:
         in_sync = tuple(
             Member(broker_id, self._state.brokers[broker_id].broker_epoch)
             for broker_id in replicas
-            if self._standings.is_active(broker_id, (self._topic.topic_id, number))
+            if self._eligibility.is_active(broker_id, (self._topic.topic_id, number))
         )
         if not in_sync:
             raise self._none_is_active(number, replicas)

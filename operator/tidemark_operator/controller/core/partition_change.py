@@ -19,7 +19,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
-from tidemark_operator.controller.core.eligibility import Replica, Standings
+from tidemark_operator.controller.core.eligibility import Eligibility, Replica
 
 COMMIT_RULE_ISR = "Isr"
 
@@ -38,7 +38,7 @@ NOBODY = Leadership(NO_BROKER, BrokerEpoch(NO_EPOCH))
 def changed(
     topic: TopicState,
     partition: PartitionState,
-    standings: Standings,
+    eligibility: Eligibility,
     *,
     in_sync_replicas: tuple[Member, ...],
     leadership: Leadership | None = None,
@@ -48,8 +48,10 @@ def changed(
     The same value if leader, ISR and eligible leaders do not change.
     """
     replica = (topic.topic_id, partition.partition)
-    in_sync = tuple(standings.renewed(member, replica, topic.flush) for member in in_sync_replicas)
-    eligible = eligible_leaders(topic, partition, standings, in_sync_replicas=in_sync)
+    in_sync = tuple(
+        eligibility.renewed(member, replica, topic.flush) for member in in_sync_replicas
+    )
+    eligible = eligible_leaders(topic, partition, eligibility, in_sync_replicas=in_sync)
     entries = (partition.in_sync_replicas, partition.eligible_leaders)
     if leadership is None and (in_sync, eligible) == entries:
         return partition
@@ -82,7 +84,7 @@ def raised(partition: PartitionState) -> PartitionState:
 def eligible_leaders(
     topic: TopicState,
     partition: PartitionState,
-    standings: Standings,
+    eligibility: Eligibility,
     *,
     in_sync_replicas: tuple[Member, ...],
 ) -> tuple[Member, ...]:
@@ -100,8 +102,8 @@ def eligible_leaders(
     for member in (*partition.eligible_leaders, *partition.in_sync_replicas):
         if member.broker_id in in_sync or member.broker_id not in partition.replicas:
             continue
-        if standings.is_valid(member, replica, topic.flush):
-            kept[member.broker_id] = standings.renewed(member, replica, topic.flush)
+        if eligibility.is_valid(member, replica, topic.flush):
+            kept[member.broker_id] = eligibility.renewed(member, replica, topic.flush)
     return tuple(sorted(kept.values()))
 
 
@@ -115,14 +117,14 @@ def effective_min_insync(topic: TopicState) -> int:
 
 
 def with_min_insync(
-    topic: TopicState, partition: PartitionState, standings: Standings, min_insync_replicas: int
+    topic: TopicState, partition: PartitionState, eligibility: Eligibility, min_insync_replicas: int
 ) -> PartitionState:
     """Return the partition with that min ISR, new eligible leaders and a raised partition epoch."""
     if partition.min_insync_replicas == min_insync_replicas:
         return partition
     lowered = replace(partition, min_insync_replicas=min_insync_replicas)
     eligible = eligible_leaders(
-        topic, lowered, standings, in_sync_replicas=partition.in_sync_replicas
+        topic, lowered, eligibility, in_sync_replicas=partition.in_sync_replicas
     )
     # guard: min-isr-changes-with-eligible-leaders (S6)
     return raised(replace(lowered, eligible_leaders=eligible))

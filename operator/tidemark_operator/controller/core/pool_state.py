@@ -34,7 +34,7 @@ from tidemark_operator.controller.core.elections import (
     preferred_leader_restored,
     settled,
 )
-from tidemark_operator.controller.core.eligibility import Replica, Standing, Standings
+from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility, Replica
 from tidemark_operator.controller.core.known_slices import KnownSlices
 from tidemark_operator.controller.core.observations import Observations
 from tidemark_operator.controller.core.stale_slices import HeldEpochs, holders_of, rebuilt
@@ -75,11 +75,11 @@ class PoolState:
         known = self.replaced.setdefault(previous.broker_id, deque(maxlen=MAX_REPLACED))
         known.append(previous.incarnation)
 
-    def standings(self, *overriding: Standing) -> Standings:
-        standings = {}
+    def eligibility(self, *overriding: BrokerEligibility) -> Eligibility:
+        eligibility = {}
         for broker_id, record in self.brokers.items():
             notes = self.notes_of(broker_id)
-            standings[broker_id] = Standing(
+            eligibility[broker_id] = BrokerEligibility(
                 broker_id,
                 record.broker_epoch,
                 record.clean_since,
@@ -93,8 +93,10 @@ class PoolState:
                 untold_replicas=notes.untold_replicas,
                 is_write_stalled=notes.is_write_stalled,
             )
-        standings.update((standing.broker_id, standing) for standing in overriding)
-        return Standings(standings)
+        eligibility.update(
+            (broker_eligibility.broker_id, broker_eligibility) for broker_eligibility in overriding
+        )
+        return Eligibility(eligibility)
 
     def leader_counts(self) -> LeaderCounts:
         return LeaderCounts(counts=self.slices.leaders())
@@ -152,13 +154,13 @@ class PoolState:
         return notes.applied_version if is_ours else -1
 
     def settled_slice(
-        self, value: PartitionSlice, standings: Standings, leader_counts: LeaderCounts
+        self, value: PartitionSlice, eligibility: Eligibility, leader_counts: LeaderCounts
     ) -> PartitionSlice:
         partitions = []
         recoveries = {recovery.partition: recovery for recovery in value.recoveries}
         for state in value.partitions:
             replica = (value.topic.topic_id, state.partition)
-            after, recovery = self._settled(value, state, standings, leader_counts)
+            after, recovery = self._settled(value, state, eligibility, leader_counts)
             partitions.append(after)
             recovery = recovery or recoveries.get(state.partition)
             if recovery is not None:
@@ -171,7 +173,7 @@ class PoolState:
         self,
         value: PartitionSlice,
         state: PartitionState,
-        standings: Standings,
+        eligibility: Eligibility,
         leader_counts: LeaderCounts,
     ) -> tuple[PartitionState, Recovery | None]:
         replica = (value.topic.topic_id, state.partition)
@@ -181,7 +183,7 @@ class PoolState:
             kept = kept_or_moved(
                 value.topic,
                 state,
-                standings,
+                eligibility,
                 leader_counts=leader_counts,
                 is_confirmed=self._is_confirmed(replica, state),
             )
@@ -189,7 +191,7 @@ class PoolState:
         election = settled(
             value.topic,
             state,
-            standings,
+            eligibility,
             leader_counts=leader_counts,
             evidence=self.evidence(replica, state),
         )
@@ -230,14 +232,14 @@ class PoolState:
         return [report[replica] for report in reports if replica in report]
 
     def balanced_slice(
-        self, value: PartitionSlice, standings: Standings, leader_counts: LeaderCounts
+        self, value: PartitionSlice, eligibility: Eligibility, leader_counts: LeaderCounts
     ) -> PartitionSlice:
         if value.is_retained:
             return value
         return value.with_partitions(
             tuple(
                 preferred_leader_restored(
-                    value.topic, state, standings, leader_counts=leader_counts
+                    value.topic, state, eligibility, leader_counts=leader_counts
                 )
                 if self.may_grant((value.topic.topic_id, state.partition), state)
                 else state
@@ -376,11 +378,11 @@ class PoolState:
         ]
         if not waiting:
             return False
-        standings = self.standings()
+        eligibility = self.eligibility()
         return any(
             not value.is_retained
             and broker_id in partition.replicas
-            and needs_reports(value.topic, partition, standings, self.choices.get(replica))
+            and needs_reports(value.topic, partition, eligibility, self.choices.get(replica))
             for replica, (value, partition) in self.places_of(waiting).items()
         )
 

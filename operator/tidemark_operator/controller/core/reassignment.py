@@ -18,7 +18,7 @@ from dataclasses import replace
 from tidemark_protocol.ids import BrokerId, LeaderEpoch
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
-from tidemark_operator.controller.core.eligibility import Standings
+from tidemark_operator.controller.core.eligibility import Eligibility
 from tidemark_operator.controller.core.partition_change import NOBODY, changed, raised
 
 MAX_REPLICAS = 10
@@ -63,7 +63,7 @@ def obstacle(
 def reassigned(
     topic: TopicState,
     partition: PartitionState,
-    standings: Standings,
+    eligibility: Eligibility,
     target: tuple[BrokerId, ...],
     *,
     is_retained: bool = False,
@@ -91,7 +91,7 @@ def reassigned(
     after = changed(
         topic,
         moving,
-        standings,
+        eligibility,
         in_sync_replicas=in_sync,
         leadership=NOBODY if leaves else None,  # the settling that follows elects
     )

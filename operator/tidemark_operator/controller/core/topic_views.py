@@ -11,7 +11,7 @@ from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.api.partition_slice import PARTITIONS_PER_SLICE, PartitionSlice, slice_name
 from tidemark_operator.api.unclean_election import Recovery
-from tidemark_operator.controller.core.eligibility import Standings
+from tidemark_operator.controller.core.eligibility import Eligibility
 from tidemark_operator.controller.core.leaderless_reasons import leaderless_sentence
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.views import TopicView
@@ -84,12 +84,12 @@ class TopicViews:
         leaderless: list[tuple[PartitionSlice, PartitionState]],
     ) -> tuple[str, ...]:
         notices = [recovery.sentence for recovery in recoveries]
-        standings = self._state.standings() if leaderless else Standings({})
+        eligibility = self._state.eligibility() if leaderless else Eligibility({})
         for value, state in leaderless[:MAX_LEADERLESS_SENTENCES]:
             evidence = self._state.evidence((value.topic.topic_id, state.partition), state)
             lasts = self._state.observations.leaderless.is_lasting(value.topic.topic_id, state)
             notices.append(
-                leaderless_sentence(value.topic, state, standings, evidence, is_lasting=lasts)
+                leaderless_sentence(value.topic, state, eligibility, evidence, is_lasting=lasts)
             )
         return tuple(notices)
 

@@ -16,7 +16,7 @@ from tidemark_protocol.topic_configs import UNCLEAN_LEADER_ELECTION, text_of
 
 from tidemark_operator.api.elect_annotation import Choice
 from tidemark_operator.api.unclean_election import Cause
-from tidemark_operator.controller.core.eligibility import Replica, Standings
+from tidemark_operator.controller.core.eligibility import Eligibility, Replica
 
 ANYBODY = NO_BROKER  # a choice that leaves it to the logs: an unclean election, once
 LogEnd = tuple[int, int]  # (last epoch, log end offset): which log is the longest
@@ -58,7 +58,7 @@ class LastResort:
 def last_resort(
     topic: TopicState,
     partition: PartitionState,
-    standings: Standings,
+    eligibility: Eligibility,
     reports: Reports,
     choice: Choice | None,
 ) -> LastResort | None:
@@ -69,12 +69,12 @@ def last_resort(
         if (end := reports.log_end(broker_id, replica)) is not None
     }
     unheard = tuple(broker_id for broker_id in partition.replicas if broker_id not in ends)
-    active = tuple(b for b in partition.replicas if standings.is_active(b, replica))
-    if may_take_longest_of_all(topic, partition, standings, unheard):
+    active = tuple(b for b in partition.replicas if eligibility.is_active(b, replica))
+    if may_take_longest_of_all(topic, partition, eligibility, unheard):
         longest = max(ends.values())
         leaders = tuple(b for b in active if ends[b] == longest)
         if leaders:
-            return _by(leaders[0], Cause.ALL_UNCLEAN, ends, standings)
+            return _by(leaders[0], Cause.ALL_UNCLEAN, ends, eligibility)
     if (
         choice is not None
         # guard: choice-counts-in-its-epoch (B4)
@@ -82,7 +82,7 @@ def last_resort(
         and choice.leader in active
     ):
         if choice.leader in ends:
-            return _by(choice.leader, Cause.CHOSEN, ends, standings, unheard)
+            return _by(choice.leader, Cause.CHOSEN, ends, eligibility, unheard)
         return None  # it is asked for its report first: what is lost is to be known
     is_allowed = allows_unclean_election(topic)
     if not is_allowed and not is_anybody_chosen(choice, partition):
@@ -90,7 +90,7 @@ def last_resort(
     if active and all(b in ends for b in active):
         best = max(active, key=lambda b: (ends[b], -partition.replicas.index(b)))
         cause = Cause.UNCLEAN if is_allowed else Cause.CHOSEN
-        return _by(best, cause, ends, standings, unheard)
+        return _by(best, cause, ends, eligibility, unheard)
     return None
 
 
@@ -98,21 +98,21 @@ def last_resort(
 def may_take_longest_of_all(
     topic: TopicState,
     partition: PartitionState,
-    standings: Standings,
+    eligibility: Eligibility,
     unheard: tuple[BrokerId, ...],
 ) -> bool:
     """Return whether all replicas reported and no entry is valid (S14).
 
     With one replica missing, only a person decides; a valid entry is waited for.
     """
-    return not unheard and not has_valid_entry(topic, partition, standings)
+    return not unheard and not has_valid_entry(topic, partition, eligibility)
 
 
 # guard: valid-entry-is-waited-for (S14)
-def has_valid_entry(topic: TopicState, partition: PartitionState, standings: Standings) -> bool:
+def has_valid_entry(topic: TopicState, partition: PartitionState, eligibility: Eligibility) -> bool:
     replica = (topic.topic_id, partition.partition)
     entries = partition.in_sync_replicas + partition.eligible_leaders
-    return any(standings.is_valid(member, replica, topic.flush) for member in entries)
+    return any(eligibility.is_valid(member, replica, topic.flush) for member in entries)
 
 
 # guard: choice-counts-once (B4)
@@ -130,7 +130,7 @@ def allows_unclean_election(topic: TopicState) -> bool:
 
 
 def needs_reports(
-    topic: TopicState, partition: PartitionState, standings: Standings, choice: Choice | None
+    topic: TopicState, partition: PartitionState, eligibility: Eligibility, choice: Choice | None
 ) -> bool:
     """Return whether a partition without a leader needs fresh reports.
 
@@ -140,17 +140,17 @@ def needs_reports(
         return False
     if choice is not None and is_chosen(choice, partition):
         return True
-    return allows_unclean_election(topic) or not has_valid_entry(topic, partition, standings)
+    return allows_unclean_election(topic) or not has_valid_entry(topic, partition, eligibility)
 
 
 def _by(
     broker_id: BrokerId,
     cause: Cause,
     ends: Mapping[BrokerId, LogEnd],
-    standings: Standings,
+    eligibility: Eligibility,
     unheard: tuple[BrokerId, ...] = (),
 ) -> LastResort:
-    standing = standings.of(broker_id)
-    assert standing is not None, broker_id  # it is active
-    leader = Member(broker_id, standing.broker_epoch)
+    broker_eligibility = eligibility.of(broker_id)
+    assert broker_eligibility is not None, broker_id  # it is active
+    leader = Member(broker_id, broker_eligibility.broker_epoch)
     return LastResort(leader, cause, Offset(ends[broker_id][1]), unheard)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tidemark_operator.controller.core.eligibility import Standings
+from tidemark_operator.controller.core.eligibility import Eligibility
 from tidemark_operator.controller.core.isr import Verdict, judged
 from tidemark_protocol.controller_messages import InSyncProposal
 from tidemark_protocol.error_codes import ErrorCode
@@ -13,18 +13,18 @@ from tidemark_protocol.partition_state import PartitionState
 from tests.support.controller_harness import ORDERS, POOL, Rig
 from tests.support.controller_values import (
     REPLICA,
+    broker_eligibility,
     dead,
+    eligibility,
     members,
     partition,
     proposal,
     shown,
-    standing,
-    standings,
     topic,
 )
 from tests.support.waiting import run
 
-ALL = standings("0@1", "1@2", "2@3")
+ALL = eligibility("0@1", "1@2", "2@3")
 FULL = partition("0@1 1@2", leader="0@1")
 
 
@@ -32,7 +32,7 @@ def judge(
     proposed: InSyncProposal,
     *,
     state: PartitionState = FULL,
-    brokers: Standings = ALL,
+    brokers: Eligibility = ALL,
     sender: int = 0,
     commit_rule: str = "MinInsync",
 ) -> Verdict:
@@ -91,21 +91,26 @@ def test_stale_and_malformed_proposals_are_refused_without_a_write(
 @pytest.mark.parametrize(
     ("proposed", "brokers"),
     [
-        (proposal("0@1 1@2 2@3"), standings("0@1", "1@2")),
-        (proposal("0@1 1@2 2@3"), standings("0@1", "1@2", dead("2@3"))),
-        (proposal("0@1 1@2 2@3"), standings("0@1", "1@2", standing("2@3", is_stopping=True))),
+        (proposal("0@1 1@2 2@3"), eligibility("0@1", "1@2")),
+        (proposal("0@1 1@2 2@3"), eligibility("0@1", "1@2", dead("2@3"))),
+        (
+            proposal("0@1 1@2 2@3"),
+            eligibility("0@1", "1@2", broker_eligibility("2@3", is_stopping=True)),
+        ),
         (proposal("0@1 1@2 2@2"), ALL),
         (proposal("0@1 1@2 2@4"), ALL),
         (proposal("0@1 1@2 2@-1"), ALL),
         (
             proposal("0@1 1@2 2@3"),
-            standings("0@1", "1@2", standing("2@3", failed_replicas=frozenset({REPLICA}))),
+            eligibility(
+                "0@1", "1@2", broker_eligibility("2@3", failed_replicas=frozenset({REPLICA}))
+            ),
         ),
     ],
     ids=["unknown", "fenced", "stopping", "older life", "future life", "no fetch seen", "failed"],
 )
 def test_an_ineligible_member_is_refused_and_the_refusal_raises_the_partition_epoch(
-    proposed: InSyncProposal, brokers: Standings
+    proposed: InSyncProposal, brokers: Eligibility
 ) -> None:
     """S3: once the refusal was heard, no delayed write on epoch 9 can land any more."""
     verdict = judge(proposed, brokers=brokers)
@@ -120,7 +125,8 @@ def test_a_member_whose_fetch_the_leader_has_not_seen_yet_keeps_its_stored_entry
 
 def test_a_void_member_is_not_kept_by_an_unseen_fetch() -> None:
     verdict = judge(
-        proposal("0@1 1@-1"), brokers=standings("0@1", standing("1@8", clean_since=8), "2@3")
+        proposal("0@1 1@-1"),
+        brokers=eligibility("0@1", broker_eligibility("1@8", clean_since=8), "2@3"),
     )
     assert verdict.error is ErrorCode.INELIGIBLE_REPLICA
 

@@ -28,14 +28,14 @@ from tests.support.controller_harness import POOL
 from tests.support.controller_values import (
     REPLICA,
     after,
+    broker_eligibility,
     dead,
+    eligibility,
     member,
     partition,
     proposal,
     reports,
     shown,
-    standing,
-    standings,
     topic,
 )
 
@@ -139,8 +139,8 @@ def test_a_record_written_before_there_was_a_disk_epoch_is_read_by_its_clean_one
 # What an entry of epoch 1 is worth, whose broker lives in epoch 11: its log was not whole.
 
 
-KEPT = standing("0@11", clean_since=11, disk_since=0)
-LOST = standing("0@11", clean_since=11, disk_since=11)
+KEPT = broker_eligibility("0@11", clean_since=11, disk_since=0)
+LOST = broker_eligibility("0@11", clean_since=11, disk_since=11)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ LOST = standing("0@11", clean_since=11, disk_since=11)
 def test_validity_goes_by_the_disk_where_the_topic_flushes_always(
     flush: str, broker: Any, is_valid: bool
 ) -> None:
-    brokers = standings(broker)
+    brokers = eligibility(broker)
     assert brokers.is_valid(member("0@1"), REPLICA, flush) is is_valid
     renewed = member("0@11") if is_valid else member("0@1")
     assert brokers.renewed(member("0@1"), REPLICA, flush) == renewed
@@ -165,12 +165,12 @@ def test_validity_goes_by_the_disk_where_the_topic_flushes_always(
     ids=["missing or behind", "failed"],
 )
 def test_a_replica_that_is_lost_is_void_on_a_kept_disk_too(loss: dict[str, Any]) -> None:
-    assert not standings(replace(KEPT, **loss)).is_valid(member("0@1"), REPLICA, "Always")
+    assert not eligibility(replace(KEPT, **loss)).is_valid(member("0@1"), REPLICA, "Always")
 
 
 def test_who_kept_its_disk_leads_although_another_valid_entry_is_not_heard() -> None:
     state = partition("", eligible="0@1 1@2 2@3")
-    brokers = standings(KEPT, dead("1@2"), dead("2@3"))
+    brokers = eligibility(KEPT, dead("1@2"), dead("2@3"))
     assert shown(after(state, brokers, of=ALWAYS)) == (
         "leader 0@11 epoch 6 isr [0@11] eligible [1@2 2@3] pe 10"
     )
@@ -181,23 +181,23 @@ def test_who_kept_its_disk_leads_although_another_valid_entry_is_not_heard() -> 
 def test_the_longest_log_is_taken_only_where_no_disk_is_left_that_proves_anything() -> None:
     state = partition("", eligible="0@1", leader_epoch=6, replicas=(0, 1))
     ends = reports(b0=(5, 70), b1=(5, 99))
-    other = standing("1@12", clean_since=12)
-    assert after(state, standings(LOST, other), reports=ends, of=ALWAYS).leader == 1
-    assert after(state, standings(KEPT, other), reports=ends, of=ALWAYS).leader == 0
-    away = standings(replace(KEPT, is_live=False), other)
+    other = broker_eligibility("1@12", clean_since=12)
+    assert after(state, eligibility(LOST, other), reports=ends, of=ALWAYS).leader == 1
+    assert after(state, eligibility(KEPT, other), reports=ends, of=ALWAYS).leader == 0
+    away = eligibility(replace(KEPT, is_live=False), other)
     assert after(state, away, reports=ends, of=ALWAYS) is state  # a valid entry is waited for
     assert not needs_reports(ALWAYS, state, away, None)
     assert "only brokers 0 surely have" in leaderless_sentence(ALWAYS, state, away, NO_EVIDENCE)
-    nobody = standings(replace(KEPT, is_live=False), replace(other, is_live=False))
+    nobody = eligibility(replace(KEPT, is_live=False), replace(other, is_live=False))
     said = leaderless_sentence(ALWAYS, state, nobody, NO_EVIDENCE)
     assert said.endswith("and none is active; start one of brokers 0")  # 1 would prove nothing
 
 
 def test_the_last_member_stays_by_its_disk_where_the_isr_alone_commits() -> None:
     state = partition("0@1", leader_epoch=6)
-    found = after(state, standings(KEPT), of=topic("Isr", flush="Always"))
+    found = after(state, eligibility(KEPT), of=topic("Isr", flush="Always"))
     assert shown(found) == "leader 0@11 epoch 7 isr [0@11] eligible [] pe 10"
-    found = after(state, standings(LOST), of=topic("Isr", flush="Always"))
+    found = after(state, eligibility(LOST), of=topic("Isr", flush="Always"))
     assert shown(found) == "leader -1@-1 epoch 6 isr [] eligible [] pe 10"
 
 
@@ -207,7 +207,9 @@ def test_a_member_that_its_leader_has_not_heard_yet_is_judged_by_its_disk() -> N
 
     def answer(*brokers: Any) -> ErrorCode:
         asked = proposal("0@-1 1@2")
-        return judged(ALWAYS, state, standings(*brokers), sender=BrokerId(1), proposal=asked).error
+        return judged(
+            ALWAYS, state, eligibility(*brokers), sender=BrokerId(1), proposal=asked
+        ).error
 
     assert answer(KEPT, "1@2") is ErrorCode.NONE
     assert answer(LOST, "1@2") is ErrorCode.INELIGIBLE_REPLICA

@@ -5,21 +5,21 @@ from tidemark_operator.controller.core.leaderless_reasons import leaderless_sent
 from tidemark_operator.controller.core.observations import LEADERLESS_GRACE_MS, LeaderlessSince
 from tidemark_protocol.ids import TopicId
 
-from tests.support.controller_values import dead, partition, standings, topic
+from tests.support.controller_values import dead, eligibility, partition, topic
 
 ORDERS = TopicId("orders-id")
 STATE = partition("", eligible="0@1", leader_epoch=6)
 
 
 def test_lossy_way_out_is_not_advised_while_brokers_may_be_starting() -> None:
-    brokers = standings(dead("0@1"), "1@12", "2@13")
+    brokers = eligibility(dead("0@1"), "1@12", "2@13")
     said = leaderless_sentence(topic(), STATE, brokers, NO_EVIDENCE, is_lasting=False)
     assert said.startswith("partition 0 has no leader: only brokers 0 surely have")
     assert said.endswith("wait for them, they may be starting")
 
 
 def test_lossy_way_out_is_a_command_of_both_modes() -> None:
-    brokers = standings(dead("0@1"), "1@12", "2@13")
+    brokers = eligibility(dead("0@1"), "1@12", "2@13")
     said = leaderless_sentence(topic(), STATE, brokers, NO_EVIDENCE)
     assert f"tidemark elect {topic().topic} 0 1" in said
     assert "Only if they are lost for good" in said

@@ -17,10 +17,10 @@ from tidemark_protocol.ids import BrokerId, ControllerEpoch
 from tidemark_protocol.partition_state import Member, PartitionState
 
 from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig
-from tests.support.controller_values import after, dead, partition, shown, standings, topic
+from tests.support.controller_values import after, dead, eligibility, partition, shown, topic
 from tests.support.waiting import run
 
-ALL = standings("0@1", "1@2", "2@3", "3@4", "4@5")
+ALL = eligibility("0@1", "1@2", "2@3", "3@4", "4@5")
 
 
 def ids(*numbers: int) -> tuple[BrokerId, ...]:
@@ -77,14 +77,14 @@ def test_who_leaves_as_a_move_is_cancelled_or_replaced_raises_the_leader_epoch_o
 
 def test_a_target_member_that_died_meanwhile_holds_the_move_up() -> None:
     state = joined(moved(WHOLE, 3, 1, 2), "0@1 1@2 2@3 3@4")
-    found = after(state, standings("0@1", "1@2", "2@3", dead("3@4")))
+    found = after(state, eligibility("0@1", "1@2", "2@3", dead("3@4")))
     assert placed(found) == "(3, 1, 2, 0) +(3,) -(0,)"
     assert shown(found) == "leader 0@1 epoch 5 isr [0@1 1@2 2@3] eligible [] pe 11"
 
 
 def test_with_commit_rule_isr_dead_members_that_stay_in_the_isr_complete_nothing() -> None:
     state = joined(moved(WHOLE, 3, 4, 2), "2@3 3@4 4@5")
-    everybody = standings("0@1", "1@2", dead("2@3"), dead("3@4"), dead("4@5"))
+    everybody = eligibility("0@1", "1@2", dead("2@3"), dead("3@4"), dead("4@5"))
     found = after(state, everybody, of=topic("Isr"))
     assert placed(found) == "(3, 4, 2, 0, 1) +(3, 4) -(0, 1)"
 
@@ -92,14 +92,14 @@ def test_with_commit_rule_isr_dead_members_that_stay_in_the_isr_complete_nothing
 def test_the_leader_dying_in_the_middle_is_followed_by_one_that_stays() -> None:
     state = moved(partition("0@1 1@2 2@3", leader="0@1"), 2, 3, 4)
     busy = LeaderCounts([partition("2@3", leader="2@3")] * 3)
-    found = after(state, standings(dead("0@1"), "1@2", "2@3", "3@4", "4@5"), counts=busy)
+    found = after(state, eligibility(dead("0@1"), "1@2", "2@3", "3@4", "4@5"), counts=busy)
     assert found.leader == 2  # 1 leads fewer, and is to leave
     assert placed(found) == "(2, 3, 4, 0, 1) +(3, 4) -(0, 1)"
 
 
 def test_one_that_is_to_leave_leads_when_nobody_else_is_in_sync() -> None:
     state = moved(partition("0@1 1@2", leader="0@1"), 3, 4, 2)
-    found = after(state, standings(dead("0@1"), "1@2", "2@3", "3@4", "4@5"))
+    found = after(state, eligibility(dead("0@1"), "1@2", "2@3", "3@4", "4@5"))
     assert found.leader == 1
 
 

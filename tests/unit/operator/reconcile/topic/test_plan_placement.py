@@ -39,7 +39,7 @@ from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
-from tests.support.controller_values import partition, standings, topic
+from tests.support.controller_values import eligibility, partition, topic
 
 TOPIC_ID = TopicId("7f1c0000-0000-0000-0000-000000000001")
 WHOLE = partition("0@1 1@2 2@3", leader="0@1")
@@ -390,7 +390,7 @@ def test_retained_data_leaves_brokers_that_are_to_be_emptied_and_nothing_else_mo
 
 def test_retained_data_under_way_is_told_with_what_it_waits_for() -> None:
     moving = reassigned(
-        topic(), at_rest(0, 2), standings("0@1", "1@2", "2@3"), ids(0, 1), is_retained=True
+        topic(), at_rest(0, 2), eligibility("0@1", "1@2", "2@3"), ids(0, 1), is_retained=True
     )
     moves = plan_retained_moves([retained_view(moving)], places(3, 2))
     assert (moves.targets, moves.waiting) == ((), ())
