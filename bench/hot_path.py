@@ -32,7 +32,7 @@ from tidemark_broker.metadata.leader_changes import Departures
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.follower_fetch import ReplicaFetches
 from tidemark_broker.replication.leader_endpoint import LeaderConnection
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
 from tidemark_protocol.ids import (
     BrokerEpoch,
@@ -148,11 +148,11 @@ class Producer:
         self.start()
 
 
-def broker(path: Path, number: int, scheduler: Any) -> Partitions:
+def broker(path: Path, number: int, scheduler: Any) -> ReplicaManager:
     directory = LogDirectory.open(
         path / str(number), OsDisk(), broker_id=BrokerId(number), settings=LogSettings()
     )
-    partitions = Partitions(BrokerId(number), scheduler=scheduler, wall_clock_s=time.time)
+    partitions = ReplicaManager(BrokerId(number), scheduler=scheduler, wall_clock_s=time.time)
     partitions.attach(directory)
     partitions.set_broker_epoch(BrokerEpoch(number))
     return partitions

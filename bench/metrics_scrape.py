@@ -29,7 +29,7 @@ from tidemark_broker.log.log_config import LogSettings
 from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotas
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
 from tidemark_protocol.ids import (
     BrokerEpoch,
@@ -98,8 +98,8 @@ class LoopTurns:
         return f"longest {longest} ms; {over} of {len(ordered)} turns over 5 ms"
 
 
-def led_partitions(count: int, path: Path) -> Partitions:
-    partitions = Partitions(
+def led_partitions(count: int, path: Path) -> ReplicaManager:
+    partitions = ReplicaManager(
         BROKERS[0], scheduler=asyncio.get_running_loop(), wall_clock_s=time.time
     )
     partitions.attach(

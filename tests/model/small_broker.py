@@ -130,7 +130,7 @@ class SmallBroker:
 
 
 class Running:
-    """A broker whose process runs, and who hears what it does. Methods as in HostedReplica."""
+    """A broker whose process runs, and who hears what it does. Methods as in Partition."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.background.disk_probe import DiskProbe
 from tidemark_broker.server.broker_server import run_ticks
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock
@@ -69,7 +69,7 @@ def test_a_leader_that_wakes_serves_what_waited_before_it_judges_anybody() -> No
         with there:
             await loop.create_connection(lambda: Listening(watched.seen), sock=here)
             ticks = asyncio.create_task(
-                run_ticks(cast(Partitions, watched), cast(DiskProbe, Unprobed()))
+                run_ticks(cast(ReplicaManager, watched), cast(DiskProbe, Unprobed()))
             )
             await asyncio.sleep(0)
             there.send(b"fetch")

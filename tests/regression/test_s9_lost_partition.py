@@ -269,7 +269,7 @@ def test_no_empty_log_takes_the_place_of_one_that_a_former_life_is_counted_on_fo
     count_on(pool, in_sync, eligible)
     broker = pool.brokers[3].partitions
     assert broker.roles.missing_logs(pool.image().topics) == ()
-    assert broker.roles.untaken_logs() == ()
+    assert broker.roles.logs_to_retry() == ()
     broker.roles.untaken.take_again()
     assert broker.replicas == ()
     assert list(broker.failed_replicas) == [(pool.topic.topic_id, 0)]

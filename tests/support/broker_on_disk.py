@@ -21,7 +21,7 @@ from tidemark_broker.metadata.controller_channel import (
     ControllerClient,
     ControllerUnavailable,
 )
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.config import BrokerSettings
 from tidemark_broker.server.lifecycle_manager import (
     ControllerSession,
@@ -144,7 +144,7 @@ class Process:
             mount=Mount(self.settings.boot_id, self.settings.pod_uid, self.settings.claim_uid),
         )
         self.directory.secure_logs()
-        self.partitions = Partitions(
+        self.partitions = ReplicaManager(
             self.settings.broker_id,
             scheduler=asyncio.get_running_loop(),
             wall_clock_s=time.time,

@@ -29,8 +29,8 @@ from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.replication.core.effects import DivergingEpoch, LeaderAnswer
 from tidemark_broker.replication.core.follower import FollowerFetch
 from tidemark_broker.replication.follower_fetch import FollowerLink, ReplicaFetches
-from tidemark_broker.replication.partition import HostedReplica
-from tidemark_broker.replication.replica_manager import FetchResult, Partitions, ProduceResult
+from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.replica_manager import FetchResult, ProduceResult, ReplicaManager
 from tidemark_broker.replication.results import LEADER_ONLY, Consumer
 from tidemark_protocol.controller_messages import (
     BrokerState,
@@ -95,13 +95,13 @@ class InProcessBroker:
         self.directory = LogDirectory.open(
             path, disk or OsDisk(), broker_id=self.broker_id, settings=LogSettings()
         )
-        self.partitions = Partitions(
+        self.partitions = ReplicaManager(
             self.broker_id, scheduler=time, clock=time.clock, wall_clock_s=lambda: WALL_CLOCK_S
         )
         self.fetches = ReplicaFetches(self.partitions, scheduler=time, clock=time.clock)
         self.proposals: list[InSyncProposal] = []
         self.storage_errors: list[Exception] = []
-        self.flush_asked: list[HostedReplica] = []
+        self.flush_asked: list[Partition] = []
         listeners = self.partitions.listeners
         listeners.propose = self.proposals.append
         listeners.appended = self.fetches.on_appended
@@ -113,7 +113,7 @@ class InProcessBroker:
         self.partitions.set_broker_epoch(self.broker_epoch)
         self.links: dict[BrokerId, FollowerLink] = {}
 
-    def replica(self, key: tuple[TopicId, int] = KEY) -> HostedReplica:
+    def replica(self, key: tuple[TopicId, int] = KEY) -> Partition:
         replica = self.partitions.hosted(*key)
         assert replica is not None
         return replica
@@ -167,7 +167,7 @@ class SentFetch:
     """A follower's fetch under way: `answer` once the leader gave one."""
 
     follower: InProcessBroker
-    asked: dict[tuple[TopicId, int], tuple[HostedReplica, FollowerFetch]]
+    asked: dict[tuple[TopicId, int], tuple[Partition, FollowerFetch]]
     answer: FetchResponse | None = None
     refused: list[StorageError] = field(default_factory=list)
 
@@ -328,7 +328,7 @@ class InProcessPool:
     def send_fetch(self, number: int) -> SentFetch | None:
         """A follower asks its leader, through real frames; None: it has nothing to ask."""
         follower = self.brokers[number]
-        asked: dict[tuple[TopicId, int], tuple[HostedReplica, FollowerFetch]] = {}
+        asked: dict[tuple[TopicId, int], tuple[Partition, FollowerFetch]] = {}
         leader_id: BrokerId | None = None
         for replica in follower.partitions.replicas:
             fetch = replica.next_fetch(self.time.now_ms)

@@ -19,7 +19,7 @@ from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.leader_changes import Departures
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.follower_fetch import ReplicaFetches
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import (
     BrokerState,
     ClientQuota,
@@ -50,7 +50,7 @@ class Door:
     def __init__(self, path: Path, limits: ListenerLimits) -> None:
         loop = asyncio.get_running_loop()
         self.directory = LogDirectory.open(path, OsDisk(), broker_id=ONLY, settings=LogSettings())
-        partitions = Partitions(ONLY, scheduler=loop, wall_clock_s=time.time)
+        partitions = ReplicaManager(ONLY, scheduler=loop, wall_clock_s=time.time)
         partitions.attach(self.directory)
         partitions.set_broker_epoch(BrokerEpoch(11))
         self.partitions = partitions

@@ -12,8 +12,8 @@ from tidemark_broker.clock import Scheduler, Timer
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch, StorageError
 from tidemark_broker.kafka_wire.records.record_batch import read_records, split_batches
 from tidemark_broker.log.errors import is_storage_failure
-from tidemark_broker.replication.partition import HostedReplica
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.replica_manager import ReplicaManager
 
 LOAD_STEP_BYTES = 64 * 1024  # some milliseconds
 LOAD_RETRY_SECONDS = 1.0
@@ -26,8 +26,8 @@ OnRecord = Callable[[bytes, bytes | None], None]
 class OffsetsLoad:
     def __init__(
         self,
-        replica: HostedReplica,
-        partitions: Partitions,
+        replica: Partition,
+        partitions: ReplicaManager,
         scheduler: Scheduler,
         *,
         on_record: OnRecord,

@@ -38,8 +38,8 @@ from tidemark_broker.coordinator.core.requests import (
 from tidemark_broker.coordinator.core.validation import refusal
 from tidemark_broker.coordinator.shard_runner import CoordinatedPartition, GroupClock
 from tidemark_broker.metadata.topic_admin_client import Deadline, TopicChanges
-from tidemark_broker.replication.partition import HostedReplica
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.replica_manager import ReplicaManager
 
 CREATION_LIMIT_MS = 5_000  # then the client asks again
 
@@ -93,7 +93,7 @@ class GroupCoordinators:
 
     def __init__(
         self,
-        partitions: Partitions,
+        partitions: ReplicaManager,
         settings: GroupSettings,
         *,
         scheduler: Scheduler,
@@ -112,7 +112,7 @@ class GroupCoordinators:
 
     # ---- leadership
 
-    def on_role_changed(self, replica: HostedReplica) -> None:
+    def on_role_changed(self, replica: Partition) -> None:
         if replica.topic != OFFSETS_TOPIC:
             return
         key = (replica.topic_id, replica.partition)

@@ -29,9 +29,9 @@ from tidemark_broker.coordinator.core.requests import (
 from tidemark_broker.coordinator.core.validation import refusal
 from tidemark_broker.kafka_wire.records.record_batch import build_batch
 from tidemark_broker.replication.delayed_produce import answer
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.record_appender import ACKS_ALL
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.replication.results import ProduceResult
 
 
@@ -64,8 +64,8 @@ class _Append:
 class CoordinatedPartition:
     def __init__(
         self,
-        replica: HostedReplica,
-        partitions: Partitions,
+        replica: Partition,
+        partitions: ReplicaManager,
         settings: GroupSettings,
         counts: GroupCounts,
         *,

@@ -10,7 +10,7 @@ from tidemark_broker.coordinator.core.requests import GroupCensus, GroupCounts, 
 from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, GroupConsumer
 from tidemark_broker.metrics.broker_metrics import CrcFailures, MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotas
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class BrokerView:
 
     `incarnation` and `pool` are what the controller's probe compares (S19)."""
 
-    partitions: Partitions
+    partitions: ReplicaManager
     broker_id: BrokerId
     pool: str
     incarnation: str

@@ -16,7 +16,7 @@ from tidemark_broker.log.corruption_marker import KnownDamage
 from tidemark_broker.log.errors import NO_ROOM_ERRORS
 from tidemark_broker.metrics.broker_metrics import CrcFailures
 from tidemark_broker.replication.core.corruption import Damage, is_alone
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class DamagedReplicas:
         broker_id: BrokerId,
         *,
         failed_replicas: dict[tuple[TopicId, int], str],
-        recreate: Callable[[HostedReplica, Damage], None],
+        recreate: Callable[[Partition, Damage], None],
         fail_storage: Callable[[Exception], None],
     ) -> None:
         """Create an empty set; heartbeats report `failed_replicas`.
@@ -35,14 +35,14 @@ class DamagedReplicas:
         `recreate` truncates the log and creates the replica again.
         """
         self.crc_failures = CrcFailures()
-        self.on_damage: Callable[[HostedReplica], None] = lambda replica: None
+        self.on_damage: Callable[[Partition], None] = lambda replica: None
         self._broker_id = broker_id
         self._failed_replicas = failed_replicas
         self._recreate = recreate
         self._fail_storage = fail_storage
         self._has_disk_failed = False  # a failing one may take seconds for each try
 
-    def note(self, replica: HostedReplica, offset: Offset, error: CorruptBatch, where: str) -> None:
+    def note(self, replica: Partition, offset: Offset, error: CorruptBatch, where: str) -> None:
         """Record a corrupt batch that a read found; `where` is as `CrcFailures` counts."""
         self.crc_failures.note(where)
         if replica.damage is None or replica.damage.sound_from is not None:
@@ -64,7 +64,7 @@ class DamagedReplicas:
         self.on_damage(replica)
         self.settle(replica)
 
-    def remember(self, replica: HostedReplica) -> None:
+    def remember(self, replica: Partition) -> None:
         """Restore what an earlier process knew when its log is opened.
 
         Recovery may have truncated the corruption since, or retention deleted it: the replica is
@@ -78,7 +78,7 @@ class DamagedReplicas:
         if known.is_reported:
             self._failed_replicas[replica.topic_id, replica.partition] = known.reason
 
-    def note_heard(self, replica: HostedReplica) -> bool:
+    def note_heard(self, replica: Partition) -> bool:
         """Record that the controller knows; return whether its leader may be asked now."""
         damage = replica.damage
         if damage is None:
@@ -88,7 +88,7 @@ class DamagedReplicas:
         self.settle(replica)
         return is_news
 
-    def settle(self, replica: HostedReplica) -> None:
+    def settle(self, replica: Partition) -> None:
         """Report the replica while another can lead, rebuild it if allowed, end when it is
         valid.
         """
@@ -113,7 +113,7 @@ class DamagedReplicas:
             if is_reported:
                 self._failed_replicas[key] = damage.reason
 
-    def _mark(self, replica: HostedReplica, damage: KnownDamage) -> None:
+    def _mark(self, replica: Partition, damage: KnownDamage) -> None:
         """Mark the log, also one that rejects writes: the next process must know.
 
         A log that is removed needs no mark.
@@ -127,7 +127,7 @@ class DamagedReplicas:
                 self._has_disk_failed = True
                 self._fail_storage(error)
 
-    def _take_off_mark(self, replica: HostedReplica) -> None:
+    def _take_off_mark(self, replica: Partition) -> None:
         mark = replica.log.damage_mark
         if mark.damage is None or replica.log.failure or replica.log.owes_truncation:
             return

@@ -14,8 +14,8 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset
 
 from tidemark_broker.replication.follower_fetch import ReplicaFetches
-from tidemark_broker.replication.partition import HostedReplica
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.replica_manager import ReplicaManager
 
 UNKNOWN = Offset(-1)
 LOOK_SECONDS = 0.25
@@ -38,7 +38,7 @@ class LowWatermark:
 
 
 class LowWatermarks:
-    def __init__(self, partitions: Partitions, fetches: ReplicaFetches) -> None:
+    def __init__(self, partitions: ReplicaManager, fetches: ReplicaFetches) -> None:
         self._partitions = partitions
         self._fetches = fetches
 
@@ -71,7 +71,7 @@ class LowWatermarks:
         offset = self._low_watermark(replica)
         return LowWatermark(ErrorCode.NONE if offset >= awaited.offset else _WAITS, offset)
 
-    def _low_watermark(self, replica: HostedReplica) -> Offset:
+    def _low_watermark(self, replica: Partition) -> Offset:
         assert replica.leader is not None
         told = self._fetches.log_starts((replica.topic_id, replica.partition))
         followers = [

@@ -23,7 +23,7 @@ from tidemark_broker.log.errors import OffsetOutOfRange, is_storage_failure
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.replication.core.leader import preferred_replica
 from tidemark_broker.replication.delayed_produce import answer
-from tidemark_broker.replication.partition import HostedReplica, LocalBroker
+from tidemark_broker.replication.partition import LocalBroker, Partition
 from tidemark_broker.replication.results import Consumer, FetchResult
 
 
@@ -53,7 +53,7 @@ class ConsumerRead:
 
     def __init__(
         self,
-        replica: HostedReplica,
+        replica: Partition,
         request: ReadRequest,
         life: LocalBroker,
         *,
@@ -227,7 +227,7 @@ def _end_of(data: bytes, offset: Offset) -> Offset:
     return offset
 
 
-def epoch_refusal(current_leader_epoch: LeaderEpoch, replica: HostedReplica) -> ErrorCode | None:
+def epoch_refusal(current_leader_epoch: LeaderEpoch, replica: Partition) -> ErrorCode | None:
     """Return the error of a consumer's leader epoch, at leaders and followers alike (KIP-320)."""
     if current_leader_epoch == NO_EPOCH or current_leader_epoch == replica.leader_epoch:
         return None
@@ -237,7 +237,7 @@ def epoch_refusal(current_leader_epoch: LeaderEpoch, replica: HostedReplica) -> 
 
 
 # guard: follower-serves-in-sync-only (B10)
-def may_serve_as_follower(replica: HostedReplica, life: LocalBroker, now_ms: int) -> bool:
+def may_serve_as_follower(replica: Partition, life: LocalBroker, now_ms: int) -> bool:
     """Return whether this follower serves consumers.
 
     It is in sync as far as this broker knows, in its present epoch, and confirmed by the leader

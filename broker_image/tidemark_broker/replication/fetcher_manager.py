@@ -13,8 +13,8 @@ from tidemark_protocol.ids import BrokerId
 
 from tidemark_broker.replication.follower_link import Key
 from tidemark_broker.replication.leader_endpoint import LeaderConnection
-from tidemark_broker.replication.partition import HostedReplica
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.replica_manager import ReplicaManager
 
 CONNECT_TIMEOUT_SECONDS = 1.0
 FIRST_RECONNECT_SECONDS = 0.02
@@ -27,13 +27,13 @@ class LeaderFetcher:
     """A connection to one leader, kept while there is something to follow there."""
 
     def __init__(
-        self, leader_id: BrokerId, partitions: Partitions, *, suspect: Tell, answered: Tell
+        self, leader_id: BrokerId, partitions: ReplicaManager, *, suspect: Tell, answered: Tell
     ) -> None:
         self.leader_id = leader_id
         self._partitions = partitions
         self._suspect = suspect
         self._answered = answered
-        self._followed: dict[Key, HostedReplica] = {}
+        self._followed: dict[Key, Partition] = {}
         self._connection: LeaderConnection | None = None
         self._endpoints: Endpoints | None = None
         self._changed = asyncio.Event()
@@ -42,7 +42,7 @@ class LeaderFetcher:
     def follows_anything(self) -> bool:
         return bool(self._followed)
 
-    def follow(self, replicas: Sequence[HostedReplica]) -> None:
+    def follow(self, replicas: Sequence[Partition]) -> None:
         """Follow these replicas too, or update their roles or settings."""
         for replica in replicas:
             self._followed[replica.topic_id, replica.partition] = replica
@@ -61,7 +61,7 @@ class LeaderFetcher:
             if self._connection is not None:
                 self._connection.close()
 
-    def look_at(self, replicas: Iterable[HostedReplica]) -> None:
+    def look_at(self, replicas: Iterable[Partition]) -> None:
         if self._connection is not None:
             self._connection.look_at(replicas)
 
@@ -128,7 +128,7 @@ class ReplicaFetchers:
 
     def __init__(
         self,
-        partitions: Partitions,
+        partitions: ReplicaManager,
         *,
         suspect: Tell,
         answered: Tell,
@@ -158,9 +158,9 @@ class ReplicaFetchers:
             broker = self._partitions.metadata.brokers.get(leader_id)
             fetcher.dial(None if broker is None else broker.endpoints)
 
-    def _changes(self) -> tuple[dict[BrokerId, list[HostedReplica]], dict[BrokerId, list[Key]]]:
+    def _changes(self) -> tuple[dict[BrokerId, list[Partition]], dict[BrokerId, list[Key]]]:
         """Return, by leader, what is now followed there and what no longer is."""
-        followed: dict[BrokerId, list[HostedReplica]] = {}
+        followed: dict[BrokerId, list[Partition]] = {}
         left: dict[BrokerId, list[Key]] = {}
         for key in self._partitions.roles.take_touched():
             replica = self._partitions.hosted(*key)
@@ -182,7 +182,7 @@ class ReplicaFetchers:
             self._fetchers[leader_id] = (fetcher, task)
         return self._fetchers[leader_id][0]
 
-    def kick(self, replica: HostedReplica) -> None:
+    def kick(self, replica: Partition) -> None:
         """Fetch now: the follower was held back (flush: Always), or deleted records."""
         if replica.follower is not None and replica.follower.leader in self._fetchers:
             self._fetchers[replica.follower.leader][0].look_at((replica,))

@@ -32,8 +32,8 @@ from tidemark_broker.replication.follower_link import (
     Respond,
     next_session_epoch,
 )
-from tidemark_broker.replication.partition import HostedReplica
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.replica_manager import ReplicaManager
 
 __all__ = ["FollowerLink", "ReplicaFetches"]
 
@@ -53,7 +53,7 @@ Found = dict[Key, PartitionAnswer]
 
 class ReplicaFetches:
     def __init__(
-        self, partitions: Partitions, *, scheduler: Scheduler, clock: Clock = monotonic_ms
+        self, partitions: ReplicaManager, *, scheduler: Scheduler, clock: Clock = monotonic_ms
     ) -> None:
         self._partitions = partitions
         self._scheduler = scheduler
@@ -66,7 +66,7 @@ class ReplicaFetches:
         self._is_flush_scheduled = False
         # While several followers are answered at once: what was read for the first of them, by
         # replica, offset and limit.
-        self._shared: dict[tuple[HostedReplica, int, int], bytes] | None = None
+        self._shared: dict[tuple[Partition, int, int], bytes] | None = None
         self.listeners: dict[Callable[[], None], None] = {}  # told of each fetch
 
     def is_left(self, link: FollowerLink, request: FetchRequest) -> bool:
@@ -135,7 +135,7 @@ class ReplicaFetches:
 
     # ---- what may give a follower news
 
-    def on_appended(self, replica: HostedReplica) -> None:
+    def on_appended(self, replica: Partition) -> None:
         """Wake the fetches of a partition, also when a role changes, which answers the error."""
         key = (replica.topic_id, replica.partition)
         watching = self._watching.get(key)
@@ -152,7 +152,7 @@ class ReplicaFetches:
             self._is_flush_scheduled = True
             self._scheduler.call_soon(self._flush)
 
-    def on_watermark(self, replica: HostedReplica) -> None:
+    def on_watermark(self, replica: Partition) -> None:
         """Schedule the fetches of a partition whose watermark or log start moved."""
         key = (replica.topic_id, replica.partition)
         for link in self._watching.get(key, ()):
@@ -347,7 +347,7 @@ class ReplicaFetches:
         return self._read(replica, asked, fetch, budget)
 
     def _read(
-        self, replica: HostedReplica, asked: FetchPartition, fetch: ReplicaFetch, budget: int
+        self, replica: Partition, asked: FetchPartition, fetch: ReplicaFetch, budget: int
     ) -> tuple[PartitionAnswer | None, ReplicaFetch | None]:
         log = replica.log
         try:
@@ -369,7 +369,7 @@ class ReplicaFetches:
         )
         return answer, fetch
 
-    def _records(self, replica: HostedReplica, offset: Offset, max_bytes: int) -> bytes:
+    def _records(self, replica: Partition, offset: Offset, max_bytes: int) -> bytes:
         shared = self._shared
         wanted = (replica, offset, max_bytes)
         if shared is not None and (found := shared.get(wanted)) is not None:
@@ -381,7 +381,7 @@ class ReplicaFetches:
         return records
 
     def _not_leading(
-        self, key: Key, asked: FetchPartition, replica: HostedReplica | None
+        self, key: Key, asked: FetchPartition, replica: Partition | None
     ) -> PartitionAnswer:
         """Return the error, in Kafka's order: is it known, the leader epoch, who leads."""
         metadata = self._partitions.metadata
@@ -398,7 +398,7 @@ class ReplicaFetches:
             error = ErrorCode.UNKNOWN_LEADER_EPOCH
         return PartitionAnswer(asked.partition, error)
 
-    def _news(self, key: Key, link: FollowerLink) -> HostedReplica | None:
+    def _news(self, key: Key, link: FollowerLink) -> Partition | None:
         replica = self._partitions.hosted(*key)
         if replica is None or replica.leader is None:
             return None
@@ -421,7 +421,7 @@ class ReplicaFetches:
 
     # guard: watermark-told-in-asked-epoch (I2)
     @staticmethod
-    def _is_asked_in_its_epoch(asked: FetchPartition, replica: HostedReplica) -> bool:
+    def _is_asked_in_its_epoch(asked: FetchPartition, replica: Partition) -> bool:
         """Return whether the fetch names the present leader epoch.
 
         If not, there was no room yet to check it, and the follower could not tell whose watermark

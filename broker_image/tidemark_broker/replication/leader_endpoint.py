@@ -37,8 +37,8 @@ from tidemark_broker.replication.follower_link import (
     Key,
     next_session_epoch,
 )
-from tidemark_broker.replication.partition import HostedReplica
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.replica_manager import ReplicaManager
 
 FETCH_WAIT_MS = 500
 FETCH_MIN_BYTES = 1
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 class _Question(NamedTuple):
     """A partition's fetch as the leader knows it from the request of this number."""
 
-    replica: HostedReplica
+    replica: Partition
     fetch: FollowerFetch
     log_start_offset: Offset
     number: int
@@ -70,7 +70,7 @@ class _Asked:
 class LeaderConnection(asyncio.Protocol):
     """A connection to a leader, until it is lost."""
 
-    def __init__(self, leader_id: BrokerId, partitions: Partitions) -> None:
+    def __init__(self, leader_id: BrokerId, partitions: ReplicaManager) -> None:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._leader_id = leader_id
@@ -79,7 +79,7 @@ class LeaderConnection(asyncio.Protocol):
         self._splitter = FrameSplitter(max_frame_bytes=MAX_RESPONSE_BYTES)
         self._in_flight: deque[_Asked] = deque()
         self._questions: dict[Key, _Question] = {}  # open ones, asked without being named again
-        self._unsure: dict[Key, HostedReplica] = {}  # to be looked at before the next fetch
+        self._unsure: dict[Key, Partition] = {}  # to be looked at before the next fetch
         self._contact = LeaderContact()
         self._session_epoch = FIRST_SESSION_EPOCH
         self._requests = 0
@@ -104,14 +104,14 @@ class LeaderConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def follow(self, replicas: list[HostedReplica]) -> None:
+    def follow(self, replicas: list[Partition]) -> None:
         """Follow these replicas, whose roles or settings may have changed."""
         self._unsure = {(replica.topic_id, replica.partition): replica for replica in replicas}
         for key, question in self._questions.items():
             self._unsure.setdefault(key, question.replica)
         self._send_if_free()
 
-    def look_at(self, replicas: Iterable[HostedReplica]) -> None:
+    def look_at(self, replicas: Iterable[Partition]) -> None:
         """Check these replicas for a new fetch, without waiting for the one under way."""
         for replica in replicas:
             self._unsure[replica.topic_id, replica.partition] = replica
@@ -186,7 +186,7 @@ class LeaderConnection(asyncio.Protocol):
         if self._has_more:
             asyncio.get_running_loop().call_soon(self._send_if_free)
 
-    def _changes(self, forgotten: list[Key]) -> list[tuple[Key, HostedReplica, FollowerFetch, int]]:
+    def _changes(self, forgotten: list[Key]) -> list[tuple[Key, Partition, FollowerFetch, int]]:
         """Return fetches that differ from what the leader knows: (key, replica, fetch, max bytes).
 
         Partitions that are no longer fetched go into `forgotten`.
@@ -196,7 +196,7 @@ class LeaderConnection(asyncio.Protocol):
         may_join_bytes = throttle.allowance_bytes(
             now_ms, at_most=self._partitions.replica_fetch_max_bytes
         )
-        found: list[tuple[Key, HostedReplica, FollowerFetch, int]] = []
+        found: list[tuple[Key, Partition, FollowerFetch, int]] = []
         wake_at_ms: int | None = None
         for key, replica in tuple(self._unsure.items()):
             if len(found) + len(forgotten) >= MAX_NAMED:
@@ -358,7 +358,7 @@ class LeaderConnection(asyncio.Protocol):
             self._transport.abort()
 
 
-def _is_known(known: _Question, replica: HostedReplica, fetch: FollowerFetch) -> bool:
+def _is_known(known: _Question, replica: Partition, fetch: FollowerFetch) -> bool:
     """Return whether the fetch would tell the leader nothing new."""
     return (
         known.replica is replica

@@ -15,7 +15,7 @@ from tidemark_protocol.ids import Offset, TopicId
 
 from tidemark_broker.log.errors import DiskFull
 from tidemark_broker.log.segment_list import retained_start
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 
 UP_TO_HIGH_WATERMARK = Offset(-1)
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 class RaisedStarts:
     """The log starts below which segments are deleted once their checkpoint is written."""
 
-    starts: tuple[tuple[HostedReplica, Offset], ...]
+    starts: tuple[tuple[Partition, Offset], ...]
 
     def as_far_as(self, written: Mapping[tuple[str, int], Offset]) -> "RaisedStarts":
         """Return the starts limited to an earlier checkpoint, if a new one could not be written."""
@@ -39,7 +39,7 @@ class RaisedStarts:
 
 
 def raise_log_starts(
-    replicas: Iterable[HostedReplica], wall_ms: int, kept: Container[TopicId] = ()
+    replicas: Iterable[Partition], wall_ms: int, kept: Container[TopicId] = ()
 ) -> RaisedStarts:
     """Advance log starts by retention; topics in `kept` are exempt.
 
@@ -99,7 +99,7 @@ class DeleteRecordsResult:
     message: str = ""
 
 
-def delete_records(replica: HostedReplica, before_offset: Offset) -> DeleteRecordsResult:
+def delete_records(replica: Partition, before_offset: Offset) -> DeleteRecordsResult:
     """Delete the records below `before_offset` as the leader; followers follow.
 
     UP_TO_HIGH_WATERMARK stands for the high watermark. OFFSET_OUT_OF_RANGE above it (I1). The files

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from tidemark_protocol.ids import Offset, TopicId
 
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 
 Key = tuple[TopicId, int]
 
@@ -14,11 +14,11 @@ class MovedWatermarks:
         self._known: dict[Key, Offset] = {}
         self._moved: dict[Key, None] = {}
 
-    def note(self, replica: HostedReplica) -> None:
+    def note(self, replica: Partition) -> None:
         """Record that a watermark moved, or that the replica was added or removed."""
         self._moved[replica.topic_id, replica.partition] = None
 
-    def current(self, hosted: Mapping[Key, HostedReplica]) -> dict[Key, Offset]:
+    def current(self, hosted: Mapping[Key, Partition]) -> dict[Key, Offset]:
         for key in self._moved:
             replica = hosted.get(key)
             if replica is None:

@@ -66,12 +66,12 @@ class ReplicaEvents:
     """The events of a replica; handlers must return soon and not raise."""
 
     propose: Callable[[InSyncProposal], None]
-    appended: Callable[["HostedReplica"], None]  # as leader: parked replica fetches have news
-    watermark_moved: Callable[["HostedReplica"], None]
-    log_start_raised: Callable[["HostedReplica"], None]  # by this broker's own doing
-    role_changed: Callable[["HostedReplica"], None]
-    flush_needed: Callable[["HostedReplica"], None]
-    truncated: Callable[["HostedReplica"], None]  # its checkpoint was lowered, not synced
+    appended: Callable[["Partition"], None]  # as leader: parked replica fetches have news
+    watermark_moved: Callable[["Partition"], None]
+    log_start_raised: Callable[["Partition"], None]  # by this broker's own doing
+    role_changed: Callable[["Partition"], None]
+    flush_needed: Callable[["Partition"], None]
+    truncated: Callable[["Partition"], None]  # its checkpoint was lowered, not synced
     committed_truncation: Callable[[CommittedTruncation], None]
 
 
@@ -84,7 +84,7 @@ class LocalBroker:
     brokers: Mapping[BrokerId, BrokerState]
 
 
-class HostedReplica:
+class Partition:
     def __init__(self, log: PartitionLog, *, high_watermark: Offset, events: ReplicaEvents) -> None:
         self.log = log
         self.topic = log.topic

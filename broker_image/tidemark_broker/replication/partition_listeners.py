@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tidemark_protocol.controller_messages import InSyncProposal
 
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 
 
 def nothing(*_: object) -> None:
@@ -17,12 +17,12 @@ class PartitionListeners:
     """The receivers of events of local partitions; set before logs are attached."""
 
     propose: Callable[[InSyncProposal], None] = nothing
-    appended: Callable[[HostedReplica], None] = nothing
-    watermark_moved: Callable[[HostedReplica], None] = nothing
-    log_start_raised: Callable[[HostedReplica], None] = nothing
-    role_changed: Callable[[HostedReplica], None] = nothing
-    flush_needed: Callable[[HostedReplica], None] = nothing
-    truncated: Callable[[HostedReplica], None] = nothing
+    appended: Callable[[Partition], None] = nothing
+    watermark_moved: Callable[[Partition], None] = nothing
+    log_start_raised: Callable[[Partition], None] = nothing
+    role_changed: Callable[[Partition], None] = nothing
+    flush_needed: Callable[[Partition], None] = nothing
+    truncated: Callable[[Partition], None] = nothing
     roles_applied: Callable[[], None] = nothing  # of some replicas: `take_touched` says which
     metadata_applied: Callable[[], None] = nothing
     metadata_came: Callable[[], None] = nothing  # for the first time in this life

@@ -8,33 +8,33 @@ from tidemark_protocol.controller_messages import TopicPush
 from tidemark_protocol.ids import TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
-from tidemark_broker.replication.partition import HostedReplica, LocalBroker
+from tidemark_broker.replication.partition import LocalBroker, Partition
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class HostedReplicas:
+class PartitionRegistry:
     """The same objects by (topic id, partition) and by (topic, partition)."""
 
-    by_id: dict[tuple[TopicId, int], HostedReplica] = field(default_factory=dict)
-    by_name: dict[tuple[str, int], HostedReplica] = field(default_factory=dict)
+    by_id: dict[tuple[TopicId, int], Partition] = field(default_factory=dict)
+    by_name: dict[tuple[str, int], Partition] = field(default_factory=dict)
     # Logs that ended below their own checkpointed watermark when they were opened. Once registered,
     # the checkpoint says no more of it (S31), and that controller may not have known the partition.
     short: set[tuple[TopicId, int]] = field(default_factory=set)
     # Logs that made room for another topic's of their name, in this very life.
-    made_room: set[tuple[TopicId, int]] = field(default_factory=set)
+    displaced: set[tuple[TopicId, int]] = field(default_factory=set)
     # The partitions of each topic that are here: what is said of a topic costs no look at others.
     _numbers: dict[TopicId, set[int]] = field(default_factory=dict)
     _ids_by_topic: dict[str, set[TopicId]] = field(default_factory=dict)
 
-    def add(self, replica: HostedReplica) -> None:
+    def add(self, replica: Partition) -> None:
         self.by_id[replica.topic_id, replica.partition] = replica
         self.by_name[replica.topic, replica.partition] = replica
         self._numbers.setdefault(replica.topic_id, set()).add(replica.partition)
         self._ids_by_topic.setdefault(replica.topic, set()).add(replica.topic_id)
 
-    def discard(self, key: tuple[TopicId, int]) -> HostedReplica | None:
+    def discard(self, key: tuple[TopicId, int]) -> Partition | None:
         """Remove a replica under both names and return it."""
         replica = self.by_id.pop(key, None)
         if replica is None:
@@ -98,11 +98,11 @@ class HostedReplicas:
     ) -> bool:
         members = state.in_sync_replicas + state.eligible_leaders
         is_named = any(member.broker_id == life.broker_id for member in members)
-        return (is_named and self._has_made_room(key)) or names_earlier_epoch(state, life)
+        return (is_named and self._is_displaced(key)) or names_earlier_epoch(state, life)
 
     # guard: displaced-log-is-not-empty (S9)
-    def _has_made_room(self, key: tuple[TopicId, int]) -> bool:
-        return key in self.made_room
+    def _is_displaced(self, key: tuple[TopicId, int]) -> bool:
+        return key in self.displaced
 
     # guard: short-log-is-not-whole (S9)
     def _is_whole(self, key: tuple[TopicId, int]) -> bool:
@@ -124,7 +124,7 @@ class HostedReplicas:
                 " whole: it begins anew once nobody counts on that one"
             )
         self.short.discard(key)
-        self.made_room.discard(key)
+        self.displaced.discard(key)
         return True
 
     def missing_logs(
@@ -153,7 +153,7 @@ def names_earlier_epoch(state: PartitionState, life: LocalBroker) -> bool:
     )
 
 
-def log_roles(applied: Sequence[tuple[HostedReplica, PartitionState]]) -> None:
+def log_roles(applied: Sequence[tuple[Partition, PartitionState]]) -> None:
     """Write one log line for all applied roles: a line costs more than a role."""
     if len(applied) == 1:
         _log_role(*applied[0])
@@ -178,7 +178,7 @@ def log_roles(applied: Sequence[tuple[HostedReplica, PartitionState]]) -> None:
     )
 
 
-def _log_role(replica: HostedReplica, state: PartitionState) -> None:
+def _log_role(replica: Partition, state: PartitionState) -> None:
     _log.info(
         "partition state applied",
         extra={

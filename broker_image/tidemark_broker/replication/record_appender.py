@@ -38,7 +38,7 @@ from tidemark_broker.replication.core.idempotence import (
     malformed_producer,
 )
 from tidemark_broker.replication.delayed_produce import ProduceDone, answer
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.record_errors import records_refused, with_more
 from tidemark_broker.replication.record_times import timestamp_refusal
 from tidemark_broker.replication.results import NO_APPEND_TIME, ProduceResult, RecordError
@@ -82,7 +82,7 @@ class ProducePath:
     def __init__(
         self,
         *,
-        find_leading: Callable[[str, int], HostedReplica | ErrorCode],
+        find_leading: Callable[[str, int], Partition | ErrorCode],
         fail_storage: Callable[[Exception], None],
         scheduler: Scheduler,
         clock: Clock,
@@ -101,7 +101,7 @@ class ProducePath:
         self._wall_clock_s = wall_clock_s
         self._shortage = shortage
         self._expiry_timer: Timer | None = None
-        self._waiting: dict[HostedReplica, None] = {}  # those of produces that are not answered yet
+        self._waiting: dict[Partition, None] = {}  # those of produces that are not answered yet
 
     def produce(
         self,
@@ -113,7 +113,7 @@ class ProducePath:
         timeout_ms: int,
         done: ProduceDone,
     ) -> None:
-        """Produce as `Partitions.produce` does."""
+        """Produce as `ReplicaManager.produce` does."""
         if acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
             message = f"acks: expected -1, 0 or 1, found {acks}"
             answer(done, ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS, message=message))
@@ -166,7 +166,7 @@ class ProducePath:
             self._expiry_timer = self._scheduler.call_later(EXPIRY_SWEEP_SECONDS, self._expire)
 
     def _write_once(
-        self, replica: HostedReplica, batches: list[Batch], now_ms: int, done: ProduceDone
+        self, replica: Partition, batches: list[Batch], now_ms: int, done: ProduceDone
     ) -> tuple[Offset, Offset, int] | None:
         """Append batches, or find them in the log already (I8).
 
@@ -225,7 +225,7 @@ def _as_stored(batch: Batch, settings: LogSettings, wall_ms: int) -> Batch:
 
 
 # guard: leader-acknowledges-once-synced (S11)
-def _waits_for_disk(replica: HostedReplica, acks: int, end_offset: Offset) -> bool:
+def _waits_for_disk(replica: Partition, acks: int, end_offset: Offset) -> bool:
     """Return whether the acknowledgement needs the leader's disk (S11).
 
     With `flush: Always` an acknowledged record is on the disk of each replica that acknowledges it.
@@ -234,7 +234,7 @@ def _waits_for_disk(replica: HostedReplica, acks: int, end_offset: Offset) -> bo
 
 
 # guard: append-with-min-isr (I9)
-def _refusal(replica: HostedReplica, acks: int) -> ProduceResult | None:
+def _refusal(replica: Partition, acks: int) -> ProduceResult | None:
     leader = replica.leader
     assert leader is not None
     if acks == ACKS_ALL and not leader.has_enough_in_sync_replicas:

@@ -39,7 +39,7 @@ from tidemark_broker.replication.delayed_produce import ProduceDone, answer
 from tidemark_broker.replication.follower_link import REPLICA_FETCH_MAX_BYTES
 from tidemark_broker.replication.log_start_offset import DeleteRecordsResult, delete_records
 from tidemark_broker.replication.moved_watermarks import MovedWatermarks
-from tidemark_broker.replication.partition import CommittedTruncations, HostedReplica, ReplicaEvents
+from tidemark_broker.replication.partition import CommittedTruncations, Partition, ReplicaEvents
 from tidemark_broker.replication.partition_listeners import PartitionListeners, nothing
 from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
 from tidemark_broker.replication.record_appender import ProducePath
@@ -63,7 +63,7 @@ from tidemark_broker.replication.roles import (
 STEP_BYTES = 1024 * 1024
 
 
-async def sha256_of(replica: HostedReplica, to_offset: int, damaged: DamagedReplicas) -> str:
+async def sha256_of(replica: Partition, to_offset: int, damaged: DamagedReplicas) -> str:
     """Return the SHA-256 in hex of the batches from the log start that end below `to_offset`.
 
     Raises CorruptBatch, which is recorded then.
@@ -94,8 +94,8 @@ __all__ = [
     "FetchResult",
     "OffsetsResult",
     "PartitionListeners",
-    "Partitions",
     "ProduceResult",
+    "ReplicaManager",
     "ReplicaView",
 ]
 
@@ -103,7 +103,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 
-class Partitions:
+class ReplicaManager:
     """All replicas of this broker.
 
     `done` callbacks are called exactly once, maybe before the call returns.
@@ -192,14 +192,14 @@ class Partitions:
         """Allocate a producer id for a client whose retries are recognised (InitProducerId)."""
         return await self.producer_ids.init(producer_id, producer_epoch)
 
-    def find_leading(self, topic: str, partition: int) -> HostedReplica | ErrorCode:
+    def find_leading(self, topic: str, partition: int) -> Partition | ErrorCode:
         """Return the local leader partition, or the error to send."""
         replica = self._served(topic, partition)
         if replica is None or replica.leader is None or self.is_stopped:
             return self._absence(topic, partition)
         return replica
 
-    def _served(self, topic: str, partition: int) -> HostedReplica | None:
+    def _served(self, topic: str, partition: int) -> Partition | None:
         """As clients see it: retained data that is led for a move is not read or written."""
         replica = self._hosted.by_name.get((topic, partition))
         is_hidden = replica is not None and replica.topic_id in self.metadata.retained
@@ -297,10 +297,10 @@ class Partitions:
         return self.roles.broker_epoch
 
     @property
-    def replicas(self) -> tuple[HostedReplica, ...]:
+    def replicas(self) -> tuple[Partition, ...]:
         return tuple(self._hosted.by_id.values())
 
-    def hosted(self, topic_id: TopicId, partition: int) -> HostedReplica | None:
+    def hosted(self, topic_id: TopicId, partition: int) -> Partition | None:
         return self._hosted.by_id.get((topic_id, partition))
 
     def attach(self, directory: LogDirectory) -> None:
@@ -457,7 +457,7 @@ class Partitions:
                 replica.on_stall(stall_ms, now_ms)
             yield
 
-    def is_joining(self, replica: HostedReplica) -> bool:
+    def is_joining(self, replica: Partition) -> bool:
         """Return whether the replica is being moved here and not in sync yet.
 
         Only such a one is ever slowed down.
@@ -469,7 +469,7 @@ class Partitions:
             and self.broker_id not in state.in_sync_ids
         )
 
-    def _recreate(self, previous: HostedReplica, damage: Damage) -> None:
+    def _recreate(self, previous: Partition, damage: Damage) -> None:
         """Create the replica again on the valid part of its log.
 
         Only so may its high watermark fall (I2).
@@ -522,8 +522,8 @@ class Partitions:
 
     # ---- inside
 
-    def _new_replica(self, log: PartitionLog, *, high_watermark: Offset) -> HostedReplica:
-        replica = HostedReplica(log, high_watermark=high_watermark, events=self._events)
+    def _new_replica(self, log: PartitionLog, *, high_watermark: Offset) -> Partition:
+        replica = Partition(log, high_watermark=high_watermark, events=self._events)
         self._watermarks.note(replica)
         self.ticks.add(replica)
         return replica
@@ -531,21 +531,21 @@ class Partitions:
     def _events_of_replicas(self) -> ReplicaEvents:
         listeners, ticks, watermarks = self.listeners, self.ticks, self._watermarks
 
-        def on_role_changed(replica: HostedReplica) -> None:
+        def on_role_changed(replica: Partition) -> None:
             self.roles.touched[replica.topic_id, replica.partition] = None
             watermarks.note(replica)
             ticks.note(replica)
             listeners.role_changed(replica)
 
-        def on_appended(replica: HostedReplica) -> None:
+        def on_appended(replica: Partition) -> None:
             ticks.note(replica)
             listeners.appended(replica)
 
-        def on_watermark(replica: HostedReplica) -> None:
+        def on_watermark(replica: Partition) -> None:
             watermarks.note(replica)
             listeners.watermark_moved(replica)
 
-        def on_truncated(replica: HostedReplica) -> None:
+        def on_truncated(replica: Partition) -> None:
             watermarks.note(replica)
             listeners.truncated(replica)
 

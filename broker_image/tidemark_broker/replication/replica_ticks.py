@@ -11,7 +11,7 @@ from tidemark_protocol.ids import TopicId
 
 from tidemark_broker.clock import Clock
 from tidemark_broker.replication.core.settled import is_settled
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 
 TICKS_AT_A_TIME = 100  # some microseconds each
 EXPIRIES_AT_A_TIME = 100
@@ -22,24 +22,24 @@ Key = tuple[TopicId, int]
 class ReplicaTicks:
     def __init__(
         self,
-        find: Callable[[Key], HostedReplica | None],
-        settle_damage: Callable[[HostedReplica], None],
+        find: Callable[[Key], Partition | None],
+        settle_damage: Callable[[Partition], None],
         clock: Clock,
     ) -> None:
         self._find = find
         self._settle_damage = settle_damage
         self._clock = clock
-        self._active: dict[HostedReplica, None] = {}
+        self._active: dict[Partition, None] = {}
         self._expiries: list[tuple[int, int, Key]] = []  # when, and in the order of their coming
         self._count = 0
         self.visited = 0  # replicas, since the start
 
-    def add(self, replica: HostedReplica) -> None:
+    def add(self, replica: Partition) -> None:
         """Add a new replica."""
         self._active[replica] = None
         self._expect_expiry(0, (replica.topic_id, replica.partition))
 
-    def note(self, replica: HostedReplica) -> None:
+    def note(self, replica: Partition) -> None:
         """Add a replica to which something happened."""
         if replica in self._active:
             return
@@ -59,7 +59,7 @@ class ReplicaTicks:
             yield
         yield from self._expire_producers()
 
-    def _visit(self, replica: HostedReplica, now_ms: int) -> None:
+    def _visit(self, replica: Partition, now_ms: int) -> None:
         self.visited += 1
         if self._find((replica.topic_id, replica.partition)) is replica:
             replica.on_tick(now_ms)
@@ -85,7 +85,7 @@ class ReplicaTicks:
         heapq.heappush(self._expiries, (at_ms, self._count, key))
 
 
-def _is_at_rest(replica: HostedReplica) -> bool:
+def _is_at_rest(replica: Partition) -> bool:
     if replica.damage is not None or replica.log.damage_mark.damage is not None:
         return False
     return replica.leader is None or is_settled(replica.leader)

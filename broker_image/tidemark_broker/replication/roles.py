@@ -17,8 +17,8 @@ from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import DiskFull
 from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_broker.metadata.metadata_cache import MetadataCache, TopicPartition
-from tidemark_broker.replication.partition import HostedReplica, LocalBroker
-from tidemark_broker.replication.partition_registry import HostedReplicas, log_roles
+from tidemark_broker.replication.partition import LocalBroker, Partition
+from tidemark_broker.replication.partition_registry import PartitionRegistry, log_roles
 from tidemark_broker.replication.untaken_roles import UntakenRoles
 
 LOGS_AT_A_TIME = 128  # made by one job of a worker, which syncs them together
@@ -47,14 +47,14 @@ class Roles:
         failed_replicas: dict[TopicPartition, str],
         *,
         clock: Clock,
-        new_replica: Callable[..., HostedReplica],
+        new_replica: Callable[..., Partition],
         fail_storage: Callable[[Exception], None],
     ) -> None:
         """Create roles of no replicas; heartbeats report `failed_replicas`."""
-        self.hosted = HostedReplicas()
+        self.hosted = PartitionRegistry()
         self.directory: LogDirectory | None = None
         self.broker_epoch = BrokerEpoch(-1)
-        self.settle_damage: Callable[[HostedReplica], None] = lambda replica: None
+        self.settle_damage: Callable[[Partition], None] = lambda replica: None
         # Replicas that may ask their leader for something else now, for who asks.
         self.touched: dict[TopicPartition, None] = {}
         self.untaken = UntakenRoles(
@@ -67,7 +67,7 @@ class Roles:
         self._new_replica = new_replica
         self._fail_storage = fail_storage
         self._to_remove: list[TopicPartition] = []
-        self._applied: list[tuple[HostedReplica, PartitionState]] = []  # not logged yet
+        self._applied: list[tuple[Partition, PartitionState]] = []  # not logged yet
 
     def life(self) -> LocalBroker:
         return LocalBroker(self._broker_id, self.broker_epoch, self._metadata.brokers)
@@ -77,7 +77,7 @@ class Roles:
     def missing_logs(self, entries: Iterable[TopicPush]) -> tuple[tuple[str, TopicId, int], ...]:
         return self.hosted.missing_logs(self.life(), entries)
 
-    def untaken_logs(self) -> tuple[tuple[str, TopicId, int], ...]:
+    def logs_to_retry(self) -> tuple[tuple[str, TopicId, int], ...]:
         """Return the missing logs of roles that could not be applied."""
         topics, states = self._metadata.topics_by_id, self._metadata.partitions
         life = self.life()
@@ -191,13 +191,13 @@ class Roles:
         self.settle_damage(replica)
         self._applied.append((replica, state))
 
-    def _create(self, key: TopicPartition, topic: str) -> HostedReplica:
+    def _create(self, key: TopicPartition, topic: str) -> Partition:
         assert self.directory is not None, "metadata applied before logs are open"
         previous = self.hosted.by_name.get((topic, key[1]))
         if previous is not None:  # recreated under its name: the directory sets the old one aside
             previous.become_idle("topic recreated")
             self.hosted.discard((previous.topic_id, previous.partition))
-            self.hosted.made_room.add((previous.topic_id, previous.partition))
+            self.hosted.displaced.add((previous.topic_id, previous.partition))
         log = self.directory.create_log(topic, key[0], key[1])
         replica = self._new_replica(log, high_watermark=Offset(0))
         self.hosted.add(replica)

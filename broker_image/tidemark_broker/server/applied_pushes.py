@@ -14,7 +14,7 @@ from tidemark_protocol.ids import ControllerEpoch, TopicId
 
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.log_manager import LogDirectory, LogKey
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 
 _log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 class AppliedPushes:
     def __init__(
         self,
-        partitions: Partitions,
+        partitions: ReplicaManager,
         directory: LogDirectory,
         *,
         controller_epoch: Callable[[], ControllerEpoch],
@@ -83,7 +83,7 @@ class AppliedPushes:
         if not roles.untaken.keys:
             return
         async with self._applying:
-            missing = roles.untaken_logs()
+            missing = roles.logs_to_retry()
             if missing:
                 await asyncio.to_thread(self._create_logs, missing)
             if not self._partitions.is_stopped:

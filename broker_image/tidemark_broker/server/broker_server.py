@@ -45,8 +45,8 @@ from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.fetcher_manager import ReplicaFetchers
 from tidemark_broker.replication.follower_fetch import ReplicaFetches
-from tidemark_broker.replication.partition import HostedReplica
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.background.checkpointing import Checkpointing
 from tidemark_broker.server.background.cleaner_scheduler import LogCleaner
 from tidemark_broker.server.background.disk_probe import DiskProbe
@@ -111,7 +111,7 @@ STALL_MS = 250  # a tick later than this was a stall
 FETCHES_FIRST_SECONDS = 0.01
 
 
-async def run_ticks(partitions: Partitions, probe: DiskProbe) -> None:
+async def run_ticks(partitions: ReplicaManager, probe: DiskProbe) -> None:
     """Tick until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
@@ -149,7 +149,7 @@ class Broker:
         self.http_port = settings.http_port
         self._not_ready = "starting"
         self._loop = asyncio.get_running_loop()
-        self.partitions = Partitions(
+        self.partitions = ReplicaManager(
             settings.broker_id, scheduler=self._loop, wall_clock_s=environment.wall_clock_s
         )
         self.partitions.replica_fetch_max_bytes = settings.replica_fetch_max_bytes
@@ -334,14 +334,14 @@ class Broker:
         self.session.suspect(broker_id)  # first: who waits for the verdict waits for this
         self.departures.suspect(broker_id)
 
-    def _on_role_changed(self, replica: HostedReplica) -> None:
+    def _on_role_changed(self, replica: Partition) -> None:
         self._fetches.on_appended(replica)
         self.groups.on_role_changed(replica)
 
     def _keep_digests(self, checkpointing: Checkpointing, disk: Disk) -> None:
         digesting = Digesting(self.partitions, disk, self.settings.data_directory)
 
-        def on_truncated(replica: HostedReplica) -> None:
+        def on_truncated(replica: Partition) -> None:
             digesting.note_truncated(replica)
             checkpointing.note_truncated()
 

@@ -53,7 +53,7 @@ from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.metadata.controller_channel import ControllerClient, ControllerUnavailable
 from tidemark_broker.replication.alter_partition import ProposalQueue
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.applied_pushes import AppliedPushes
 from tidemark_broker.server.config import BrokerSettings
 
@@ -96,7 +96,7 @@ class ControllerSession:
     def __init__(
         self,
         client: ControllerClient,
-        partitions: Partitions,
+        partitions: ReplicaManager,
         directory: LogDirectory,
         *,
         pool: str,

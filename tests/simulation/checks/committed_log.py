@@ -14,7 +14,7 @@ from math import inf
 
 from tidemark_broker.kafka_wire.records.record_batch import CRC_START, BatchHeader, read_header
 from tidemark_broker.log.producer_state_entry import SEQUENCES, last_sequence_of
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 from tidemark_protocol.ids import NO_EPOCH, Offset
 
 from tests.simulation.checks.producer_expiry import ProducerExpiry
@@ -34,9 +34,9 @@ class CommittedLog:
         self.end_offset = 0
         self.led_to = 0  # the highest high watermark that any leader of this history had
         self.led_by_any = 0  # of any history
-        self.led: dict[int, tuple[int, HostedReplica]] = {}  # of each leader epoch, and who led
-        self.begun_anew: dict[HostedReplica, int] = {}  # from where on a log was dropped last
-        self.aged_to: dict[HostedReplica, int] = {}  # where retention by time let it start last
+        self.led: dict[int, tuple[int, Partition]] = {}  # of each leader epoch, and who led
+        self.begun_anew: dict[Partition, int] = {}  # from where on a log was dropped last
+        self.aged_to: dict[Partition, int] = {}  # where retention by time let it start last
         self._forgotten_to = 0  # below it somebody who began anew may know no producers
         self.history_epoch = -1  # the leader epoch that began the present history; -1: the first
         # Where each history parted from those before it, by the leader epoch that began it.
@@ -116,7 +116,7 @@ class CommittedLog:
 
     # ---- what is committed
 
-    def note_led(self, leader_epoch: int, high_watermark: int, replica: HostedReplica) -> None:
+    def note_led(self, leader_epoch: int, high_watermark: int, replica: Partition) -> None:
         self.led[leader_epoch] = (high_watermark, replica)
         self._note_passed_over(leader_epoch)
         self.led_by_any = max(self.led_by_any, high_watermark)
@@ -124,7 +124,7 @@ class CommittedLog:
 
     def note_begun_anew(
         self,
-        replica: HostedReplica,
+        replica: Partition,
         held: Iterable[tuple[BatchHeader, bytes]],
         former_start: int,
         former_end: int,

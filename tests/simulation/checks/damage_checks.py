@@ -9,7 +9,7 @@ from typing import Any
 
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.replication.core.corruption import Damage
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.results import FetchResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, TopicId
@@ -39,8 +39,8 @@ class DamageJudge:
     def __init__(self, world: WatchedWorld) -> None:
         self._world = world
         self._known: dict[tuple[TopicPartition, BrokerId], dict[int, None]] = {}  # offsets met
-        self._met_by: dict[tuple[TopicPartition, BrokerId], HostedReplica] = {}
-        self._rebuilt: dict[HostedReplica, Damage] = {}  # the last time, if it was
+        self._met_by: dict[tuple[TopicPartition, BrokerId], Partition] = {}
+        self._rebuilt: dict[Partition, Damage] = {}  # the last time, if it was
 
     def look(
         self,
@@ -67,9 +67,7 @@ class DamageJudge:
         if self._is_isr_or_elr_member(key, broker_id, states[key], flushes[key]):
             raise Violation("I6", f"{audit.who} is rebuilt while others count on it: {states[key]}")
 
-    def note_error(
-        self, broker: Any, replica: HostedReplica, offset: int, result: FetchResult
-    ) -> bool:
+    def note_error(self, broker: Any, replica: Partition, offset: int, result: FetchResult) -> bool:
         """Whether a reader was told of one. Whoever could not read a sector has met the damage, by
         whatever name it calls that (0089)."""
         if result.error is ErrorCode.NONE:

@@ -5,7 +5,7 @@ from operator import is_
 from typing import Any
 
 from tidemark_broker.replication.core.leader import PartitionLeader
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 from tidemark_operator.api.broker import BrokerRecord
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
@@ -31,9 +31,9 @@ class MaximalJudge:
         """`states`: as they are stored; `restored`: where that is from long ago (S17)."""
         self._states = states
         self._restored = restored
-        self._looked_at: dict[HostedReplica, tuple[object, ...]] = {}
+        self._looked_at: dict[Partition, tuple[object, ...]] = {}
 
-    def look(self, broker_id: BrokerId, replica: HostedReplica) -> None:
+    def look(self, broker_id: BrokerId, replica: Partition) -> None:
         """After any event that may have touched it, or its slice. Raises Violation."""
         leader = replica.leader
         if leader is None:
@@ -75,7 +75,7 @@ class EntryJudge:
         self,
         world: WatchedWorld,
         damages: DamageJudge,
-        audit_of: Callable[[Any, HostedReplica], ReplicaAudit],
+        audit_of: Callable[[Any, Partition], ReplicaAudit],
     ) -> None:
         self._world = world
         self._damages = damages

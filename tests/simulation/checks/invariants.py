@@ -11,7 +11,7 @@ from typing import Any
 
 from tidemark_broker.kafka_wire.records.record_batch import BatchHeader, read_header
 from tidemark_broker.replication.core.leader import PartitionLeader
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.replica_manager import FetchResult
 from tidemark_chaos.history_checker import Suspension
 from tidemark_operator.api.partition_slice import PartitionSlice
@@ -61,10 +61,10 @@ class Invariants:
         self.coverage: Counter[str] = Counter()
         self._world = world
         self._committed: dict[TopicPartition, CommittedLog] = {}
-        self._audits: dict[HostedReplica, ReplicaAudit] = {}
+        self._audits: dict[Partition, ReplicaAudit] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}  # I11: epoch -> process
         # Of leaders, as last looked at.
-        self._counted: dict[HostedReplica, tuple[int, int, int, int]] = {}
+        self._counted: dict[Partition, tuple[int, int, int, int]] = {}
         self._min_insync = MinInsyncJudge()
         self._seen_epochs = SeenEpochs()
         self._damages = DamageJudge(world)
@@ -367,7 +367,7 @@ class Invariants:
             if replica.leader is not None:
                 self._audit_of(broker.broker, replica).note_led()
 
-    def _check_is_stored(self, broker: LiveBroker, replica: HostedReplica) -> None:
+    def _check_is_stored(self, broker: LiveBroker, replica: Partition) -> None:
         """I14, S3: nobody acts on a state that is not durable."""
         key = (replica.topic_id, replica.partition)
         stored, applied = self.states.get(key), replica.state
@@ -382,7 +382,7 @@ class Invariants:
                 f" {stored}",
             )
 
-    def _audit_of(self, broker: Any, replica: HostedReplica) -> ReplicaAudit:
+    def _audit_of(self, broker: Any, replica: Partition) -> ReplicaAudit:
         audit = self._audits.get(replica)
         if audit is None:
             key = (replica.topic_id, replica.partition)
@@ -393,9 +393,7 @@ class Invariants:
             self._audits[replica] = audit
         return audit
 
-    def _look_at_leader(
-        self, broker: LiveBroker, replica: HostedReplica, audit: ReplicaAudit
-    ) -> None:
+    def _look_at_leader(self, broker: LiveBroker, replica: Partition, audit: ReplicaAudit) -> None:
         leader = replica.leader
         assert leader is not None
         key = (replica.topic_id, replica.partition)
@@ -415,7 +413,7 @@ class Invariants:
     def _on_new_leader(
         self,
         key: TopicPartition,
-        replica: HostedReplica,
+        replica: Partition,
         leader: PartitionLeader,
         audit: ReplicaAudit,
     ) -> None:
@@ -460,7 +458,7 @@ class Invariants:
         return committed
 
 
-def _replica_of(broker: Any, topic: str, partition: int) -> HostedReplica | None:
+def _replica_of(broker: Any, topic: str, partition: int) -> Partition | None:
     replica = broker.partitions._hosted.by_name.get((topic, partition))
-    assert replica is None or isinstance(replica, HostedReplica)
+    assert replica is None or isinstance(replica, Partition)
     return replica

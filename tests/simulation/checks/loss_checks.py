@@ -9,7 +9,7 @@ most lived on, cut its log and told.
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.api.unclean_election import Recovery
 from tidemark_protocol.ids import LeaderEpoch, Offset, TopicId
@@ -54,7 +54,7 @@ class LossJudge:
         self,
         value: PartitionSlice,
         committed: Mapping[TopicPartition, CommittedLog],
-        living: Collection[HostedReplica],
+        living: Collection[Partition],
     ) -> None:
         """In the end, when every replica is in sync. `living`: those that have lived on until then
         since they were opened. Raises Violation."""
@@ -77,7 +77,7 @@ class LossJudge:
         key: TopicPartition,
         log: CommittedLog,
         recovery: Recovery,
-        living: Collection[HostedReplica],
+        living: Collection[Partition],
     ) -> int:
         """What leaders since the election before had committed past where this one's began, who
         lived on: they cut it, and told so. Who dropped its log to begin where its leader's starts

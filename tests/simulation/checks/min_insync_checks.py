@@ -2,7 +2,7 @@
 what is acknowledged with `flush: Always` is on the disk of whoever acknowledges."""
 
 from tidemark_broker.replication.core.leader import PartitionLeader
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import FLUSH_ALWAYS, PartitionState
 
@@ -14,7 +14,7 @@ def has_enough(state: PartitionState) -> bool:
 
 
 def check_acknowledged(
-    broker_id: BrokerId, replica: HostedReplica, acks: int, base_offset: int
+    broker_id: BrokerId, replica: Partition, acks: int, base_offset: int
 ) -> None:
     """Raises Violation."""
     _check_is_on_disk(replica, acks, base_offset)
@@ -27,7 +27,7 @@ def check_acknowledged(
         )
 
 
-def _check_is_on_disk(replica: HostedReplica, acks: int, base_offset: int) -> None:
+def _check_is_on_disk(replica: Partition, acks: int, base_offset: int) -> None:
     """S11: with `flush: Always` nobody acknowledges what its own disk does not have; with acks=0
     nobody is told. Raises Violation."""
     topic, recovery_point = replica.topic_state, replica.log.recovery_point
@@ -43,9 +43,9 @@ def _check_is_on_disk(replica: HostedReplica, acks: int, base_offset: int) -> No
 class MinInsyncJudge:
     def __init__(self) -> None:
         # Of leaders, as last looked at.
-        self._watermarks: dict[HostedReplica, tuple[PartitionState, int]] = {}
+        self._watermarks: dict[Partition, tuple[PartitionState, int]] = {}
 
-    def look(self, replica: HostedReplica, leader: PartitionLeader) -> None:
+    def look(self, replica: Partition, leader: PartitionLeader) -> None:
         """KIP-966: under one state below min ISR the watermark stands still. Raises Violation."""
         state, high_watermark = leader.state, leader.high_watermark
         before = self._watermarks.get(replica)

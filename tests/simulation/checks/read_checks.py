@@ -6,7 +6,7 @@ bit, a kernel or a power loss did to a disk, a batch is looked at before it leav
 """
 
 from tidemark_broker.kafka_wire.records.record_batch import BatchHeader, CorruptBatch, read_header
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 from tidemark_protocol.ids import BrokerId
 
 from tests.simulation.checks.replica_audit import ReplicaAudit, is_damaged
@@ -16,7 +16,7 @@ from tests.simulation.checks.watched_world import WatchedWorld
 ANSWER_US = 500_000  # a read waits for records, and what was sent before the cut arrives
 
 
-def check_in_touch(world: WatchedWorld, broker_id: BrokerId, replica: HostedReplica) -> None:
+def check_in_touch(world: WatchedWorld, broker_id: BrokerId, replica: Partition) -> None:
     """B10: a follower that is cut off from its leader for the lag window serves no readers."""
     cut_off_us = world.cut_off_us(broker_id)
     if replica.leader is None and cut_off_us > replica.replica_lag_max_ms * 1000 + ANSWER_US:

@@ -19,7 +19,7 @@ from tidemark_broker.kafka_wire.records.record_batch import (
 )
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.log.segment import Segment
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 from tidemark_protocol.ids import NO_EPOCH, Offset, TopicId
 
 from tests.simulation.checks.committed_log import CommittedLog
@@ -60,9 +60,7 @@ class CopiedBatch:
 
 
 class ReplicaAudit:
-    def __init__(
-        self, who: str, replica: HostedReplica, committed: CommittedLog, files: Files
-    ) -> None:
+    def __init__(self, who: str, replica: Partition, committed: CommittedLog, files: Files) -> None:
         self.who = who
         self.replica = replica
         self.committed = committed

@@ -13,7 +13,7 @@ import msgspec
 from tidemark_broker.kafka_wire.records.record_batch import CorruptBatch, read_header
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.log.segment import Segment
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_operator.api.broker import BrokerRecord, read_broker
 from tidemark_operator.api.elect_annotation import Choice
 from tidemark_operator.api.kinds import BROKER, LEASE, PARTITION_SLICE
@@ -42,7 +42,7 @@ class LiveBroker:
 
     broker_id: BrokerId
     process: int  # its number: two lives of a broker never share one
-    partitions: Partitions
+    partitions: ReplicaManager
     broker: Any  # the production `Broker`
     loop: SimulatedLoop
 

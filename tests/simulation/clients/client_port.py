@@ -1,4 +1,4 @@
-"""Where simulated clients reach a broker: `Partitions` behind length-prefixed frames.
+"""Where simulated clients reach a broker: `ReplicaManager` behind length-prefixed frames.
 
 It stands where HTTP and the Kafka listener stand, with as little of its own as can be: what is
 refused before anything was written is told apart from what may have happened. Every acknowledgement
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
-from tidemark_broker.replication.replica_manager import FetchResult, Partitions, ProduceResult
+from tidemark_broker.replication.replica_manager import FetchResult, ProduceResult, ReplicaManager
 from tidemark_broker.replication.results import LEADER_ONLY, Consumer
 from tidemark_protocol.error_codes import ErrorCode
 
@@ -230,9 +230,9 @@ class _Connection(asyncio.Protocol):
             self._transport.write(framed(Answered(number, reply)))
 
     @property
-    def _partitions(self) -> Partitions:
+    def _partitions(self) -> ReplicaManager:
         partitions = self._broker.partitions
-        assert isinstance(partitions, Partitions)
+        assert isinstance(partitions, ReplicaManager)
         return partitions
 
     def _topic_id(self, question: Produce | Fetch) -> str:

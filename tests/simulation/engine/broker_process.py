@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 from tidemark_broker.coordinator.core.group_config import GroupSettings
 from tidemark_broker.metadata.controller_channel import Address, ControllerUnavailable
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.broker_server import Broker
 from tidemark_broker.server.config import BrokerSettings
 from tidemark_broker.server.environment import BrokerEnvironment
@@ -80,7 +80,7 @@ class BrokerSlot:
         return None if self.process is None else self.lives.get(self.process)
 
     @property
-    def partitions(self) -> Partitions | None:
+    def partitions(self) -> ReplicaManager | None:
         if self.process is None or not self.process.is_alive or self.broker is None:
             return None
         return self.broker.partitions

@@ -19,7 +19,7 @@ from tidemark_broker.log.checkpoint_formats import (
     decode_offsets,
 )
 from tidemark_broker.log.synced_prefix import SYNCED_SUFFIX, decode_synced_part
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 from tidemark_protocol.ids import NO_EPOCH, Offset
 
 from tests.simulation.clients.clients import PassingReader, Surroundings
@@ -76,7 +76,7 @@ class _Tail:
     node: FileNode
 
     @staticmethod
-    def of(replica: HostedReplica) -> "_Tail":
+    def of(replica: Partition) -> "_Tail":
         segment = replica.log.segments[-1]
         assert isinstance(segment.file, SimulatedFile)
         return _Tail(
@@ -266,7 +266,7 @@ def fail_sync_stop_and_strike(world: World, number: int, live_us: int) -> None:
 @dataclass(frozen=True, slots=True)
 class _Truncation:
     number: int  # of the broker
-    replica: HostedReplica
+    replica: Partition
     to_offset: int
     recovery_point: int  # as it was before
 

@@ -9,7 +9,7 @@ from aiohttp import web
 from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.controller_channel import ControllerClient, HttpTransport
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.lifecycle_manager import (
     ControllerSession,
     SessionCallbacks,
@@ -108,7 +108,7 @@ class Bench:
         self.directory = LogDirectory.open(
             path, self.disk, broker_id=BrokerId(1), settings=LogSettings()
         )
-        self.partitions = Partitions(
+        self.partitions = ReplicaManager(
             BrokerId(1), scheduler=asyncio.get_running_loop(), wall_clock_s=time.time
         )
         self.partitions.attach(self.directory)

@@ -8,7 +8,7 @@ from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.kafka.apis.advertised_listeners import client_address
 from tidemark_broker.kafka_wire.messages.current_leaders import CurrentLeader, NodeEndpoint
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 
 _HINTED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -18,7 +18,7 @@ class LeaderHints:
 
     __slots__ = ("_listener", "_partitions", "nodes")
 
-    def __init__(self, partitions: Partitions, listener: str) -> None:
+    def __init__(self, partitions: ReplicaManager, listener: str) -> None:
         self._partitions = partitions
         self._listener = listener
         self.nodes: dict[int, NodeEndpoint] = {}

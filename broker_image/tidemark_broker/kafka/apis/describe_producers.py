@@ -13,7 +13,7 @@ from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.describe_producers import DESCRIBE_PRODUCERS_API
 from tidemark_broker.kafka_wire.messages.schema import Each, Values
 from tidemark_broker.log.producer_state_entry import ProducerBatch
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 
 
 def describe_producers_handler(services: KafkaServices) -> ApiHandler:
@@ -25,7 +25,7 @@ def describe_producers_handler(services: KafkaServices) -> ApiHandler:
     return services.answering.prompt_handler(DESCRIBE_PRODUCERS_API, respond)
 
 
-def _topic(partitions: Partitions, asked: Values) -> Values:
+def _topic(partitions: ReplicaManager, asked: Values) -> Values:
     topic = asked["topic"]
     numbers: Sequence[int] = asked["partitions"]
     return {
@@ -34,7 +34,7 @@ def _topic(partitions: Partitions, asked: Values) -> Values:
     }
 
 
-def _partition(partitions: Partitions, topic: str, partition: int) -> Values:
+def _partition(partitions: ReplicaManager, topic: str, partition: int) -> Values:
     found: Values = {"partition": partition, "error": ErrorCode.NONE}
     fault = topic_name_fault(topic)
     if fault:

@@ -50,7 +50,7 @@ from tidemark_broker.kafka_wire.messages.primitives import (
 )
 from tidemark_broker.quota_manager import Used
 from tidemark_broker.replication.follower_link import REPLICA_SESSION_ID
-from tidemark_broker.replication.replica_manager import FetchResult, Partitions
+from tidemark_broker.replication.replica_manager import FetchResult, ReplicaManager
 from tidemark_broker.replication.results import Consumer
 
 MAX_RESPONSE_BYTES = 55 * 1024 * 1024  # Kafka's fetch.max.bytes of a broker
@@ -72,7 +72,7 @@ class FetchLimits:
 class ConsumerFetch:
     def __init__(
         self,
-        partitions: Partitions,
+        partitions: ReplicaManager,
         asked: dict[Key, FetchPartition],
         limits: FetchLimits,
         *,

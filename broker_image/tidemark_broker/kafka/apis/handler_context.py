@@ -15,7 +15,7 @@ from tidemark_broker.metadata.controller_channel import Address
 from tidemark_broker.metadata.leader_changes import Departures
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.follower_fetch import ReplicaFetches
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 
 
 def no_time() -> float:
@@ -35,7 +35,7 @@ class KafkaServices:
     `processing_clock_s` measures a request's time on the loop.
     """
 
-    partitions: Partitions
+    partitions: ReplicaManager
     fetches: ReplicaFetches
     groups: GroupCoordinators
     scheduler: Scheduler

@@ -17,7 +17,7 @@ from tidemark_broker.kafka_wire.messages.schema import Values, each_partition
 from tidemark_broker.log.disk import DiskSpace
 from tidemark_broker.replication.delayed_delete_records import Awaited, LowWatermarks
 from tidemark_broker.replication.log_start_offset import DeleteRecordsResult
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 
 SpaceOf = Callable[[], DiskSpace]  # of the volume; in a worker
 
@@ -115,7 +115,7 @@ class LogAdmin:
         return {"topics": tuple({"topic": topic, "partitions": topics[topic]} for topic in topics)}
 
 
-def _described(replica: HostedReplica) -> Values:
+def _described(replica: Partition) -> Values:
     lag = max(0, replica.high_watermark - replica.log.log_end_offset)
     return {
         "partition": replica.partition,

@@ -29,7 +29,7 @@ from tidemark_broker.kafka_wire.messages.schema import Values, each_partition
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import OwnLogDamaged, is_storage_failure
 from tidemark_broker.replication.delayed_fetch import epoch_refusal
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 
 _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5  # KIP-207
 _FIRST_VERSION_OF = {
@@ -85,7 +85,7 @@ def _steps_of(asked: Values) -> int:
     return WHOLE_TURN if timestamp_ms >= 0 or timestamp_ms == MAX_TIMESTAMP else 1
 
 
-def look_up(replica: HostedReplica, timestamp_ms: int, version: int) -> Values:
+def look_up(replica: Partition, timestamp_ms: int, version: int) -> Values:
     """Return the fields of the answer for one partition.
 
     Raises StorageError, OSError.
@@ -121,7 +121,7 @@ def look_up(replica: HostedReplica, timestamp_ms: int, version: int) -> Values:
     }
 
 
-def epoch_at(replica: HostedReplica, offset: Offset) -> int:
+def epoch_at(replica: Partition, offset: Offset) -> int:
     """Return the leader epoch of the record at `offset`, or the leader's beyond the last record."""
     epoch: int = replica.leader_epoch
     for known, start_offset in replica.log.epoch_entries:

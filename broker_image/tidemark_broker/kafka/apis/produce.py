@@ -1,4 +1,4 @@
-"""Answer Produce, each partition by `Partitions.produce`, and InitProducerId.
+"""Answer Produce, each partition by `ReplicaManager.produce`, and InitProducerId.
 
 First the header of a batch is checked for what older clients may send: a record format before v2,
 more than one batch, zstd before the version that added it (KIP-110). One answer is sent when all
@@ -35,7 +35,7 @@ from tidemark_broker.kafka_wire.messages.schema import Values
 from tidemark_broker.quota_manager import Used
 from tidemark_broker.replication.record_appender import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from tidemark_broker.replication.record_errors import MOST_RECORD_ERRORS
-from tidemark_broker.replication.replica_manager import Partitions, ProduceResult
+from tidemark_broker.replication.replica_manager import ProduceResult, ReplicaManager
 
 _LENGTH_AT, _MAGIC_AT, _ATTRIBUTES_AT = 8, 16, 21
 _LENGTH_END = 12
@@ -85,7 +85,7 @@ class Producing:
     )
 
     def __init__(
-        self, partitions: Partitions, request: KafkaRequest, produce: ProduceRequest
+        self, partitions: ReplicaManager, request: KafkaRequest, produce: ProduceRequest
     ) -> None:
         self._partitions = partitions
         self._request = request
@@ -179,7 +179,7 @@ def _with_leader(hints: LeaderHints, answer: ProduceAnswer) -> ProduceAnswer:
 def refusal(asked: ProducePartition, produce: ProduceRequest, version: int) -> ProduceResult | None:
     """Return the error of a batch that is not tried, or None.
 
-    `Partitions.produce` decides the rest.
+    `ReplicaManager.produce` decides the rest.
     """
     if produce.transactional_id is not None:
         return ProduceResult(

@@ -27,8 +27,8 @@ from tidemark_broker.replication.log_start_offset import (
     delete_segments,
     raise_log_starts,
 )
-from tidemark_broker.replication.partition import HostedReplica
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.replication.roles import REPLICAS_AT_A_TIME
 from tidemark_broker.server.config import PassSettings
 
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 class Checkpointing:
     def __init__(
         self,
-        partitions: Partitions,
+        partitions: ReplicaManager,
         directory: LogDirectory,
         wall_clock_s: Callable[[], float],
         settings: PassSettings,
@@ -130,7 +130,7 @@ class Checkpointing:
     async def _raise_log_starts(self) -> RaisedStarts:
         """Advance log starts, a few replicas at a time."""
         replicas = self._partitions.replicas
-        starts: list[tuple[HostedReplica, Offset]] = []
+        starts: list[tuple[Partition, Offset]] = []
         for at in range(0, len(replicas), REPLICAS_AT_A_TIME):
             raised = raise_log_starts(
                 replicas[at : at + REPLICAS_AT_A_TIME],

@@ -19,8 +19,8 @@ from tidemark_broker.log.cleaner import (
 )
 from tidemark_broker.log.disk import Disk
 from tidemark_broker.log.errors import NO_ROOM_ERRORS
-from tidemark_broker.replication.partition import HostedReplica
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.replication.roles import REPLICAS_AT_A_TIME
 
 BYTES_PER_SECOND = 8 * 1024 * 1024
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 class LogCleaner:
     def __init__(
         self,
-        partitions: Partitions,
+        partitions: ReplicaManager,
         disk: Disk,
         wall_clock_s: Callable[[], float],
     ) -> None:
@@ -60,7 +60,7 @@ class LogCleaner:
                 await self._compact(replica, plan)
         return len(due)
 
-    def _plan(self, replica: HostedReplica) -> CompactionPlan | None:
+    def _plan(self, replica: Partition) -> CompactionPlan | None:
         if replica.log.failure or not replica.log.settings.compacts:
             return None
         try:
@@ -79,7 +79,7 @@ class LogCleaner:
     def _now_ms(self) -> int:
         return int(self._wall_clock_s() * 1000)
 
-    async def _compact(self, replica: HostedReplica, plan: CompactionPlan) -> None:
+    async def _compact(self, replica: Partition, plan: CompactionPlan) -> None:
         log = replica.log
         begun = log.swaps.begin()
         compaction = Compaction(
@@ -125,7 +125,7 @@ class LogCleaner:
             },
         )
 
-    def _on_error(self, replica: HostedReplica, error: Exception) -> None:
+    def _on_error(self, replica: Partition, error: Exception) -> None:
         if isinstance(error, CannotCompact):  # producers chose how to pack: no disk's failure
             where = {"topic": replica.topic, "partition": replica.partition}
             _log.warning("a log stays as it is", extra={**where, "error": str(error)})

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tidemark_broker.log.disk import Disk, DiskSpace
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 
 INTERVAL_SECONDS = 1.0
 LEAST_FREE_BYTES = 256 * 1024 * 1024
@@ -28,7 +28,7 @@ class SpaceWatch:
         self,
         disk: Disk,
         directory: Path,
-        partitions: Partitions,
+        partitions: ReplicaManager,
         *,
         keep_reserve: Callable[[DiskSpace], None],
         take_roles: Callable[[], Awaitable[None]],
@@ -60,7 +60,9 @@ class SpaceWatch:
     def note(self, space: DiskSpace) -> None:
         least_bytes = least_free_bytes(space)
         shortage = ""
-        if is_short(space.free_bytes, least_bytes, was_short=bool(self._partitions.shortage)):
+        if is_short(
+            space.free_bytes, least_bytes, was_below_high_watermark=bool(self._partitions.shortage)
+        ):
             shortage = (
                 f"the volume of this broker has {space.free_bytes} bytes free and takes no more"
                 f" records below {least_bytes}: delete records, shorten retention.ms or"
@@ -78,5 +80,5 @@ def least_free_bytes(space: DiskSpace) -> int:
     return min(LEAST_FREE_BYTES, space.total_bytes // LEAST_FREE_SHARE)
 
 
-def is_short(free_bytes: int, least_bytes: int, *, was_short: bool) -> bool:
-    return free_bytes < (least_bytes * RESUME_FACTOR if was_short else least_bytes)
+def is_short(free_bytes: int, least_bytes: int, *, was_below_high_watermark: bool) -> bool:
+    return free_bytes < (least_bytes * RESUME_FACTOR if was_below_high_watermark else least_bytes)

@@ -9,22 +9,22 @@ from collections.abc import Callable
 
 from tidemark_broker.clock import monotonic_ms
 from tidemark_broker.kafka_wire.records.errors import StorageError
-from tidemark_broker.replication.partition import HostedReplica
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.replica_manager import ReplicaManager
 
 
 class GroupFlusher:
     def __init__(
-        self, partitions: Partitions, *, on_flushed: Callable[[HostedReplica], None]
+        self, partitions: ReplicaManager, *, on_flushed: Callable[[Partition], None]
     ) -> None:
         """Create a group commit; `on_flushed` is called after the replica's own watermark rules."""
         self._partitions = partitions
         self._on_flushed = on_flushed
-        self._asked: dict[HostedReplica, int] = {}  # since when
+        self._asked: dict[Partition, int] = {}  # since when
         self._has_asked = asyncio.Event()
         self._oldest_running_ms: int | None = None
 
-    def ask(self, replica: HostedReplica) -> None:
+    def ask(self, replica: Partition) -> None:
         self._asked.setdefault(replica, monotonic_ms())
         self._has_asked.set()
 
@@ -60,6 +60,6 @@ class GroupFlusher:
                     self.ask(replica)
 
 
-def _flush_all(replicas: list[HostedReplica]) -> None:
+def _flush_all(replicas: list[Partition]) -> None:
     for replica in replicas:
         replica.log.flush()

@@ -24,8 +24,8 @@ from tidemark_broker.log.errors import OffsetOutOfRange
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.metadata.metadata_cache import TopicPartition
 from tidemark_broker.replication.core.replica_digest import ReplicaDigest
-from tidemark_broker.replication.partition import HostedReplica
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.replica_manager import ReplicaManager
 
 FILE_NAME = "tidemark-digests.json"
 PAUSE_SECONDS = 1.0
@@ -52,7 +52,7 @@ class _File(msgspec.Struct, frozen=True):
 class Digesting:
     def __init__(
         self,
-        partitions: Partitions,
+        partitions: ReplicaManager,
         disk: Disk,
         data_directory: Path,
         clock: Clock = monotonic_ms,
@@ -91,14 +91,14 @@ class Digesting:
             self._next_write_ms = self._clock() + WRITTEN_EVERY_MS
             await asyncio.to_thread(self._write, await self._file())
 
-    def note_truncated(self, replica: HostedReplica) -> None:
+    def note_truncated(self, replica: Partition) -> None:
         """Update the digest of a log that was truncated, or started again further on."""
         if replica.digest is not None:
             replica.digest.truncate(replica.log.log_end_offset)
 
     # ---- counting
 
-    def _count_step(self, replica: HostedReplica, digest: ReplicaDigest) -> bool:
+    def _count_step(self, replica: Partition, digest: ReplicaDigest) -> bool:
         """Count one step; return whether there is more."""
         log, end = replica.log, replica.high_watermark
         if digest.end < log.log_start_offset:
@@ -119,7 +119,7 @@ class Digesting:
         _count(memoryview(data), digest, self._clock())
         return digest.end < end
 
-    def _begun(self, replica: HostedReplica) -> ReplicaDigest:
+    def _begun(self, replica: Partition) -> ReplicaDigest:
         log = replica.log
         previous = self._previous.pop((log.topic_id, log.partition), None)
         if previous is not None:

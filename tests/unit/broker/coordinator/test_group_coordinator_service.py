@@ -30,7 +30,7 @@ from tidemark_broker.coordinator.core.requests import (
 )
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
 from tidemark_broker.kafka.apis.group_admin import delete_all
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.partition_state import TopicState
 from tidemark_protocol.topic_names import OFFSETS_TOPIC
@@ -69,7 +69,7 @@ class Rig:
             clock=self.pool.time.clock,
         )
 
-        def on_role_changed(replica: HostedReplica) -> None:
+        def on_role_changed(replica: Partition) -> None:
             broker.fetches.on_appended(replica)
             groups.on_role_changed(replica)
 

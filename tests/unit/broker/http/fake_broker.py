@@ -23,7 +23,7 @@ from tidemark_broker.metadata.producer_id_manager import ProducerIdResult, Produ
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.replication.results import (
     LEADER_ONLY,
     Consumer,
@@ -330,7 +330,7 @@ def fake_broker(
     known = brokers if brokers is not None else tuple(broker_state(i) for i in range(3))
     partitions = FakePartitions(metadata_of(leaders, known, config, partition_count, addresses))
     view = BrokerView(
-        partitions=cast(Partitions, partitions),
+        partitions=cast(ReplicaManager, partitions),
         broker_id=BrokerId(broker_id),
         pool="shop/default",
         incarnation="5f3c",

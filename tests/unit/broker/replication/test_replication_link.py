@@ -23,7 +23,7 @@ from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.core.reassignment_throttle import JoinThrottle
 from tidemark_broker.replication.fetcher_manager import LeaderFetcher, ReplicaFetchers
 from tidemark_broker.replication.follower_fetch import ReplicaFetches
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import (
     BrokerState,
     Endpoints,
@@ -55,12 +55,12 @@ class Link:
         self.suspects: list[BrokerId] = []
         self.answered: list[BrokerId] = []
         self.directories = {}
-        self.partitions: dict[int, Partitions] = {}
+        self.partitions: dict[int, ReplicaManager] = {}
         for number in (1, 2):
             directory = LogDirectory.open(
                 path / str(number), OsDisk(), broker_id=BrokerId(number), settings=LogSettings()
             )
-            partitions = Partitions(BrokerId(number), scheduler=loop, wall_clock_s=time.time)
+            partitions = ReplicaManager(BrokerId(number), scheduler=loop, wall_clock_s=time.time)
             partitions.attach(directory)
             partitions.set_broker_epoch(BrokerEpoch(number + 10))
             self.directories[number] = directory

@@ -12,7 +12,7 @@ from tidemark_broker.kafka_wire.messages.offsets import (
     OFFSET_FOR_LEADER_EPOCH_API,
 )
 from tidemark_broker.kafka_wire.messages.schema import Api, Values
-from tidemark_broker.replication.partition import HostedReplica
+from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.results import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
@@ -29,7 +29,7 @@ NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 BOTH_APIS = pytest.mark.parametrize("api", [LIST_OFFSETS_API, OFFSET_FOR_LEADER_EPOCH_API])
 
 
-def leading(link: Link) -> HostedReplica:
+def leading(link: Link) -> Partition:
     replica = link.partitions[1].find_leading(TOPIC, 0)
     assert not isinstance(replica, ErrorCode)
     return replica

@@ -12,7 +12,7 @@ from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.log.synced_prefix_files import synced_part_of
-from tidemark_broker.replication.replica_manager import Partitions
+from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.background.checkpointing import Checkpointing
 from tidemark_broker.server.config import PassSettings
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
@@ -144,7 +144,7 @@ def test_no_high_watermark_is_written_before_the_registration_is_answered_or_twi
     disk = FaultyDisk()
     directory = LogDirectory.open(tmp_path, disk, broker_id=BrokerId(1), settings=LogSettings())
     directory.create_log(TOPIC, TOPIC_ID, 0)
-    partitions = Partitions(BrokerId(1), scheduler=SimulatedTime(), wall_clock_s=lambda: 0.0)
+    partitions = ReplicaManager(BrokerId(1), scheduler=SimulatedTime(), wall_clock_s=lambda: 0.0)
     partitions.attach(directory)
     writes: list[int] = []
 
