@@ -270,7 +270,7 @@ def test_no_empty_log_takes_the_place_of_one_that_a_former_life_is_counted_on_fo
     broker = pool.brokers[3].partitions
     assert broker.roles.missing_logs(pool.image().topics) == ()
     assert broker.roles.logs_to_retry() == ()
-    broker.roles.untaken.take_again()
+    broker.roles.failed_roles.retry()
     assert broker.replicas == ()
     assert list(broker.failed_replicas) == [(pool.topic.topic_id, 0)]
     count_on(pool, present, ())

@@ -162,7 +162,7 @@ class ReplicaFetchers:
         """Return, by leader, what is now followed there and what no longer is."""
         followed: dict[BrokerId, list[Partition]] = {}
         left: dict[BrokerId, list[Key]] = {}
-        for key in self._partitions.roles.take_touched():
+        for key in self._partitions.roles.pop_touched():
             replica = self._partitions.hosted(*key)
             previous = self._leaders.pop(key, None)
             leader = None

@@ -74,7 +74,7 @@ class FollowerLink:
         self.request: FetchRequest | None = None  # the last one: who asks, and its limits
         self.next_epoch = FIRST_SESSION_EPOCH
 
-    def may_take(self, request: FetchRequest) -> bool:
+    def may_apply(self, request: FetchRequest) -> bool:
         """Return whether the request begins a session or is the next one of this session."""
         if request.session_epoch <= FIRST_SESSION_EPOCH:
             return True

@@ -23,7 +23,7 @@ class PartitionListeners:
     role_changed: Callable[[Partition], None] = nothing
     flush_needed: Callable[[Partition], None] = nothing
     truncated: Callable[[Partition], None] = nothing
-    roles_applied: Callable[[], None] = nothing  # of some replicas: `take_touched` says which
+    roles_applied: Callable[[], None] = nothing  # of some replicas: `pop_touched` says which
     metadata_applied: Callable[[], None] = nothing
     metadata_came: Callable[[], None] = nothing  # for the first time in this life
     topics_deleted: Callable[[tuple[str, ...]], None] = nothing

@@ -346,8 +346,8 @@ class ReplicaManager:
             if missing:
                 yield LogWork(make=missing)
             for few in self.roles.turns(part):
-                self._take_roles(few)
-                yield LogWork(remove=self.roles.take_removed())
+                self._apply_roles(few)
+                yield LogWork(remove=self.roles.pop_removed())
         self.metadata.finish(push)
         if self.is_stopped:
             return
@@ -369,7 +369,7 @@ class ReplicaManager:
                     for key in keys[at : at + ROLES_AT_A_TIME]:
                         self.roles.remove(key, "topic deleted")
                     self.listeners.roles_applied()
-                    yield LogWork(remove=self.roles.take_removed())
+                    yield LogWork(remove=self.roles.pop_removed())
             if changes.deleted_names and not self.is_stopped:
                 self.listeners.topics_deleted(changes.deleted_names)
             yield LogWork()
@@ -382,7 +382,7 @@ class ReplicaManager:
                 replica.on_brokers(self.metadata.brokers, now_ms)
             yield LogWork()
 
-    def _take_roles(self, entries: Sequence[TopicPush]) -> None:
+    def _apply_roles(self, entries: Sequence[TopicPush]) -> None:
         changes = self.metadata.apply_topics(entries)
         if self.is_stopped:
             return
@@ -412,10 +412,10 @@ class ReplicaManager:
         except (StorageError, OSError) as error:
             self.fail_storage(error)
 
-    def take_roles_again(self) -> None:
+    def retry_failed_roles(self) -> None:
         """Retry roles that could not be applied, now that there is space."""
-        self.roles.untaken.take_again()
-        self._remove_logs(self.roles.take_removed())
+        self.roles.failed_roles.retry()
+        self._remove_logs(self.roles.pop_removed())
         self._roles_applied()
 
     def on_in_sync_answers(self, answered: Sequence[tuple[InSyncProposal, InSyncAnswer]]) -> None:
@@ -437,7 +437,7 @@ class ReplicaManager:
             if replica is not None:
                 replica.on_answer(proposal, found, now_ms)
         if has_changed:
-            self._remove_logs(self.roles.take_removed())
+            self._remove_logs(self.roles.pop_removed())
             self._roles_applied()
 
     def on_tick(self) -> None:

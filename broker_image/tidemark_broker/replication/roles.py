@@ -17,9 +17,9 @@ from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import DiskFull
 from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_broker.metadata.metadata_cache import MetadataCache, TopicPartition
+from tidemark_broker.replication.failed_role_changes import FailedRoleChanges
 from tidemark_broker.replication.partition import LocalBroker, Partition
 from tidemark_broker.replication.partition_registry import PartitionRegistry, log_roles
-from tidemark_broker.replication.untaken_roles import UntakenRoles
 
 LOGS_AT_A_TIME = 128  # made by one job of a worker, which syncs them together
 # Taken in one turn of the loop: new leaders and new replicas, each of which may write a file, or
@@ -57,7 +57,7 @@ class Roles:
         self.settle_damage: Callable[[Partition], None] = lambda replica: None
         # Replicas that may ask their leader for something else now, for who asks.
         self.touched: dict[TopicPartition, None] = {}
-        self.untaken = UntakenRoles(
+        self.failed_roles = FailedRoleChanges(
             failed_replicas, take=lambda key: self.apply(key, self._clock(), has_space=True)
         )
         self._broker_id = broker_id
@@ -83,7 +83,7 @@ class Roles:
         life = self.life()
         return tuple(
             (topics[key[0]].topic, *key)
-            for key in self.untaken.keys
+            for key in self.failed_roles.keys
             if key[0] in topics and key in states
             if self.hosted.may_make(topics[key[0]], states[key], life)
         )
@@ -96,7 +96,7 @@ class Roles:
         assert self.directory is not None
         self.directory.remove_logs(removed)
 
-    def take_removed(self) -> tuple[TopicPartition, ...]:
+    def pop_removed(self) -> tuple[TopicPartition, ...]:
         removed, self._to_remove = tuple(self._to_remove), []
         return removed
 
@@ -106,7 +106,7 @@ class Roles:
             applied, self._applied = self._applied, []
             log_roles(applied)
 
-    def take_touched(self) -> tuple[TopicPartition, ...]:
+    def pop_touched(self) -> tuple[TopicPartition, ...]:
         """Return the replicas whose roles or fetches may have changed since the last call."""
         touched = tuple(self.touched)
         self.touched.clear()
@@ -153,7 +153,7 @@ class Roles:
         topic = self._metadata.topics_by_id.get(key[0])
         self.touched[key] = None
         if state is None or topic is None or self._broker_id not in state.replicas:
-            self.untaken.forget(key)
+            self.failed_roles.forget(key)
         if state is None or topic is None:
             return
         if self._broker_id not in state.replicas:
@@ -166,17 +166,17 @@ class Roles:
         if key not in self.hosted.by_id and named.topic_id != key[0]:
             # Its name, and with it the place of its log, is another topic's by now: an empty log
             # of this one would put that one's aside.
-            self.untaken.forget(key)
+            self.failed_roles.forget(key)
             return
         life = self.life()
         try:
             if self.hosted.check_log_not_lost(key, state, life):
-                self.untaken.forget(key)  # which takes no space, as roles do
+                self.failed_roles.forget(key)  # which takes no space, as roles do
             replica = self.hosted.by_id.get(key) or self._create(key, topic.topic)
             replica.apply_topic(topic)
             replica.apply_state(state, life, now_ms)
         except (DiskFull, ValueError) as error:
-            self.untaken.note(key, error)
+            self.failed_roles.note(key, error)
             return
         except (StorageError, OSError) as error:
             self._fail_storage(error)
@@ -185,8 +185,8 @@ class Roles:
             # An idle replica needs no space, so its success does not show that a role can be taken.
             # If it were reported, the controller would grant the role, and take it back, again
             # and again.
-            self.untaken.forget(key)
-        if replica.damage is None and key not in self.untaken:
+            self.failed_roles.forget(key)
+        if replica.damage is None and key not in self.failed_roles:
             self._failed_replicas.pop(key, None)
         self.settle_damage(replica)
         self._applied.append((replica, state))
@@ -204,7 +204,7 @@ class Roles:
         return replica
 
     def remove(self, key: TopicPartition, reason: str) -> None:
-        """Stop serving and writing a replica; its log is removed with `take_removed`."""
+        """Stop serving and writing a replica; its log is removed with `pop_removed`."""
         replica = self.hosted.discard(key)
         if replica is None:
             return

@@ -77,17 +77,17 @@ class AppliedPushes:
         asked_with = (request.applied_controller_epoch, request.applied_image_version)
         return version == (metadata.controller_epoch, metadata.image_version) != asked_with
 
-    async def take_roles_again(self) -> None:
+    async def retry_failed_roles(self) -> None:
         """Retry roles that a full disk prevented; there is space now."""
         roles = self._partitions.roles
-        if not roles.untaken.keys:
+        if not roles.failed_roles.keys:
             return
         async with self._applying:
             missing = roles.logs_to_retry()
             if missing:
                 await asyncio.to_thread(self._create_logs, missing)
             if not self._partitions.is_stopped:
-                self._partitions.take_roles_again()
+                self._partitions.retry_failed_roles()
 
     def _create_logs(self, missing: tuple[tuple[str, TopicId, int], ...]) -> None:
         try:

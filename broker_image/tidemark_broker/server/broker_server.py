@@ -317,7 +317,7 @@ class Broker:
             settings.data_directory,
             partitions,
             keep_reserve=directory.reserve.keep,
-            take_roles=self.session.take_roles_again,
+            apply_roles=self.session.retry_failed_roles,
         )
         self._start_background(space.run(), "space-watch")
         cleaner = LogCleaner(partitions, directory.reserve.data, self._environment.wall_clock_s)

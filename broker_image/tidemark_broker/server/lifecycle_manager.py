@@ -161,8 +161,8 @@ class ControllerSession:
         self._suspects.add(broker_id)
         self._has_news.set()
 
-    async def take_roles_again(self) -> None:
-        await self._pushes.take_roles_again()
+    async def retry_failed_roles(self) -> None:
+        await self._pushes.retry_failed_roles()
 
     def propose(self, proposal: InSyncProposal) -> None:
         self._proposals.propose(proposal)

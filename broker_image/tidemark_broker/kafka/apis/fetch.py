@@ -285,7 +285,7 @@ def _fetch_of_replica(services: KafkaServices, request: KafkaRequest, fetch: Fet
         error = FetchResponse(correlation_id, ErrorCode.INCONSISTENT_CLUSTER_ID)
         request.answer(encode_fetch_response(error))
         return
-    if services.fetches.is_left(request.link, fetch) or not request.link.may_take(fetch):
+    if services.fetches.is_left(request.link, fetch) or not request.link.may_apply(fetch):
         error = FetchResponse(correlation_id, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         request.answer(encode_fetch_response(error))
         return

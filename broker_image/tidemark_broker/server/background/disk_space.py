@@ -31,14 +31,14 @@ class SpaceWatch:
         partitions: ReplicaManager,
         *,
         keep_reserve: Callable[[DiskSpace], None],
-        take_roles: Callable[[], Awaitable[None]],
+        apply_roles: Callable[[], Awaitable[None]],
     ) -> None:
-        """Create a monitor; `take_roles` retries roles that lacked space."""
+        """Create a monitor; `apply_roles` retries roles that lacked space."""
         self._disk = disk
         self._directory = directory
         self._partitions = partitions
         self._keep_reserve = keep_reserve
-        self._take_roles = take_roles
+        self._apply_roles = apply_roles
 
     async def run(self) -> None:
         """Watch until cancelled, or until the disk failed."""
@@ -49,7 +49,7 @@ class SpaceWatch:
                 self._partitions.fail_storage(error)
                 return
             if not self._partitions.shortage:
-                await self._take_roles()
+                await self._apply_roles()
             await asyncio.sleep(INTERVAL_SECONDS)
 
     def _look(self) -> DiskSpace:

@@ -306,10 +306,10 @@ def test_a_damaged_log_that_was_short_too_stays_failed_once_nobody_counts_on_it(
     (pool.path / "broker-1" / "recovery-point-offset-checkpoint").unlink()
     again = restart(pool, 1)
     pool.push()
-    assert again.partitions.roles.untaken.keys == (KEY,)
+    assert again.partitions.roles.failed_roles.keys == (KEY,)
     pool.lead_nobody()
-    again.partitions.roles.untaken.take_again()
-    assert again.partitions.roles.untaken.keys == ()
+    again.partitions.roles.failed_roles.retry()
+    assert again.partitions.roles.failed_roles.keys == ()
     assert list(again.partitions.failed_replicas) == [KEY]
     again.partitions.on_tick()
     assert is_registered_failed(again)

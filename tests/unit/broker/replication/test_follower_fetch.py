@@ -49,7 +49,7 @@ class Session:
     def ask(self, *, offset: int | None = None, forget: bool = False) -> list[PartitionAnswer]:
         """Gets the answers of the one partition when there is an answer at all."""
         request = self.request(offset=offset, forget=forget)
-        assert self.link.may_take(request)
+        assert self.link.may_apply(request)
         found: list[PartitionAnswer] = []
         self.pool.brokers[1].fetches.handle(
             request,
@@ -178,17 +178,17 @@ def test_a_session_takes_its_next_request_only_and_a_new_one_at_any_time(
     session = Session(pool)
     first = session.request(offset=0)
     following = session.request()
-    assert not session.link.may_take(following)
+    assert not session.link.may_apply(following)
     pool.brokers[1].fetches.handle(first, session.link, lambda _: None)
-    assert session.link.may_take(following)
+    assert session.link.may_apply(following)
     for other in (
         following._replace(session_epoch=2),
         following._replace(session_id=7),
         following._replace(replica_id=3),
         following._replace(replica_epoch=99),
     ):
-        assert not session.link.may_take(other)
-    assert session.link.may_take(first)
+        assert not session.link.may_apply(other)
+    assert session.link.may_apply(first)
 
 
 def test_a_closed_connection_leaves_nothing_behind(pool: InProcessPool) -> None:

@@ -73,7 +73,7 @@ class Wire(asyncio.Transport):
 
         fetches = self.pool.brokers[1].fetches
         fetches.end_now(self.link)
-        assert self.link.may_take(request)
+        assert self.link.may_apply(request)
         fetches.handle(request, self.link, respond)
 
     def deliver_answer(self) -> None:

@@ -191,10 +191,10 @@ def test_a_role_that_a_full_disk_kept_from_being_taken_is_taken_later(tmp_path: 
             await eventually(lambda: len(controller.polls) == 2)
             (failed,) = controller.polls[1][0].failed_replicas
             assert (failed.topic_id, failed.partition) == (ORDERS, 0)
-            await bench.session.take_roles_again()
+            await bench.session.retry_failed_roles()
             assert not bench.partitions.replicas
             bench.disk.space_bytes = None
-            await bench.session.take_roles_again()
+            await bench.session.retry_failed_roles()
             (replica,) = bench.partitions.replicas
             assert replica.role == "follower"
             assert bench.partitions.failed_replicas == {}

@@ -46,7 +46,7 @@ def note_free(pool: InProcessPool, free_mebibytes: float, number: int = 1) -> No
         pool.path,
         broker.partitions,
         keep_reserve=broker.directory.reserve.keep,
-        take_roles=Roles().take,
+        apply_roles=Roles().take,
     )
     watch.note(SMALL._replace(free_bytes=int(free_mebibytes * MEBIBYTE)))
 
@@ -112,7 +112,7 @@ def test_roles_are_taken_again_while_there_is_space(pool: InProcessPool, has_spa
             pool.path,
             partitions,
             keep_reserve=pool.brokers[1].directory.reserve.keep,
-            take_roles=roles.take,
+            apply_roles=roles.take,
         )
         watching = asyncio.create_task(watch.run())
         if has_space:
@@ -141,7 +141,7 @@ def test_a_role_not_taken_is_reported_until_there_is_space_also_while_nobody_has
     pool.push()
     assert list(broker.partitions.failed_replicas) == [KEY]
     disk.space_bytes = None
-    broker.partitions.roles.untaken.take_again()
+    broker.partitions.roles.failed_roles.retry()
     assert list(broker.partitions.failed_replicas) == []
     pool.lead(1, in_sync=[1])
     assert broker.produce("a", acks=1)[0].error is ErrorCode.NONE
@@ -162,6 +162,6 @@ def test_a_short_log_is_reported_no_more_once_nobody_counts_on_it_space_or_not(
     assert list(broker.partitions.failed_replicas) == [KEY]
     pool.lead_nobody()
     assert list(broker.partitions.failed_replicas) == []
-    assert broker.partitions.roles.untaken.keys == ()
+    assert broker.partitions.roles.failed_roles.keys == ()
     pool.lead(1, in_sync=[1])
     assert broker.replica().role == "leader"
