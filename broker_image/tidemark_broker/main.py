@@ -100,7 +100,7 @@ class _Http:
                 groups=broker.groups.report,
                 group_census=broker.groups.census,
                 group_counts=broker.groups.counts,
-                crc_failures=broker.partitions.damaged.crc_failures,
+                crc_failures=broker.partitions.corrupt.crc_failures,
                 rack=broker.settings.rack,
                 metrics_profile=broker.settings.metrics_profile,
                 fsyncs=lambda: self._disk.sync_count.total,

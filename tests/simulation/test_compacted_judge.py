@@ -237,9 +237,9 @@ def test_a_damaged_batch_differs_from_what_was_committed() -> None:
     log = log_of(FIRST, SECOND)
     for position in range(61, len(FIRST)):
         for bit in range(8):
-            damaged = bytearray(FIRST)
-            damaged[position] ^= 1 << bit
-            log.differs(read_header(FIRST), bytes(damaged))  # raises nothing
+            corrupt = bytearray(FIRST)
+            corrupt[position] ^= 1 << bit
+            log.differs(read_header(FIRST), bytes(corrupt))  # raises nothing
     assert log.differs(read_header(FIRST), FIRST[:-1] + b"\xff")
 
 

@@ -69,7 +69,7 @@ def registered(broker_id: int, broker_epoch: int, *, end: tuple[int, int] | None
     replica = None
     if end is not None:
         log = SimpleNamespace(failure="", latest_epoch=end[0], log_end_offset=end[1])
-        replica = Replica(log=log, damage=None)
+        replica = Replica(log=log, corruption=None)
     partitions = SimpleNamespace(broker_epoch=broker_epoch, hosted=lambda *_: replica)
     return SimpleNamespace(broker_id=BrokerId(broker_id), partitions=partitions, broker=None)
 

@@ -291,8 +291,8 @@ def test_the_leader_epoch_of_an_offset_is_that_of_the_batch_that_holds_it() -> N
 def test_a_client_that_is_shown_a_damaged_batch_says_so() -> None:
     intact = batch(b"7", 4)
     assert records_shown(intact, 0) == [(4, 7)]
-    damaged = intact[:-1] + bytes([intact[-1] ^ 1])
-    assert violation(lambda: records_shown(damaged, 0)) == "I10"
+    corrupt = intact[:-1] + bytes([intact[-1] ^ 1])
+    assert violation(lambda: records_shown(corrupt, 0)) == "I10"
     assert violation(lambda: records_shown(intact[:-1], 0)) == "I10"
 
 

@@ -36,7 +36,7 @@ class Watched:
         self.told = self.stored
         self.leads = True
         self.process = 1
-        self.damage: Any = None
+        self.corruption: Any = None
         self.restarted: list[int] = []
 
     def restart(self, broker: Any, why: str) -> None:
@@ -52,7 +52,7 @@ class Watched:
         metadata = SimpleNamespace(partitions={("id", 0): self.told})
         leader = SimpleNamespace(leader_epoch=self.stored.leader_epoch) if self.leads else None
         hosted = SimpleNamespace(leader=leader)
-        replica = SimpleNamespace(damage=self.damage, state=self.stored)
+        replica = SimpleNamespace(corruption=self.corruption, state=self.stored)
         partitions = SimpleNamespace(
             metadata=metadata, hosted=lambda *_: hosted, replicas=(replica,)
         )
@@ -135,7 +135,7 @@ def test_who_met_what_could_not_be_read_is_restarted_once_where_nobody_leads() -
     watched = Watched()
     watched.leads = False
     watched.stored = watched.told = partition("", leader="")
-    watched.damage = SimpleNamespace(is_unreadable=True, sound_from=None)
+    watched.corruption = SimpleNamespace(is_unreadable=True, valid_from=None)
     promises = judged(watched)
     for now_us in (10 * SECOND_US, 10 * SECOND_US + 1, 20 * SECOND_US + 1):
         watched.now_us = now_us

@@ -16,8 +16,8 @@ from tidemark_protocol.partition_state import PartitionState
 
 from tests.simulation.checks.committed_log import CommittedLog
 from tests.simulation.checks.compacted_log import CompactedLog
-from tests.simulation.checks.damage_checks import DamageJudge
-from tests.simulation.checks.replica_audit import ReplicaAudit, is_damaged
+from tests.simulation.checks.corruption_checks import CorruptionChecker
+from tests.simulation.checks.replica_audit import ReplicaAudit, is_corrupt
 from tests.simulation.checks.violations import Violation
 from tests.support.controller_values import partition
 from tests.support.log_fixtures import TOPIC_ID, append, open_log
@@ -67,7 +67,7 @@ def a_replica(log: PartitionLog) -> Any:
         duplicate_batches=0,
         leader=None,
         follower=SimpleNamespace(untruncated=None),
-        damage=None,
+        corruption=None,
         topic_id=TOPIC_ID,
         partition=0,
     )
@@ -197,7 +197,7 @@ def test_a_flipped_length_is_not_walked(log: PartitionLog) -> None:
     path.write_bytes(data)
     audit = an_audit(log, files)
     audit.look()
-    assert [header.base_offset for header in audit.damaged()] == [0]
+    assert [header.base_offset for header in audit.corrupt()] == [0]
     files.flipped.clear()
     with pytest.raises(Violation, match="no bit was flipped there"):
         audit.look_at_everything()
@@ -208,39 +208,39 @@ def test_a_last_batch_whose_flipped_length_passes_the_files_end_is_damaged(
 ) -> None:
     """Seed 26003586: all that there is of it has its checksum."""
     data = log.read(Offset(3), max_bytes=1, end_offset=Offset(4))
-    assert not is_damaged(read_header(data), data)
+    assert not is_corrupt(read_header(data), data)
     longer = bytearray(data)
     longer[11] ^= 0x80
-    assert is_damaged(read_header(longer), bytes(longer))
+    assert is_corrupt(read_header(longer), bytes(longer))
 
 
-def a_damaged_replica(damaged_offsets: list[int]) -> Any:
-    headers = [SimpleNamespace(base_offset=at, next_offset=at + 1) for at in damaged_offsets]
+def a_corrupt_replica(corrupt_offsets: list[int]) -> Any:
+    headers = [SimpleNamespace(base_offset=at, next_offset=at + 1) for at in corrupt_offsets]
     return SimpleNamespace(
         who="orders-0 on 1",
         replica=Replica(
-            topic_id=TOPIC_ID, partition=0, damage=SimpleNamespace(offset=3, sound_from=3)
+            topic_id=TOPIC_ID, partition=0, corruption=SimpleNamespace(offset=3, valid_from=3)
         ),
-        damaged=lambda: headers,
+        corrupt=lambda: headers,
         is_truncated=False,
         end_offset=10,
-        is_sound=lambda offset: offset not in damaged_offsets,
+        is_valid=lambda offset: offset not in corrupt_offsets,
     )
 
 
-def rebuilt(judge: DamageJudge, audit: Any, state: PartitionState = OTHERS) -> None:
+def rebuilt(judge: CorruptionChecker, audit: Any, state: PartitionState = OTHERS) -> None:
     judge.look(ME, audit, {KEY: state}, {KEY: "Os"})
-    audit.replica.damage = None
+    audit.replica.corruption = None
     judge.look(ME, audit, {KEY: state}, {KEY: "Os"})
 
 
-def a_judge() -> DamageJudge:
+def a_judge() -> CorruptionChecker:
     world: Any = SimpleNamespace(broker_records=dict, is_lost=lambda *_: False)
-    return DamageJudge(world)
+    return CorruptionChecker(world)
 
 
 def test_who_met_a_corrupt_batch_counts_again_only_with_that_batch_sound() -> None:
-    judge, audit = a_judge(), a_damaged_replica([3])
+    judge, audit = a_judge(), a_corrupt_replica([3])
     rebuilt(judge, audit)
     with pytest.raises(Violation, match="had met before"):
         judge.check_entry(KEY, ME, audit, "in sync")
@@ -248,10 +248,10 @@ def test_who_met_a_corrupt_batch_counts_again_only_with_that_batch_sound() -> No
 
 def test_a_count_of_offsets_that_flipped_says_nothing_of_what_lies_behind() -> None:
     """Seed 66003124: it seemed to reach over the batch that had been met, and mended."""
-    judge, audit = a_judge(), a_damaged_replica([])
+    judge, audit = a_judge(), a_corrupt_replica([])
     rebuilt(judge, audit)
     judge._known[KEY, ME] = {3: None}
-    audit.damaged = lambda: [SimpleNamespace(base_offset=1, next_offset=130)]
+    audit.corrupt = lambda: [SimpleNamespace(base_offset=1, next_offset=130)]
     audit.is_truncated, audit.end_offset = True, 130
     judge.check_entry(KEY, ME, audit, "in sync")
     audit.is_truncated = False
@@ -261,23 +261,23 @@ def test_a_count_of_offsets_that_flipped_says_nothing_of_what_lies_behind() -> N
 
 def test_a_batch_that_was_mended_may_be_flipped_again_unnoticed() -> None:
     """Seed 17000830."""
-    judge, audit = a_judge(), a_damaged_replica([])
+    judge, audit = a_judge(), a_corrupt_replica([])
     rebuilt(judge, audit)
-    audit.damaged = a_damaged_replica([3]).damaged
+    audit.corrupt = a_corrupt_replica([3]).corrupt
     judge.check_entry(KEY, ME, audit, "in sync")
 
 
 def test_what_was_mended_in_a_later_life_may_be_flipped_again_unnoticed() -> None:
     """The life that met it ended in the middle of being rebuilt, or a later leader epoch ended its
     damage before it was whole again."""
-    judge, audit = a_judge(), a_damaged_replica([3])
+    judge, audit = a_judge(), a_corrupt_replica([3])
     rebuilt(judge, audit)
-    for damaged_offsets in ([3], []):
-        audit = a_damaged_replica(damaged_offsets)
-        audit.replica.damage = None
+    for corrupt_offsets in ([3], []):
+        audit = a_corrupt_replica(corrupt_offsets)
+        audit.replica.corruption = None
         judge.look(ME, audit, {KEY: OTHERS}, {KEY: "Os"})
-        audit.damaged = a_damaged_replica([3]).damaged
-        if damaged_offsets:
+        audit.corrupt = a_corrupt_replica([3]).corrupt
+        if corrupt_offsets:
             with pytest.raises(Violation, match="had met before"):
                 judge.check_entry(KEY, ME, audit, "in sync")
         else:
@@ -286,15 +286,15 @@ def test_what_was_mended_in_a_later_life_may_be_flipped_again_unnoticed() -> Non
 
 def test_what_was_mended_counts_also_while_the_log_does_not_reach_as_far_as_other_damage() -> None:
     """A last resort took what was there."""
-    judge, audit = a_judge(), a_damaged_replica([])
-    audit.replica.damage = SimpleNamespace(offset=9, sound_from=None)
+    judge, audit = a_judge(), a_corrupt_replica([])
+    audit.replica.corruption = SimpleNamespace(offset=9, valid_from=None)
     judge.look(ME, audit, {KEY: OTHERS}, {KEY: "Os"})
-    audit.replica.damage = SimpleNamespace(offset=3, sound_from=3)
-    audit.is_sound = lambda offset: offset != 9
+    audit.replica.corruption = SimpleNamespace(offset=3, valid_from=3)
+    audit.is_valid = lambda offset: offset != 9
     rebuilt(judge, audit)
-    for damaged_offset in (3, 9):
-        audit.damaged = a_damaged_replica([damaged_offset]).damaged
-        if damaged_offset == 9:
+    for corrupt_offset in (3, 9):
+        audit.corrupt = a_corrupt_replica([corrupt_offset]).corrupt
+        if corrupt_offset == 9:
             with pytest.raises(Violation, match="had met before"):
                 judge.check_entry(KEY, ME, audit, "in sync")
         else:
@@ -302,19 +302,19 @@ def test_what_was_mended_counts_also_while_the_log_does_not_reach_as_far_as_othe
 
 
 def test_who_met_it_and_was_not_rebuilt_knows_it() -> None:
-    judge, audit = a_judge(), a_damaged_replica([3])
-    audit.replica.damage.sound_from = None
+    judge, audit = a_judge(), a_corrupt_replica([3])
+    audit.replica.corruption.valid_from = None
     rebuilt(judge, audit)
-    audit.is_sound = lambda offset: True
+    audit.is_valid = lambda offset: True
     rebuilt(judge, audit)
     with pytest.raises(Violation, match="had met before"):
         judge.check_entry(KEY, ME, audit, "in sync")
 
 
 def test_who_was_rebuilt_once_is_not_rebuilt_again_while_others_count_on_it() -> None:
-    judge, audit = a_judge(), a_damaged_replica([])
+    judge, audit = a_judge(), a_corrupt_replica([])
     rebuilt(judge, audit)
-    audit.replica.damage = SimpleNamespace(offset=5, sound_from=5)
+    audit.replica.corruption = SimpleNamespace(offset=5, valid_from=5)
     with pytest.raises(Violation, match="while others count on it"):
         rebuilt(judge, audit, partition("0@1 1@1", leader="0@1"))
 
@@ -325,7 +325,7 @@ def test_nobody_whom_others_count_on_is_rebuilt() -> None:
         partition("0@1", leader="0@1", eligible="1@1"),
     ):
         with pytest.raises(Violation, match="while others count on it"):
-            rebuilt(a_judge(), a_damaged_replica([]), state)
+            rebuilt(a_judge(), a_corrupt_replica([]), state)
 
 
 def test_a_log_without_a_common_record_parts_nobody_knows_where(log: PartitionLog) -> None:

@@ -276,10 +276,10 @@ class InProcessPool:
         )
         self.push()
 
-    def hear_failures(self, number: int) -> None:
+    def acknowledge_failures(self, number: int) -> None:
         """As the controller answers that broker's heartbeat, all it decided then pushed before."""
         partitions = self.brokers[number].partitions
-        partitions.note_failures_heard(tuple(partitions.failed_replicas))
+        partitions.record_failures_acknowledged(tuple(partitions.failed_replicas))
 
     def push(self, *numbers: int) -> None:
         self.image_version += 1

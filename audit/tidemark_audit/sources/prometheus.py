@@ -22,7 +22,7 @@ from tidemark_audit.sources.batches import BATCH_SAMPLES, MOST_ANSWER_SAMPLES, B
 from tidemark_audit.sources.http_server import Answer, NotAnswered, Patience, Server, TooLarge
 from tidemark_audit.sources.json_lines import series_of
 from tidemark_audit.sources.protobuf import BadMessage
-from tidemark_audit.sources.remote_read import SAMPLES, STREAMED_XOR_CHUNKS, Damaged, NotSpoken
+from tidemark_audit.sources.remote_read import SAMPLES, STREAMED_XOR_CHUNKS, Corrupt, NotSpoken
 from tidemark_audit.sources.source import Slice, SourceError, Window
 
 SHORTEST_SLICE_MS = 60_000
@@ -77,7 +77,7 @@ class PrometheusSlice:
                 accepted = (STREAMED_XOR_CHUNKS, SAMPLES)
             body = remote_read.request_body(self.start_ms, self.end_ms - 1, NAMES, accepted)
             return self.server.ask(READ_PATH, body, read_headers(), _batches)
-        except (BadMessage, Damaged, BadLabels) as error:
+        except (BadMessage, Corrupt, BadLabels) as error:
             raise self._failed("an answer of Prometheus, whole", str(error)) from error
 
     def _query(self) -> bytes:
@@ -187,7 +187,7 @@ def _batches(answer: Answer) -> list[SampleBatch]:
         return list(within_memory(remote_read.batches(answer)))
     if form is Form.SAMPLES:
         return [remote_read_samples.batch_of(answer.whole())]
-    raise Damaged(f"an answer of type {answer.content_type!r}")
+    raise Corrupt(f"an answer of type {answer.content_type!r}")
 
 
 def within_memory(batches: Iterator[SampleBatch]) -> Iterator[SampleBatch]:

@@ -38,7 +38,7 @@ class NotSpoken(Exception):
     """An error: the server streams chunks of an encoding that is not decoded here."""
 
 
-class Damaged(ValueError):
+class Corrupt(ValueError):
     """An error: a frame does not match its checksum, or holds no chunks."""
 
 
@@ -62,7 +62,7 @@ def batches(stream: Answer) -> Iterator[SampleBatch]:
     answer. Raises Damaged, BadLabels, NotSpoken, BrokenOff, TooLarge.
     """
     if not stream.says_its_length:
-        raise Damaged("frames without a length of all: where they end cannot be known")
+        raise Corrupt("frames without a length of all: where they end cannot be known")
     pending = _Pending()
     try:
         for frame in _frames(stream):
@@ -71,7 +71,7 @@ def batches(stream: Answer) -> Iterator[SampleBatch]:
                 yield pending.take()
         yield pending.take()
     except (BadMessage, BadChunk) as error:
-        raise Damaged(str(error)) from error
+        raise Corrupt(str(error)) from error
 
 
 def _frames(stream: Answer) -> Iterator[memoryview]:
@@ -80,11 +80,11 @@ def _frames(stream: Answer) -> Iterator[memoryview]:
         if length is None:
             return
         if not 0 < length <= MOST_FRAME_BYTES:
-            raise Damaged(f"a frame of {length} bytes")
+            raise Corrupt(f"a frame of {length} bytes")
         head = _exactly(stream, 4)
         data = _exactly(stream, length)
         if crc32c.crc32c(data) != int.from_bytes(head, "big"):
-            raise Damaged(f"a frame of {length} bytes that does not match its checksum")
+            raise Corrupt(f"a frame of {length} bytes that does not match its checksum")
         yield memoryview(data)
 
 
@@ -100,7 +100,7 @@ def _stream_varint(stream: Answer) -> int | None:
         data += byte
         if byte[0] < 0x80:
             return varint(data, 0)[0]
-    raise Damaged("a frame without a length")
+    raise Corrupt("a frame without a length")
 
 
 def _exactly(stream: Answer, length: int) -> bytes:

@@ -99,6 +99,6 @@ class OffsetsLoad:
             },
         )
         if isinstance(error, CorruptBatch):
-            self._partitions.damaged.note(self._replica, self._next_offset, error, "fetch")
+            self._partitions.corrupt.note(self._replica, self._next_offset, error, "fetch")
         elif is_storage_failure(error):
             self._partitions.fail_storage(error)

@@ -55,7 +55,7 @@ from tidemark_broker.log.indexes import MAX_RELATIVE_OFFSET
 from tidemark_broker.log.log_config import MAX_SEGMENT_BYTES, LogSettings
 from tidemark_broker.log.producer_state_entry import NO_PRODUCER_ID
 from tidemark_broker.log.segment import Segment, scan_batches
-from tidemark_broker.log.unreadable_sectors import unreadable_is_damaged
+from tidemark_broker.log.unreadable_sectors import unreadable_is_corrupt
 
 STEP_BYTES = 64 * 1024  # a few milliseconds of a worker, which the loop shares its lock with
 MAX_KEYS = 200_000  # of one pass: about 40 MB
@@ -465,7 +465,7 @@ class CleanedSegment:
 
 
 def _batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
-    with unreadable_is_damaged():
+    with unreadable_is_corrupt():
         yield from scan_batches(
             segment.file,
             start=0,
@@ -490,7 +490,7 @@ def _records(segment: Segment, position: int, header: BatchHeader) -> list[Recor
 def _is_linked(segment: Segment, position: int, header: BatchHeader) -> bool:
     if header.compression != LZ4 or header.size_bytes < HEADER_BYTES + FRAME_START_BYTES:
         return False
-    with unreadable_is_damaged():
+    with unreadable_is_corrupt():
         start = segment.file.read_at(position + HEADER_BYTES, FRAME_START_BYTES)
     return has_linked_blocks(start)
 
@@ -507,5 +507,5 @@ def _checked(segment: Segment, position: int, header: BatchHeader) -> memoryview
 
 
 def _read(segment: Segment, position: int, header: BatchHeader) -> bytes:
-    with unreadable_is_damaged():
+    with unreadable_is_corrupt():
         return segment.file.read_at(position, header.size_bytes)

@@ -60,7 +60,7 @@ class DiskFull(StorageError):
     """An error: nothing was written; log end, files and epochs are as before the call (S10)."""
 
 
-class OwnLogDamaged(CorruptBatch):
+class LocalLogCorrupt(CorruptBatch):
     """An error: corruption was found where this log was to be changed or read.
 
     Nothing was changed. `offset` is of the corrupt batch, or of one behind it.

@@ -376,7 +376,7 @@ class LogDirectory:
         at = (log.topic, log.partition)
         log.before_truncation = partial(self._record_truncation, at)
         log.write_data = self.reserve.write_data
-        log.small_writes = log.damage_mark.disk = self.reserve.checkpoints
+        log.small_writes = log.corruption_marker.disk = self.reserve.checkpoints
         self.logs[log.topic_id, log.partition] = log
 
     # guard: truncation-lowers-checkpoints (S31)

@@ -24,7 +24,7 @@ from tidemark_broker.log.appending import (
     within_reach,
 )
 from tidemark_broker.log.cleaner import Rewritten
-from tidemark_broker.log.corruption_marker import DamageMark
+from tidemark_broker.log.corruption_marker import CorruptionMarker
 from tidemark_broker.log.disk import Disk
 from tidemark_broker.log.errors import DiskFull, LogFailure, OffsetOutOfRange, StorageFailed
 from tidemark_broker.log.leader_epoch_cache import EpochCheckpoint
@@ -75,7 +75,7 @@ class PartitionLog:
         self.before_truncation: Callable[[Offset], None] = lambda offset: None  # may raise OSError
         self.write_data: Callable[..., Any] = lambda write, *given: write(*given)  # that too
         try:
-            self.damage_mark = DamageMark(disk, directory)
+            self.corruption_marker = CorruptionMarker(disk, directory)
             self._load(previous)
         except OSError as error:
             raise self._failing.failed_by(error, "open") from error
@@ -103,7 +103,7 @@ class PartitionLog:
         self._checkpoint.write_if_possible()
         self._producers = LogProducers(self._disk, self._checkpoint)
         self._producers.restore(self._segments, self.log_start_offset, loaded.part)
-        self.damage_mark.take_off_if_readable(loaded, self._checkpoint.epochs)
+        self.corruption_marker.remove_if_readable(loaded, self._checkpoint.epochs)
 
     # What is known
 
@@ -316,7 +316,7 @@ class PartitionLog:
         """Return (offset, timestamp) of the first record not earlier, or None if all are earlier.
 
         For a batch that cannot be decompressed here it is the batch's first offset. Raises
-        OwnLogDamaged, StorageFailed.
+        LocalLogCorrupt, StorageFailed.
         """
         with self._failing.breaking("look up a timestamp"):
             return first_record_from(
@@ -410,11 +410,11 @@ class PartitionLog:
         old_end_offset = self.log_end_offset
         with self._failing.breaking("truncate"):
             segment = self._segments.holding(max(offset, self._segments[0].base_offset))
-            position, sound_end = segment.sound_part(offset)
-            if sound_end < self.log_start_offset:
+            position, valid_end = segment.valid_prefix(offset)
+            if valid_end < self.log_start_offset:
                 return self.truncate_fully_and_start_at(self.log_start_offset)
-            self._truncate(segment, position, sound_end)
-            self._checkpoint.truncate_from_end(sound_end)
+            self._truncate(segment, position, valid_end)
+            self._checkpoint.truncate_from_end(valid_end)
             self._write_epochs_if_possible()
         return old_end_offset - self.log_end_offset
 

@@ -93,9 +93,9 @@ class LogProducers:
         """
         segment, position, log_end_offset = end
         if not self.states.tells_enough_at(log_end_offset):
-            sound, sound_end = segment.sound_part(log_end_offset)
-            if sound != position:
-                raise CorruptBatch(sound, f"sound batches to {log_end_offset}", f"to {sound_end}")
+            valid, valid_end = segment.valid_prefix(log_end_offset)
+            if valid != position:
+                raise CorruptBatch(valid, f"sound batches to {log_end_offset}", f"to {valid_end}")
         return end
 
     def cut(self, segments: Sequence[Segment], log_start_offset: Offset) -> None:

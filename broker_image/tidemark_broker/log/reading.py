@@ -19,7 +19,7 @@ from tidemark_broker.kafka_wire.records.record_batch import (
 )
 from tidemark_broker.log.leader_epoch_cache import LeaderEpochs
 from tidemark_broker.log.segment import Segment
-from tidemark_broker.log.unreadable_sectors import read_ahead, unreadable_is_damaged
+from tidemark_broker.log.unreadable_sectors import read_ahead, unreadable_is_corrupt
 
 _MAX_HINTS = 64
 _CAREFUL_READS = 16
@@ -52,7 +52,7 @@ class LogReader:
         Raises CorruptBatch, OSError.
         """
         # guard: unreadable-sector-is-damage (S9)
-        with unreadable_is_damaged():
+        with unreadable_is_corrupt():
             position, first_offset = self._locate(segment, offset)
             data = self._read_at_least_one_batch(segment, position, max_bytes)
         size_bytes, next_offset = servable_bytes(

@@ -57,7 +57,7 @@ from tidemark_broker.log.segment import (
 from tidemark_broker.log.segment_swap import finish_swaps, remove_segment_files
 from tidemark_broker.log.synced_prefix import SyncedPart
 from tidemark_broker.log.synced_prefix_files import synced_path
-from tidemark_broker.log.unreadable_sectors import unreadable_is_damaged
+from tidemark_broker.log.unreadable_sectors import unreadable_is_corrupt
 
 _LEFTOVER_SUFFIXES = (".deleted", ".tmp", CLEANED_SUFFIX)
 
@@ -151,8 +151,8 @@ def load_segments(
         loaded.segments.append(segment)
         is_last = index + 1 == len(base_offsets)
         next_base_offset = None if is_last else base_offsets[index + 1]
-        is_sound = index < suspect_from and _loads(segment, next_base_offset)
-        if is_sound and (recovery_point is None or _epochs_agree(segment, epochs)):
+        is_valid = index < suspect_from and _loads(segment, next_base_offset)
+        if is_valid and (recovery_point is None or _epochs_agree(segment, epochs)):
             expected = segment.next_offset
             continue
         verified += 1
@@ -175,13 +175,13 @@ def load_segments(
 
 
 # guard: unmarked-log-is-read (S9)
-def is_all_sound(segments: Iterable[Segment], epochs: LeaderEpochs) -> bool:
+def is_all_valid(segments: Iterable[Segment], epochs: LeaderEpochs) -> bool:
     """Return whether each batch can be read and matches its CRC, offset and epoch.
 
     Reads everything. Raises OSError, except for an unreadable sector.
     """
     try:
-        with unreadable_is_damaged():
+        with unreadable_is_corrupt():
             for segment in segments:
                 for position, header in scan_batches(
                     segment.file,

@@ -25,7 +25,7 @@ from tidemark_broker.log.disk import MAX_BUFFERS_PER_WRITE, Buffer, Disk, DiskFi
 from tidemark_broker.log.indexes import MalformedIndex, OffsetIndex, TimeIndex
 from tidemark_broker.log.producer_state_entry import ProducerStates
 from tidemark_broker.log.synced_prefix import SYNCED_SUFFIX, SyncedPart
-from tidemark_broker.log.unreadable_sectors import read_ahead, unreadable_is_damaged
+from tidemark_broker.log.unreadable_sectors import read_ahead, unreadable_is_corrupt
 
 SCAN_BYTES = 1024 * 1024
 WALK_BYTES = 16 * 1024  # a walk over headers starts near its goal: see index_interval_bytes
@@ -378,13 +378,13 @@ class Segment:
         if kept.next_offset != next_offset:
             raise CorruptBatch(position, f"offset {next_offset}", f"{kept.next_offset}")
 
-    def sound_part(self, offset: Offset) -> tuple[int, Offset]:
+    def valid_prefix(self, offset: Offset) -> tuple[int, Offset]:
         """Return (position, next offset) after the last batch of the valid prefix before `offset`.
 
         Each batch up to there passes its CRC. Reads all of that; indexes are not used.
         """
         position, next_offset = 0, self.base_offset
-        with contextlib.suppress(CorruptBatch), unreadable_is_damaged():
+        with contextlib.suppress(CorruptBatch), unreadable_is_corrupt():
             for placed in scan_batches(
                 self.file,
                 start=0,

@@ -20,7 +20,7 @@ from tidemark_protocol.ids import Offset
 from tidemark_broker.log.disk import Disk
 from tidemark_broker.log.log_config import NO_LIMIT, LogSettings
 from tidemark_broker.log.segment import Segment
-from tidemark_broker.log.unreadable_sectors import unreadable_is_damaged
+from tidemark_broker.log.unreadable_sectors import unreadable_is_corrupt
 
 
 class SegmentList(Sequence[Segment]):
@@ -65,7 +65,7 @@ class SegmentList(Sequence[Segment]):
         segment = self.holding(offset)
         if offset >= segment.next_offset:
             return segment, segment.size_bytes, segment.next_offset
-        with unreadable_is_damaged():
+        with unreadable_is_corrupt():
             found = segment.find(offset)
             segment.check(found)  # a length that flipped may make an earlier one hold it
             segment.check_truncation(found)  # or the log end where it does not

@@ -6,9 +6,9 @@ from tidemark_protocol.ids import Offset
 
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch, UnsupportedCompression
 from tidemark_broker.kafka_wire.records.record_batch import OpeningBudget, check_crc
-from tidemark_broker.log.errors import OwnLogDamaged
+from tidemark_broker.log.errors import LocalLogCorrupt
 from tidemark_broker.log.segment import PlacedBatch, Segment
-from tidemark_broker.log.unreadable_sectors import unreadable_is_damaged
+from tidemark_broker.log.unreadable_sectors import unreadable_is_corrupt
 
 MOST_BATCHES = 8  # opened in one look-up, which is one piece of work for the broker's loop
 
@@ -20,17 +20,17 @@ def first_record_from(
 
     For a batch whose records cannot be read here it is the batch's first offset: never one too
     late. So too once a lookup has decompressed much, which happens only if headers claim more than
-    their records have. Raises OwnLogDamaged, OSError.
+    their records have. Raises LocalLogCorrupt, OSError.
     """
     budget = OpeningBudget(MOST_BATCHES)
     for segment in segments:
         if segment.next_offset <= log_start_offset:
             continue
         try:
-            with unreadable_is_damaged():
+            with unreadable_is_corrupt():
                 found = _record_in(segment, timestamp_ms, log_start_offset, budget)
         except CorruptBatch as error:
-            raise OwnLogDamaged(segment.next_offset - 1, error) from error
+            raise LocalLogCorrupt(segment.next_offset - 1, error) from error
         if found is not None:
             return found
     return None

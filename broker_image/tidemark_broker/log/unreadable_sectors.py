@@ -14,7 +14,7 @@ from tidemark_broker.log.disk import DiskFile
 
 
 @contextlib.contextmanager
-def unreadable_is_damaged() -> Iterator[None]:
+def unreadable_is_corrupt() -> Iterator[None]:
     """Raise UnreadableBatch for EIO in a body that only reads."""
     try:
         yield

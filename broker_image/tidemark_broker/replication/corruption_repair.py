@@ -12,22 +12,22 @@ from collections.abc import Callable
 from tidemark_protocol.ids import BrokerId, Offset, TopicId
 
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch
-from tidemark_broker.log.corruption_marker import KnownDamage
+from tidemark_broker.log.corruption_marker import KnownCorruption
 from tidemark_broker.log.errors import NO_ROOM_ERRORS
 from tidemark_broker.metrics.broker_metrics import CrcFailures
-from tidemark_broker.replication.core.corruption import Damage, is_alone
+from tidemark_broker.replication.core.corruption import Corruption, is_alone
 from tidemark_broker.replication.partition import Partition
 
 _log = logging.getLogger(__name__)
 
 
-class DamagedReplicas:
+class CorruptionRepair:
     def __init__(
         self,
         broker_id: BrokerId,
         *,
         failed_replicas: dict[tuple[TopicId, int], str],
-        recreate: Callable[[Partition, Damage], None],
+        recreate: Callable[[Partition, Corruption], None],
         fail_storage: Callable[[Exception], None],
     ) -> None:
         """Create an empty set; heartbeats report `failed_replicas`.
@@ -35,7 +35,7 @@ class DamagedReplicas:
         `recreate` truncates the log and creates the replica again.
         """
         self.crc_failures = CrcFailures()
-        self.on_damage: Callable[[Partition], None] = lambda replica: None
+        self.on_corruption: Callable[[Partition], None] = lambda replica: None
         self._broker_id = broker_id
         self._failed_replicas = failed_replicas
         self._recreate = recreate
@@ -45,7 +45,7 @@ class DamagedReplicas:
     def note(self, replica: Partition, offset: Offset, error: CorruptBatch, where: str) -> None:
         """Record a corrupt batch that a read found; `where` is as `CrcFailures` counts."""
         self.crc_failures.note(where)
-        if replica.damage is None or replica.damage.sound_from is not None:
+        if replica.corruption is None or replica.corruption.valid_from is not None:
             _log.error(
                 "corrupt batch on the disk",
                 extra={
@@ -56,12 +56,14 @@ class DamagedReplicas:
                     "error": str(error),
                 },
             )
-            previous = replica.damage
-            replica.damage = Damage(self._broker_id, offset, str(error), error.is_unreadable)
-            replica.damage.owe(previous)
-        replica.damage.offset = min(replica.damage.offset, offset)
-        replica.damage.is_unreadable &= error.is_unreadable
-        self.on_damage(replica)
+            previous = replica.corruption
+            replica.corruption = Corruption(
+                self._broker_id, offset, str(error), error.is_unreadable
+            )
+            replica.corruption.require_refetch(previous)
+        replica.corruption.offset = min(replica.corruption.offset, offset)
+        replica.corruption.is_unreadable &= error.is_unreadable
+        self.on_corruption(replica)
         self.settle(replica)
 
     def remember(self, replica: Partition) -> None:
@@ -70,21 +72,21 @@ class DamagedReplicas:
         Recovery may have truncated the corruption since, or retention deleted it: the replica is
         rebuilt from there all the same.
         """
-        known = replica.log.damage_mark.damage
+        known = replica.log.corruption_marker.corruption
         if known is None:
             return
         offset = max(known.offset, replica.log.segments[0].base_offset)
-        replica.damage = Damage(self._broker_id, offset, known.reason, known.is_unreadable)
+        replica.corruption = Corruption(self._broker_id, offset, known.reason, known.is_unreadable)
         if known.is_reported:
             self._failed_replicas[replica.topic_id, replica.partition] = known.reason
 
-    def note_heard(self, replica: Partition) -> bool:
+    def record_acknowledged(self, replica: Partition) -> bool:
         """Record that the controller knows; return whether its leader may be asked now."""
-        damage = replica.damage
-        if damage is None:
+        corruption = replica.corruption
+        if corruption is None:
             return False
-        is_news = not damage.is_heard
-        damage.is_heard = True
+        is_news = not corruption.is_acknowledged
+        corruption.is_acknowledged = True
         self.settle(replica)
         return is_news
 
@@ -92,28 +94,30 @@ class DamagedReplicas:
         """Report the replica while another can lead, rebuild it if allowed, end when it is
         valid.
         """
-        damage, key = replica.damage, (replica.topic_id, replica.partition)
-        if damage is None:
-            self._take_off_mark(replica)
+        corruption, key = replica.corruption, (replica.topic_id, replica.partition)
+        if corruption is None:
+            self._remove_marker(replica)
         elif replica.follower is not None and replica.may_be_rebuilt:
             shared_end = replica.follower.shared_end(replica.log.log_end_offset)
-            damage.cut(shared_end, replica.leader_epoch)
-            self._recreate(replica, damage)
-        elif damage.is_over(replica.log.log_end_offset, replica.leader_epoch):
-            replica.damage = None
+            corruption.cut(shared_end, replica.leader_epoch)
+            self._recreate(replica, corruption)
+        elif corruption.is_over(replica.log.log_end_offset, replica.leader_epoch):
+            replica.corruption = None
             self._failed_replicas.pop(key, None)
-            self._take_off_mark(replica)
+            self._remove_marker(replica)
         else:
             is_reported = key in self._failed_replicas
             is_reported = is_reported or not is_alone(replica.state, self._broker_id)
             self._mark(
                 replica,
-                KnownDamage(damage.offset, damage.reason, is_reported, damage.is_unreadable),
+                KnownCorruption(
+                    corruption.offset, corruption.reason, is_reported, corruption.is_unreadable
+                ),
             )
             if is_reported:
-                self._failed_replicas[key] = damage.reason
+                self._failed_replicas[key] = corruption.reason
 
-    def _mark(self, replica: Partition, damage: KnownDamage) -> None:
+    def _mark(self, replica: Partition, corruption: KnownCorruption) -> None:
         """Mark the log, also one that rejects writes: the next process must know.
 
         A log that is removed needs no mark.
@@ -121,17 +125,17 @@ class DamagedReplicas:
         if replica.log.is_removed or self._has_disk_failed:
             return
         try:
-            replica.log.damage_mark.set(damage)
+            replica.log.corruption_marker.set(corruption)
         except OSError as error:
             if error.errno not in NO_ROOM_ERRORS:  # else tried again, with every tick
                 self._has_disk_failed = True
                 self._fail_storage(error)
 
-    def _take_off_mark(self, replica: Partition) -> None:
-        mark = replica.log.damage_mark
-        if mark.damage is None or replica.log.failure or replica.log.owes_truncation:
+    def _remove_marker(self, replica: Partition) -> None:
+        mark = replica.log.corruption_marker
+        if mark.corruption is None or replica.log.failure or replica.log.owes_truncation:
             return
         try:
-            mark.take_off()
+            mark.remove()
         except OSError as error:
             self._fail_storage(error)

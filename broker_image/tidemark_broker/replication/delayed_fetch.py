@@ -39,7 +39,7 @@ class ReadRequest:
 class ConsumerRead:
     __slots__ = (
         "_cannot_grow",
-        "_damaged",
+        "_corrupt",
         "_done",
         "_found_bytes",
         "_key",
@@ -60,7 +60,7 @@ class ConsumerRead:
         key: int,
         done: Callable[[FetchResult], None],
         storage_failed: Callable[[Exception], None],
-        damaged: Callable[[CorruptBatch], None],
+        corrupt: Callable[[CorruptBatch], None],
     ) -> None:
         self._replica = replica
         self._request = request
@@ -68,7 +68,7 @@ class ConsumerRead:
         self._key = key
         self._done = done
         self._storage_failed = storage_failed
-        self._damaged = damaged
+        self._corrupt = corrupt
         self._timer: Timer | None = None
         self._found_bytes = 0  # up to here, and too few
         self._next_offset = request.offset
@@ -154,7 +154,7 @@ class ConsumerRead:
                 error, message = ErrorCode.OFFSET_OUT_OF_RANGE, str(found)
             except CorruptBatch as found:
                 error, message = ErrorCode.CORRUPT_MESSAGE, str(found)
-                self._damaged(found)
+                self._corrupt(found)
             except (StorageError, OSError) as found:
                 error, message = ErrorCode.KAFKA_STORAGE_ERROR, str(found)
                 if is_storage_failure(found):

@@ -353,7 +353,7 @@ class ReplicaFetches:
         try:
             records = self._records(replica, fetch.fetch_offset, min(budget, asked.max_bytes))
         except CorruptBatch as error:
-            self._partitions.damaged.note(replica, fetch.fetch_offset, error, "replica")
+            self._partitions.corrupt.note(replica, fetch.fetch_offset, error, "replica")
             return PartitionAnswer(asked.partition, ErrorCode.CORRUPT_MESSAGE), None
         except (StorageError, OSError) as error:
             if is_storage_failure(error):

@@ -28,7 +28,7 @@ from tidemark_broker.kafka_wire.messages.fetch import (
 from tidemark_broker.kafka_wire.messages.frames import FrameSplitter
 from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame
 from tidemark_broker.kafka_wire.records.errors import StorageError
-from tidemark_broker.log.errors import OwnLogDamaged, is_storage_failure
+from tidemark_broker.log.errors import LocalLogCorrupt, is_storage_failure
 from tidemark_broker.replication.core.effects import DivergingEpoch, LeaderAnswer
 from tidemark_broker.replication.core.follower import FollowerFetch, LeaderContact
 from tidemark_broker.replication.follower_link import (
@@ -310,8 +310,8 @@ class LeaderConnection(asyncio.Protocol):
                 memoryview(answer.records),
                 now_ms,
             )
-        except OwnLogDamaged as error:
-            self._partitions.damaged.note(replica, Offset(error.offset), error, "replica")
+        except LocalLogCorrupt as error:
+            self._partitions.corrupt.note(replica, Offset(error.offset), error, "replica")
         except (StorageError, OSError) as error:
             if is_storage_failure(error):
                 self._partitions.fail_storage(error)

@@ -25,10 +25,10 @@ from tidemark_protocol.partition_state import FLUSH_ALWAYS, PartitionState, Topi
 
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch
 from tidemark_broker.kafka_wire.records.record_batch import Batch
-from tidemark_broker.log.errors import DiskFull, OffsetGap, OwnLogDamaged
+from tidemark_broker.log.errors import DiskFull, LocalLogCorrupt, OffsetGap
 from tidemark_broker.log.log_config import settings_of_topic
 from tidemark_broker.log.partition_log import PartitionLog
-from tidemark_broker.replication.core.corruption import Damage, is_in_no_set
+from tidemark_broker.replication.core.corruption import Corruption, is_in_no_set
 from tidemark_broker.replication.core.effects import (
     AppendRecords,
     FollowLogStart,
@@ -95,7 +95,7 @@ class Partition:
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
         self.produces = ProducePurgatory()
-        self.damage: Damage | None = None  # a corrupt batch was met on our disk
+        self.corruption: Corruption | None = None  # a corrupt batch was met on our disk
         self.readers: dict[int, Callable[[], None]] = {}  # parked consumer reads, by arrival
         self.next_tick_ms = 0
         self.duplicate_batches = 0  # answered from the log instead of appended
@@ -353,10 +353,12 @@ class Partition:
     # ---- as follower
 
     def next_fetch(self, now_ms: int) -> FollowerFetch | None:
-        follower, damage = self.follower, self.damage
+        follower, corruption = self.follower, self.corruption
         if follower is None:
             return None
-        if damage is not None and not damage.may_fetch(self.state, follower.knows_what_is_shared):
+        if corruption is not None and not corruption.may_fetch(
+            self.state, follower.knows_what_is_shared
+        ):
             return None
         if self.has_unsynced(self.log.log_end_offset):
             # S11: the fetch offset is our acknowledgement, so it must be a durable end.
@@ -371,9 +373,9 @@ class Partition:
         It follows with corruption that no ISR or ELR entry names, and knows what its leader has of
         it.
         """
-        if self.damage is None or self.follower is None:
+        if self.corruption is None or self.follower is None:
             return False
-        return self.damage.may_be_truncated(self.state) and self.follower.knows_what_is_shared
+        return self.corruption.may_be_truncated(self.state) and self.follower.knows_what_is_shared
 
     def on_leader_answer(
         self, fetch: FollowerFetch, answer: LeaderAnswer, records: memoryview, now_ms: int
@@ -381,7 +383,7 @@ class Partition:
         """Handle a leader's answer and perform the effects.
 
         Raises StorageFailed; CorruptBatch, OffsetGap and DiskFull with nothing kept: the same is
-        fetched again after a pause. OwnLogDamaged: a truncation met a corrupt batch.
+        fetched again after a pause. LocalLogCorrupt: a truncation met a corrupt batch.
         """
         follower = self.follower
         if follower is None:
@@ -413,7 +415,7 @@ class Partition:
             return self.log.truncate_to(offset)
         except CorruptBatch as error:
             follower.on_truncation_missed(now_ms)
-            raise OwnLogDamaged(offset, error) from error
+            raise LocalLogCorrupt(offset, error) from error
 
     def _note_truncated(
         self,

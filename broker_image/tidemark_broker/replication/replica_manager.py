@@ -31,9 +31,9 @@ from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.metadata.metadata_cache import MetadataCache, TopicPartition, parts_of
 from tidemark_broker.metadata.producer_id_manager import ProducerIdResult, ProducerIds
 from tidemark_broker.metadata.topic_admin_client import TopicChanges
-from tidemark_broker.replication.core.corruption import Damage
+from tidemark_broker.replication.core.corruption import Corruption
 from tidemark_broker.replication.core.reassignment_throttle import JoinThrottle
-from tidemark_broker.replication.corruption_repair import DamagedReplicas
+from tidemark_broker.replication.corruption_repair import CorruptionRepair
 from tidemark_broker.replication.delayed_fetch import ConsumerRead, ReadRequest
 from tidemark_broker.replication.delayed_produce import ProduceDone, answer
 from tidemark_broker.replication.follower_link import REPLICA_FETCH_MAX_BYTES
@@ -63,7 +63,7 @@ from tidemark_broker.replication.roles import (
 STEP_BYTES = 1024 * 1024
 
 
-async def sha256_of(replica: Partition, to_offset: int, damaged: DamagedReplicas) -> str:
+async def sha256_of(replica: Partition, to_offset: int, corrupt: CorruptionRepair) -> str:
     """Return the SHA-256 in hex of the batches from the log start that end below `to_offset`.
 
     Raises CorruptBatch, which is recorded then.
@@ -76,7 +76,7 @@ async def sha256_of(replica: Partition, to_offset: int, damaged: DamagedReplicas
         try:
             data = log.read(offset, max_bytes=STEP_BYTES, end_offset=end)
         except CorruptBatch as error:
-            damaged.note(replica, offset, error, "digest")
+            corrupt.note(replica, offset, error, "digest")
             raise
         if not data:
             break
@@ -123,7 +123,7 @@ class ReplicaManager:
         self.listeners = PartitionListeners()
         self.is_stopped = False
         self.failed_replicas: dict[TopicPartition, str] = {}  # roles not taken, damaged logs
-        self.damaged = DamagedReplicas(
+        self.corrupt = CorruptionRepair(
             broker_id,
             failed_replicas=self.failed_replicas,
             recreate=self._recreate,
@@ -137,7 +137,7 @@ class ReplicaManager:
             new_replica=self._new_replica,
             fail_storage=self.fail_storage,
         )
-        self.roles.settle_damage = self.damaged.settle
+        self.roles.resolve_corruption = self.corrupt.settle
         self._hosted = self.roles.hosted
         self.committed_cuts = CommittedTruncations()
         self.join_throttle = JoinThrottle()
@@ -157,8 +157,8 @@ class ReplicaManager:
             shortage=lambda: self.shortage,
         )
         self._reads = 0
-        self.ticks = ReplicaTicks(self._hosted.by_id.get, self.damaged.settle, clock)
-        self.damaged.on_damage = self.ticks.note
+        self.ticks = ReplicaTicks(self._hosted.by_id.get, self.corrupt.settle, clock)
+        self.corrupt.on_corruption = self.ticks.note
         self._watermarks = MovedWatermarks()
         self._events = self._events_of_replicas()
 
@@ -239,7 +239,7 @@ class ReplicaManager:
             key=self._reads,
             done=done,
             storage_failed=self.fail_storage,
-            damaged=lambda error: self.damaged.note(replica, Offset(offset), error, "fetch"),
+            corrupt=lambda error: self.corrupt.note(replica, Offset(offset), error, "fetch"),
         )
         return read.start(self._scheduler, max_wait_ms)
 
@@ -283,7 +283,7 @@ class ReplicaManager:
 
         Raises KeyError if the replica does not exist here.
         """
-        return await sha256_of(self._hosted.by_name[topic, partition], to_offset, self.damaged)
+        return await sha256_of(self._hosted.by_name[topic, partition], to_offset, self.corrupt)
 
     def snapshots(self) -> Iterator[PartitionSnapshot]:
         """Yield consistent snapshots; the caller may let other tasks run in between."""
@@ -312,7 +312,7 @@ class ReplicaManager:
             self._hosted.add(replica)
             if watermark > log.log_end_offset:
                 self._hosted.short.add((topic_id, partition))
-            self.damaged.remember(replica)
+            self.corrupt.remember(replica)
 
     def set_broker_epoch(self, broker_epoch: BrokerEpoch) -> None:
         """Set the broker epoch of the registration (S2).
@@ -469,14 +469,14 @@ class ReplicaManager:
             and self.broker_id not in state.in_sync_ids
         )
 
-    def _recreate(self, previous: Partition, damage: Damage) -> None:
+    def _recreate(self, previous: Partition, corruption: Corruption) -> None:
         """Create the replica again on the valid part of its log.
 
         Only so may its high watermark fall (I2).
         """
         previous.become_idle("the log is damaged")
         try:
-            removed = previous.log.truncate_before_corruption(damage.offset)
+            removed = previous.log.truncate_before_corruption(corruption.offset)
         except (StorageError, OSError) as error:
             self.fail_storage(error)
             return
@@ -490,13 +490,13 @@ class ReplicaManager:
             },
         )
         replica = self._new_replica(previous.log, high_watermark=previous.high_watermark)
-        replica.damage = damage
+        replica.corruption = corruption
         self._hosted.add(replica)
         self._events.truncated(replica)
         self.roles.apply((replica.topic_id, replica.partition), self._clock())
         self._roles_applied()  # there is something to fetch again
 
-    def note_failures_heard(self, failed: Iterable[TopicPartition]) -> None:
+    def record_failures_acknowledged(self, failed: Iterable[TopicPartition]) -> None:
         """Record that the controller removed these replicas from each set.
 
         What it sent since is applied.
@@ -505,7 +505,7 @@ class ReplicaManager:
         for key in failed:
             replica = self.hosted(*key)
             if replica is not None:
-                is_news |= self.damaged.note_heard(replica)
+                is_news |= self.corrupt.record_acknowledged(replica)
                 self.roles.touched[key] = None
         if is_news:
             self.listeners.roles_applied()  # there is something to fetch

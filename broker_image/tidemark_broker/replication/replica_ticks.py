@@ -23,11 +23,11 @@ class ReplicaTicks:
     def __init__(
         self,
         find: Callable[[Key], Partition | None],
-        settle_damage: Callable[[Partition], None],
+        resolve_corruption: Callable[[Partition], None],
         clock: Clock,
     ) -> None:
         self._find = find
-        self._settle_damage = settle_damage
+        self._resolve_corruption = resolve_corruption
         self._clock = clock
         self._active: dict[Partition, None] = {}
         self._expiries: list[tuple[int, int, Key]] = []  # when, and in the order of their coming
@@ -63,7 +63,7 @@ class ReplicaTicks:
         self.visited += 1
         if self._find((replica.topic_id, replica.partition)) is replica:
             replica.on_tick(now_ms)
-            self._settle_damage(replica)
+            self._resolve_corruption(replica)
             if not _is_at_rest(replica):
                 return
         self._active.pop(replica, None)
@@ -86,6 +86,6 @@ class ReplicaTicks:
 
 
 def _is_at_rest(replica: Partition) -> bool:
-    if replica.damage is not None or replica.log.damage_mark.damage is not None:
+    if replica.corruption is not None or replica.log.corruption_marker.corruption is not None:
         return False
     return replica.leader is None or is_settled(replica.leader)

@@ -54,7 +54,7 @@ class Roles:
         self.hosted = PartitionRegistry()
         self.directory: LogDirectory | None = None
         self.broker_epoch = BrokerEpoch(-1)
-        self.settle_damage: Callable[[Partition], None] = lambda replica: None
+        self.resolve_corruption: Callable[[Partition], None] = lambda replica: None
         # Replicas that may ask their leader for something else now, for who asks.
         self.touched: dict[TopicPartition, None] = {}
         self.failed_roles = FailedRoleChanges(
@@ -186,9 +186,9 @@ class Roles:
             # If it were reported, the controller would grant the role, and take it back, again
             # and again.
             self.failed_roles.forget(key)
-        if replica.damage is None and key not in self.failed_roles:
+        if replica.corruption is None and key not in self.failed_roles:
             self._failed_replicas.pop(key, None)
-        self.settle_damage(replica)
+        self.resolve_corruption(replica)
         self._applied.append((replica, state))
 
     def _create(self, key: TopicPartition, topic: str) -> Partition:

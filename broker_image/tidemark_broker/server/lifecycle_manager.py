@@ -389,7 +389,7 @@ class ControllerSession:
             return  # a newer one says all of it, and comes with an answer of its own
         if response.are_failures_settled:  # an answer may come before all of its wishes are granted
             failed = ((report.topic_id, report.partition) for report in request.failed_replicas)
-            self._partitions.note_failures_heard(failed)
+            self._partitions.record_failures_acknowledged(failed)
         if response.may_stop and self._wants_to_stop:
             self.may_stop.set()
 
@@ -537,7 +537,7 @@ def is_marked_failed(log: PartitionLog) -> bool:
 
     An earlier process may have reported it.
     """
-    known = log.damage_mark.damage
+    known = log.corruption_marker.corruption
     return known is not None and known.is_reported
 
 

@@ -117,6 +117,6 @@ def test_kafkas_dump_log_segments_finds_every_file_as_it_should_be(tmp_path: Pat
     data = bytearray(segment.read_bytes())
     data[500] ^= 1
     segment.write_bytes(data)
-    damaged = dump(path)
-    assert damaged.returncode == 1
-    assert "isvalid: false" in damaged.stdout
+    corrupt = dump(path)
+    assert corrupt.returncode == 1
+    assert "isvalid: false" in corrupt.stdout

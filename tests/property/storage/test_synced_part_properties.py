@@ -101,7 +101,7 @@ def check_equal(starts: Starts) -> None:
     assert resumed.recovery.only_a_torn_tail == verified.recovery.only_a_torn_tail
 
 
-def check_damaged(starts: Starts, before: Killed) -> bool:
+def check_corrupt(starts: Starts, before: Killed) -> bool:
     """Whether the start that resumed had to meet it."""
     resumed, verified = starts
     # Kept below the log's start as it told of producers (S24), and not worth a word when damaged.
@@ -150,8 +150,8 @@ def test_whichever_bit_of_the_segment_was_flipped(resumable: Killed, tmp_path: P
     met = 0
     bits = range(len(files[second]) * 8)
     for bit in bits:
-        damaged = {second: flipped(files[second], bit)}
-        is_met = check_damaged(started(tmp_path / "flipped", resumable, damaged), resumable)
+        corrupt = {second: flipped(files[second], bit)}
+        is_met = check_corrupt(started(tmp_path / "flipped", resumable, corrupt), resumable)
         assert is_met or bit // 8 < synced_bytes
         met += is_met
     assert 0 < met < len(bits)
@@ -209,12 +209,12 @@ def test_whatever_the_log_went_through(steps, data):
         if not content:
             return
         bit = data.draw(st.integers(0, len(content) * 8 - 1))
-        cut, damaged = {name: content[: bit // 8]}, {name: flipped(content, bit)}
+        cut, corrupt = {name: content[: bit // 8]}, {name: flipped(content, bit)}
         check_equal(started(root / "again", before, cut))
-        starts = started(root / "again", before, damaged)
+        starts = started(root / "again", before, corrupt)
         if name.endswith(".synced"):
             check_equal(starts)
         else:
-            check_damaged(starts, before)
+            check_corrupt(starts, before)
     finally:
         shutil.rmtree(root)

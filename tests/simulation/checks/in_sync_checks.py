@@ -10,7 +10,7 @@ from tidemark_operator.api.broker import BrokerRecord
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 
-from tests.simulation.checks.damage_checks import DamageJudge
+from tests.simulation.checks.corruption_checks import CorruptionChecker
 from tests.simulation.checks.replica_audit import ReplicaAudit
 from tests.simulation.checks.slice_checks import proves_since
 from tests.simulation.checks.violations import Violation
@@ -74,7 +74,7 @@ class EntryJudge:
     def __init__(
         self,
         world: WatchedWorld,
-        damages: DamageJudge,
+        damages: CorruptionChecker,
         audit_of: Callable[[Any, Partition], ReplicaAudit],
     ) -> None:
         self._world = world

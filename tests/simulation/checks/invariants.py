@@ -22,13 +22,13 @@ from tests.simulation.checks import producer_checks
 from tests.simulation.checks.committed_log import CommittedLog
 from tests.simulation.checks.compacted_history import new_committed_log
 from tests.simulation.checks.controller_checks import ControllerJudge
+from tests.simulation.checks.corruption_checks import CorruptionChecker, check_file_ends
 from tests.simulation.checks.coverage_rows import (
     ACKNOWLEDGED,
     ACKNOWLEDGED_ANEW,
     NEW_HISTORIES,
     REFUSED_BELOW_MIN_ISR,
 )
-from tests.simulation.checks.damage_checks import DamageJudge, check_file_ends
 from tests.simulation.checks.in_sync_checks import EntryJudge, MaximalJudge
 from tests.simulation.checks.last_resort_checks import LastResortJudge
 from tests.simulation.checks.loss_checks import LossJudge
@@ -67,7 +67,7 @@ class Invariants:
         self._counted: dict[Partition, tuple[int, int, int, int]] = {}
         self._min_insync = MinInsyncJudge()
         self._seen_epochs = SeenEpochs()
-        self._damages = DamageJudge(world)
+        self._damages = CorruptionChecker(world)
         self._entries = EntryJudge(world, self._damages, self._audit_of)
         self._given_ids = GivenIds()
         self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers

@@ -63,7 +63,7 @@ class LastResortJudge:
         if broker is None:
             return None
         replica = broker.partitions.hosted(event.topic_id, event.partition)
-        if replica is None or replica.log.failure or replica.damage is not None:
+        if replica is None or replica.log.failure or replica.corruption is not None:
             return None
         return broker, (replica.log.latest_epoch, replica.log.log_end_offset)
 

@@ -129,9 +129,9 @@ class Promises:
             for broker in self._world.live_brokers()
             if broker.broker_id not in self._restarted
             for replica in broker.partitions.replicas
-            if replica.damage is not None
-            and replica.damage.is_unreadable
-            and replica.damage.sound_from is None
+            if replica.corruption is not None
+            and replica.corruption.is_unreadable
+            and replica.corruption.valid_from is None
             and replica.state is not None
             and not replica.state.has_leader
         ]

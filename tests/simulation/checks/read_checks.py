@@ -9,7 +9,7 @@ from tidemark_broker.kafka_wire.records.record_batch import BatchHeader, Corrupt
 from tidemark_broker.replication.partition import Partition
 from tidemark_protocol.ids import BrokerId
 
-from tests.simulation.checks.replica_audit import ReplicaAudit, is_damaged
+from tests.simulation.checks.replica_audit import ReplicaAudit, is_corrupt
 from tests.simulation.checks.violations import Violation
 from tests.simulation.checks.watched_world import WatchedWorld
 
@@ -37,7 +37,7 @@ def check_shown(audit: ReplicaAudit, data: bytes, high_watermark: int) -> None:
             raise Violation("I10", f"{audit.who} showed what is no batch: {error}") from error
         batch = data[position : position + header.size_bytes]
         position += header.size_bytes
-        if is_damaged(header, batch):
+        if is_corrupt(header, batch):
             raise Violation("I10", f"{audit.who} showed a damaged batch at {header.base_offset}")
         _check_committed(audit, header, batch, high_watermark)
 

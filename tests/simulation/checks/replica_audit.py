@@ -47,7 +47,7 @@ class Files(Protocol):
     def oldest_kept_ms(self, topic_id: TopicId) -> int | None: ...
 
 
-def is_damaged(header: BatchHeader, batch: bytes) -> bool:
+def is_corrupt(header: BatchHeader, batch: bytes) -> bool:
     # What a flipped length has past the end of its file is not there, and the rest may be sound.
     return len(batch) < header.size_bytes or crc32c(batch[CRC_START:]) != header.crc
 
@@ -171,14 +171,14 @@ class ReplicaAudit:
         self._seen = ()
         self.look()
 
-    def damaged(self) -> list[BatchHeader]:
+    def corrupt(self) -> list[BatchHeader]:
         """As its batches were when they were read."""
         return [batch.header for batch in self._batches if not batch.is_intact]
 
-    def is_sound(self, offset: int) -> bool:
+    def is_valid(self, offset: int) -> bool:
         """Whether it held that one, intact, when it was last looked at."""
-        is_damaged = any(each.base_offset <= offset < each.next_offset for each in self.damaged())
-        return offset < self.end_offset and not is_damaged
+        is_corrupt = any(each.base_offset <= offset < each.next_offset for each in self.corrupt())
+        return offset < self.end_offset and not is_corrupt
 
     # ---- parts
 
@@ -333,7 +333,7 @@ class ReplicaAudit:
             if isinstance(error, Violation):
                 raise
             raise Violation("I10", f"{self.who}: {segment.path.name}: {error}") from error
-        is_intact = not is_damaged(header, batch)
+        is_intact = not is_corrupt(header, batch)
         if is_intact and self._has_flipped_epoch(header, batch, segment):
             raise BeyondPromises(FLIPPED_EPOCH)
         end = position + header.size_bytes
@@ -465,8 +465,8 @@ class ReplicaAudit:
     @property
     def is_readable(self) -> bool:
         """False: a flipped bit keeps the judge from reading on in this log."""
-        is_damaged = self.is_unreliable and bool(self.damaged())
-        return not (self.is_truncated or is_damaged)
+        is_corrupt = self.is_unreliable and bool(self.corrupt())
+        return not (self.is_truncated or is_corrupt)
 
     def could_read(self, offset: int) -> bool:
         """Of what retention took here the leader may know still, as of the last batch of a

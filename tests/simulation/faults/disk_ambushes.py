@@ -166,24 +166,24 @@ def _flip(world: World, node: FileNode, position: int, part: str) -> int:
 def flip_and_read(world: World, number: int, end: str) -> None:
     """A bit flips in a committed batch under a running broker, and a reader asks it for that very
     batch. `end`: "" or what becomes of the process soon after: `kill`, `stop`."""
-    _damage_and_read(world, number, end, "flipped where a reader looks")
+    _corruption_and_read(world, number, end, "flipped where a reader looks")
 
 
 @fault
 def spoil_and_read(world: World, number: int, end: str) -> None:
     """The same of a sector: until all is well again its drive cannot read it, and then reads
     something else."""
-    _damage_and_read(world, number, end, "unreadable where a reader looks")
+    _corruption_and_read(world, number, end, "unreadable where a reader looks")
 
 
 @fault
 def miss_and_read(world: World, number: int, end: str) -> None:
     """Until its replica is known as damaged a sector cannot be read, and then again as it was.
     `end`: `power` too, of all brokers."""
-    _damage_and_read(world, number, end, "unreadable once where a reader looks")
+    _corruption_and_read(world, number, end, "unreadable once where a reader looks")
 
 
-def _damage_and_read(world: World, number: int, end: str, how: str) -> None:
+def _corruption_and_read(world: World, number: int, end: str, how: str) -> None:
     slot = broker_of(world, number)
     if slot.partitions is None:
         return
@@ -222,7 +222,7 @@ def _damage_and_read(world: World, number: int, end: str, how: str) -> None:
         if end:
             _soon(world, strikes[end])
 
-    when(world, lambda: replica.damage is not None, strike, WAIT_US)
+    when(world, lambda: replica.corruption is not None, strike, WAIT_US)
 
 
 def _soon(world: World, act: Callable[[], None]) -> None:

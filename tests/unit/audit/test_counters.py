@@ -74,7 +74,7 @@ def test_planned_moves_that_are_counted_are_free(tmp_path: Path) -> None:
     assert churn(judged(export, tmp_path))[0] is Outcome.KEPT
 
 
-def damaged(export: Export, scrapes: list[dict[str, str]]) -> Export:
+def corrupt(export: Export, scrapes: list[dict[str, str]]) -> Export:
     for offset_ms, scrape in enumerate(scrapes):
         export.add(
             "crc_failures_total", lambda t: 3 * (t >= 600_000),
@@ -89,11 +89,11 @@ def failures(result: AuditResult) -> list[str]:
 
 def test_damaged_batches_that_two_servers_stored_are_counted_once(tmp_path: Path) -> None:
     scrapes = [{"prometheus_replica": name, "instance": "10.0.0.1:8080"} for name in PAIR]
-    result = judged(damaged(quiet(), scrapes), tmp_path)
+    result = judged(corrupt(quiet(), scrapes), tmp_path)
     assert failures(result) == ["3 record batches failed the checksum in fetch"]
 
 
 def test_damaged_batches_of_two_brokers_are_added(tmp_path: Path) -> None:
     scrapes = [{"instance": f"10.0.0.{broker}:8080"} for broker in (1, 2)]
-    result = judged(damaged(quiet(), scrapes), tmp_path)
+    result = judged(corrupt(quiet(), scrapes), tmp_path)
     assert failures(result) == ["6 record batches failed the checksum in fetch"]

@@ -27,7 +27,7 @@ from tidemark_broker.kafka_wire.messages.offsets import (
 )
 from tidemark_broker.kafka_wire.messages.schema import Values, each_partition
 from tidemark_broker.kafka_wire.records.errors import StorageError
-from tidemark_broker.log.errors import OwnLogDamaged, is_storage_failure
+from tidemark_broker.log.errors import LocalLogCorrupt, is_storage_failure
 from tidemark_broker.replication.delayed_fetch import epoch_refusal
 from tidemark_broker.replication.partition import Partition
 
@@ -68,8 +68,8 @@ def list_offsets_handler(services: KafkaServices) -> ApiHandler:
             return found | {"error": refused}
         try:
             return found | look_up(replica, asked["timestamp"], version)
-        except OwnLogDamaged as error:
-            partitions.damaged.note(replica, Offset(error.offset), error, "fetch")
+        except LocalLogCorrupt as error:
+            partitions.corrupt.note(replica, Offset(error.offset), error, "fetch")
             return found | {"error": ErrorCode.KAFKA_STORAGE_ERROR}  # asked again
         except (StorageError, OSError) as error:
             _log.error("an offset could not be looked up", extra={"error": str(error)})

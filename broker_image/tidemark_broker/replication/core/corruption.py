@@ -19,40 +19,43 @@ from tidemark_protocol.partition_state import PartitionState
 
 
 @dataclass(slots=True)
-class Damage:
+class Corruption:
     broker_id: BrokerId
     offset: Offset  # a batch that holds it, or one before it, is corrupt
     reason: str
     is_unreadable: bool = False  # nothing worse was met: a later start may read it again
-    is_heard: bool = False  # by the controller, which lets it into no set any more
-    sound_from: Offset | None = None  # cut: it is over once the log ends here again
+    is_acknowledged: bool = False  # by the controller, which lets it into no set any more
+    valid_from: Offset | None = None  # cut: it is over once the log ends here again
     truncated_in_epoch: LeaderEpoch = LeaderEpoch(-1)
-    owed: Offset = Offset(0)  # to where a former damage was to be filled again
-    owed_in_epoch: LeaderEpoch = LeaderEpoch(-1)
+    refetch_target: Offset = Offset(0)  # to where a former damage was to be filled again
+    refetch_epoch: LeaderEpoch = LeaderEpoch(-1)
 
-    def owe(self, previous: "Damage | None") -> None:
+    def require_refetch(self, previous: "Corruption | None") -> None:
         """Require a refetch again: corruption was found while the log is being refilled.
 
         A fetch from before the first truncation still counts.
         """
-        if previous is not None and previous.sound_from is not None:
-            self.owed, self.owed_in_epoch = previous.sound_from, previous.truncated_in_epoch
+        if previous is not None and previous.valid_from is not None:
+            self.refetch_target, self.refetch_epoch = (
+                previous.valid_from,
+                previous.truncated_in_epoch,
+            )
 
     def cut(self, shared_end: Offset, leader_epoch: LeaderEpoch) -> None:
-        is_owed = self.owed_in_epoch == leader_epoch
-        self.sound_from = max(shared_end, self.owed) if is_owed else shared_end
+        needs_refetch = self.refetch_epoch == leader_epoch
+        self.valid_from = max(shared_end, self.refetch_target) if needs_refetch else shared_end
         self.truncated_in_epoch = leader_epoch
 
     def may_be_truncated(self, state: PartitionState | None) -> bool:
         """Return whether no ISR or ELR entry names this replica, so that it may be truncated."""
-        if self.sound_from is not None or state is None:
+        if self.valid_from is not None or state is None:
             return False
         return (
             # guard: damage-cut-once-out-of-isr (I6)
             is_in_no_set(state, self.broker_id)
             # Who has not heard of it may count on what is here, whatever the applied state says.
             # guard: damage-cut-once-reported (I6)
-            and self.is_heard
+            and self.is_acknowledged
         )
 
     def may_fetch(self, state: PartitionState | None, knows_what_is_shared: bool) -> bool:
@@ -60,7 +63,7 @@ class Damage:
 
         After the truncation, and before it until the leader's response says what is to come back.
         """
-        if self.sound_from is not None:
+        if self.valid_from is not None:
             return True
         return self.may_be_truncated(state) and not knows_what_is_shared
 
@@ -70,9 +73,9 @@ class Damage:
 
         In a later leader epoch no fetch from before the truncation counts.
         """
-        if self.sound_from is None:
+        if self.valid_from is None:
             return False
-        return log_end_offset >= self.sound_from or leader_epoch > self.truncated_in_epoch
+        return log_end_offset >= self.valid_from or leader_epoch > self.truncated_in_epoch
 
 
 def is_in_no_set(state: PartitionState, broker_id: BrokerId) -> bool:

@@ -107,7 +107,7 @@ class LogCleaner:
                     return  # a cut left other segments than the plan's; the next pass sees them
         except CorruptBatch as error:
             if log.swaps.is_valid(begun):  # else a cut was met half-way
-                self._partitions.damaged.note(
+                self._partitions.corrupt.note(
                     replica, compaction.reached_offset, error, "compaction"
                 )
             return

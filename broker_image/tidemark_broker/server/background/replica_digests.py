@@ -110,7 +110,7 @@ class Digesting:
         except OffsetOutOfRange:
             return False
         except CorruptBatch as error:
-            self._partitions.damaged.note(replica, digest.end, error, "digest")
+            self._partitions.corrupt.note(replica, digest.end, error, "digest")
             return False
         except (StorageError, OSError) as error:
             if not log.failure:

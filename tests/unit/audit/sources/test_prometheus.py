@@ -290,14 +290,14 @@ def test_frames_and_blocks_that_were_damaged_are_refused(
         prometheus.forms = FORMS[form]
         parts = slices(url)
 
-        def damaged(asked: Asked) -> Reply:
+        def corrupt(asked: Asked) -> Reply:
             reply = prometheus.honest(asked)
             body = bytearray(reply.body)
             for place in range(100, len(body), 997):
                 body[place] ^= 0x55
             return replace(reply, body=bytes(body))
 
-        prometheus.instead = damaged
+        prometheus.instead = corrupt
         with pytest.raises(SourceError, match="whole"):
             samples(parts)
 

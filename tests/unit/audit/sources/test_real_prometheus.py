@@ -75,9 +75,9 @@ def test_a_damaged_block_is_refused_with_its_place(blocks: Path, tmp_path: Path)
     copy = tmp_path / block.name
     subprocess.run(["cp", "-r", block, copy], check=True)
     chunk_file = copy / "chunks" / "000001"
-    damaged = bytearray(chunk_file.read_bytes())
-    damaged[100] ^= 1
-    chunk_file.write_bytes(damaged)
+    corrupt = bytearray(chunk_file.read_bytes())
+    corrupt[100] ^= 1
+    chunk_file.write_bytes(corrupt)
     with pytest.raises(SourceError) as failed:
         run(None, [str(copy)])
     assert failed.value.place == str(copy)

@@ -302,11 +302,11 @@ def test_records_before_a_damaged_batch_are_read_and_nobody_is_sent_behind_it(
 ) -> None:
     """A broker repairs it: then it is read."""
     broker = fake_broker()
-    damaged = packed_batch(1, [b"2"], base_offset=1)[:-12] + bytes(12)
-    fetched(monkeypatch, broker, packed_batch(0, [b"0"]), damaged)
+    corrupt = packed_batch(1, [b"2"], base_offset=1)[:-12] + bytes(12)
+    fetched(monkeypatch, broker, packed_batch(0, [b"0"]), corrupt)
     before = get(broker, RECORDS)
     assert [record["offset"] for record in before.json()] == [0]
-    fetched(monkeypatch, broker, damaged)
+    fetched(monkeypatch, broker, corrupt)
     problem = get(broker, f"{RECORDS}?offset=1").json()
     assert (problem["error"], problem["nextOffset"]) == ("CORRUPT_MESSAGE", 1)
 

@@ -109,7 +109,7 @@ def put_by(log: PartitionLog, producer_id: int, *pairs: tuple[str, str | None]) 
     log.append_as_leader([batch], leader_epoch=LeaderEpoch(0))
 
 
-def rewritten_before_damage(log: PartitionLog, max_keys: int) -> list[bytes]:
+def rewritten_before_corruption(log: PartitionLog, max_keys: int) -> list[bytes]:
     found = []
     with suppress(CorruptBatch):
         for data in rewritten_by(log, max_keys):
@@ -148,7 +148,7 @@ def test_no_bit_that_flips_costs_a_producer_its_last_batch_elsewhere(
     intact = segment.path.read_bytes()
     for bit in range(8 * HEADER_BYTES):
         segment.path.write_bytes(flipped(intact, bit))
-        found = rewritten_before_damage(log, max_keys)
+        found = rewritten_before_corruption(log, max_keys)
         assert found == expected[: len(found)], f"bit {bit}"
     segment.path.write_bytes(intact)
     assert list(rewritten_by(log, max_keys)) == expected

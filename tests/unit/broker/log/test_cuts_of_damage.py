@@ -80,9 +80,9 @@ def test_a_cut_before_damage_asks_no_index(tmp_path: Path) -> None:
     data[7] ^= 1  # the position of the first entry
     path.write_bytes(data)
     log = open_log(tmp_path / "log", DISK, recovery_point=None, settings=SETTINGS)
-    damaged = positions(expected)[6]
+    corrupt = positions(expected)[6]
     with log.segments[0].path.open("r+b") as file:
-        file.seek(damaged + HEADER_BYTES + 1, os.SEEK_SET)
+        file.seek(corrupt + HEADER_BYTES + 1, os.SEEK_SET)
         file.write(b"damage")
     log.truncate_before_corruption(Offset(6))
-    assert (log.log_end_offset, read_all(log)) == (6, expected[:damaged])
+    assert (log.log_end_offset, read_all(log)) == (6, expected[:corrupt])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tidemark_broker.log import disk_reserve
-from tidemark_broker.log.corruption_marker import KnownDamage
+from tidemark_broker.log.corruption_marker import KnownCorruption
 from tidemark_broker.log.disk import DiskSpace
 from tidemark_broker.log.disk_reserve import RESERVE, RESERVE_BYTES, SpaceReserve, reserve_bytes
 from tidemark_broker.log.errors import DiskFull
@@ -105,10 +105,12 @@ def test_what_is_known_of_damage_gets_it(volume: SmallVolume) -> None:
     keep(directory, volume)
     log = directory.create_log("orders", TOPIC_ID, 0)
     fill(volume)
-    log.damage_mark.set(KnownDamage(Offset(3), "a reason", is_reported=True))
+    log.corruption_marker.set(KnownCorruption(Offset(3), "a reason", is_reported=True))
     directory.close()
     (again,) = opened(volume).logs.values()
-    assert again.damage_mark.damage == KnownDamage(Offset(3), "a reason", is_reported=True)
+    assert again.corruption_marker.corruption == KnownCorruption(
+        Offset(3), "a reason", is_reported=True
+    )
 
 
 def test_it_is_filled_again_once_there_is_room_for_more_than_it(volume: SmallVolume) -> None:

@@ -7,7 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_broker.log.corruption_marker import KnownDamage, decode_damage, encode_damage
+from tidemark_broker.log.corruption_marker import (
+    KnownCorruption,
+    decode_corruption,
+    encode_corruption,
+)
 from tidemark_broker.log.disk import Disk
 from tidemark_broker.log.errors import StorageFailed
 from tidemark_broker.server.lifecycle_manager import replica_reports
@@ -55,7 +59,7 @@ def restart(
     return pool.start(number, disk)
 
 
-def reads_damage(
+def reads_corruption(
     pool: InProcessPool, *, writes_fail_with: int
 ) -> tuple[InProcessBroker, FaultyDisk]:
     """The leader meets a damaged batch while it cannot write that down."""
@@ -90,7 +94,7 @@ def test_who_was_reported_failed_is_so_after_a_restart_until_it_is_rebuilt(
     assert is_registered_failed(again)
     assert KEY in again.partitions.failed_replicas  # and so heartbeats say, from the first on
     pool.lead(2, in_sync=[2, 3])
-    pool.hear_failures(1)
+    pool.acknowledge_failures(1)
     agree(pool, 1)
     assert again.replica().log.log_end_offset == 2
     pool.replicate(1, rounds=4)
@@ -127,7 +131,7 @@ def test_damage_that_recovery_cut_is_over_when_all_is_fetched_again(pool: InProc
     assert again.replica().log.log_end_offset == 2
     assert is_registered_failed(again)
     pool.lead(2, in_sync=[2, 3])
-    pool.hear_failures(1)
+    pool.acknowledge_failures(1)
     agree(pool, 1)
     pool.replicate(1, rounds=4)
     again.replica().log.flush()
@@ -179,7 +183,7 @@ def test_a_sector_that_cannot_be_read_is_damage_that_a_restart_knows_of(
     assert again.replica().log.log_end_offset == 5
     assert is_registered_failed(again)
     pool.lead(3, in_sync=[3])
-    pool.hear_failures(1)
+    pool.acknowledge_failures(1)
     agree(pool, 1)
     assert again.replica().log.log_end_offset == 2
 
@@ -263,7 +267,7 @@ def test_a_replica_made_anew_is_not_damaged(pool: InProcessPool) -> None:
 
 
 def test_a_full_disk_delays_the_mark_not_the_report(pool: InProcessPool) -> None:
-    broker, disk = reads_damage(pool, writes_fail_with=errno.ENOSPC)
+    broker, disk = reads_corruption(pool, writes_fail_with=errno.ENOSPC)
     assert (KEY in broker.partitions.failed_replicas, is_marked(broker)) == (True, False)
     disk.failing.clear()
     broker.partitions.on_tick()
@@ -272,25 +276,25 @@ def test_a_full_disk_delays_the_mark_not_the_report(pool: InProcessPool) -> None
 
 
 def test_a_disk_that_fails_there_ends_serving(pool: InProcessPool) -> None:
-    broker, _ = reads_damage(pool, writes_fail_with=errno.EIO)
+    broker, _ = reads_corruption(pool, writes_fail_with=errno.EIO)
     assert len(broker.storage_errors) == 1
 
 
 def test_a_mark_is_read_as_it_was_written() -> None:
-    known = KnownDamage(Offset(7), "a reason", is_reported=False, is_unreadable=True)
-    assert decode_damage(encode_damage(known)) == known
+    known = KnownCorruption(Offset(7), "a reason", is_reported=False, is_unreadable=True)
+    assert decode_corruption(encode_corruption(known)) == known
 
 
 def test_a_mark_of_a_former_version_is_of_damage_that_stays() -> None:
     data = b'{"version": 0, "offset": 7, "reason": "a reason", "isReported": true}'
-    assert decode_damage(data) == KnownDamage(Offset(7), "a reason", is_reported=True)
+    assert decode_corruption(data) == KnownCorruption(Offset(7), "a reason", is_reported=True)
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"[]", b'{"version": 0}', b'{"version": 1, "offset": 3}', b"\xff"]
 )
 def test_an_unreadable_mark_puts_all_of_the_log_in_doubt(data: bytes) -> None:
-    known = decode_damage(data)
+    known = decode_corruption(data)
     assert (known.offset, known.is_reported) == (0, True)
 
 

@@ -390,9 +390,9 @@ def test_damage_is_cut_off_with_all_behind_it(tmp_path):
     for value in (b"a", b"b", b"c", b"d", b"e"):
         append(log, value)
     path = log.directory / f"{0:020d}.log"
-    for damaged_at in (BATCH_BYTES * 2 - 1, BATCH_BYTES + 8):  # a record; a length field
+    for corrupt_at in (BATCH_BYTES * 2 - 1, BATCH_BYTES + 8):  # a record; a length field
         data = bytearray(path.read_bytes())
-        data[damaged_at] ^= 1
+        data[corrupt_at] ^= 1
         path.write_bytes(data)
         assert log.truncate_before_corruption(1) in (3, 4)
         assert values_of(log) == [(0, b"a")]

@@ -229,14 +229,14 @@ def test_a_snapshot_above_the_recovered_end_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["torn", "flipped", "gone"])
-def test_a_damaged_snapshot_is_passed_over_for_the_log(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_snapshot_is_passed_over_for_the_log(tmp_path: Path, corruption: str) -> None:
     log = open_log(tmp_path / "log", settings=THREE_A_SEGMENT)
     for sequence in range(8):
         produce(log, sequence)
     before = known(log)
     side = tmp_path / "log" / f"{6:020d}.producers"
     data = bytearray(side.read_bytes())
-    match damage:
+    match corruption:
         case "torn":
             side.write_bytes(data[: len(data) // 2])
         case "flipped":
@@ -329,10 +329,10 @@ def test_no_cut_and_no_flipped_bit_of_a_snapshot_is_believed(tmp_path: Path, dec
         with pytest.raises(MalformedFile):
             decode(data[:size])
     for bit in range(8 * len(data)):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
+        corrupt = bytearray(data)
+        corrupt[bit // 8] ^= 1 << bit % 8
         with pytest.raises(MalformedFile):
-            decode(bytes(damaged))
+            decode(bytes(corrupt))
 
 
 def test_what_tells_of_producers_goes_once_a_synced_snapshot_does(tmp_path: Path) -> None:

@@ -219,13 +219,13 @@ def test_a_flipped_count_of_offsets_neither_drops_segments_nor_moves_the_end(
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "wild"])
-def test_a_damaged_index_is_made_anew(log, damage):
+def test_a_damaged_index_is_made_anew(log, corruption):
     log.close()
     for index in log.directory.glob("*index"):
-        if damage == "missing":
+        if corruption == "missing":
             index.unlink()
         else:
-            index.write_bytes(b"\x7f" * (7 if damage == "short" else 24))
+            index.write_bytes(b"\x7f" * (7 if corruption == "short" else 24))
     assert read_all(reopen(log, recovery_point=None)) == read_all(log)
 
 

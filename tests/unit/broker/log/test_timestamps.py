@@ -78,7 +78,7 @@ def test_a_whole_batch_whose_records_do_not_parse_is_no_damage(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("damage", ["emptied", "an earlier time", "a later time"])
-def test_a_damaged_latest_time_is_not_believed(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_latest_time_is_not_believed(tmp_path: Path, corruption: str) -> None:
     """Retention by time would delete too early, or a look-up find nothing."""
     log = open_log(tmp_path / "log")
     for time_ms in (START_MS + 9000, START_MS, START_MS + 1):
@@ -88,8 +88,8 @@ def test_a_damaged_latest_time_is_not_believed(tmp_path: Path, damage: str) -> N
     *others, latest = TIME_ENTRY.iter_unpack(path.read_bytes())
     assert others == [] and latest == (START_MS + 9000, 0)
     shifts = {"an earlier time": -8999, "a later time": 1}
-    damaged = b"" if damage == "emptied" else TIME_ENTRY.pack(latest[0] + shifts[damage], 0)
-    path.write_bytes(damaged)
+    corrupt = b"" if corruption == "emptied" else TIME_ENTRY.pack(latest[0] + shifts[corruption], 0)
+    path.write_bytes(corrupt)
     again = open_log(tmp_path / "log", recovery_point=None)
     assert again.segments[0].max_timestamp_ms == START_MS + 9000
     assert again.offset_for_timestamp(START_MS + 2) == (0, START_MS + 9000)

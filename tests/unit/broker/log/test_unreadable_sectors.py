@@ -10,7 +10,7 @@ from tidemark_broker.kafka_wire.records.errors import CorruptBatch, UnreadableBa
 from tidemark_broker.kafka_wire.records.record_batch import read_records, split_batches
 from tidemark_broker.log.cleaner import Compaction
 from tidemark_broker.log.disk import OsDisk
-from tidemark_broker.log.errors import OwnLogDamaged, StorageFailed
+from tidemark_broker.log.errors import LocalLogCorrupt, StorageFailed
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
@@ -156,7 +156,7 @@ def test_a_cut_that_meets_it_changes_nothing(log: PartitionLog) -> None:
 
 def test_a_look_up_by_time_says_where(log: PartitionLog) -> None:
     assert log.offset_for_timestamp(1_001) == (1, 1_001)
-    with pytest.raises(OwnLogDamaged) as met:
+    with pytest.raises(LocalLogCorrupt) as met:
         log.offset_for_timestamp(1_002)
     assert met.value.offset == 4, "the last of the segment: it is in there"
     assert log.failure == ""

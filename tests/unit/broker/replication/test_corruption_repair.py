@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch
-from tidemark_broker.log.errors import OwnLogDamaged
+from tidemark_broker.log.errors import LocalLogCorrupt
 from tidemark_broker.replication.core.effects import DivergingEpoch, LeaderAnswer
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset, PartitionEpoch
@@ -55,7 +55,7 @@ def drop(pool: InProcessPool, number: int, *, leader: int) -> None:
     else:
         pool.push()
     if number in pool.brokers:
-        pool.hear_failures(number)
+        pool.acknowledge_failures(number)
 
 
 def agree(pool: InProcessPool, number: int) -> None:
@@ -65,7 +65,7 @@ def agree(pool: InProcessPool, number: int) -> None:
 
 
 def failures(broker: InProcessBroker) -> str:
-    return "".join(broker.partitions.damaged.crc_failures.render())
+    return "".join(broker.partitions.corrupt.crc_failures.render())
 
 
 def test_a_leader_does_not_serve_it_and_reports_itself(pool: InProcessPool) -> None:  # I10
@@ -88,13 +88,13 @@ def test_by_a_state_of_before_the_report_nothing_is_cut(pool: InProcessPool) -> 
     drop(pool, 3, leader=1)
     pool.replicate(3, rounds=2)  # upon which its leader proposes that it joins
     flip_a_bit(follower, 2)
-    follower.partitions.damaged.note(
+    follower.partitions.corrupt.note(
         follower.replica(), Offset(2), CorruptBatch(0, "CRC32C 1", "2"), "compaction"
     )
     follower.partitions.on_tick()
     assert follower.replica().log.log_end_offset == 5
     pool.push()  # the controller heard of it, and lets nobody propose it
-    pool.hear_failures(3)
+    pool.acknowledge_failures(3)
     assert follower.replica().log.log_end_offset == 2
 
 
@@ -112,51 +112,51 @@ def test_a_follower_is_not_sent_it(pool: InProcessPool) -> None:
 
 
 def test_once_it_proves_nothing_it_is_cut_and_fetched_anew(pool: InProcessPool) -> None:
-    damaged = pool.brokers[1]
-    flip_a_bit(damaged, 2)
-    damaged.read(2)
-    damaged.partitions.on_tick()
-    assert damaged.replica().log.log_end_offset == 5, "it is in the ISR"
+    corrupt = pool.brokers[1]
+    flip_a_bit(corrupt, 2)
+    corrupt.read(2)
+    corrupt.partitions.on_tick()
+    assert corrupt.replica().log.log_end_offset == 5, "it is in the ISR"
     drop(pool, 1, leader=2)
     agree(pool, 1)
-    log = damaged.replica().log
+    log = corrupt.replica().log
     assert log.log_end_offset == 2
-    assert damaged.replica().high_watermark == 2  # I1: re-created
-    assert KEY in damaged.partitions.failed_replicas
+    assert corrupt.replica().high_watermark == 2  # I1: re-created
+    assert KEY in corrupt.partitions.failed_replicas
     pool.replicate(1, rounds=2)
-    damaged.partitions.on_tick()
-    assert damaged.log_bytes() == pool.brokers[2].log_bytes()
-    assert damaged.partitions.failed_replicas == {}
+    corrupt.partitions.on_tick()
+    assert corrupt.log_bytes() == pool.brokers[2].log_bytes()
+    assert corrupt.partitions.failed_replicas == {}
 
 
 def test_a_follower_that_is_still_in_sync_keeps_what_it_has(pool: InProcessPool) -> None:  # I6
     """The controller has not heard yet: what it holds counts."""
-    damaged = pool.brokers[1]
-    flip_a_bit(damaged, 2)
-    damaged.read(2)
+    corrupt = pool.brokers[1]
+    flip_a_bit(corrupt, 2)
+    corrupt.read(2)
     pool.lead(2)
     assert pool.state.in_sync_ids == {1, 2, 3}
-    damaged.partitions.on_tick()
-    assert damaged.replica().log.log_end_offset == 5
-    assert damaged.replica().next_fetch(pool.time.now_ms) is None
-    assert KEY in damaged.partitions.failed_replicas
+    corrupt.partitions.on_tick()
+    assert corrupt.replica().log.log_end_offset == 5
+    assert corrupt.replica().next_fetch(pool.time.now_ms) is None
+    assert KEY in corrupt.partitions.failed_replicas
 
 
 def test_it_is_reported_until_all_that_it_held_is_there_again(pool: InProcessPool) -> None:
-    damaged = pool.brokers[1]
-    flip_a_bit(damaged, 0)
-    damaged.read(0)
+    corrupt = pool.brokers[1]
+    flip_a_bit(corrupt, 0)
+    corrupt.read(0)
     drop(pool, 1, leader=2)
     agree(pool, 1)
-    assert damaged.replica().log.log_end_offset == 0
+    assert corrupt.replica().log.log_end_offset == 0
     sent = pool.send_fetch(1)
     assert sent is not None
     pool.push()
-    assert KEY in damaged.partitions.failed_replicas
+    assert KEY in corrupt.partitions.failed_replicas
     sent.apply(pool.time.now_ms)
-    damaged.partitions.on_tick()
-    assert damaged.replica().log.log_end_offset == 5
-    assert damaged.partitions.failed_replicas == {}
+    corrupt.partitions.on_tick()
+    assert corrupt.replica().log.log_end_offset == 5
+    assert corrupt.partitions.failed_replicas == {}
 
 
 def test_what_it_had_told_its_leader_is_waited_for_too(pool: InProcessPool) -> None:
@@ -167,28 +167,28 @@ def test_what_it_had_told_its_leader_is_waited_for_too(pool: InProcessPool) -> N
     assert (follower.replica().log.log_end_offset, follower.replica().high_watermark) == (6, 5)
     flip_a_bit(follower, 2)
     met = CorruptBatch(0, "CRC32C 1", "2")
-    follower.partitions.damaged.note(follower.replica(), Offset(2), met, "compaction")
+    follower.partitions.corrupt.note(follower.replica(), Offset(2), met, "compaction")
     drop(pool, 3, leader=1)
     assert follower.replica().log.log_end_offset == 2
-    assert follower.replica().damage is not None
-    assert follower.replica().damage.sound_from == 6
+    assert follower.replica().corruption is not None
+    assert follower.replica().corruption.valid_from == 6
 
 
 def test_who_may_ask_its_leader_is_woken(pool: InProcessPool) -> None:
     """Of a connection with nothing else to ask for, nothing else would come."""
-    damaged = pool.brokers[1]
-    flip_a_bit(damaged, 2)
-    damaged.read(2)
+    corrupt = pool.brokers[1]
+    flip_a_bit(corrupt, 2)
+    corrupt.read(2)
     woken: list[Offset] = []
-    damaged.partitions.listeners.roles_applied = lambda: woken.append(
-        damaged.replica().log.log_end_offset
+    corrupt.partitions.listeners.roles_applied = lambda: woken.append(
+        corrupt.replica().log.log_end_offset
     )
     pool.lead(2, in_sync=[2, 3])
     woken.clear()
-    pool.hear_failures(1)
-    pool.hear_failures(1)
+    pool.acknowledge_failures(1)
+    pool.acknowledge_failures(1)
     assert woken == [5], "once: the second answer told nothing new"
-    assert damaged.replica().next_fetch(pool.time.now_ms) is not None
+    assert corrupt.replica().next_fetch(pool.time.now_ms) is not None
 
 
 def test_what_its_leader_never_had_is_not_waited_for(pool: InProcessPool) -> None:
@@ -197,23 +197,23 @@ def test_what_its_leader_never_had_is_not_waited_for(pool: InProcessPool) -> Non
     pool.kill(3)
     (pool.path / "broker-3").rename(pool.path / "lost")
     pool.start(3)
-    damaged = pool.brokers[1]
-    flip_a_bit(damaged, 2)
-    damaged.read(2)
+    corrupt = pool.brokers[1]
+    flip_a_bit(corrupt, 2)
+    corrupt.read(2)
     pool.lead(3, in_sync=[3])  # an unclean election: it has nothing
-    pool.hear_failures(1)
+    pool.acknowledge_failures(1)
     agree(pool, 1)
     agree(pool, 1)
-    assert damaged.replica().log.log_end_offset == 0
-    assert damaged.partitions.failed_replicas == {}
+    assert corrupt.replica().log.log_end_offset == 0
+    assert corrupt.partitions.failed_replicas == {}
 
 
 def test_one_whose_cut_meets_the_damage_knows_what_to_wait_for(pool: InProcessPool) -> None:
-    damaged = pool.brokers[1]
-    flip_a_bit(damaged, 2)
-    damaged.read(2)
+    corrupt = pool.brokers[1]
+    flip_a_bit(corrupt, 2)
+    corrupt.read(2)
     drop(pool, 1, leader=2)
-    replica, now_ms = damaged.replica(), pool.time.now_ms
+    replica, now_ms = corrupt.replica(), pool.time.now_ms
     fetch = replica.next_fetch(now_ms)
     assert fetch is not None
     answer = LeaderAnswer(
@@ -223,12 +223,12 @@ def test_one_whose_cut_meets_the_damage_knows_what_to_wait_for(pool: InProcessPo
         has_records=False,
         diverging_epoch=DivergingEpoch(fetch.last_fetched_epoch, Offset(2)),
     )
-    with pytest.raises(OwnLogDamaged) as met:
+    with pytest.raises(LocalLogCorrupt) as met:
         replica.on_leader_answer(fetch, answer, memoryview(b""), now_ms)
-    damaged.partitions.damaged.note(replica, Offset(2), met.value, "replica")
-    damaged.partitions.on_tick()
-    assert damaged.replica().log.log_end_offset == 2
-    assert damaged.partitions.failed_replicas == {}, "nothing more is to come"
+    corrupt.partitions.corrupt.note(replica, Offset(2), met.value, "replica")
+    corrupt.partitions.on_tick()
+    assert corrupt.replica().log.log_end_offset == 2
+    assert corrupt.partitions.failed_replicas == {}, "nothing more is to come"
 
 
 def test_one_that_parts_past_its_leaders_end_waits_for_what_that_leader_has(
@@ -236,40 +236,40 @@ def test_one_that_parts_past_its_leaders_end_waits_for_what_that_leader_has(
 ) -> None:
     """Its own epochs say where to cut first, and the leader's log ends before that."""
     pool = InProcessPool(tmp_path, brokers=(1, 2, 3))
-    damaged, leader = pool.brokers[1], pool.brokers[3]
+    corrupt, leader = pool.brokers[1], pool.brokers[3]
     pool.lead(1, in_sync=[1, 2, 3])
     for number in range(2):
-        damaged.produce_bytes(a_produced_batch(number, "x"), acks=1)
+        corrupt.produce_bytes(a_produced_batch(number, "x"), acks=1)
     pool.replicate(2, 3, rounds=3)
     for number in range(2, 5):
-        damaged.produce_bytes(a_produced_batch(number, "x"), acks=1)
+        corrupt.produce_bytes(a_produced_batch(number, "x"), acks=1)
     pool.lead(3, in_sync=[3])  # unclean
     leader.produce("y", acks=1)
     pool.lead(1, in_sync=[1])  # unclean again
     for number in range(5, 12):
-        damaged.produce_bytes(a_produced_batch(number, "x"), acks=1)
-    path = damaged.replica().log.segments[0].path
+        corrupt.produce_bytes(a_produced_batch(number, "x"), acks=1)
+    path = corrupt.replica().log.segments[0].path
     data = bytearray(path.read_bytes())
     data[len(data) // 12 * 4 - 1] ^= 1
     path.write_bytes(data)
-    damaged.partitions.damaged.note(
-        damaged.replica(), Offset(3), CorruptBatch(0, "1", "2"), "digest"
+    corrupt.partitions.corrupt.note(
+        corrupt.replica(), Offset(3), CorruptBatch(0, "1", "2"), "digest"
     )
     pool.lead(3, in_sync=[3])
-    pool.hear_failures(1)
+    pool.acknowledge_failures(1)
     for _ in range(5):
         sent = pool.send_fetch(1)
         if sent is not None and sent.answer is not None:
             sent.apply(pool.time.now_ms)
             for error in sent.refused:
-                assert isinstance(error, OwnLogDamaged)
-                damaged.partitions.damaged.note(
-                    damaged.replica(), Offset(error.offset), error, "replica"
+                assert isinstance(error, LocalLogCorrupt)
+                corrupt.partitions.corrupt.note(
+                    corrupt.replica(), Offset(error.offset), error, "replica"
                 )
-        damaged.partitions.on_tick()
+        corrupt.partitions.on_tick()
         pool.time.run(100)
-    assert damaged.replica().log.log_end_offset == leader.replica().log.log_end_offset == 3
-    assert damaged.partitions.failed_replicas == {}
+    assert corrupt.replica().log.log_end_offset == leader.replica().log.log_end_offset == 3
+    assert corrupt.partitions.failed_replicas == {}
 
 
 def test_damage_met_while_it_is_filled_again_takes_nothing_off_what_is_owed(
@@ -277,7 +277,7 @@ def test_damage_met_while_it_is_filled_again_takes_nothing_off_what_is_owed(
 ) -> None:
     """A proposal that came of its log before the first cut may still land (I6)."""
     pool = InProcessPool(tmp_path, brokers=(1, 2, 3))
-    leader, damaged = pool.brokers[1], pool.brokers[3]
+    leader, corrupt = pool.brokers[1], pool.brokers[3]
     pool.lead(1, in_sync=[1, 2, 3])
     for _ in range(12):
         leader.produce("x" * 400_000, acks=1)  # a fetch brings two of them
@@ -287,22 +287,22 @@ def test_damage_met_while_it_is_filled_again_takes_nothing_off_what_is_owed(
     assert leader.replica().leader.pending_proposal is not None
     for offset in (4, 2):
         error = CorruptBatch(0, "CRC32C 1", "2")
-        damaged.partitions.damaged.note(damaged.replica(), Offset(offset), error, "digest")
-        pool.hear_failures(3)
+        corrupt.partitions.corrupt.note(corrupt.replica(), Offset(offset), error, "digest")
+        pool.acknowledge_failures(3)
     agree(pool, 3)
     ends = []
-    while damaged.partitions.failed_replicas and len(ends) < 20:
-        ends.append(damaged.replica().log.log_end_offset)
+    while corrupt.partitions.failed_replicas and len(ends) < 20:
+        ends.append(corrupt.replica().log.log_end_offset)
         pool.replicate(3, rounds=1)
-        damaged.partitions.on_tick()
-    assert max(ends) < 12 == damaged.replica().log.log_end_offset
+        corrupt.partitions.on_tick()
+    assert max(ends) < 12 == corrupt.replica().log.log_end_offset
 
 
 def test_a_leader_that_cannot_read_on_says_all_the_same_that_all_is_shared(
     tmp_path: Path,
 ) -> None:
     pool = InProcessPool(tmp_path, brokers=(1, 2), min_insync=1)
-    leader, damaged = pool.brokers[1], pool.brokers[2]
+    leader, corrupt = pool.brokers[1], pool.brokers[2]
     pool.lead(1, in_sync=[1, 2])
     for number in range(4):
         leader.produce(f"{number}", acks=1)
@@ -310,17 +310,17 @@ def test_a_leader_that_cannot_read_on_says_all_the_same_that_all_is_shared(
     pool.lead(1, in_sync=[1])
     leader.produce("4", acks=1)
     flip_a_bit(leader, 4)
-    damaged.partitions.damaged.note(
-        damaged.replica(), Offset(2), CorruptBatch(0, "1", "2"), "digest"
+    corrupt.partitions.corrupt.note(
+        corrupt.replica(), Offset(2), CorruptBatch(0, "1", "2"), "digest"
     )
     pool.push()
-    pool.hear_failures(2)
+    pool.acknowledge_failures(2)
     for _ in range(4):
         pool.replicate(2)
-        damaged.partitions.on_tick()
+        corrupt.partitions.on_tick()
         pool.time.run(1100)
-    assert damaged.replica().log.log_end_offset == 4
-    assert damaged.partitions.failed_replicas == {}
+    assert corrupt.replica().log.log_end_offset == 4
+    assert corrupt.partitions.failed_replicas == {}
 
 
 def test_one_that_is_alone_goes_on_with_all_but_that_batch(pool: InProcessPool) -> None:
@@ -351,7 +351,7 @@ def test_a_cut_that_meets_it_is_not_asked_for_at_once_again(pool: InProcessPool)
         has_records=False,
         diverging_epoch=DivergingEpoch(fetch.last_fetched_epoch, Offset(4)),
     )
-    with pytest.raises(OwnLogDamaged) as met:
+    with pytest.raises(LocalLogCorrupt) as met:
         replica.on_leader_answer(fetch, diverging, memoryview(b""), now_ms)
     assert met.value.offset == 4
     assert replica.log.log_end_offset == 5

@@ -26,12 +26,12 @@ def pool(tmp_path: Path) -> Iterator[InProcessPool]:
         pool.kill(number)
 
 
-def damage_answer(wire: Wire, text: bytes) -> None:
+def corruption_answer(wire: Wire, text: bytes) -> None:
     """One bit of what is on its way."""
     (answer,) = wire.answers
-    damaged = bytearray(answer)
-    damaged[damaged.index(text)] ^= 1
-    wire.answers[0] = bytes(damaged)
+    corrupt = bytearray(answer)
+    corrupt[corrupt.index(text)] ^= 1
+    wire.answers[0] = bytes(corrupt)
 
 
 def test_a_damaged_answer_is_not_kept_and_asked_for_again_after_a_while(
@@ -53,11 +53,11 @@ def test_a_damaged_answer_is_not_kept_and_asked_for_again_after_a_while(
         for _ in range(2):
             wire.deliver_request()
             pool.time.run(20)
-            damage_answer(wire, b"damaged on its way")
+            corruption_answer(wire, b"damaged on its way")
             wire.deliver_answer()
             assert follower.log_bytes() == before
             assert follower.storage_errors == []
-            assert follower.replica().damage is None  # its own disk is as whole as ever
+            assert follower.replica().corruption is None  # its own disk is as whole as ever
             assert follower.partitions.failed_replicas == {}
             assert not wire.requests  # not at once: the leader's own memory may be at fault
             await asyncio.sleep((MAX_BACK_OFF_MS - MARGIN_MS) / 1000)

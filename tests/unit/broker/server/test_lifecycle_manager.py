@@ -209,7 +209,7 @@ def test_a_failure_is_heard_of_once_nobody_counts_on_it(tmp_path: Path) -> None:
 
     async def scenario(controller: FakeController, bench: Bench) -> None:
         heard: list[tuple[TopicId, int]] = []
-        bench.partitions.note_failures_heard = heard.extend  # type: ignore[method-assign]
+        bench.partitions.record_failures_acknowledged = heard.extend  # type: ignore[method-assign]
         bench.partitions.failed_replicas[ORDERS, 0] = "damaged"
 
         async def steps() -> None:

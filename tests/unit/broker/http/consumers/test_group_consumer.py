@@ -306,13 +306,13 @@ def test_a_partition_that_cannot_be_read_is_said_and_not_asked_for_without_a_pau
     reads = 0
 
     async def scenario(door: Door) -> None:
-        def damaged(*place: object, done: Callable[[FetchResult], None], **how: object) -> Any:
+        def corrupt(*place: object, done: Callable[[FetchResult], None], **how: object) -> Any:
             nonlocal reads
             reads += 1
             done(FetchResult(ErrorCode.KAFKA_STORAGE_ERROR))
             return lambda: None
 
-        monkeypatch.setattr(door.partitions, "fetch", damaged)
+        monkeypatch.setattr(door.partitions, "fetch", corrupt)
         consumer = await manual_consumer(door)
         with pytest.raises(Unreadable, match=f"partition {TOPIC}-0, offset 0") as found:
             await consumer.poll(500, 1000, nullcontext)

@@ -240,8 +240,8 @@ def test_a_look_up_that_meets_damage_marks_it(tmp_path: Path) -> None:  # 0089
         path.write_bytes(data)
         found = await answered(link, LIST_OFFSETS_API, timestamp=0)
         assert found["error"] == ErrorCode.KAFKA_STORAGE_ERROR
-        damage = log.damage_mark.damage
-        assert damage is not None
-        assert damage.offset == 1
+        corruption = log.corruption_marker.corruption
+        assert corruption is not None
+        assert corruption.offset == 1
 
     run(tmp_path, scenario)

@@ -186,7 +186,7 @@ def test_a_log_that_would_outgrow_its_segment_is_no_failing_disk(
     monkeypatch.setattr(compaction, "MAX_SEGMENT_BYTES", 4_000)
     assert clean(pool, 1) == 1
     assert pool.brokers[1].storage_errors == []
-    assert pool.brokers[1].replica().damage is None
+    assert pool.brokers[1].replica().corruption is None
     assert {9, 10, 11} <= set(offsets(pool, 1))  # the last of each key
 
 
@@ -199,8 +199,8 @@ def test_damage_that_it_meets_is_reported(pool: InProcessPool) -> None:  # I10
         file.write(data)
     clean(pool, 1)
     replica = pool.brokers[1].replica()
-    assert replica.damage is not None
-    assert replica.damage.offset == 2
+    assert replica.corruption is not None
+    assert replica.corruption.offset == 2
     assert KEY in pool.brokers[1].partitions.failed_replicas
 
 

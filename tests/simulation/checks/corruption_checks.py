@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidemark_broker.log.partition_log import PartitionLog
-from tidemark_broker.replication.core.corruption import Damage
+from tidemark_broker.replication.core.corruption import Corruption
 from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.results import FetchResult
 from tidemark_protocol.error_codes import ErrorCode
@@ -35,12 +35,12 @@ def check_file_ends(who: str, log: PartitionLog) -> None:
         )
 
 
-class DamageJudge:
+class CorruptionChecker:
     def __init__(self, world: WatchedWorld) -> None:
         self._world = world
         self._known: dict[tuple[TopicPartition, BrokerId], dict[int, None]] = {}  # offsets met
         self._met_by: dict[tuple[TopicPartition, BrokerId], Partition] = {}
-        self._rebuilt: dict[Partition, Damage] = {}  # the last time, if it was
+        self._rebuilt: dict[Partition, Corruption] = {}  # the last time, if it was
 
     def look(
         self,
@@ -50,20 +50,20 @@ class DamageJudge:
         flushes: Mapping[TopicPartition, str],
     ) -> None:
         """`states` and `flushes` as they are stored."""
-        replica, damage = audit.replica, audit.replica.damage
-        if damage is None and not self._known:
+        replica, corruption = audit.replica, audit.replica.corruption
+        if corruption is None and not self._known:
             return
         key = (replica.topic_id, replica.partition)
         is_rebuilt = replica in self._rebuilt or replica is not self._met_by.get((key, broker_id))
-        if damage is None and is_rebuilt:  # in this life, or in one before
+        if corruption is None and is_rebuilt:  # in this life, or in one before
             self._forget_mended(key, broker_id, audit)
-        if damage is None or key not in states:
+        if corruption is None or key not in states:
             return
-        self._known.setdefault((key, broker_id), {})[damage.offset] = None
+        self._known.setdefault((key, broker_id), {})[corruption.offset] = None
         self._met_by[key, broker_id] = replica
-        if damage.sound_from is None or self._rebuilt.get(replica) is damage:
+        if corruption.valid_from is None or self._rebuilt.get(replica) is corruption:
             return
-        self._rebuilt[replica] = damage
+        self._rebuilt[replica] = corruption
         if self._is_isr_or_elr_member(key, broker_id, states[key], flushes[key]):
             raise Violation("I6", f"{audit.who} is rebuilt while others count on it: {states[key]}")
 
@@ -80,7 +80,7 @@ class DamageJudge:
     def _forget_mended(self, key: TopicPartition, broker_id: BrokerId, audit: ReplicaAudit) -> None:
         """Its leader sent it anew, and what a later flip does to it nobody has met yet."""
         known = self._known.get((key, broker_id), {})
-        for offset in [offset for offset in known if audit.is_sound(offset)]:
+        for offset in [offset for offset in known if audit.is_valid(offset)]:
             del known[offset]
 
     def _is_isr_or_elr_member(
@@ -99,9 +99,9 @@ class DamageJudge:
         self, key: TopicPartition, broker_id: BrokerId, audit: ReplicaAudit, why: str
     ) -> None:
         known = self._known.get((key, broker_id))
-        if not known or audit.replica.damage is not None:  # it knows, and says so
+        if not known or audit.replica.corruption is not None:  # it knows, and says so
             return
-        for header in audit.damaged():
+        for header in audit.corrupt():
             end: int = header.next_offset
             if audit.is_truncated and end == audit.end_offset:
                 end = header.base_offset + 1  # its count of offsets may be what flipped
