@@ -30,7 +30,7 @@ from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.leader_changes import Departures
 from tidemark_broker.quota_manager import ClientQuotas
-from tidemark_broker.replication.follower_fetch import ReplicaFetches
+from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.leader_endpoint import LeaderConnection
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
@@ -207,7 +207,7 @@ def produce_frame(number: int, batch_bytes: int) -> bytes:
 async def measure(path: Path, batch_bytes: int, depth: int, requests: int) -> dict[str, float]:
     meter = Meter()
     leader = broker(path, LEADER, MeteredScheduler(meter, "leader"))
-    fetches = ReplicaFetches(leader, scheduler=MeteredScheduler(meter, "leader"))
+    fetches = FollowerFetchHandler(leader, scheduler=MeteredScheduler(meter, "leader"))
     listeners = leader.listeners
     listeners.appended = listeners.role_changed = fetches.on_appended
     listeners.watermark_moved = fetches.on_watermark

@@ -28,7 +28,7 @@ from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.replication.core.effects import DivergingEpoch, LeaderAnswer
 from tidemark_broker.replication.core.follower import FollowerFetch
-from tidemark_broker.replication.follower_fetch import FollowerLink, ReplicaFetches
+from tidemark_broker.replication.follower_fetch import FollowerFetchHandler, FollowerSession
 from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.replica_manager import FetchResult, ProduceResult, ReplicaManager
 from tidemark_broker.replication.results import LEADER_ONLY, Consumer
@@ -98,7 +98,7 @@ class InProcessBroker:
         self.partitions = ReplicaManager(
             self.broker_id, scheduler=time, clock=time.clock, wall_clock_s=lambda: WALL_CLOCK_S
         )
-        self.fetches = ReplicaFetches(self.partitions, scheduler=time, clock=time.clock)
+        self.fetches = FollowerFetchHandler(self.partitions, scheduler=time, clock=time.clock)
         self.proposals: list[InSyncProposal] = []
         self.storage_errors: list[Exception] = []
         self.flush_asked: list[Partition] = []
@@ -111,7 +111,7 @@ class InProcessBroker:
         listeners.flush_needed = self.flush_asked.append
         self.partitions.attach(self.directory)
         self.partitions.set_broker_epoch(self.broker_epoch)
-        self.links: dict[BrokerId, FollowerLink] = {}
+        self.links: dict[BrokerId, FollowerSession] = {}
 
     def replica(self, key: tuple[TopicId, int] = KEY) -> Partition:
         replica = self.partitions.hosted(*key)
@@ -367,7 +367,7 @@ class InProcessPool:
             sent.answer = decode_fetch_response(data[4:])
 
         leader = self.brokers[leader_id]
-        link = leader.links.setdefault(follower.broker_id, FollowerLink())
+        link = leader.links.setdefault(follower.broker_id, FollowerSession())
         leader.fetches.handle(decode_fetch_request(reader, version), link, respond)
         return sent
 

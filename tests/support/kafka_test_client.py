@@ -18,7 +18,7 @@ from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.leader_changes import Departures
 from tidemark_broker.quota_manager import ClientQuotas
-from tidemark_broker.replication.follower_fetch import ReplicaFetches
+from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import (
     BrokerState,
@@ -60,7 +60,7 @@ class Door:
         partitions.listeners.role_changed = groups.on_role_changed
         self.services = KafkaServices(
             partitions,
-            ReplicaFetches(partitions, scheduler=loop),
+            FollowerFetchHandler(partitions, scheduler=loop),
             groups,
             loop,
             uuid.uuid4,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset
 
-from tidemark_broker.replication.follower_fetch import ReplicaFetches
+from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
@@ -38,7 +38,7 @@ class LowWatermark:
 
 
 class LowWatermarks:
-    def __init__(self, partitions: ReplicaManager, fetches: ReplicaFetches) -> None:
+    def __init__(self, partitions: ReplicaManager, fetches: FollowerFetchHandler) -> None:
         self._partitions = partitions
         self._fetches = fetches
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_broker.replication.follower_link import Key
+from tidemark_broker.replication.follower_session import Key
 from tidemark_broker.replication.leader_endpoint import LeaderConnection
 from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.replica_manager import ReplicaManager

@@ -4,7 +4,7 @@ A fetch without news is delayed and woken once per loop tick by appends, and, co
 watermark, so that followers learn it without asking all the time (Kafka lets them wait 500 ms,
 KAFKA-9952). Only partitions with news are in an answer: records, an error, a divergence, or a
 watermark that this follower has not received. An idle partition costs nothing: neither the fetch
-names it (follower_link.py) nor is it checked before something happened to it.
+names it (follower_session.py) nor is it checked before something happened to it.
 """
 
 import logging
@@ -24,18 +24,18 @@ from tidemark_broker.kafka_wire.messages.fetch import (
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch, StorageError
 from tidemark_broker.log.errors import is_storage_failure
 from tidemark_broker.replication.core.effects import DivergingEpoch, RejectFetch, ReplicaFetch
-from tidemark_broker.replication.follower_link import (
+from tidemark_broker.replication.follower_session import (
     FIRST_SESSION_EPOCH,
-    FollowerLink,
+    DelayedFollowerFetch,
+    FollowerSession,
     Key,
-    ParkedFetch,
     Respond,
     next_session_epoch,
 )
 from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
-__all__ = ["FollowerLink", "ReplicaFetches"]
+__all__ = ["FollowerFetchHandler", "FollowerSession"]
 
 MAX_WAIT_MS = 500
 WATERMARK_DELAY_SECONDS = 0.01  # rises within this are told together
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 Found = dict[Key, PartitionAnswer]
 
 
-class ReplicaFetches:
+class FollowerFetchHandler:
     def __init__(
         self, partitions: ReplicaManager, *, scheduler: Scheduler, clock: Clock = monotonic_ms
     ) -> None:
@@ -59,8 +59,8 @@ class ReplicaFetches:
         self._scheduler = scheduler
         self._clock = clock
         # Inner dicts keep the order of arrival.
-        self._watching: dict[Key, dict[FollowerLink, None]] = {}
-        self._to_wake: dict[FollowerLink, None] = {}
+        self._watching: dict[Key, dict[FollowerSession, None]] = {}
+        self._to_wake: dict[FollowerSession, None] = {}
         # By follower and its life: the newest connection that it asked on.
         self._newest: dict[BrokerId, tuple[int, int]] = {}  # (broker epoch, number of the link)
         self._is_flush_scheduled = False
@@ -69,7 +69,7 @@ class ReplicaFetches:
         self._shared: dict[tuple[Partition, int, int], bytes] | None = None
         self.listeners: dict[Callable[[], None], None] = {}  # told of each fetch
 
-    def is_left(self, link: FollowerLink, request: FetchRequest) -> bool:
+    def is_left(self, link: FollowerSession, request: FetchRequest) -> bool:
         """Return whether the follower already fetches on a later connection.
 
         It has one at a time. What arrives on an earlier one is older, and would undo or overstate
@@ -78,7 +78,7 @@ class ReplicaFetches:
         asks_as = (request.replica_epoch, link.number)
         return asks_as < self._newest.get(BrokerId(request.replica_id), asks_as)
 
-    def handle(self, request: FetchRequest, link: FollowerLink, respond: Respond) -> None:
+    def handle(self, request: FetchRequest, link: FollowerSession, respond: Respond) -> None:
         """Handle a request that the session accepts.
 
         `respond` is called once, maybe before the return; not after `cancel`.
@@ -116,7 +116,7 @@ class ReplicaFetches:
                 found[BrokerId(link.request.replica_id)] = Offset(asked.log_start_offset)
         return found
 
-    def cancel(self, link: FollowerLink) -> None:
+    def cancel(self, link: FollowerSession) -> None:
         """Drop a session whose connection is gone.
 
         What it fetched is forgotten in slices between which other tasks run: its last contact is
@@ -128,9 +128,9 @@ class ReplicaFetches:
         if link.watched:
             self._scheduler.call_soon(lambda: self.cancel(link))
 
-    def end_now(self, link: FollowerLink) -> None:
+    def end_now(self, link: FollowerSession) -> None:
         """Answer the delayed fetch: the follower already sent its next one."""
-        if link.parked is not None:
+        if link.delayed is not None:
             self._finish(link)
 
     # ---- what may give a follower news
@@ -143,10 +143,10 @@ class ReplicaFetches:
             return
         for link in watching:
             link.unread[key] = None
-            if link.parked is not None:
+            if link.delayed is not None:
                 self._wake(link)
 
-    def _wake(self, link: FollowerLink) -> None:
+    def _wake(self, link: FollowerSession) -> None:
         self._to_wake[link] = None
         if not self._is_flush_scheduled:
             self._is_flush_scheduled = True
@@ -157,12 +157,12 @@ class ReplicaFetches:
         key = (replica.topic_id, replica.partition)
         for link in self._watching.get(key, ()):
             link.moved[key] = None
-            if link.parked is not None:
-                self._arm_watermark_timer(link, link.parked)
+            if link.delayed is not None:
+                self._arm_watermark_timer(link, link.delayed)
 
     # ---- sessions
 
-    def _begin(self, request: FetchRequest, link: FollowerLink) -> None:
+    def _begin(self, request: FetchRequest, link: FollowerSession) -> None:
         if request.session_epoch <= FIRST_SESSION_EPOCH:
             for key in tuple(link.watched):
                 self._forget(link, key)
@@ -179,7 +179,7 @@ class ReplicaFetches:
             # KIP-903: a later life was heard of, so every question of this one is judged again.
             link.unread.update(dict.fromkeys(link.asked))
 
-    def _watch(self, link: FollowerLink, key: Key, asked: FetchPartition) -> None:
+    def _watch(self, link: FollowerSession, key: Key, asked: FetchPartition) -> None:
         link.asked[key] = asked
         link.moved[key] = None
         link.unread.pop(key, None)
@@ -187,8 +187,8 @@ class ReplicaFetches:
             link.watched[key] = None
             self._watching.setdefault(key, {})[link] = None
 
-    def _forget(self, link: FollowerLink, key: Key) -> None:
-        self._close_question(link, key)
+    def _forget(self, link: FollowerSession, key: Key) -> None:
+        self._close_open_fetch(link, key)
         link.unread.pop(key, None)
         link.moved.pop(key, None)
         if key in link.watched:
@@ -198,7 +198,7 @@ class ReplicaFetches:
             if not watching:
                 del self._watching[key]
 
-    def _close_question(self, link: FollowerLink, key: Key) -> None:
+    def _close_open_fetch(self, link: FollowerSession, key: Key) -> None:
         if link.asked.pop(key, None) is None:
             return
         replica = self._partitions.hosted(*key)
@@ -207,37 +207,37 @@ class ReplicaFetches:
 
     # ---- waiting
 
-    def _park(self, link: FollowerLink, request: FetchRequest, respond: Respond) -> None:
+    def _park(self, link: FollowerSession, request: FetchRequest, respond: Respond) -> None:
         wait_seconds = min(MAX_WAIT_MS, request.max_wait_ms) / 1000
-        timer = self._scheduler.call_later(wait_seconds, lambda: self._end(link, parked))
-        parked = link.parked = ParkedFetch(respond, timer)
+        timer = self._scheduler.call_later(wait_seconds, lambda: self._end(link, delayed))
+        delayed = link.delayed = DelayedFollowerFetch(respond, timer)
         if self._has_moved(link):
-            self._arm_watermark_timer(link, parked)
+            self._arm_watermark_timer(link, delayed)
         if link.unread:
             self._wake(link)  # there were more than one turn may look at
 
-    def _has_moved(self, link: FollowerLink) -> bool:
+    def _has_moved(self, link: FollowerSession) -> bool:
         for key in tuple(link.moved):
             if self._news(key, link) is not None:
                 return True
             del link.moved[key]
         return False
 
-    def _unpark(self, link: FollowerLink) -> None:
-        parked, link.parked = link.parked, None
-        if parked is not None:
-            parked.cancel()
+    def _unpark(self, link: FollowerSession) -> None:
+        delayed, link.delayed = link.delayed, None
+        if delayed is not None:
+            delayed.cancel()
             self._to_wake.pop(link, None)
 
-    def _arm_watermark_timer(self, link: FollowerLink, parked: ParkedFetch) -> None:
-        if parked.watermark_timer is None:
-            parked.watermark_timer = self._scheduler.call_later(
-                WATERMARK_DELAY_SECONDS, lambda: self._end(link, parked)
+    def _arm_watermark_timer(self, link: FollowerSession, delayed: DelayedFollowerFetch) -> None:
+        if delayed.watermark_timer is None:
+            delayed.watermark_timer = self._scheduler.call_later(
+                WATERMARK_DELAY_SECONDS, lambda: self._end(link, delayed)
             )
 
-    def _end(self, link: FollowerLink, parked: ParkedFetch) -> None:
+    def _end(self, link: FollowerSession, delayed: DelayedFollowerFetch) -> None:
         """Answer with what there is: the wait is over, or a watermark rose."""
-        if link.parked is parked:
+        if link.delayed is delayed:
             self._finish(link)
 
     def _flush(self) -> None:
@@ -246,7 +246,7 @@ class ReplicaFetches:
         self._shared = {}
         try:
             for link in to_wake:
-                if link.parked is not None:
+                if link.delayed is not None:
                     before = len(link.unread)
                     found = self._answers(link)
                     if found:
@@ -256,15 +256,15 @@ class ReplicaFetches:
         finally:
             self._shared = None
 
-    def _finish(self, link: FollowerLink, found: Found | None = None) -> None:
-        parked = link.parked
-        assert parked is not None
+    def _finish(self, link: FollowerSession, found: Found | None = None) -> None:
+        delayed = link.delayed
+        assert delayed is not None
         self._unpark(link)
-        self._respond(link, self._answers(link) if found is None else found, parked.respond)
+        self._respond(link, self._answers(link) if found is None else found, delayed.respond)
 
     # ---- answers
 
-    def _answers(self, link: FollowerLink) -> Found:
+    def _answers(self, link: FollowerSession) -> Found:
         """Return answers to open fetches of partitions to which something happened.
 
         The follower's progress was recorded when it fetched.
@@ -290,7 +290,7 @@ class ReplicaFetches:
     def _first_answer(
         self,
         key: Key,
-        link: FollowerLink,
+        link: FollowerSession,
         request: FetchRequest,
         budget: int,
         now_ms: int,
@@ -398,7 +398,7 @@ class ReplicaFetches:
             error = ErrorCode.UNKNOWN_LEADER_EPOCH
         return PartitionAnswer(asked.partition, error)
 
-    def _news(self, key: Key, link: FollowerLink) -> Partition | None:
+    def _news(self, key: Key, link: FollowerSession) -> Partition | None:
         replica = self._partitions.hosted(*key)
         if replica is None or replica.leader is None:
             return None
@@ -406,7 +406,7 @@ class ReplicaFetches:
         is_news = replica.high_watermark > watermark or replica.log.log_start_offset > log_start
         return replica if is_news else None
 
-    def _add_positions(self, link: FollowerLink, found: Found) -> None:
+    def _add_positions(self, link: FollowerSession, found: Found) -> None:
         """Add the watermarks of all other partitions, so that no second answer is needed."""
         for key in tuple(islice(link.moved, MAX_POSITIONS)):
             del link.moved[key]
@@ -429,7 +429,7 @@ class ReplicaFetches:
         """
         return asked.current_leader_epoch == replica.leader_epoch
 
-    def _respond(self, link: FollowerLink, found: Found, respond: Respond) -> None:
+    def _respond(self, link: FollowerSession, found: Found, respond: Respond) -> None:
         self._add_positions(link, found)
         topics: dict[TopicId, list[PartitionAnswer]] = {}
         for key, answer in found.items():
@@ -443,7 +443,7 @@ class ReplicaFetches:
                 Offset(answer.log_start_offset),
             )
             if answer.records:
-                self._close_question(link, key)
+                self._close_open_fetch(link, key)
         respond(
             tuple(TopicAnswer(topic_id, tuple(answers)) for topic_id, answers in topics.items())
         )

@@ -1,9 +1,9 @@
 """Fetch from one leader: all partitions that this broker follows there, in one fetch.
 
 Driven by callbacks: an answer is appended and the next fetch sent in the same loop tick. A fetch
-names only partitions whose position or log start changed (follower_link.py), so an idle partition
-costs nothing. One fetch is under way; when there is something new to fetch meanwhile a second one
-is sent immediately, and the leader answers the delayed first.
+names only partitions whose position or log start changed (follower_session.py), so an idle
+partition costs nothing. One fetch is under way; when there is something new to fetch meanwhile a
+second one is sent immediately, and the leader answers the delayed first.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import LocalLogCorrupt, is_storage_failure
 from tidemark_broker.replication.core.effects import DivergingEpoch, LeaderAnswer
 from tidemark_broker.replication.core.follower import FollowerFetch, LeaderContact
-from tidemark_broker.replication.follower_link import (
+from tidemark_broker.replication.follower_session import (
     FIRST_SESSION_EPOCH,
     REPLICA_SESSION_ID,
     Key,
@@ -52,7 +52,7 @@ ANSWER_TIMEOUT_SECONDS = 3.0  # beyond the wait: a silent leader's connection is
 _log = logging.getLogger(__name__)
 
 
-class _Question(NamedTuple):
+class _OpenFetch(NamedTuple):
     """A partition's fetch as the leader knows it from the request of this number."""
 
     replica: Partition
@@ -62,9 +62,9 @@ class _Question(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Asked:
+class _SentFetch:
     number: int  # of all that this connection sent; what wraps is its correlation id
-    named: dict[Key, _Question]
+    named: dict[Key, _OpenFetch]
 
 
 class LeaderConnection(asyncio.Protocol):
@@ -77,8 +77,8 @@ class LeaderConnection(asyncio.Protocol):
         self._partitions = partitions
         self._transport: asyncio.Transport | None = None
         self._splitter = FrameSplitter(max_frame_bytes=MAX_RESPONSE_BYTES)
-        self._in_flight: deque[_Asked] = deque()
-        self._questions: dict[Key, _Question] = {}  # open ones, asked without being named again
+        self._in_flight: deque[_SentFetch] = deque()
+        self._questions: dict[Key, _OpenFetch] = {}  # open ones, asked without being named again
         self._unsure: dict[Key, Partition] = {}  # to be looked at before the next fetch
         self._contact = LeaderContact()
         self._session_epoch = FIRST_SESSION_EPOCH
@@ -107,8 +107,8 @@ class LeaderConnection(asyncio.Protocol):
     def follow(self, replicas: list[Partition]) -> None:
         """Follow these replicas, whose roles or settings may have changed."""
         self._unsure = {(replica.topic_id, replica.partition): replica for replica in replicas}
-        for key, question in self._questions.items():
-            self._unsure.setdefault(key, question.replica)
+        for key, open_fetch in self._questions.items():
+            self._unsure.setdefault(key, open_fetch.replica)
         self._send_if_free()
 
     def look_at(self, replicas: Iterable[Partition]) -> None:
@@ -143,11 +143,11 @@ class LeaderConnection(asyncio.Protocol):
         forgotten: list[Key] = []
         self._has_more = False
         topics: dict[TopicId, list[FetchPartition]] = {}
-        named: dict[Key, _Question] = {}
+        named: dict[Key, _OpenFetch] = {}
         for key, replica, fetch, max_bytes in self._changes(forgotten):
             log_start_offset = replica.log.log_start_offset
-            question = _Question(replica, fetch, log_start_offset, self._requests + 1)
-            named[key] = self._questions[key] = question
+            open_fetch = _OpenFetch(replica, fetch, log_start_offset, self._requests + 1)
+            named[key] = self._questions[key] = open_fetch
             topics.setdefault(key[0], []).append(
                 FetchPartition(
                     key[1],
@@ -161,7 +161,7 @@ class LeaderConnection(asyncio.Protocol):
         if not named and not forgotten and (self._in_flight or not self._questions):
             return
         self._requests += 1
-        self._in_flight.append(_Asked(self._requests, named))
+        self._in_flight.append(_SentFetch(self._requests, named))
         is_first = self._session_epoch == FIRST_SESSION_EPOCH
         request = FetchRequest(
             max_wait_ms=FETCH_WAIT_MS,
@@ -230,9 +230,9 @@ class LeaderConnection(asyncio.Protocol):
         return found
 
     def _forget(self, key: Key, forgotten: list[Key]) -> None:
-        question = self._questions.pop(key, None)
-        if question is not None:
-            question.replica.on_leader_contact_ended()
+        open_fetch = self._questions.pop(key, None)
+        if open_fetch is not None:
+            open_fetch.replica.on_leader_contact_ended()
             forgotten.append(key)
 
     # ---- answers
@@ -252,13 +252,15 @@ class LeaderConnection(asyncio.Protocol):
             for answer in topic.partitions:
                 self._on_partition((topic.topic_id, answer.partition), answer, asked, now_ms)
         self._contact.last_answer_ms = now_ms
-        for key, question in asked.named.items():
-            if self._questions.get(key) is question:
-                question.replica.on_nothing_new(question.fetch, now_ms, self._contact)
+        for key, open_fetch in asked.named.items():
+            if self._questions.get(key) is open_fetch:
+                open_fetch.replica.on_nothing_new(open_fetch.fetch, now_ms, self._contact)
 
-    def _on_partition(self, key: Key, answer: PartitionAnswer, asked: _Asked, now_ms: int) -> None:
-        question = self._questions.get(key)
-        if question is None or question.number > asked.number:
+    def _on_partition(
+        self, key: Key, answer: PartitionAnswer, asked: _SentFetch, now_ms: int
+    ) -> None:
+        open_fetch = self._questions.get(key)
+        if open_fetch is None or open_fetch.number > asked.number:
             return  # it was asked anew, or no more, since
         is_closed = (
             answer.error is not ErrorCode.NONE
@@ -267,17 +269,17 @@ class LeaderConnection(asyncio.Protocol):
         )
         if is_closed:
             del self._questions[key]
-            question.replica.on_leader_contact_ended()
-            self._unsure[key] = question.replica
-        self._apply(question, answer, now_ms)
-        if question.replica.log.log_start_offset != question.log_start_offset:
+            open_fetch.replica.on_leader_contact_ended()
+            self._unsure[key] = open_fetch.replica
+        self._apply(open_fetch, answer, now_ms)
+        if open_fetch.replica.log.log_start_offset != open_fetch.log_start_offset:
             self._unsure[key] = (
-                question.replica
+                open_fetch.replica
             )  # the leader is to know (delayed_delete_records.py)
 
-    def _apply(self, question: _Question, answer: PartitionAnswer, now_ms: int) -> None:
+    def _apply(self, open_fetch: _OpenFetch, answer: PartitionAnswer, now_ms: int) -> None:
         """Apply one partition's answer; its errors do not stop the others."""
-        replica, fetch = question.replica, question.fetch
+        replica, fetch = open_fetch.replica, open_fetch.fetch
         if answer.records and self._partitions.is_joining(replica):
             self._partitions.join_throttle.spend(len(answer.records), now_ms)
         diverging = answer.diverging_epoch
@@ -358,7 +360,7 @@ class LeaderConnection(asyncio.Protocol):
             self._transport.abort()
 
 
-def _is_known(known: _Question, replica: Partition, fetch: FollowerFetch) -> bool:
+def _is_known(known: _OpenFetch, replica: Partition, fetch: FollowerFetch) -> bool:
     """Return whether the fetch would tell the leader nothing new."""
     return (
         known.replica is replica

@@ -36,7 +36,7 @@ from tidemark_broker.replication.core.reassignment_throttle import JoinThrottle
 from tidemark_broker.replication.corruption_repair import CorruptionRepair
 from tidemark_broker.replication.delayed_fetch import ConsumerRead, ReadRequest
 from tidemark_broker.replication.delayed_produce import ProduceDone, answer
-from tidemark_broker.replication.follower_link import REPLICA_FETCH_MAX_BYTES
+from tidemark_broker.replication.follower_session import REPLICA_FETCH_MAX_BYTES
 from tidemark_broker.replication.log_start_offset import DeleteRecordsResult, delete_records
 from tidemark_broker.replication.moved_watermarks import MovedWatermarks
 from tidemark_broker.replication.partition import CommittedTruncations, Partition, ReplicaEvents

@@ -44,7 +44,7 @@ from tidemark_broker.metadata.leader_changes import Departures
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.fetcher_manager import ReplicaFetchers
-from tidemark_broker.replication.follower_fetch import ReplicaFetches
+from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.background.checkpointing import Checkpointing
@@ -286,7 +286,7 @@ class Broker:
             tasks=self._tasks,
         )
         self._flusher = GroupFlusher(partitions, on_flushed=self._fetchers.kick)
-        fetches = ReplicaFetches(partitions, scheduler=self._loop)
+        fetches = FollowerFetchHandler(partitions, scheduler=self._loop)
         self._fetches = fetches
         checkpointing = Checkpointing(
             partitions, directory, self._environment.wall_clock_s, settings.recovery_points

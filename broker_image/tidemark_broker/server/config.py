@@ -19,7 +19,7 @@ from tidemark_broker.kafka.apis.config_docs import TOPIC_CONFIG_WORDS
 from tidemark_broker.kafka.network.limits import ListenerLimits
 from tidemark_broker.metadata.controller_channel import Address
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
-from tidemark_broker.replication.follower_link import REPLICA_FETCH_MAX_BYTES
+from tidemark_broker.replication.follower_session import REPLICA_FETCH_MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ or a weather had before.
 from dataclasses import dataclass, replace
 from random import Random
 
-from tidemark_broker.replication.follower_link import REPLICA_FETCH_MAX_BYTES
+from tidemark_broker.replication.follower_session import REPLICA_FETCH_MAX_BYTES
 from tidemark_operator.controller.core.settings import ControllerSettings
 
 from tests.simulation.engine.costs import Costs

@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from tidemark_broker.replication.follower_link import REPLICA_FETCH_MAX_BYTES
+from tidemark_broker.replication.follower_session import REPLICA_FETCH_MAX_BYTES
 from tidemark_broker.server.config import PassSettings
 from tidemark_operator.api.kinds import PARTITION_SLICE
 from tidemark_operator.controller.core.settings import ControllerSettings
@@ -164,7 +164,7 @@ class World(Surroundings):
     def leading_controller(self) -> ControllerSlot | None:
         """Of those that believe so, the one with the highest controller epoch."""
         leading = [slot for slot in self.controllers if slot.is_leading]
-        return max(leading, key=lambda slot: slot.service.controller_epoch, default=None)  # type: ignore[union-attr]
+        return max(leading, key=lambda slot: slot.service.controller_epoch, default=None)  # type: ignore[union-attr]  # noqa: E501
 
     def controller_hosts(self) -> list[str]:
         return [slot.host for slot in self.controllers]

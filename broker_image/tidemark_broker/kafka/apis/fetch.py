@@ -1,4 +1,5 @@
-"""Answer Fetch: a replica's by `ReplicaFetches`, a consumer's by its session and `ConsumerFetch`.
+"""Answer Fetch: a replica's by `FollowerFetchHandler`, a consumer's by its session and
+`ConsumerFetch`.
 
 A consumer's fetch gets one answer, when there is enough data or its wait is over. Each pass reads
 the records that each partition has. If they are too few, the pass delays a read at every partition,
@@ -49,7 +50,7 @@ from tidemark_broker.kafka_wire.messages.primitives import (
     MalformedFrame,
 )
 from tidemark_broker.quota_manager import Used
-from tidemark_broker.replication.follower_link import REPLICA_SESSION_ID
+from tidemark_broker.replication.follower_session import REPLICA_SESSION_ID
 from tidemark_broker.replication.replica_manager import FetchResult, ReplicaManager
 from tidemark_broker.replication.results import Consumer
 

@@ -14,7 +14,7 @@ from tidemark_broker.log.disk import DiskSpace
 from tidemark_broker.metadata.controller_channel import Address
 from tidemark_broker.metadata.leader_changes import Departures
 from tidemark_broker.quota_manager import ClientQuotas
-from tidemark_broker.replication.follower_fetch import ReplicaFetches
+from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
 
@@ -36,7 +36,7 @@ class KafkaServices:
     """
 
     partitions: ReplicaManager
-    fetches: ReplicaFetches
+    fetches: FollowerFetchHandler
     groups: GroupCoordinators
     scheduler: Scheduler
     new_uuid: Callable[[], UUID]

@@ -35,7 +35,7 @@ from tidemark_broker.kafka_wire.messages.frames import (
 )
 from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reader
 from tidemark_broker.quota_manager import ClientQuotas, Used
-from tidemark_broker.replication.follower_fetch import FollowerLink, ReplicaFetches
+from tidemark_broker.replication.follower_fetch import FollowerFetchHandler, FollowerSession
 
 # What a decoded request may hold more than its frame while its answer waits: many small fields of
 # a Fetch become objects, of which a frame has at most MAX_ELEMENTS (kafka_wire/messages/schema.py).
@@ -60,7 +60,7 @@ class ConnectionOwner(Protocol):
     @property
     def handlers(self) -> Mapping[int, ApiHandler]: ...
     @property
-    def fetches(self) -> ReplicaFetches: ...
+    def fetches(self) -> FollowerFetchHandler: ...
     @property
     def quotas(self) -> ClientQuotas: ...
     def processing_clock_s(self) -> float: ...
@@ -119,7 +119,7 @@ class KafkaConnection(asyncio.Protocol):
         self._waiting_bytes = 0
         self._partial_counted = 0
         self._in_work: deque[_InWork] = deque()
-        self._link = FollowerLink()
+        self._link = FollowerSession()
         self._is_write_paused = False
         self._is_beginning = False
         self._unread_counted = 0

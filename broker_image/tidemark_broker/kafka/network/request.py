@@ -12,7 +12,7 @@ from tidemark_broker.kafka_wire.messages.api_versions import SupportedApi
 from tidemark_broker.kafka_wire.messages.cooperative_steps import Steps
 from tidemark_broker.kafka_wire.messages.frames import Buffers, RequestHeader
 from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reader
-from tidemark_broker.replication.follower_fetch import FollowerLink
+from tidemark_broker.replication.follower_fetch import FollowerSession
 
 NO_ANSWER: Buffers = []
 
@@ -44,7 +44,7 @@ class KafkaRequest:
 
     header: RequestHeader
     reader: Reader
-    link: FollowerLink
+    link: FollowerSession
     answer: Callable[[Buffers], None]
     fail: Callable[[str | MalformedFrame], None]
     client_host: str = ""

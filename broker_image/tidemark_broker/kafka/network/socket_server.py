@@ -10,7 +10,7 @@ from tidemark_broker.kafka.network.connection_limit import Newcomers
 from tidemark_broker.kafka.network.request import ApiHandler
 from tidemark_broker.kafka.network.violations import Complaints
 from tidemark_broker.quota_manager import ClientQuotas
-from tidemark_broker.replication.follower_fetch import ReplicaFetches
+from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 
 
 class KafkaListener:
@@ -34,7 +34,7 @@ class KafkaListener:
         return self.services.handlers
 
     @property
-    def fetches(self) -> ReplicaFetches:
+    def fetches(self) -> FollowerFetchHandler:
         return self.services.fetches
 
     @property

@@ -120,7 +120,7 @@ class FakePartitions:
         self.produced: list[Produced] = []
         self.refuse_with: ProduceResult | None = None
         self.hold_acks = False
-        self.parked: list[Callable[[FetchResult], None]] = []
+        self.delayed: list[Callable[[FetchResult], None]] = []
         self.cancelled = 0
         self.truncations: tuple[PartitionSnapshot, ...] = ()
         self.broker_epoch = BrokerEpoch(12)
@@ -176,7 +176,7 @@ class FakePartitions:
             data = self.read(partition, offset, max_bytes)
             done(FetchResult(ErrorCode.NONE, data, end, Offset(0), end))
         else:
-            self.parked.append(done)
+            self.delayed.append(done)
         return self._cancel
 
     def _cancel(self) -> None:

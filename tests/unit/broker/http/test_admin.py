@@ -232,9 +232,9 @@ def test_a_browser_is_told_what_this_is_and_where_to_go_on(path: str) -> None:
     assert page.headers["content-type"].startswith("text/html")
     text = page.body.decode()
     assert "Tidemark broker 0" in text and "shop/default" in text
-    links = re.findall('href="([^"]*)"', text)
-    assert {"/openapi.json", "/metrics"} < set(links)
-    assert {get(fake_broker(), link.partition("?")[0]).status for link in links} == {200}
+    sessions = re.findall('href="([^"]*)"', text)
+    assert {"/openapi.json", "/metrics"} < set(sessions)
+    assert {get(fake_broker(), link.partition("?")[0]).status for link in sessions} == {200}
     assert "<script" not in text and "http://" not in text
 
 

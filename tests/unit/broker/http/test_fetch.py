@@ -176,9 +176,9 @@ def test_a_long_poll_ends_when_records_come() -> None:
     async def scenario() -> Response:
         broker = fake_broker()
         request = asyncio.create_task(broker.client.get(RECORDS + "?offset=0&max_wait_ms=30000"))
-        await eventually(lambda: bool(broker.partitions.parked))
+        await eventually(lambda: bool(broker.partitions.delayed))
         data = build_batch([(None, b"1", ())], timestamp_ms=NOW_MS)
-        done = broker.partitions.parked[0]
+        done = broker.partitions.delayed[0]
         done(FetchResult(ErrorCode.NONE, data, Offset(1), Offset(0), Offset(1)))
         return await request
 
@@ -191,11 +191,11 @@ def test_a_parked_fetch_is_cancelled_when_its_client_goes() -> None:
         broker = fake_broker()
         target = RECORDS + "?offset=0&max_wait_ms=30000"
         request = asyncio.create_task(broker.client.request("GET", target))
-        await eventually(lambda: bool(broker.partitions.parked))
+        await eventually(lambda: bool(broker.partitions.delayed))
         broker.client.disconnect.set()
         assert await request is None
         # What a cancelled fetch might still say must disturb nobody.
-        broker.partitions.parked[0](FetchResult(ErrorCode.NONE))
+        broker.partitions.delayed[0](FetchResult(ErrorCode.NONE))
         return broker
 
     assert run(scenario()).partitions.cancelled == 1

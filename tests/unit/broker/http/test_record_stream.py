@@ -149,15 +149,15 @@ def test_a_stream_goes_on_with_what_is_written_later_and_ends_with_its_leadershi
         async with serving(broker.app) as port:
             reader, writer = await open_stream(port)
             for number in range(3):
-                await eventually(lambda: bool(partitions.parked))
-                done = partitions.parked.pop()
+                await eventually(lambda: bool(partitions.delayed))
+                done = partitions.delayed.pop()
                 partitions.append(0, a_batch(b"%d" % number))
                 end = Offset(number + 1)
                 data = partitions.read(0, number, 1)
                 done(FetchResult(ErrorCode.NONE, data, end, Offset(0), end))
                 assert json.loads(await next_chunk(reader))["offset"] == number
-            await eventually(lambda: bool(partitions.parked))
-            partitions.parked.pop()(FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            await eventually(lambda: bool(partitions.delayed))
+            partitions.delayed.pop()(FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             last = json.loads(await next_chunk(reader))
             assert (last["error"], last["nextOffset"]) == ("NOT_LEADER_OR_FOLLOWER", 3)
             assert await next_chunk(reader) == b""
@@ -172,8 +172,8 @@ def test_an_idle_stream_sends_empty_lines() -> None:
         async with serving(broker.app) as port:
             reader, writer = await open_stream(port)
             for _ in range(3):
-                await eventually(lambda: bool(broker.partitions.parked))
-                broker.partitions.parked.pop()(
+                await eventually(lambda: bool(broker.partitions.delayed))
+                broker.partitions.delayed.pop()(
                     FetchResult(ErrorCode.NONE, b"", Offset(0), Offset(0), Offset(0))
                 )
                 assert await next_chunk(reader) == b"\n"
@@ -187,7 +187,7 @@ def test_a_client_that_leaves_a_stream_is_noticed_and_its_read_cancelled() -> No
         broker = fake_broker()
         async with serving(broker.app) as port:
             _, writer = await open_stream(port)
-            await eventually(lambda: bool(broker.partitions.parked))
+            await eventually(lambda: bool(broker.partitions.delayed))
             writer.close()
             await eventually(lambda: broker.partitions.cancelled > 0)
 

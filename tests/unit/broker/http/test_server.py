@@ -140,7 +140,7 @@ def test_a_parked_fetch_is_let_go_when_its_client_leaves() -> None:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             target = "/topics/orders/partitions/0/records?offset=0&max_wait_ms=30000"
             writer.write(f"GET {target} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
-            await eventually(lambda: len(broker.partitions.parked) == 1)
+            await eventually(lambda: len(broker.partitions.delayed) == 1)
             writer.transport.abort()
             await eventually(lambda: broker.partitions.cancelled == 1)
 

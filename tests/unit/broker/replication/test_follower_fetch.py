@@ -11,7 +11,7 @@ from tidemark_broker.kafka_wire.messages.fetch import (
     PartitionAnswer,
 )
 from tidemark_broker.replication import follower_fetch
-from tidemark_broker.replication.follower_link import REPLICA_SESSION_ID, FollowerLink
+from tidemark_broker.replication.follower_session import REPLICA_SESSION_ID, FollowerSession
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch
 
@@ -25,7 +25,7 @@ class Session:
 
     def __init__(self, pool: InProcessPool) -> None:
         self.pool = pool
-        self.link = FollowerLink()
+        self.link = FollowerSession()
         self.epoch = 0
 
     def request(self, *, offset: int | None = None, forget: bool = False) -> FetchRequest:

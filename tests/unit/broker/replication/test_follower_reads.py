@@ -133,9 +133,9 @@ def test_a_follower_that_knows_itself_out_of_sync_sends_its_readers_away(
 
 def test_in_a_new_leader_epoch_a_follower_waits_for_its_leaders_word(pool: InProcessPool) -> None:
     """Until then its log may have to be cut (after an unclean election even committed records)."""
-    parked = pool.brokers[3].read(2, consumer=EAST, max_wait_ms=10_000)
+    delayed = pool.brokers[3].read(2, consumer=EAST, max_wait_ms=10_000)
     pool.lead(2)
-    assert only(parked).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert only(delayed).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert only(pool.brokers[3].read(0, consumer=EAST)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     pool.replicate(3)
     assert only(pool.brokers[3].read(0, consumer=EAST)).error is ErrorCode.NONE
@@ -154,18 +154,18 @@ def test_a_follower_without_word_from_its_leader_serves_no_longer_than_the_lag_w
 
 
 def test_a_parked_read_goes_on_when_its_follower_becomes_the_leader(pool: InProcessPool) -> None:
-    parked = pool.brokers[2].read(2, consumer=EAST, max_wait_ms=10_000)
+    delayed = pool.brokers[2].read(2, consumer=EAST, max_wait_ms=10_000)
     pool.lead(2, in_sync=[2, 3])
     pool.replicate(3)
     pool.brokers[2].produce("c")
     pool.replicate(3, rounds=2)
-    assert only(parked).high_watermark == 3
+    assert only(delayed).high_watermark == 3
 
 
 def test_a_parked_read_of_the_old_epoch_is_told_at_once_when_its_follower_becomes_the_leader(
     pool: InProcessPool,
 ) -> None:
     old = Consumer(rack="east", current_leader_epoch=pool.state.leader_epoch)
-    parked = pool.brokers[2].read(2, consumer=old, max_wait_ms=10_000)
+    delayed = pool.brokers[2].read(2, consumer=old, max_wait_ms=10_000)
     pool.lead(2)
-    assert only(parked).error is ErrorCode.FENCED_LEADER_EPOCH
+    assert only(delayed).error is ErrorCode.FENCED_LEADER_EPOCH

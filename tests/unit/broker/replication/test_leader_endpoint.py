@@ -23,7 +23,7 @@ from tidemark_broker.kafka_wire.messages.fetch import (
 from tidemark_broker.kafka_wire.messages.frames import read_request_header
 from tidemark_broker.kafka_wire.messages.primitives import Reader
 from tidemark_broker.replication.delayed_delete_records import Awaited, LowWatermark, LowWatermarks
-from tidemark_broker.replication.follower_link import FollowerLink
+from tidemark_broker.replication.follower_session import FollowerSession
 from tidemark_broker.replication.leader_endpoint import LeaderConnection
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset
@@ -43,7 +43,7 @@ class Wire(asyncio.Transport):
         self.requests: deque[tuple[int, FetchRequest]] = deque()
         self.answers: deque[bytes] = deque()
         self.asked: list[FetchPartition] = []  # all that was ever named
-        self.link = FollowerLink()
+        self.link = FollowerSession()
         self.connection = LeaderConnection(BrokerId(1), pool.brokers[SECOND].partitions)
         self.connection.connection_made(self)
 

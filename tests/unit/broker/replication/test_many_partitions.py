@@ -19,7 +19,7 @@ from tidemark_broker.kafka_wire.messages.fetch import (
 from tidemark_broker.metadata.metadata_cache import parts_of
 from tidemark_broker.replication import follower_fetch, leader_endpoint
 from tidemark_broker.replication.fetcher_manager import LeaderFetcher, ReplicaFetchers
-from tidemark_broker.replication.follower_link import FollowerLink
+from tidemark_broker.replication.follower_session import FollowerSession
 from tidemark_broker.replication.leader_endpoint import LeaderConnection
 from tidemark_broker.replication.roles import ROLES_AT_A_TIME, STATES_AT_A_TIME
 from tidemark_broker.server import lifecycle_manager
@@ -81,7 +81,9 @@ def many(pool: InProcessPool, count: int = MANY.partition_count, *, epoch: int =
     return TopicPush(MANY, states)
 
 
-def fetch_all(pool: InProcessPool, link: FollowerLink, count: int) -> list[tuple[TopicAnswer, ...]]:
+def fetch_all(
+    pool: InProcessPool, link: FollowerSession, count: int
+) -> list[tuple[TopicAnswer, ...]]:
     """Broker 2 asks broker 1 for all of the topic, in one fetch of a new session."""
     asked = tuple(FetchPartition(number, 0, 0, -1, 0, 1_000_000) for number in range(count))
     request = FetchRequest(
@@ -217,7 +219,7 @@ def test_a_large_topic_is_let_go_of_a_few_replicas_at_a_time(pool: InProcessPool
 
 def test_what_was_created_and_deleted_leaves_nothing_in_memory(pool: InProcessPool) -> None:
     lead_many(pool)
-    link = FollowerLink()
+    link = FollowerSession()
     fetch_all(pool, link, MANY.partition_count)
     broker = pool.brokers[1].partitions
     broker.apply_push(push_of(pool, TopicPush(MANY, (), is_deleted=True)))
@@ -311,7 +313,7 @@ def test_heartbeats_go_on_while_logs_are_made(
 
 def test_a_tick_visits_only_replicas_to_which_something_happened(pool: InProcessPool) -> None:
     lead_many(pool)
-    fetch_all(pool, FollowerLink(), MANY.partition_count)
+    fetch_all(pool, FollowerSession(), MANY.partition_count)
     pool.time.run(500)
     leader = pool.brokers[1].partitions
     leader.on_tick()
@@ -331,7 +333,7 @@ def test_a_member_that_stops_fetching_is_judged_although_all_was_idle_before(
     pool: InProcessPool,
 ) -> None:
     lead_many(pool, 1)
-    fetch_all(pool, FollowerLink(), 1)
+    fetch_all(pool, FollowerSession(), 1)
     pool.time.run(500)
     broker = pool.brokers[1]
     broker.partitions.on_tick()
@@ -352,7 +354,7 @@ def test_watermarks_are_looked_at_where_they_moved(pool: InProcessPool) -> None:
     lead_many(pool, 3)
     broker = pool.brokers[1].partitions
     assert set(broker.high_watermarks().values()) == {0}
-    fetch_all(pool, FollowerLink(), 3)
+    fetch_all(pool, FollowerSession(), 3)
     broker.produce(
         "many", 1, memoryview(a_batch("a")), acks=1, timeout_ms=1000, done=lambda result: None
     )
@@ -407,7 +409,7 @@ def test_an_answer_has_records_of_so_many_partitions_and_the_next_one_the_others
 ) -> None:
     monkeypatch.setattr(follower_fetch, "MAX_ANSWERED", 9)
     lead_many(pool)
-    link = FollowerLink()
+    link = FollowerSession()
     fetch_all(pool, link, MANY.partition_count)
     pool.time.run(500)
     leader = pool.brokers[1].partitions
@@ -438,7 +440,7 @@ def test_the_end_of_a_connection_is_taken_in_slices(
     """A killed follower asked for thousands of partitions on one connection."""
     monkeypatch.setattr(follower_fetch, "FORGOTTEN_AT_A_TIME", 10)
     lead_many(pool)
-    link = FollowerLink()
+    link = FollowerSession()
     fetch_all(pool, link, MANY.partition_count)
     assert len(link.watched) == MANY.partition_count
     left = []

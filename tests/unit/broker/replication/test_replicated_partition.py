@@ -287,16 +287,16 @@ def test_a_parked_fetch_hears_of_the_watermark_soon_but_not_at_once(pool: InProc
     pool.lead(1)
     pool.brokers[1].produce("a")
     pool.replicate(2, 3)
-    parked = pool.send_fetch(2)
-    assert parked is not None
+    delayed = pool.send_fetch(2)
+    assert delayed is not None
     confirming = pool.send_fetch(3)
     assert confirming is not None
     assert pool.brokers[1].replica().high_watermark == 1
     pool.time.run(5)
-    assert parked.answer is None
+    assert delayed.answer is None
     pool.time.run(5)
-    assert parked.answer is not None
-    parked.apply(pool.time.now_ms)
+    assert delayed.answer is not None
+    delayed.apply(pool.time.now_ms)
     assert pool.brokers[2].replica().high_watermark == 1
 
 
@@ -361,9 +361,9 @@ def test_readers_beyond_the_log_are_out_of_range_and_of_a_lost_leader_told_so(
 ) -> None:
     pool.lead(1)
     assert pool.brokers[1].read(5)[0].error is ErrorCode.OFFSET_OUT_OF_RANGE
-    parked = pool.brokers[1].read(0, max_wait_ms=1000)
+    delayed = pool.brokers[1].read(0, max_wait_ms=1000)
     pool.lead(2)
-    assert [read.error for read in parked] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert [read.error for read in delayed] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
 def test_the_latest_offset_is_hidden_until_a_new_leaders_watermark_reached_its_start(

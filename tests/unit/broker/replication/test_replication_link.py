@@ -22,7 +22,7 @@ from tidemark_broker.metadata.leader_changes import Departures
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.core.reassignment_throttle import JoinThrottle
 from tidemark_broker.replication.fetcher_manager import LeaderFetcher, ReplicaFetchers
-from tidemark_broker.replication.follower_fetch import ReplicaFetches
+from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import (
     BrokerState,
@@ -65,7 +65,7 @@ class Link:
             partitions.set_broker_epoch(BrokerEpoch(number + 10))
             self.directories[number] = directory
             self.partitions[number] = partitions
-        fetches = ReplicaFetches(self.partitions[1], scheduler=loop)
+        fetches = FollowerFetchHandler(self.partitions[1], scheduler=loop)
         listeners = self.partitions[1].listeners
         listeners.appended = listeners.role_changed = fetches.on_appended
         listeners.watermark_moved = fetches.on_watermark

@@ -25,7 +25,7 @@ from tidemark_broker.kafka_wire.messages.primitives import (
 )
 from tidemark_broker.kafka_wire.messages.produce import ProducePartition, ProduceRequest
 from tidemark_broker.kafka_wire.messages.schema import ZERO_TOPIC_ID, Api, Values
-from tidemark_broker.replication.follower_fetch import FollowerLink
+from tidemark_broker.replication.follower_fetch import FollowerSession
 
 from tests.support.in_process_pool import TOPIC, a_batch
 from tests.support.kafka_test_client import (
@@ -45,7 +45,7 @@ INVALID_REQUEST = 42
 
 def a_request(fail: Callable[[object], None]) -> KafkaRequest:
     header = RequestHeader(0, 0, 1, "test")
-    return KafkaRequest(header, Reader(b""), FollowerLink(), lambda buffers: None, fail)
+    return KafkaRequest(header, Reader(b""), FollowerSession(), lambda buffers: None, fail)
 
 
 def counting(name: str, count: int, seen: list[str]) -> Steps[str]:
@@ -238,7 +238,7 @@ def test_a_turn_of_a_produce_ends_after_so_many_bytes_too(tmp_path: Path) -> Non
     async def scenario(door: Door) -> None:
         answers: list[Buffers] = []
         header = RequestHeader(PRODUCE, 9, 1, None)
-        asked = KafkaRequest(header, Reader(b""), FollowerLink(), answers.append, print)
+        asked = KafkaRequest(header, Reader(b""), FollowerSession(), answers.append, print)
         batches = tuple(
             ProducePartition(TOPIC, 0, memoryview(a_batch("x" * kib * 1024)))
             for kib in (1, 900, 500, 900)

@@ -30,7 +30,7 @@ def next_session_epoch(epoch: int) -> int:
 
 
 @dataclass(slots=True, eq=False)
-class ParkedFetch:
+class DelayedFollowerFetch:
     """A fetch that waits for news."""
 
     respond: Respond
@@ -46,15 +46,15 @@ class ParkedFetch:
 _numbers = count()  # of connections, in the order in which they were accepted
 
 
-class FollowerLink:
+class FollowerSession:
     __slots__ = (
         "asked",
         "contact",
+        "delayed",
         "is_peer",
         "moved",
         "next_epoch",
         "number",
-        "parked",
         "request",
         "told_positions",
         "unread",
@@ -69,7 +69,7 @@ class FollowerLink:
         self.unread: dict[Key, None] = {}  # may have records or a refusal; the first waits longest
         self.moved: dict[Key, None] = {}  # watermark or log start may have
         self.told_positions: dict[Key, tuple[Offset, Offset]] = {}  # watermark, log start
-        self.parked: ParkedFetch | None = None
+        self.delayed: DelayedFollowerFetch | None = None
         self.contact = FollowerContact()
         self.request: FetchRequest | None = None  # the last one: who asks, and its limits
         self.next_epoch = FIRST_SESSION_EPOCH
