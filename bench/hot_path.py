@@ -31,7 +31,7 @@ from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.leader_changes import Departures
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
-from tidemark_broker.replication.leader_endpoint import LeaderConnection
+from tidemark_broker.replication.leader_endpoint import LeaderEndpoint
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
 from tidemark_protocol.ids import (
@@ -230,7 +230,7 @@ async def measure(path: Path, batch_bytes: int, depth: int, requests: int) -> di
         follower = broker(path, number, MeteredScheduler(meter, f"follower {number}"))
         follower.apply_push(metadata())
         served = KafkaConnection(listener)
-        following = LeaderConnection(BrokerId(LEADER), follower)
+        following = LeaderEndpoint(BrokerId(LEADER), follower)
         to_leader, to_follower = (
             MemoryTransport(meter, "leader"),
             MemoryTransport(meter, f"follower {number}"),

@@ -12,7 +12,7 @@ from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_broker.replication.follower_session import Key
-from tidemark_broker.replication.leader_endpoint import LeaderConnection
+from tidemark_broker.replication.leader_endpoint import LeaderEndpoint
 from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
@@ -23,7 +23,7 @@ MAX_RECONNECT_SECONDS = 1.0
 Tell = Callable[[BrokerId], None]
 
 
-class LeaderFetcher:
+class ReplicaFetcher:
     """A connection to one leader, kept while there is something to follow there."""
 
     def __init__(
@@ -34,7 +34,7 @@ class LeaderFetcher:
         self._suspect = suspect
         self._answered = answered
         self._followed: dict[Key, Partition] = {}
-        self._connection: LeaderConnection | None = None
+        self._connection: LeaderEndpoint | None = None
         self._endpoints: Endpoints | None = None
         self._changed = asyncio.Event()
 
@@ -97,7 +97,7 @@ class LeaderFetcher:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 _, connection = await loop.create_connection(
-                    lambda: LeaderConnection(self.leader_id, self._partitions),
+                    lambda: LeaderEndpoint(self.leader_id, self._partitions),
                     endpoints.host,
                     endpoints.kafka_port,
                 )
@@ -123,7 +123,7 @@ class LeaderFetcher:
             self._suspect(self.leader_id)
 
 
-class ReplicaFetchers:
+class ReplicaFetcherManager:
     """The leaders that are followed, by the roles of the metadata."""
 
     def __init__(
@@ -138,7 +138,7 @@ class ReplicaFetchers:
         self._suspect = suspect
         self._answered = answered
         self._tasks = tasks
-        self._fetchers: dict[BrokerId, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
+        self._fetchers: dict[BrokerId, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
         self._leaders: dict[Key, BrokerId] = {}  # of all that is followed
         partitions.listeners.log_start_raised = self.kick
 
@@ -173,9 +173,9 @@ class ReplicaFetchers:
                 left.setdefault(previous, []).append(key)
         return followed, left
 
-    def _fetcher(self, leader_id: BrokerId) -> LeaderFetcher:
+    def _fetcher(self, leader_id: BrokerId) -> ReplicaFetcher:
         if leader_id not in self._fetchers:
-            fetcher = LeaderFetcher(
+            fetcher = ReplicaFetcher(
                 leader_id, self._partitions, suspect=self._suspect, answered=self._answered
             )
             task = self._tasks.create_task(fetcher.run(), name=f"follow-{leader_id}")

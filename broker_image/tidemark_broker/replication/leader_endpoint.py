@@ -67,7 +67,7 @@ class _SentFetch:
     named: dict[Key, _OpenFetch]
 
 
-class LeaderConnection(asyncio.Protocol):
+class LeaderEndpoint(asyncio.Protocol):
     """A connection to a leader, until it is lost."""
 
     def __init__(self, leader_id: BrokerId, partitions: ReplicaManager) -> None:

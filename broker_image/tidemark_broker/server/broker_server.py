@@ -43,7 +43,7 @@ from tidemark_broker.metadata.controller_channel import ControllerClient
 from tidemark_broker.metadata.leader_changes import Departures
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotas
-from tidemark_broker.replication.fetcher_manager import ReplicaFetchers
+from tidemark_broker.replication.fetcher_manager import ReplicaFetcherManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.replica_manager import ReplicaManager
@@ -171,7 +171,7 @@ class Broker:
         self._background: list[asyncio.Task[None]] = []
         self._probe: DiskProbe | None = None
         self._flusher: GroupFlusher | None = None
-        self._fetchers: ReplicaFetchers | None = None
+        self._fetchers: ReplicaFetcherManager | None = None
 
     def is_ready(self) -> tuple[bool, str]:
         if self._not_ready:
@@ -279,7 +279,7 @@ class Broker:
                 on_grown=self._environment.on_grown,
             ),
         )
-        self._fetchers = ReplicaFetchers(
+        self._fetchers = ReplicaFetcherManager(
             partitions,
             suspect=self._on_suspect,
             answered=self.departures.on_answer,

@@ -24,7 +24,7 @@ from tidemark_broker.kafka_wire.messages.frames import read_request_header
 from tidemark_broker.kafka_wire.messages.primitives import Reader
 from tidemark_broker.replication.delayed_delete_records import Awaited, LowWatermark, LowWatermarks
 from tidemark_broker.replication.follower_session import FollowerSession
-from tidemark_broker.replication.leader_endpoint import LeaderConnection
+from tidemark_broker.replication.leader_endpoint import LeaderEndpoint
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset
 
@@ -44,7 +44,7 @@ class Wire(asyncio.Transport):
         self.answers: deque[bytes] = deque()
         self.asked: list[FetchPartition] = []  # all that was ever named
         self.link = FollowerSession()
-        self.connection = LeaderConnection(BrokerId(1), pool.brokers[SECOND].partitions)
+        self.connection = LeaderEndpoint(BrokerId(1), pool.brokers[SECOND].partitions)
         self.connection.connection_made(self)
 
     def is_closing(self) -> bool:
@@ -87,7 +87,7 @@ class Wire(asyncio.Transport):
             self.deliver_answer()
 
     def refresh(self) -> None:
-        """As ReplicaFetchers does after each push."""
+        """As ReplicaFetcherManager does after each push."""
         replica = self.pool.brokers[SECOND].replica()
         follower = replica.follower
         is_ours = follower is not None and follower.leader == 1

@@ -18,9 +18,9 @@ from tidemark_broker.kafka_wire.messages.fetch import (
 )
 from tidemark_broker.metadata.metadata_cache import parts_of
 from tidemark_broker.replication import follower_fetch, leader_endpoint
-from tidemark_broker.replication.fetcher_manager import LeaderFetcher, ReplicaFetchers
+from tidemark_broker.replication.fetcher_manager import ReplicaFetcher, ReplicaFetcherManager
 from tidemark_broker.replication.follower_session import FollowerSession
-from tidemark_broker.replication.leader_endpoint import LeaderConnection
+from tidemark_broker.replication.leader_endpoint import LeaderEndpoint
 from tidemark_broker.replication.roles import ROLES_AT_A_TIME, STATES_AT_A_TIME
 from tidemark_broker.server import lifecycle_manager
 from tidemark_protocol.controller_messages import (
@@ -376,7 +376,7 @@ def test_a_fetch_names_so_many_partitions_and_the_next_ones_the_others(
 
     async def scenario() -> None:
         written: list[list[int]] = []
-        connection = LeaderConnection(BrokerId(1), pool.brokers[2].partitions)
+        connection = LeaderEndpoint(BrokerId(1), pool.brokers[2].partitions)
         connection.connection_made(Counting(written, connection))
         connection.follow(list(pool.brokers[2].partitions.replicas))
         await asyncio.sleep(0)
@@ -393,7 +393,7 @@ def test_a_fetch_names_so_many_partitions_and_the_next_ones_the_others(
 class Counting(asyncio.Transport):
     """Notes which partitions each fetch names."""
 
-    def __init__(self, written: list[list[int]], connection: LeaderConnection) -> None:
+    def __init__(self, written: list[list[int]], connection: LeaderEndpoint) -> None:
         super().__init__()
         self._written, self._connection = written, connection
 
@@ -462,14 +462,14 @@ def test_a_push_makes_fetchers_look_at_what_changed_only(pool: InProcessPool) ->
     follower = pool.brokers[2].partitions
     looked_at: list[list[int]] = []
 
-    class Looking(LeaderFetcher):
+    class Looking(ReplicaFetcher):
         def look_at(self, replicas: object) -> None:
             assert isinstance(replicas, list)
             looked_at.append([replica.partition for replica in replicas])
 
     async def scenario() -> None:
         async with asyncio.TaskGroup() as tasks:
-            fetchers = ReplicaFetchers(
+            fetchers = ReplicaFetcherManager(
                 follower, suspect=lambda _: None, answered=lambda _: None, tasks=tasks
             )
             fetchers.refresh()

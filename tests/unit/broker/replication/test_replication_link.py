@@ -21,7 +21,7 @@ from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.leader_changes import Departures
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.core.reassignment_throttle import JoinThrottle
-from tidemark_broker.replication.fetcher_manager import LeaderFetcher, ReplicaFetchers
+from tidemark_broker.replication.fetcher_manager import ReplicaFetcher, ReplicaFetcherManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import (
@@ -83,7 +83,7 @@ class Link:
                 cluster_id="mine",
             )
         )
-        self.fetchers = ReplicaFetchers(
+        self.fetchers = ReplicaFetcherManager(
             self.partitions[2],
             suspect=self.suspects.append,
             answered=self.answered.append,
@@ -319,7 +319,7 @@ def test_a_cancelled_fetcher_ends_even_when_its_address_changed_just_then(
 ) -> None:
     async def scenario(link: Link) -> None:
         endpoints = Endpoints("127.0.0.1", 1, 1, "")
-        fetcher = LeaderFetcher(
+        fetcher = ReplicaFetcher(
             BrokerId(1),
             link.partitions[2],
             suspect=link.suspects.append,
