@@ -43,7 +43,7 @@ class Corrupt(ValueError):
 
 
 def request_body(start_ms: int, end_ms: int, names: str, accepted: Sequence[int]) -> bytes:
-    """Return a ReadRequest for [start, end] of the families whose names match the expression.
+    """Return a FetchParams for [start, end] of the families whose names match the expression.
 
     `accepted` are response types, the best first; a server uses the first that it supports.
     """

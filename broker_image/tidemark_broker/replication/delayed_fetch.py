@@ -28,7 +28,7 @@ from tidemark_broker.replication.results import Consumer, FetchResult
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRequest:
+class FetchParams:
     offset: Offset
     max_bytes: int
     min_bytes: int
@@ -36,7 +36,7 @@ class ReadRequest:
     clock: Clock
 
 
-class ConsumerRead:
+class DelayedFetch:
     __slots__ = (
         "_cannot_grow",
         "_corrupt",
@@ -54,7 +54,7 @@ class ConsumerRead:
     def __init__(
         self,
         replica: Partition,
-        request: ReadRequest,
+        request: FetchParams,
         life: LocalBroker,
         *,
         key: int,
@@ -122,7 +122,7 @@ class ConsumerRead:
 
     def _refusal(self) -> ErrorCode | None:
         """Return the error, in Kafka's order: the leader epoch, then the role."""
-        refused = epoch_refusal(self._request.consumer.current_leader_epoch, self._replica)
+        refused = epoch_error(self._request.consumer.current_leader_epoch, self._replica)
         if refused is not None or self._replica.leader is not None:
             return refused
         if self._request.consumer.rack is not None and may_serve_as_follower(
@@ -227,7 +227,7 @@ def _end_of(data: bytes, offset: Offset) -> Offset:
     return offset
 
 
-def epoch_refusal(current_leader_epoch: LeaderEpoch, replica: Partition) -> ErrorCode | None:
+def epoch_error(current_leader_epoch: LeaderEpoch, replica: Partition) -> ErrorCode | None:
     """Return the error of a consumer's leader epoch, at leaders and followers alike (KIP-320)."""
     if current_leader_epoch == NO_EPOCH or current_leader_epoch == replica.leader_epoch:
         return None

@@ -34,7 +34,7 @@ from tidemark_broker.metadata.topic_admin_client import TopicChanges
 from tidemark_broker.replication.core.corruption import Corruption
 from tidemark_broker.replication.core.reassignment_throttle import JoinThrottle
 from tidemark_broker.replication.corruption_repair import CorruptionRepair
-from tidemark_broker.replication.delayed_fetch import ConsumerRead, ReadRequest
+from tidemark_broker.replication.delayed_fetch import DelayedFetch, FetchParams
 from tidemark_broker.replication.delayed_produce import ProduceDone, answer
 from tidemark_broker.replication.follower_session import REPLICA_FETCH_MAX_BYTES
 from tidemark_broker.replication.log_start_offset import DeleteRecordsResult, delete_records
@@ -232,9 +232,9 @@ class ReplicaManager:
             answer(done, FetchResult(self._absence(topic, partition)))
             return nothing
         self._reads += 1
-        read = ConsumerRead(
+        read = DelayedFetch(
             replica,
-            ReadRequest(Offset(offset), max_bytes, min_bytes, consumer, self._clock),
+            FetchParams(Offset(offset), max_bytes, min_bytes, consumer, self._clock),
             self.roles.life(),
             key=self._reads,
             done=done,

@@ -28,7 +28,7 @@ from tidemark_broker.kafka_wire.messages.offsets import (
 from tidemark_broker.kafka_wire.messages.schema import Values, each_partition
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import LocalLogCorrupt, is_storage_failure
-from tidemark_broker.replication.delayed_fetch import epoch_refusal
+from tidemark_broker.replication.delayed_fetch import epoch_error
 from tidemark_broker.replication.partition import Partition
 
 _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5  # KIP-207
@@ -63,7 +63,7 @@ def list_offsets_handler(services: KafkaServices) -> ApiHandler:
         replica = partitions.find_leading(topic, asked["partition"])
         if isinstance(replica, ErrorCode):
             return found | {"error": replica}
-        refused = epoch_refusal(LeaderEpoch(asked["current_leader_epoch"]), replica)
+        refused = epoch_error(LeaderEpoch(asked["current_leader_epoch"]), replica)
         if refused is not None:
             return found | {"error": refused}
         try:
@@ -137,7 +137,7 @@ def offset_for_leader_epoch_handler(services: KafkaServices) -> ApiHandler:
         replica = services.partitions.find_leading(topic, asked["partition"])
         if isinstance(replica, ErrorCode):
             return found | {"error": replica}
-        refused = epoch_refusal(LeaderEpoch(asked["current_leader_epoch"]), replica)
+        refused = epoch_error(LeaderEpoch(asked["current_leader_epoch"]), replica)
         if refused is not None:
             return found | {"error": refused}
         if asked["leader_epoch"] == replica.leader_epoch:
