@@ -21,7 +21,7 @@ from tidemark_broker.replication.results import ProduceResult
 _log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-ProduceDone = Callable[[ProduceResult], None]
+ProduceCallback = Callable[[ProduceResult], None]
 
 _ON_TOO_FEW = ProduceResult(
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
@@ -46,13 +46,13 @@ class _Waiting:
     end_offset: Offset
     deadline_ms: int
     result: ProduceResult
-    done: ProduceDone | None  # None: answered already (timed out)
+    done: ProduceCallback | None  # None: answered already (timed out)
 
 
 _NONE_WAITS: deque[_Waiting] = deque(maxlen=0)  # shared by all replicas: it takes no entry
 
 
-class ProducePurgatory:
+class DelayedProducePurgatory:
     """The delayed produces of one replica.
 
     They wait for the watermark or, with `flush: Always` and acks=1, for the leader's disk alone.
@@ -75,7 +75,7 @@ class ProducePurgatory:
         *,
         deadline_ms: int,
         result: ProduceResult,
-        done: ProduceDone,
+        done: ProduceCallback,
         for_sync_only: bool = False,
     ) -> None:
         """Add a produce in the order of end offsets, also a duplicate of an earlier batch."""

@@ -50,7 +50,7 @@ from tidemark_broker.replication.core.follower import (
 from tidemark_broker.replication.core.leader import PartitionLeader
 from tidemark_broker.replication.core.remote_replica import FollowerContact
 from tidemark_broker.replication.core.replica_digest import ReplicaDigest
-from tidemark_broker.replication.delayed_produce import ProducePurgatory
+from tidemark_broker.replication.delayed_produce import DelayedProducePurgatory
 from tidemark_broker.replication.partition_snapshot import (
     IsrChanges,
     PartitionSnapshot,
@@ -94,7 +94,7 @@ class Partition:
         self.state: PartitionState | None = None
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
-        self.produces = ProducePurgatory()
+        self.produces = DelayedProducePurgatory()
         self.corruption: Corruption | None = None  # a corrupt batch was met on our disk
         self.readers: dict[int, Callable[[], None]] = {}  # parked consumer reads, by arrival
         self.next_tick_ms = 0

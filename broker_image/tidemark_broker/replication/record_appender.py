@@ -37,7 +37,7 @@ from tidemark_broker.replication.core.idempotence import (
     judge_batch,
     malformed_producer,
 )
-from tidemark_broker.replication.delayed_produce import ProduceDone, answer
+from tidemark_broker.replication.delayed_produce import ProduceCallback, answer
 from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.record_errors import records_refused, with_more
 from tidemark_broker.replication.record_times import timestamp_refusal
@@ -78,7 +78,7 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 EXPIRY_SWEEP_SECONDS = 0.05  # how late a produce may be told that it timed out
 
 
-class ProducePath:
+class RecordAppender:
     def __init__(
         self,
         *,
@@ -111,7 +111,7 @@ class ProducePath:
         *,
         acks: int,
         timeout_ms: int,
-        done: ProduceDone,
+        done: ProduceCallback,
     ) -> None:
         """Produce as `ReplicaManager.produce` does."""
         if acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
@@ -166,7 +166,7 @@ class ProducePath:
             self._expiry_timer = self._scheduler.call_later(EXPIRY_SWEEP_SECONDS, self._expire)
 
     def _write_once(
-        self, replica: Partition, batches: list[Batch], now_ms: int, done: ProduceDone
+        self, replica: Partition, batches: list[Batch], now_ms: int, done: ProduceCallback
     ) -> tuple[Offset, Offset, int] | None:
         """Append batches, or find them in the log already (I8).
 

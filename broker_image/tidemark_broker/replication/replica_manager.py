@@ -35,14 +35,14 @@ from tidemark_broker.replication.core.corruption import Corruption
 from tidemark_broker.replication.core.reassignment_throttle import JoinThrottle
 from tidemark_broker.replication.corruption_repair import CorruptionRepair
 from tidemark_broker.replication.delayed_fetch import DelayedFetch, FetchParams
-from tidemark_broker.replication.delayed_produce import ProduceDone, answer
+from tidemark_broker.replication.delayed_produce import ProduceCallback, answer
 from tidemark_broker.replication.follower_session import REPLICA_FETCH_MAX_BYTES
 from tidemark_broker.replication.log_start_offset import DeleteRecordsResult, delete_records
 from tidemark_broker.replication.moved_watermarks import MovedWatermarks
 from tidemark_broker.replication.partition import CommittedTruncations, Partition, ReplicaEvents
 from tidemark_broker.replication.partition_listeners import PartitionListeners, nothing
 from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
-from tidemark_broker.replication.record_appender import ProducePath
+from tidemark_broker.replication.record_appender import RecordAppender
 from tidemark_broker.replication.replica_ticks import ReplicaTicks
 from tidemark_broker.replication.results import (
     LEADER_ONLY,
@@ -148,7 +148,7 @@ class ReplicaManager:
         self.topic_changes = TopicChanges(self.metadata)
         self._scheduler = scheduler
         self._clock = clock
-        self.produces = ProducePath(
+        self.produces = RecordAppender(
             find_leading=self.find_leading,
             fail_storage=self.fail_storage,
             scheduler=scheduler,
@@ -172,7 +172,7 @@ class ReplicaManager:
         *,
         acks: int,
         timeout_ms: int,
-        done: ProduceDone,
+        done: ProduceCallback,
     ) -> None:
         """Append complete record batches; `batches` is not kept after the call returns.
 

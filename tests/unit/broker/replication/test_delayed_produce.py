@@ -2,7 +2,7 @@
 
 import sys
 
-from tidemark_broker.replication.delayed_produce import ProducePurgatory
+from tidemark_broker.replication.delayed_produce import DelayedProducePurgatory
 from tidemark_broker.replication.results import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
@@ -10,7 +10,9 @@ from tidemark_protocol.ids import Offset
 RESULT = ProduceResult(ErrorCode.NONE)
 
 
-def add(purgatory: ProducePurgatory, end: int, *, for_sync_only: bool = False) -> list[ErrorCode]:
+def add(
+    purgatory: DelayedProducePurgatory, end: int, *, for_sync_only: bool = False
+) -> list[ErrorCode]:
     told: list[ErrorCode] = []
     purgatory.add(
         Offset(end),
@@ -23,14 +25,14 @@ def add(purgatory: ProducePurgatory, end: int, *, for_sync_only: bool = False) -
 
 
 def test_replicas_of_which_none_waits_keep_no_deque_of_their_own() -> None:
-    one, other = ProducePurgatory(), ProducePurgatory()
+    one, other = DelayedProducePurgatory(), DelayedProducePurgatory()
     assert one._for_commit is other._for_commit is one._for_sync
     assert not hasattr(one, "__dict__")
     assert sys.getsizeof(one) < 100
 
 
 def test_what_waits_at_one_replica_waits_at_no_other() -> None:
-    one, other = ProducePurgatory(), ProducePurgatory()
+    one, other = DelayedProducePurgatory(), DelayedProducePurgatory()
     for_commit, for_sync = add(one, 5), add(one, 5, for_sync_only=True)
     assert (len(one), len(other)) == (2, 0)
     other.on_synced(Offset(9))
