@@ -23,7 +23,7 @@ MAX_WAIT_MS = 5 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Awaited:
+class DeleteRecordsTarget:
     """The offset to wait for, of one partition that this broker leads."""
 
     topic: str
@@ -37,12 +37,14 @@ class LowWatermark:
     offset: Offset = UNKNOWN
 
 
-class LowWatermarks:
+class DelayedDeleteRecords:
     def __init__(self, partitions: ReplicaManager, fetches: FollowerFetchHandler) -> None:
         self._partitions = partitions
         self._fetches = fetches
 
-    async def wait(self, awaited: Sequence[Awaited], timeout_ms: int) -> list[LowWatermark]:
+    async def wait(
+        self, awaited: Sequence[DeleteRecordsTarget], timeout_ms: int
+    ) -> list[LowWatermark]:
         """Wait until all are reached or rejected; return the results in the order asked.
 
         The others get REQUEST_TIMED_OUT.
@@ -64,7 +66,7 @@ class LowWatermarks:
         finally:
             del self._fetches.listeners[fetched.set]
 
-    def _look(self, awaited: Awaited) -> LowWatermark:
+    def _look(self, awaited: DeleteRecordsTarget) -> LowWatermark:
         replica = self._partitions.find_leading(awaited.topic, awaited.partition)
         if isinstance(replica, ErrorCode):
             return LowWatermark(replica)

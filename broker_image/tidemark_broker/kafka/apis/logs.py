@@ -15,7 +15,10 @@ from tidemark_broker.kafka_wire.messages.alter_replica_log_dirs import ALTER_REP
 from tidemark_broker.kafka_wire.messages.logs import DELETE_RECORDS_API, DESCRIBE_LOG_DIRS_API
 from tidemark_broker.kafka_wire.messages.schema import Values, each_partition
 from tidemark_broker.log.disk import DiskSpace
-from tidemark_broker.replication.delayed_delete_records import Awaited, LowWatermarks
+from tidemark_broker.replication.delayed_delete_records import (
+    DelayedDeleteRecords,
+    DeleteRecordsTarget,
+)
 from tidemark_broker.replication.log_start_offset import DeleteRecordsResult
 from tidemark_broker.replication.partition import Partition
 
@@ -34,7 +37,7 @@ def log_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
 class LogAdmin:
     def __init__(self, services: KafkaServices) -> None:
         self._partitions = services.partitions
-        self._low_watermarks = LowWatermarks(services.partitions, services.fetches)
+        self._low_watermarks = DelayedDeleteRecords(services.partitions, services.fetches)
         self._path = services.log_directory
         self._space = services.space
 
@@ -44,7 +47,7 @@ class LogAdmin:
         The answer is sent when all live replicas have followed, or at the time limit.
         """
         answers: dict[tuple[str, int], Values] = {}
-        awaited: list[Awaited] = []
+        awaited: list[DeleteRecordsTarget] = []
         for topic in asked["topics"]:
             for each in topic["partitions"]:
                 place = topic["topic"], each["partition"]
@@ -55,7 +58,7 @@ class LogAdmin:
                     "error": deleted.error,
                 }
                 if deleted.error is ErrorCode.NONE:
-                    awaited.append(Awaited(*place, deleted.log_start_offset))
+                    awaited.append(DeleteRecordsTarget(*place, deleted.log_start_offset))
         reached = await self._low_watermarks.wait(awaited, asked["timeout_ms"])
         for waited, found in zip(awaited, reached, strict=True):
             answer = answers[waited.topic, waited.partition]

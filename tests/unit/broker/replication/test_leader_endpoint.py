@@ -22,7 +22,11 @@ from tidemark_broker.kafka_wire.messages.fetch import (
 )
 from tidemark_broker.kafka_wire.messages.frames import read_request_header
 from tidemark_broker.kafka_wire.messages.primitives import Reader
-from tidemark_broker.replication.delayed_delete_records import Awaited, LowWatermark, LowWatermarks
+from tidemark_broker.replication.delayed_delete_records import (
+    DelayedDeleteRecords,
+    DeleteRecordsTarget,
+    LowWatermark,
+)
 from tidemark_broker.replication.follower_session import FollowerSession
 from tidemark_broker.replication.leader_endpoint import LeaderEndpoint
 from tidemark_protocol.error_codes import ErrorCode
@@ -209,9 +213,11 @@ def test_deleted_records_are_reported_when_all_live_replicas_have_followed(
         wire = Wire(pool)
         fill(pool, wire, 6)
         leader = pool.brokers[1]
-        watermarks = LowWatermarks(leader.partitions, leader.fetches)
+        watermarks = DelayedDeleteRecords(leader.partitions, leader.fetches)
         leader.partitions.delete_records(TOPIC, 0, Offset(4))
-        waits = asyncio.ensure_future(watermarks.wait([Awaited(TOPIC, 0, Offset(4))], 60_000))
+        waits = asyncio.ensure_future(
+            watermarks.wait([DeleteRecordsTarget(TOPIC, 0, Offset(4))], 60_000)
+        )
         for _ in range(5):
             await asyncio.sleep(0)
         assert not waits.done()
@@ -232,10 +238,13 @@ def test_a_live_replica_that_says_nothing_is_waited_for_and_a_dead_one_is_not(
         wire = Wire(pool)
         fill(pool, wire, 3)
         leader = pool.brokers[1]
-        watermarks = LowWatermarks(leader.partitions, leader.fetches)
+        watermarks = DelayedDeleteRecords(leader.partitions, leader.fetches)
         leader.partitions.delete_records(TOPIC, 0, Offset(2))
         wire.deliver_all()
-        awaited = [Awaited(TOPIC, 0, Offset(2)), Awaited("nowhere", 0, Offset(0))]
+        awaited = [
+            DeleteRecordsTarget(TOPIC, 0, Offset(2)),
+            DeleteRecordsTarget("nowhere", 0, Offset(0)),
+        ]
         assert await watermarks.wait(awaited, 1) == [
             LowWatermark(ErrorCode.REQUEST_TIMED_OUT, Offset(-1)),
             LowWatermark(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
