@@ -255,7 +255,7 @@ class HeartbeatResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class InSyncProposal:
+class IsrProposal:
     """A leader's proposal of a new ISR (Kafka's AlterPartition, one partition)."""
 
     topic_id: TopicId
@@ -270,11 +270,11 @@ class AlterPartitionRequest:
     pool: str
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
-    proposals: tuple[InSyncProposal, ...]
+    proposals: tuple[IsrProposal, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class InSyncAnswer:
+class IsrResult:
     """The result of a proposal; `state` is the complete durable state, also with an error."""
 
     topic_id: TopicId
@@ -288,7 +288,7 @@ class AlterPartitionResponse:
     error: ErrorCode  # of the whole request: STALE_BROKER_EPOCH, NOT_CONTROLLER
     message: str = ""
     controller_epoch: ControllerEpoch = ControllerEpoch(-1)
-    answers: tuple[InSyncAnswer, ...] = ()
+    answers: tuple[IsrResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

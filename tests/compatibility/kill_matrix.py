@@ -85,7 +85,7 @@ def run_under_kills(
         cluster.wait_until_in_sync(topic_of(clients[0]))
         outcomes = {}
         for client, work in at_work.items():
-            outcome = judged(cluster, client, work.producer)
+            outcome = checked_proposal(cluster, client, work.producer)
             if codes[client]:
                 outcome.failures.append(work.producer.errors_text())
             if members:
@@ -113,7 +113,7 @@ def _wait_until_written(cluster: LocalCluster, client: str, producer: ClientProg
     producer.wait_for(f"the first records of {client}", lambda: any(ends()))
 
 
-def judged(cluster: LocalCluster, client: str, producer: ClientProgram) -> Outcome:
+def checked_proposal(cluster: LocalCluster, client: str, producer: ClientProgram) -> Outcome:
     acknowledged = producer.values("producer_send_success")
     errors = [str(event.get("message")) for event in producer.named("producer_send_error")]
     stored: dict[int, list[str]] = defaultdict(list)

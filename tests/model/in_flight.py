@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tidemark_broker.replication.core.effects import LeaderAnswer
 from tidemark_broker.replication.core.follower import FollowerFetch
-from tidemark_protocol.controller_messages import InSyncProposal
+from tidemark_protocol.controller_messages import IsrProposal
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
 from tests.model.small_log import Record
@@ -32,7 +32,7 @@ class AnswerInFlight:
 class ProposalInFlight:
     sender: BrokerId
     broker_epoch: BrokerEpoch
-    proposal: InSyncProposal
+    proposal: IsrProposal
 
 
 InFlight = FetchInFlight | AnswerInFlight | ProposalInFlight

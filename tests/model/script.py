@@ -127,7 +127,7 @@ _MOVES: dict[str, Callable[..., object]] = {
     "ask": _ask,
     "flush": lambda w, b: w.flush(int(b)),
     "push": lambda w, *brokers: [w.push(int(b)) for b in brokers],
-    "propose": lambda w, b, how="": w.propose(int(b), how),
+    "propose": lambda w, b, how="": w.submit(int(b), how),
     "fence": _fence,
     "activate": lambda w, b: w.activate(int(b)),
     "drain": lambda w, b: w.drain(int(b)),

@@ -17,7 +17,7 @@ from tidemark_operator.controller.core.elections import (
     settled,
 )
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
-from tidemark_operator.controller.core.isr import Verdict, judged
+from tidemark_operator.controller.core.isr import Verdict, checked_proposal
 from tidemark_operator.controller.core.partition_change import with_min_insync
 from tidemark_operator.controller.core.registration import (
     Accepted,
@@ -30,7 +30,7 @@ from tidemark_operator.controller.core.unclean_recovery import Reports, needs_re
 from tidemark_protocol.controller_messages import (
     BootRecord,
     BrokerState,
-    InSyncProposal,
+    IsrProposal,
     RegisterRequest,
     ReplicaReport,
 )
@@ -241,13 +241,15 @@ class SmallController:
         self.settle()
         return outcome
 
-    def judge(self, sender: BrokerId, proposal: InSyncProposal, *, late: bool = False) -> Verdict:
+    def judge(self, sender: BrokerId, proposal: IsrProposal, *, late: bool = False) -> Verdict:
         verdicts: list[Verdict] = []
         eligibility = self._current_eligibility()
 
         def decide(partition: PartitionState) -> PartitionState:
             verdicts.append(
-                judged(self.topic, partition, eligibility, sender=sender, proposal=proposal)
+                checked_proposal(
+                    self.topic, partition, eligibility, sender=sender, proposal=proposal
+                )
             )
             return verdicts[-1].partition
 

@@ -259,7 +259,7 @@ class World:
         if state is not None:
             running.apply_state(state)
 
-    def propose(self, broker_id: int, how: str = "") -> None:
+    def submit(self, broker_id: int, how: str = "") -> None:
         """The leader's pending proposal is judged. `late`: the write's outcome stays unknown;
         `delayed`: the request itself stays on the wire."""
         process = self.brokers[broker_id].process

@@ -11,7 +11,7 @@ import pytest
 from tidemark_operator.api.kinds import PARTITION_SLICE, Object, ResourceKind
 from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.store.lease import ControllerLease
-from tidemark_protocol.controller_messages import AlterPartitionResponse, InSyncProposal
+from tidemark_protocol.controller_messages import AlterPartitionResponse, IsrProposal
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.partition_state import PartitionState
 
@@ -36,8 +36,8 @@ class SlowStore(FakeStore):
         return await super().replace(kind, item)
 
 
-def shrink(state: PartitionState, to: str) -> InSyncProposal:
-    return InSyncProposal(
+def shrink(state: PartitionState, to: str) -> IsrProposal:
+    return IsrProposal(
         ORDERS, state.partition, state.leader_epoch, state.partition_epoch, members(to)
     )
 

@@ -6,7 +6,7 @@ from typing import cast
 
 from tidemark_operator.api.kinds import PARTITION_SLICE, Object
 from tidemark_operator.controller.service import ProbeVerdict
-from tidemark_protocol.controller_messages import InSyncProposal, ReplicaReport
+from tidemark_protocol.controller_messages import IsrProposal, ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import Member, PartitionState
@@ -35,8 +35,8 @@ def restore(rig: Rig, saved: Object) -> None:
     rig.store.touch(PARTITION_SLICE, "orders-0", **fields)
 
 
-def proposed(state: PartitionState, in_sync: tuple[Member, ...]) -> InSyncProposal:
-    return InSyncProposal(ORDERS, 0, state.leader_epoch, state.partition_epoch, in_sync)
+def proposed(state: PartitionState, in_sync: tuple[Member, ...]) -> IsrProposal:
+    return IsrProposal(ORDERS, 0, state.leader_epoch, state.partition_epoch, in_sync)
 
 
 async def fail_over(rig: Rig) -> None:

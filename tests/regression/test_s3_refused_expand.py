@@ -4,7 +4,7 @@ from tidemark_broker.replication.core.effects import (
     LeaderEffect,
     LeaderGrant,
     LeaderSettings,
-    ProposeInSync,
+    ProposeIsr,
     ReplicaFetch,
 )
 from tidemark_broker.replication.core.leader import PartitionLeader
@@ -15,8 +15,8 @@ from tidemark_protocol.controller_messages import (
     AlterPartitionRequest,
     BrokerState,
     Endpoints,
-    InSyncAnswer,
-    InSyncProposal,
+    IsrProposal,
+    IsrResult,
 )
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset
@@ -34,7 +34,7 @@ class Leader:
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
         self.now_ms = 1_000_000
-        self.proposals: list[InSyncProposal] = []
+        self.proposals: list[IsrProposal] = []
         self.core = PartitionLeader(
             LeaderGrant(ORDERS, BrokerId(0), BrokerEpoch(1), rig.partition(), LeaderSettings()),
             self.brokers(),
@@ -56,7 +56,7 @@ class Leader:
         }
 
     def perform(self, effects: tuple[LeaderEffect, ...]) -> None:
-        self.proposals += [e.proposal for e in effects if isinstance(e, ProposeInSync)]
+        self.proposals += [e.proposal for e in effects if isinstance(e, ProposeIsr)]
 
     def append(self, log_end_offset: int) -> None:
         self.perform(self.core.on_append(Offset(log_end_offset), self.now_ms))
@@ -73,7 +73,7 @@ class Leader:
             self.core.on_fetch(fetch, leader_end=self.core.log_end_offset, now_ms=self.now_ms)
         )
 
-    async def propose(self, controller: ControllerService) -> InSyncAnswer | None:
+    async def submit(self, controller: ControllerService) -> IsrResult | None:
         """The oldest proposal; None: no answer to use."""
         proposal = self.proposals.pop(0)
         response = await controller.alter_partition(
@@ -93,7 +93,7 @@ async def without_broker_2(store: FakeStore | None = None) -> tuple[Rig, Leader]
     """ISR {0,1}; broker 2 is alive and follows, and the leader wants it back."""
     rig = await Rig(store=store).start(3)
     await rig.create()
-    shrink = InSyncProposal(
+    shrink = IsrProposal(
         ORDERS, 0, rig.partition().leader_epoch, rig.partition().partition_epoch, members("0@1 1@2")
     )
     await rig.brokers[0].alter(shrink)
@@ -116,7 +116,7 @@ def test_what_was_acknowledged_after_a_refusal_is_in_the_log_of_whoever_can_stil
         rig.probe.verdicts["2-a"] = ProbeVerdict.REFUSED
         successor.suspect(POOL, BrokerId(2), "pod gone")
         await settle()
-        answer = await leader.propose(successor)
+        answer = await leader.submit(successor)
         assert answer is not None
         assert answer.error is ErrorCode.INELIGIBLE_REPLICA
         # The refusal was heard: r, the eleventh record, commits by {0,1} alone.
@@ -156,13 +156,13 @@ def test_while_the_outcome_is_unknown_the_watermark_waits_for_the_proposed_membe
         store = VanishingStore()
         rig, leader = await without_broker_2(store)
         store.vanishes = True
-        assert await leader.propose(rig.service) is None
+        assert await leader.submit(rig.service) is None
         assert len(rig.stored_slice()["partitions"][0]["isr"]) == 3
         leader.append(11)
         leader.fetched(1, 2, 11)
         assert leader.core.high_watermark == 10
         store.vanishes = store.is_down = False
-        answer = await leader.propose(rig.service)
+        answer = await leader.submit(rig.service)
         assert answer is not None
         assert leader.core.in_sync_replicas == members("0@1 1@2 2@3")
         assert leader.core.high_watermark == 10

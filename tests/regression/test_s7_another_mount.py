@@ -11,7 +11,7 @@ import pytest
 from tidemark_broker.replication.core.effects import (
     LeaderGrant,
     LeaderSettings,
-    ProposeInSync,
+    ProposeIsr,
     ReplicaFetch,
 )
 from tidemark_broker.replication.core.leader import PartitionLeader
@@ -169,7 +169,7 @@ def test_a_member_that_fetches_below_the_high_watermark_is_expelled_at_once() ->
         now_ms=0,
     )
 
-    def fetched(broker_id: int, offset: int) -> list[ProposeInSync]:
+    def fetched(broker_id: int, offset: int) -> list[ProposeIsr]:
         fetch = ReplicaFetch(
             BrokerId(broker_id),
             BrokerEpoch(broker_id + 1),
@@ -178,7 +178,7 @@ def test_a_member_that_fetches_below_the_high_watermark_is_expelled_at_once() ->
             LeaderEpoch(-1),
         )
         effects = leader.on_fetch(fetch, leader_end=Offset(10), now_ms=1)
-        return [effect for effect in effects if isinstance(effect, ProposeInSync)]
+        return [effect for effect in effects if isinstance(effect, ProposeIsr)]
 
     leader.on_append(Offset(10), 1)
     assert fetched(1, 10) == fetched(2, 10) == []

@@ -192,8 +192,14 @@ def test_a_log_from_before_two_elections_without_proof_parts_where_the_first_did
         log.await_history(epoch, parting_offset)
         log.begin_history(epoch, parting_offset)
         take(log, batch(b"other", parting_offset, epoch=epoch))
-    judged = {epoch: [log.may_judge(offset, epoch) for offset in range(3)] for epoch in (0, 1, 3)}
-    assert judged == {0: [True, False, False], 1: [True, True, False], 3: [True, True, True]}
+    checked_proposal = {
+        epoch: [log.may_judge(offset, epoch) for offset in range(3)] for epoch in (0, 1, 3)
+    }
+    assert checked_proposal == {
+        0: [True, False, False],
+        1: [True, True, False],
+        3: [True, True, True],
+    }
 
 
 def passed_over(*, is_led_early: bool) -> CommittedLog:

@@ -62,13 +62,13 @@ class Watched:
         return self.live_brokers()[0]
 
 
-def judged(watched: Watched) -> Promises:
+def checked_proposal(watched: Watched) -> Promises:
     return Promises(cast(WatchedWorld, watched), BOUNDS)
 
 
 def test_metadata_are_waited_for_since_the_last_change() -> None:
     watched = Watched()
-    promises = judged(watched)
+    promises = checked_proposal(watched)
     assert promises.are_kept()
     watched.now_us = 8 * SECOND_US
     watched.stored = partition("0@1 1@1 2@1", leader="0@1", partition_epoch=10)
@@ -84,7 +84,7 @@ def test_the_isr_is_waited_for_since_there_is_a_leader() -> None:
     watched = Watched()
     watched.leads = False
     watched.stored = watched.told = partition("0@1 1@1", leader="0@1")
-    promises = judged(watched)
+    promises = checked_proposal(watched)
     watched.now_us = 9 * SECOND_US
     assert not promises.are_kept()
     watched.leads = True
@@ -100,7 +100,7 @@ def test_the_isr_is_waited_for_since_there_is_a_leader() -> None:
 def test_a_leader_is_waited_for_since_the_last_fault() -> None:
     watched = Watched()
     watched.leads = False
-    promises = judged(watched)
+    promises = checked_proposal(watched)
     watched.now_us = 10 * SECOND_US + 1
     with pytest.raises(Violation, match="L1"):
         promises.are_kept()
@@ -136,7 +136,7 @@ def test_who_met_what_could_not_be_read_is_restarted_once_where_nobody_leads() -
     watched.leads = False
     watched.stored = watched.told = partition("", leader="")
     watched.corruption = SimpleNamespace(is_unreadable=True, valid_from=None)
-    promises = judged(watched)
+    promises = checked_proposal(watched)
     for now_us in (10 * SECOND_US, 10 * SECOND_US + 1, 20 * SECOND_US + 1):
         watched.now_us = now_us
         assert not promises.are_kept()
@@ -150,7 +150,7 @@ def test_who_met_what_could_not_be_read_is_restarted_once_where_nobody_leads() -
 def test_leadership_that_moves_once_more_is_waited_for_from_then_on() -> None:
     """A broker that was told to stop does so when all others are in sync, long after healing."""
     watched = Watched()
-    promises = judged(watched)
+    promises = checked_proposal(watched)
     assert promises.are_kept()
     watched.now_us = 11 * SECOND_US
     assert promises.are_kept()
@@ -169,7 +169,7 @@ def test_who_is_missing_later_is_waited_for_from_then_on(late: str) -> None:
     watched = Watched()
     if late != "an ISR shrinks":
         watched.stored = watched.told = partition("0@1 1@1", leader="0@1")
-    promises = judged(watched)
+    promises = checked_proposal(watched)
     assert promises.are_kept() == (late == "an ISR shrinks")
     watched.now_us = 4 * SECOND_US
     if late == "an ISR shrinks":
@@ -298,7 +298,7 @@ def test_leadership_comes_back_within_an_interval_where_that_is_judged() -> None
     records = {BrokerId(0): replace(a_record(BrokerId(0)), broker_epoch=BrokerEpoch(1))}
     watched.broker_records, watched.lease_epoch = lambda: records, lambda: 1
     watched.stored = watched.told = partition("0@1 1@1 2@1", leader="1@1")
-    assert judged(watched).are_kept()
+    assert checked_proposal(watched).are_kept()
     promises = Promises(watched, replace(BOUNDS, preferred_seconds=4.0))
     assert not promises.are_kept()
     watched.now_us = 3 * SECOND_US

@@ -31,7 +31,7 @@ from tidemark_protocol.controller_messages import (
     Endpoints,
     HeartbeatRequest,
     HeartbeatResponse,
-    InSyncProposal,
+    IsrProposal,
     RegisterRequest,
     RegisterResponse,
     ReplicaReport,
@@ -242,7 +242,7 @@ class FakeBroker:
                 return
             self.apply(self.poll.result())
 
-    async def alter(self, *proposals: InSyncProposal) -> AlterPartitionResponse:
+    async def alter(self, *proposals: IsrProposal) -> AlterPartitionResponse:
         return await self.rig.service.alter_partition(
             AlterPartitionRequest(POOL, self.broker_id, self.epoch, proposals)
         )

@@ -1,15 +1,15 @@
 """Steps that the safety scenarios of the controller share."""
 
 from tidemark_operator.controller.core.placement import place
-from tidemark_protocol.controller_messages import InSyncProposal, ReplicaReport
+from tidemark_protocol.controller_messages import IsrProposal, ReplicaReport
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import Member, PartitionState
 
 from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig
 
 
-def expand(state: PartitionState, *added: Member) -> InSyncProposal:
-    return InSyncProposal(
+def expand(state: PartitionState, *added: Member) -> IsrProposal:
+    return IsrProposal(
         ORDERS,
         state.partition,
         state.leader_epoch,

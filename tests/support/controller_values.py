@@ -7,7 +7,7 @@ from tidemark_operator.api.elect_annotation import Choice
 from tidemark_operator.controller.core.elections import Evidence, LeaderCounts, settled
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.unclean_recovery import Reports
-from tidemark_protocol.controller_messages import InSyncProposal, ReplicaReport
+from tidemark_protocol.controller_messages import IsrProposal, ReplicaReport
 from tidemark_protocol.ids import (
     NO_BROKER,
     BrokerEpoch,
@@ -135,7 +135,7 @@ def reports(**ends: tuple[int, int] | None) -> Reports:
     )
 
 
-def proposal(new: str, *, leader_epoch: int = 5, partition_epoch: int = 9) -> InSyncProposal:
-    return InSyncProposal(
+def proposal(new: str, *, leader_epoch: int = 5, partition_epoch: int = 9) -> IsrProposal:
+    return IsrProposal(
         TOPIC_ID, 0, LeaderEpoch(leader_epoch), PartitionEpoch(partition_epoch), members(new)
     )

@@ -35,8 +35,8 @@ from tidemark_broker.replication.results import LEADER_ONLY, Consumer
 from tidemark_protocol.controller_messages import (
     BrokerState,
     Endpoints,
-    InSyncAnswer,
-    InSyncProposal,
+    IsrProposal,
+    IsrResult,
     MetadataPush,
     TopicPush,
 )
@@ -99,11 +99,11 @@ class InProcessBroker:
             self.broker_id, scheduler=time, clock=time.clock, wall_clock_s=lambda: WALL_CLOCK_S
         )
         self.fetches = FollowerFetchHandler(self.partitions, scheduler=time, clock=time.clock)
-        self.proposals: list[InSyncProposal] = []
+        self.proposals: list[IsrProposal] = []
         self.storage_errors: list[Exception] = []
         self.flush_asked: list[Partition] = []
         listeners = self.partitions.listeners
-        listeners.propose = self.proposals.append
+        listeners.submit = self.proposals.append
         listeners.appended = self.fetches.on_appended
         listeners.role_changed = self.fetches.on_appended
         listeners.watermark_moved = self.fetches.on_watermark
@@ -306,7 +306,7 @@ class InProcessPool:
             rack=self.racks.get(number, ""),
         )
 
-    def judge(self, number: int, *, refuse: ErrorCode | None = None) -> InSyncProposal:
+    def judge(self, number: int, *, refuse: ErrorCode | None = None) -> IsrProposal:
         """Answer the oldest proposal of a leader; a refusal raises the partition epoch (S3)."""
         broker = self.brokers[number]
         proposal = broker.proposals.pop(0)
@@ -319,7 +319,7 @@ class InProcessPool:
             self.state = replace(
                 self.state, partition_epoch=PartitionEpoch(self.state.partition_epoch + 1)
             )
-        answer = InSyncAnswer(proposal.topic_id, proposal.partition, error, self.state)
+        answer = IsrResult(proposal.topic_id, proposal.partition, error, self.state)
         broker.partitions.on_in_sync_answers([(proposal, answer)])
         return proposal
 

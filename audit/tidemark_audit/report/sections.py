@@ -68,8 +68,10 @@ def _writable_ms(total: SliRow) -> int:
 
 def _if_judged(result: AuditResult, rule: str, text: str) -> str:
     """What a rule did not evaluate is not claimed."""
-    judged = any(r.rule == rule and r.outcome is not Outcome.NOT_EVALUATED for r in result.rules)
-    return text if judged else "not judged"
+    checked_proposal = any(
+        r.rule == rule and r.outcome is not Outcome.NOT_EVALUATED for r in result.rules
+    )
+    return text if checked_proposal else "not judged"
 
 
 def _lost(result: AuditResult) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from tidemark_protocol.controller_messages import (
     AlterPartitionResponse,
-    InSyncAnswer,
-    InSyncProposal,
+    IsrProposal,
+    IsrResult,
 )
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
@@ -23,12 +23,12 @@ ANSWERS_AT_A_TIME = 50  # handled in one turn of the loop, some 20 microseconds 
 
 _log = logging.getLogger(__name__)
 
-Send = Callable[[tuple[InSyncProposal, ...]], Awaitable[AlterPartitionResponse | None]]
-Answered = tuple[InSyncProposal, InSyncAnswer]
+Send = Callable[[tuple[IsrProposal, ...]], Awaitable[AlterPartitionResponse | None]]
+Answered = tuple[IsrProposal, IsrResult]
 OnAnswers = Callable[[Sequence[Answered]], None]
 
 
-class ProposalQueue:
+class AlterPartitionManager:
     def __init__(self, *, send: Send, on_answers: OnAnswers) -> None:
         """Create an empty queue.
 
@@ -36,10 +36,10 @@ class ProposalQueue:
         """
         self._send = send
         self._on_answers = on_answers
-        self._queued: dict[tuple[TopicId, int], InSyncProposal] = {}
+        self._queued: dict[tuple[TopicId, int], IsrProposal] = {}
         self._has_queued = asyncio.Event()
 
-    def propose(self, proposal: InSyncProposal) -> None:
+    def submit(self, proposal: IsrProposal) -> None:
         self._queued[proposal.topic_id, proposal.partition] = proposal
         self._has_queued.set()
 
@@ -74,7 +74,7 @@ class ProposalQueue:
         self._put_back(sent)  # the answer did not name them
         return is_all_well and not sent
 
-    def _put_back(self, sent: dict[tuple[TopicId, int], InSyncProposal]) -> None:
+    def _put_back(self, sent: dict[tuple[TopicId, int], IsrProposal]) -> None:
         for key, proposal in sent.items():
             self._queued.setdefault(key, proposal)  # a newer one replaced it
         if self._queued:

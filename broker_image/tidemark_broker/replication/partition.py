@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from tidemark_protocol.controller_messages import (
     BrokerState,
     CommittedTruncation,
-    InSyncAnswer,
-    InSyncProposal,
+    IsrProposal,
+    IsrResult,
 )
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
@@ -37,7 +37,7 @@ from tidemark_broker.replication.core.effects import (
     LeaderEffect,
     LeaderGrant,
     LeaderSettings,
-    ProposeInSync,
+    ProposeIsr,
     ReplicaFetch,
     RestartLogAt,
     TruncateLog,
@@ -65,7 +65,7 @@ MAX_EXPIRY_PAUSE_MS = 600_000  # Kafka's producer.id.expiration.check.interval.m
 class ReplicaEvents:
     """The events of a replica; handlers must return soon and not raise."""
 
-    propose: Callable[[InSyncProposal], None]
+    submit: Callable[[IsrProposal], None]
     appended: Callable[["Partition"], None]  # as leader: parked replica fetches have news
     watermark_moved: Callable[["Partition"], None]
     log_start_raised: Callable[["Partition"], None]  # by this broker's own doing
@@ -306,7 +306,7 @@ class Partition:
         if self.leader is not None:
             self._perform(self.leader.on_brokers(brokers, now_ms))
 
-    def on_answer(self, proposal: InSyncProposal, answer: InSyncAnswer, now_ms: int) -> None:
+    def on_answer(self, proposal: IsrProposal, answer: IsrResult, now_ms: int) -> None:
         """Handle a proposal's result after its state went through `apply_state`."""
         if self.leader is not None:
             self._perform(self.leader.on_answer(proposal, answer.error, now_ms))
@@ -337,8 +337,8 @@ class Partition:
             if isinstance(effect, HighWatermarkAdvanced):
                 self._on_high_watermark(effect.high_watermark)
             else:
-                assert isinstance(effect, ProposeInSync)
-                self._events.propose(effect.proposal)
+                assert isinstance(effect, ProposeIsr)
+                self._events.submit(effect.proposal)
 
     def _on_high_watermark(self, high_watermark: Offset) -> None:
         self.produces.complete(self.leader)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidemark_protocol.controller_messages import InSyncProposal
+from tidemark_protocol.controller_messages import IsrProposal
 
 from tidemark_broker.replication.partition import Partition
 
@@ -16,7 +16,7 @@ def nothing(*_: object) -> None:
 class PartitionListeners:
     """The receivers of events of local partitions; set before logs are attached."""
 
-    propose: Callable[[InSyncProposal], None] = nothing
+    submit: Callable[[IsrProposal], None] = nothing
     appended: Callable[[Partition], None] = nothing
     watermark_moved: Callable[[Partition], None] = nothing
     log_start_raised: Callable[[Partition], None] = nothing

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from tidemark_protocol.controller_messages import BrokerState, InSyncProposal
+from tidemark_protocol.controller_messages import BrokerState, IsrProposal
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
@@ -48,7 +48,7 @@ class IsrChanges:
         before: PartitionState,
         after: PartitionState,
         brokers: Mapping[BrokerId, BrokerState],
-        proposal: InSyncProposal | None,
+        proposal: IsrProposal | None,
     ) -> None:
         """Count a change; `proposal` is this leader's own that was pending during `before`."""
         left = before.in_sync_ids - after.in_sync_ids

@@ -14,8 +14,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tidemark_protocol.controller_messages import (
-    InSyncAnswer,
-    InSyncProposal,
+    IsrProposal,
+    IsrResult,
     MetadataPush,
     TopicPush,
 )
@@ -418,7 +418,7 @@ class ReplicaManager:
         self._remove_logs(self.roles.pop_removed())
         self._roles_applied()
 
-    def on_in_sync_answers(self, answered: Sequence[tuple[InSyncProposal, InSyncAnswer]]) -> None:
+    def on_in_sync_answers(self, answered: Sequence[tuple[IsrProposal, IsrResult]]) -> None:
         """Handle proposals' results in one turn, so they must be few.
 
         The complete durable states come with errors too: each is applied before its result is
@@ -550,7 +550,7 @@ class ReplicaManager:
             listeners.truncated(replica)
 
         return ReplicaEvents(
-            propose=lambda proposal: listeners.propose(proposal),
+            submit=lambda proposal: listeners.submit(proposal),
             appended=on_appended,
             watermark_moved=on_watermark,
             log_start_raised=lambda replica: listeners.log_start_raised(replica),

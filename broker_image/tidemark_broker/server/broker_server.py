@@ -292,7 +292,7 @@ class Broker:
             partitions, directory, self._environment.wall_clock_s, settings.recovery_points
         )
         listeners = partitions.listeners
-        listeners.propose = self.session.propose
+        listeners.submit = self.session.submit
         partitions.producer_ids.ask = self.session.ask_producer_ids
         partitions.topic_changes.ask = self.session.ask_topics
         partitions.topic_changes.asking = self.session.asking_broker

@@ -30,7 +30,7 @@ from tidemark_protocol.controller_messages import (
     Endpoints,
     HeartbeatRequest,
     HeartbeatResponse,
-    InSyncProposal,
+    IsrProposal,
     RegisterRequest,
     RegisterResponse,
     ReplicaReport,
@@ -52,7 +52,7 @@ from tidemark_broker.log.errors import DiskFull
 from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.metadata.controller_channel import ControllerClient, ControllerUnavailable
-from tidemark_broker.replication.alter_partition import ProposalQueue
+from tidemark_broker.replication.alter_partition import AlterPartitionManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.applied_pushes import AppliedPushes
 from tidemark_broker.server.config import BrokerSettings
@@ -115,7 +115,7 @@ class ControllerSession:
         self._pool = pool
         self._make_registration = make_registration
         self._callbacks = callbacks
-        self._proposals = ProposalQueue(
+        self._proposals = AlterPartitionManager(
             send=self._send_proposals, on_answers=partitions.on_in_sync_answers
         )
         self._incarnation = ""
@@ -164,8 +164,8 @@ class ControllerSession:
     async def retry_failed_roles(self) -> None:
         await self._pushes.retry_failed_roles()
 
-    def propose(self, proposal: InSyncProposal) -> None:
-        self._proposals.propose(proposal)
+    def submit(self, proposal: IsrProposal) -> None:
+        self._proposals.submit(proposal)
 
     # ---- registration
 
@@ -396,7 +396,7 @@ class ControllerSession:
     # ---- proposals
 
     async def _send_proposals(
-        self, proposals: tuple[InSyncProposal, ...]
+        self, proposals: tuple[IsrProposal, ...]
     ) -> AlterPartitionResponse | None:
         request = AlterPartitionRequest(
             self._pool, self._partitions.broker_id, self._broker_epoch, proposals

@@ -15,7 +15,7 @@ HOUR_MS = 3_600_000
 DOWN_MS = (HOUR_MS - 100_000, HOUR_MS - 64_000)  # 36 s
 
 
-def judged(export: Export, path: Path, slo: Slo) -> AuditResult:
+def checked_proposal(export: Export, path: Path, slo: Slo) -> AuditResult:
     return audit(LocalEngine(), sources_at([str(export.write(path / "export.jsonl"))]), slo=slo)
 
 
@@ -44,6 +44,6 @@ def cluster(*, unseen_ms: int = 0) -> Export:
 def test_a_topics_budget_burns_by_what_was_seen_of_it(
     slo: Slo, unseen_ms: int, rate: float, tmp_path: Path
 ) -> None:
-    (found,) = [b for b in judged(cluster(unseen_ms=unseen_ms), tmp_path, slo).burn
+    (found,) = [b for b in checked_proposal(cluster(unseen_ms=unseen_ms), tmp_path, slo).burn
                 if (b.rule, b.window_ms) == ("R2", HOUR_MS)]  # fmt: skip
     assert found.rate == pytest.approx(rate, rel=0.01)

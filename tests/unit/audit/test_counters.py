@@ -16,7 +16,7 @@ ORDERS = {"topic": "orders", "topic_id": "id-orders", "partition": "0"}
 PAIR = ("prometheus-0", "prometheus-1")
 
 
-def judged(export: Export, path: Path) -> AuditResult:
+def checked_proposal(export: Export, path: Path) -> AuditResult:
     return audit(LocalEngine(), sources_at([str(export.write(path / "export.jsonl"))]))
 
 
@@ -49,7 +49,7 @@ def test_flaps_between_two_scrapes_are_counted_by_the_leader(tmp_path: Path) -> 
     def twice(at_ms: int) -> int:
         return 4 + (at_ms >= 600_000) + (at_ms >= 900_000)
 
-    result = judged(counted(quiet(), twice, twice), tmp_path)
+    result = checked_proposal(counted(quiet(), twice, twice), tmp_path)
     assert churn(result) == (Outcome.VIOLATED, "at most 2 flaps and 0 leader moves of a partition")
 
 
@@ -60,18 +60,18 @@ def test_who_was_out_before_and_comes_back_as_another_leaves_is_no_flap(tmp_path
         lambda t: 1 + (t >= 600_000),
         lambda t: 0 + (t >= 600_000) + (t >= 1_200_000),
     )
-    assert churn(judged(export, tmp_path))[1].startswith("at most 0 flaps")
+    assert churn(checked_proposal(export, tmp_path))[1].startswith("at most 0 flaps")
 
 
 def test_leader_moves_between_two_scrapes_are_counted_by_the_operator(tmp_path: Path) -> None:
     """There and back again, thrice: no scrape saw another leader."""
     export = elected(quiet(), "clean", lambda t: 1 + 6 * (t >= 600_000))
-    assert churn(judged(export, tmp_path))[1].endswith("6 leader moves of a partition")
+    assert churn(checked_proposal(export, tmp_path))[1].endswith("6 leader moves of a partition")
 
 
 def test_planned_moves_that_are_counted_are_free(tmp_path: Path) -> None:
     export = elected(quiet(), "planned", lambda t: 1 + 6 * (t >= 600_000))
-    assert churn(judged(export, tmp_path))[0] is Outcome.KEPT
+    assert churn(checked_proposal(export, tmp_path))[0] is Outcome.KEPT
 
 
 def corrupt(export: Export, scrapes: list[dict[str, str]]) -> Export:
@@ -89,11 +89,11 @@ def failures(result: AuditResult) -> list[str]:
 
 def test_damaged_batches_that_two_servers_stored_are_counted_once(tmp_path: Path) -> None:
     scrapes = [{"prometheus_replica": name, "instance": "10.0.0.1:8080"} for name in PAIR]
-    result = judged(corrupt(quiet(), scrapes), tmp_path)
+    result = checked_proposal(corrupt(quiet(), scrapes), tmp_path)
     assert failures(result) == ["3 record batches failed the checksum in fetch"]
 
 
 def test_damaged_batches_of_two_brokers_are_added(tmp_path: Path) -> None:
     scrapes = [{"instance": f"10.0.0.{broker}:8080"} for broker in (1, 2)]
-    result = judged(corrupt(quiet(), scrapes), tmp_path)
+    result = checked_proposal(corrupt(quiet(), scrapes), tmp_path)
     assert failures(result) == ["6 record batches failed the checksum in fetch"]

@@ -28,7 +28,7 @@ def fresh() -> Export:
     return Export(length_ms=LENGTH_MS, step_ms=STEP_MS)
 
 
-def judged(export: Export, path: Path, window: Window | None = None) -> AuditResult:
+def checked_proposal(export: Export, path: Path, window: Window | None = None) -> AuditResult:
     sources = sources_at([str(export.write(path / "export.jsonl"))])
     return audit(LocalEngine(), sources, slo=LENIENT, window=window or Window(0, LENGTH_MS))
 
@@ -374,7 +374,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_what_only_looks_like_a_fault_is_none(case: Callable[[], Export], tmp_path: Path) -> None:
-    result = judged(case(), tmp_path)
+    result = checked_proposal(case(), tmp_path)
     told = [each for each in result.findings if each.severity is not Severity.INFO]
     assert (result.verdict, told) == (Verdict.PASS, [])
     assert all(each.planned for each in result.findings)
@@ -407,7 +407,7 @@ def test_one_brokers_fall_is_one_incident_however_many_partitions_it_had(tmp_pat
             in_sync=lambda t: {1, 2} if 300_000 <= t < 400_000 else {1, 2, 3},
         )
     brokers(export)
-    findings = judged(export, tmp_path).findings
+    findings = checked_proposal(export, tmp_path).findings
     assert [(each.rule, each.subject, len(each.partitions)) for each in findings] == [
         ("R1", "broker 3", 5)
     ]
@@ -420,7 +420,7 @@ def test_a_broker_that_crashes_during_its_planned_restart_is_not_excused_for_lon
     export = fresh()
     partition(export, in_sync=lambda t: {1, 2} if 300_000 <= t < 900_000 else {1, 2, 3})
     brokers(export, planned=lambda b, t: b == 3 and 295_000 <= t < 340_000)
-    row = judged(export, tmp_path).sli_by_partition[0]
+    row = checked_proposal(export, tmp_path).sli_by_partition[0]
     assert row.degraded_planned_ms + row.degraded_unplanned_ms == 600_000
     # Until a couple of scrapes after the word ended.
     assert row.degraded_planned_ms == 340_000 + 2 * 12_500 - 300_000
@@ -436,7 +436,7 @@ def test_a_crash_during_a_move_is_not_excused_by_the_one_who_joins(tmp_path: Pat
         in_sync=lambda t: {1, 2} if 400_000 <= t < 500_000 else {1, 2, 3},
     )
     brokers(export, ids=(1, 2, 3, 4), planned=lambda b, t: b == 4 and 395_000 <= t < 510_000)
-    row = judged(export, tmp_path).sli_by_partition[0]
+    row = checked_proposal(export, tmp_path).sli_by_partition[0]
     assert (row.degraded_planned_ms, row.degraded_unplanned_ms) == (0, 100_000)
 
 
@@ -450,7 +450,7 @@ def test_lag_bands_leave_no_moment_out(minutes: int, tmp_path: Path) -> None:
     export.add("partition_replicas", 3, topic="orders", topic_id="id-orders", partition="0",
                broker="1")  # fmt: skip
     start, end = 7000, minutes * 60_000 - 5000
-    bands = judged(export, tmp_path, Window(start, end)).lag_bands
+    bands = checked_proposal(export, tmp_path, Window(start, end)).lag_bands
     assert (bands[0].start_ms, bands[-1].end_ms) == (start, end)
     assert [band.end_ms for band in bands[:-1]] == [band.start_ms for band in bands[1:]]
     assert sum(band.samples for band in bands) == len(range(15_000, end, 15_000))
@@ -465,6 +465,6 @@ def test_a_follower_that_never_caught_up_has_no_age_in_its_band(tmp_path: Path) 
     about = {"topic": "orders", "topic_id": "id-orders", "partition": "0", "broker": "1"}
     export.add("follower_caught_up_age_seconds", -1, **about, follower="2")
     export.add("partition_replicas", 3, **about)
-    result = judged(export, tmp_path, Window(0, 120_000))
+    result = checked_proposal(export, tmp_path, Window(0, 120_000))
     assert {band.p99_seconds for band in result.lag_bands} == {None}
     assert from_json(to_json(result)).lag_bands == result.lag_bands

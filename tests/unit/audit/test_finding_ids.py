@@ -12,7 +12,7 @@ from tidemark_audit.sources.source import Window
 from tests.support.audit_exports import Export, brokers, partition
 
 
-def judged(path: Path, window: Window) -> AuditResult:
+def checked_proposal(path: Path, window: Window) -> AuditResult:
     return audit(LocalEngine(), sources_at([str(path)]), window=window)
 
 
@@ -28,8 +28,8 @@ def test_what_lasts_has_one_id_in_two_windows(tmp_path: Path) -> None:
     for follower in ("2", "3"):
         export.add("follower_caught_up_age_seconds", 8.0, **about, broker="1", follower=follower)
     path = export.write(tmp_path / "export.jsonl")
-    first = judged(path, Window(600_000, 1_200_000))
-    second = judged(path, Window(900_000, 1_500_000))
+    first = checked_proposal(path, Window(600_000, 1_200_000))
+    second = checked_proposal(path, Window(900_000, 1_500_000))
     assert {each.rule for each in first.findings} == {"R4", "R6", "R8"}
     assert [each.id for each in first.findings] == [each.id for each in second.findings]
 

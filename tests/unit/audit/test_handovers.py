@@ -58,7 +58,7 @@ def handed_over(
     return scraped_in_turn(export)
 
 
-def judged(export: Export, path: Path) -> AuditResult:
+def checked_proposal(export: Export, path: Path) -> AuditResult:
     return audit(LocalEngine(), sources_at([str(export.write(path / "export.jsonl"))]))
 
 
@@ -67,7 +67,7 @@ def judged(export: Export, path: Path) -> AuditResult:
 def test_a_handover_between_living_brokers_is_no_outage(
     second: int, without: frozenset[str], tmp_path: Path
 ) -> None:
-    result = judged(handed_over(1_800_000 + 1000 * second, without=without), tmp_path)
+    result = checked_proposal(handed_over(1_800_000 + 1000 * second, without=without), tmp_path)
     assert result.sli_by_partition[0].offline_ms == 0
     assert result.verdict is Verdict.PASS
 
@@ -83,5 +83,5 @@ def test_a_handover_between_living_brokers_is_no_outage(
 def test_brokers_that_twice_say_they_do_not_lead_are_believed(
     export: Callable[[], Export], tmp_path: Path
 ) -> None:
-    row = judged(export(), tmp_path).sli_by_partition[0]
+    row = checked_proposal(export(), tmp_path).sli_by_partition[0]
     assert abs(row.offline_ms - 60_000) <= STEP_MS

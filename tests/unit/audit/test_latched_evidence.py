@@ -31,7 +31,7 @@ def cluster(name: str, value: Callable[[int], float | None], **labels: str) -> E
     return export
 
 
-def judged(export: Export, path: Path, start_ms: int | None = None) -> AuditResult:
+def checked_proposal(export: Export, path: Path, start_ms: int | None = None) -> AuditResult:
     sources = sources_at([str(export.write(path / "export.jsonl"))])
     return audit(LocalEngine(), sources, window=Window(start_ms, LENGTH_MS))
 
@@ -66,7 +66,7 @@ def test_a_broker_that_comes_back_with_its_counter_up_cut_these_records_now(
         ),
     )
     export.add(CUT, lambda t: 500 if t >= 600_000 else None, **ORDERS, broker="3")
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert result.verdict is Verdict.LOSS
     assert [(each.kind, each.records) for each in result.loss_evidence] == [
         (LossKind.COMMITTED_TRUNCATION, 500)
@@ -76,7 +76,7 @@ def test_a_broker_that_comes_back_with_its_counter_up_cut_these_records_now(
 def test_a_broker_that_lived_unscraped_may_have_cut_them_before_the_window(tmp_path: Path) -> None:
     export = cluster(CUT, lambda t: 500, broker="3")
     without(export, lambda labels, t: labels.get("broker") == "3" and t < 600_000)
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert (result.verdict, result.loss_evidence) == (Verdict.VIOLATED, ())
     assert durability(result) is Outcome.VIOLATED
 
@@ -88,7 +88,7 @@ def test_what_is_up_at_the_first_sight_of_all_leaves_no_rule_of_durability_kept(
     family: str, labels: dict[str, str], seen_at_ms: int, tmp_path: Path
 ) -> None:
     export = cluster(family, lambda t: 100 if t >= seen_at_ms else None, **labels)
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert (result.verdict, durability(result)) == (Verdict.VIOLATED, Outcome.VIOLATED)
     assert "100 committed records were lost" in result.findings[0].sentence
 
@@ -99,7 +99,7 @@ def test_a_loss_between_the_last_scrape_of_a_window_and_the_first_of_the_next_is
     family: str, labels: dict[str, str], tmp_path: Path
 ) -> None:
     export = cluster(family, lambda t: 100 if t >= 600_000 else 0, **labels)
-    result = judged(export, tmp_path, start_ms=597_000)
+    result = checked_proposal(export, tmp_path, start_ms=597_000)
     assert result.verdict is Verdict.LOSS
     assert [(each.after_ms, each.at_ms) for each in result.loss_evidence] == [(595_000, 600_000)]
 
@@ -111,7 +111,7 @@ def test_what_an_earlier_window_told_is_shown_and_is_no_loss_of_this_one(
     family: str, labels: dict[str, str], since_ms: int, tmp_path: Path
 ) -> None:
     export = cluster(family, lambda t: 100 if t >= since_ms else 0, **labels)
-    result = judged(export, tmp_path, start_ms=600_000)
+    result = checked_proposal(export, tmp_path, start_ms=600_000)
     assert (result.verdict, result.loss_evidence) == (Verdict.PASS, ())
     assert [(each.severity, each.sentence) for each in result.findings] == [
         (Severity.MAJOR, "100 committed records were lost before this window")
@@ -136,7 +136,7 @@ def test_a_topic_deleted_just_before_the_window_is_none_of_its(tmp_path: Path) -
     partition(export, topic="gone", topic_id="id-gone")
     brokers(export)
     without(export, lambda labels, t: labels.get("topic") == "gone" and t >= 500_000)
-    result = judged(export, tmp_path, start_ms=600_000)
+    result = checked_proposal(export, tmp_path, start_ms=600_000)
     assert (result.verdict, [row.topic for row in result.sli_by_partition]) == (
         Verdict.PASS, ["orders"]
     )  # fmt: skip

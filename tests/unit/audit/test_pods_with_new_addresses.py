@@ -34,7 +34,7 @@ def told_from_two_addresses(name: str, value: Value, follower: str = "") -> Expo
     return whole
 
 
-def judged(export: Export, path: Path) -> AuditResult:
+def checked_proposal(export: Export, path: Path) -> AuditResult:
     return audit(LocalEngine(), sources_at([str(export.write(path / "export.jsonl"))]))
 
 
@@ -44,7 +44,7 @@ def test_a_watermark_that_goes_back_under_the_new_address_is_a_loss(tmp_path: Pa
         "replica_high_watermark_offset",
         lambda t: 1000 if t < 1_300_000 else 2000 if t < 1_500_000 else 1400,
     )
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert [(each.kind, each.records) for each in result.loss_evidence] == [
         (LossKind.HIGH_WATERMARK_REGRESS, 600)
     ]
@@ -56,5 +56,5 @@ def test_lag_that_only_the_new_address_shows_is_lag(tmp_path: Path) -> None:
         lambda t: 0.1 if t < 1_300_000 else 9.0,
         follower="2",
     )
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert {each.rule: each.outcome for each in result.rules}["R4"] is Outcome.VIOLATED

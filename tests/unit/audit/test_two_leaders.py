@@ -13,7 +13,7 @@ ORDERS = {"topic": "orders", "topic_id": "id-orders", "partition": "0"}
 SECONDS = 1000
 
 
-def judged(path: Path, export: Export) -> AuditResult:
+def checked_proposal(path: Path, export: Export) -> AuditResult:
     return audit(LocalEngine(), sources_at([str(export.write(path / "export.jsonl"))]))
 
 
@@ -39,7 +39,7 @@ def told(result: AuditResult) -> list[tuple[str, int, int]]:
 
 def test_each_pair_is_told_with_the_time_that_they_share(tmp_path: Path) -> None:
     claims = {"1": set(range(20, 50)), "2": set(range(40, 70)), "3": {10, 11, *range(45, 48)}}
-    assert told(judged(tmp_path, claiming(100_000, claims))) == [
+    assert told(checked_proposal(tmp_path, claiming(100_000, claims))) == [
         ("brokers 1 and 2 both led in leader epoch 5", 40, 49),
         ("brokers 1 and 3 both led in leader epoch 5", 45, 47),
         ("brokers 2 and 3 both led in leader epoch 5", 45, 47),
@@ -48,4 +48,4 @@ def test_each_pair_is_told_with_the_time_that_they_share(tmp_path: Path) -> None
 
 def test_who_leads_one_after_the_other_is_none(tmp_path: Path) -> None:
     claims = {"1": {*range(20, 40), *range(60, 80)}, "2": set(range(40, 60)), "3": set[int]()}
-    assert told(judged(tmp_path, claiming(100_000, claims))) == []
+    assert told(checked_proposal(tmp_path, claiming(100_000, claims))) == []

@@ -43,12 +43,12 @@ def two_pools() -> Export:
     return whole
 
 
-def judged(export: Export, path: Path) -> AuditResult:
+def checked_proposal(export: Export, path: Path) -> AuditResult:
     return audit(LocalEngine(), sources_at([str(export.write(path / "export.jsonl"))]))
 
 
 def test_a_planned_restart_in_one_pool_excuses_nothing_in_another(tmp_path: Path) -> None:
-    result = judged(two_pools(), tmp_path)
+    result = checked_proposal(two_pools(), tmp_path)
     assert {row.topic_id: row.degraded_planned_ms for row in result.sli_by_partition} == {
         "id-default/a": 40_000,
         "id-default/b": 0,

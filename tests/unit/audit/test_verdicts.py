@@ -12,7 +12,7 @@ from tidemark_audit.sources.detect import sources_at
 from tests.support.audit_exports import Export, brokers, partition
 
 
-def judged(export: Export, path: Path) -> AuditResult:
+def checked_proposal(export: Export, path: Path) -> AuditResult:
     return audit(LocalEngine(), sources_at([str(export.write(path / "export.jsonl"))]))
 
 
@@ -24,7 +24,7 @@ def test_a_quiet_cluster_passes(tmp_path: Path) -> None:
     export = Export()
     partition(export)
     brokers(export)
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert (result.verdict, result.findings) == (Verdict.PASS, ())
     row = result.sli_by_partition[0]
     assert (row.healthy_ms, row.total_ms) == (119_000, 119_000)
@@ -39,7 +39,7 @@ def test_a_follower_out_of_sync_is_one_incident_of_its_broker(tmp_path: Path) ->
             in_sync=lambda t: {1, 2} if 30_000 <= t < 60_000 else {1, 2, 3},
         )
     brokers(export)
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert result.verdict is Verdict.VIOLATED
     assert [(each.rule, each.subject) for each in result.findings] == [("R1", "broker 3")]
     assert len(result.findings[0].partitions) == 3
@@ -51,7 +51,7 @@ def test_a_planned_restart_is_shown_and_not_counted(tmp_path: Path) -> None:
     export = Export(length_ms=2_000_000, step_ms=5000)
     partition(export, in_sync=lambda t: {1, 2} if 30_000 <= t < 35_000 else {1, 2, 3})
     brokers(export, planned=lambda b, t: b == 3 and 28_000 <= t < 40_000)
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert (result.verdict, outcome(result, "R1")) == (Verdict.PASS, Outcome.KEPT)
     assert result.findings[0].planned
     assert result.sli_by_partition[0].degraded_planned_ms == 5000
@@ -61,7 +61,7 @@ def test_a_restart_asked_for_later_makes_no_crash_planned(tmp_path: Path) -> Non
     export = Export()
     partition(export, in_sync=lambda t: {1, 2} if 30_000 <= t < 100_000 else {1, 2, 3})
     brokers(export, planned=lambda b, t: b == 3 and 60_000 <= t < 100_000)
-    assert judged(export, tmp_path).sli_by_partition[0].degraded_unplanned_ms == 70_000
+    assert checked_proposal(export, tmp_path).sli_by_partition[0].degraded_unplanned_ms == 70_000
 
 
 @pytest.mark.parametrize(("crashed_s", "is_planned"), [(0, False), (110, False), (250, True)])
@@ -76,7 +76,7 @@ def test_a_crash_before_the_operator_spoke_is_not_planned(
         in_sync=lambda t: {1, 2} if hour + 1000 * crashed_s <= t < hour + 600_000 else {1, 2, 3},
     )
     brokers(export, planned=lambda b, t: b == 3 and hour + 240_000 <= t < hour + 600_000)
-    row = judged(export, tmp_path).sli_by_partition[0]
+    row = checked_proposal(export, tmp_path).sli_by_partition[0]
     assert (row.degraded_planned_ms > 0, row.degraded_unplanned_ms > 0) == (
         is_planned, not is_planned
     )  # fmt: skip
@@ -92,7 +92,7 @@ def test_a_leader_that_dies_leaves_its_partition_offline_until_the_next(tmp_path
         is_up=lambda b, t: b != 1 or t < 30_000,
     )
     brokers(export)
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert result.sli_by_partition[0].offline_ms == 4000
     assert [(e.from_broker, e.to_broker, e.leader_epoch) for e in result.elections] == [
         ("1", "2", 6)
@@ -109,7 +109,7 @@ def test_committed_records_cut_from_a_log_are_a_loss(tmp_path: Path) -> None:
         lambda t: 12 if t >= 50_000 else 0,
         topic="orders", topic_id="id-orders", partition="0", broker="2",
     )  # fmt: skip
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert (result.verdict, result.verdict.exit_code) == (Verdict.LOSS, 2)
     (evidence,) = result.loss_evidence
     assert (evidence.kind, evidence.records, evidence.after_ms, evidence.at_ms) == (
@@ -122,7 +122,7 @@ def test_a_missing_family_is_not_evaluated_and_never_a_pass(tmp_path: Path) -> N
     export = Export()
     partition(export, without=frozenset({"partition_leader_elections_total"}))
     brokers(export)
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert (result.verdict, outcome(result, "R6")) == (Verdict.INCONCLUSIVE, Outcome.NOT_EVALUATED)
 
 
@@ -130,7 +130,7 @@ def test_unobserved_time_makes_the_verdict_inconclusive(tmp_path: Path) -> None:
     export = Export()
     partition(export, is_up=lambda b, t: not 30_000 <= t < 60_000)
     brokers(export)
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert result.verdict is Verdict.INCONCLUSIVE
     # The last sample before the gap, at 29 s, stands for two and a half intervals.
     assert result.sli_by_partition[0].unobserved_ms == 60_000 - 31_500
@@ -162,7 +162,7 @@ def test_a_follower_that_never_caught_up_has_an_age_without_end_and_a_report(
             "follower_caught_up_age_seconds", -1,
             topic="orders", topic_id="id-orders", partition="0", broker="1", follower=follower,
         )  # fmt: skip
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert [lag.age_p99_seconds for lag in result.follower_lag] == [float("inf")] * 2
     assert outcome(result, "R4") is Outcome.VIOLATED
     write_outputs(result, tmp_path / "report")
@@ -178,7 +178,7 @@ def test_the_limit_of_lag_is_that_of_the_slowest_followers_topic(tmp_path: Path)
         "partition_replica_lag_max_seconds", 30,
         topic="orders", topic_id="id-orders", partition="0", broker="1",
     )  # fmt: skip
-    (rule,) = [each for each in judged(export, tmp_path).rules if each.rule == "R4"]
+    (rule,) = [each for each in checked_proposal(export, tmp_path).rules if each.rule == "R4"]
     assert rule.limit == pytest.approx(10.0)
 
 
@@ -190,6 +190,6 @@ def test_a_verdict_without_r6_does_not_say_that_no_loss_was_shown(tmp_path: Path
         without=frozenset({"replica_committed_truncated_records_total"}),
     )
     brokers(export)
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert result.verdict is Verdict.VIOLATED
     assert result.sentence.startswith("loss not judged, but R1")

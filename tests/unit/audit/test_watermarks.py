@@ -15,7 +15,7 @@ STALE_AT_MS = 600_000
 ORDERS = {"topic": "orders", "topic_id": "id-orders", "partition": "0"}
 
 
-def judged(export: Export, path: Path) -> AuditResult:
+def checked_proposal(export: Export, path: Path) -> AuditResult:
     return audit(LocalEngine(), sources_at([str(export.write(path / "export.jsonl"))]))
 
 
@@ -33,7 +33,9 @@ def one_failed_scrape(value: Callable[[int], float]) -> Export:
 
 
 def test_a_watermark_that_goes_back_over_a_failed_scrape_is_a_loss(tmp_path: Path) -> None:
-    result = judged(one_failed_scrape(lambda t: 1000 if t < STALE_AT_MS else 600), tmp_path)
+    result = checked_proposal(
+        one_failed_scrape(lambda t: 1000 if t < STALE_AT_MS else 600), tmp_path
+    )
     assert result.verdict is Verdict.LOSS
     assert [(each.kind, each.records) for each in result.loss_evidence] == [
         (LossKind.HIGH_WATERMARK_REGRESS, 400)
@@ -41,7 +43,7 @@ def test_a_watermark_that_goes_back_over_a_failed_scrape_is_a_loss(tmp_path: Pat
 
 
 def test_a_failed_scrape_alone_is_none(tmp_path: Path) -> None:
-    assert judged(one_failed_scrape(lambda t: t // 10), tmp_path).loss_evidence == ()
+    assert checked_proposal(one_failed_scrape(lambda t: t // 10), tmp_path).loss_evidence == ()
 
 
 def handed_over(new_end: Callable[[int], int]) -> Export:
@@ -58,12 +60,12 @@ def handed_over(new_end: Callable[[int], int]) -> Export:
 
 
 def test_a_leader_whose_log_ends_below_what_was_committed_lacks_it(tmp_path: Path) -> None:
-    result = judged(handed_over(lambda t: 700), tmp_path)
+    result = checked_proposal(handed_over(lambda t: 700), tmp_path)
     assert [(each.kind, each.records) for each in result.loss_evidence] == [
         (LossKind.LEADER_BELOW_HIGH_WATERMARK, 300)
     ]
 
 
 def test_a_leader_whose_log_goes_on_lacks_nothing(tmp_path: Path) -> None:
-    result = judged(handed_over(lambda t: 1000 + (t - STALE_AT_MS) // 100), tmp_path)
+    result = checked_proposal(handed_over(lambda t: 1000 + (t - STALE_AT_MS) // 100), tmp_path)
     assert result.loss_evidence == ()

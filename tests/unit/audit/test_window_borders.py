@@ -20,7 +20,9 @@ STEP_MS = 5000
 BORDER_MS = 900_000
 
 
-def judged(export: Export, path: Path, window: Window, checkpoint: Path | None) -> AuditResult:
+def checked_proposal(
+    export: Export, path: Path, window: Window, checkpoint: Path | None
+) -> AuditResult:
     sources = sources_at([str(export.write(path / "export.jsonl"))])
     return audit_what_if(LocalEngine(), sources, Asked(window, checkpoint=checkpoint), None)[0]
 
@@ -47,8 +49,8 @@ def test_an_outage_on_the_border_of_two_windows_is_too_long_in_the_second(
     """40 s in each, where 60 s are allowed: neither would tell of it by its own part."""
     export = stalled(BORDER_MS - 40_000, BORDER_MS + 40_000)
     kept = tmp_path / "kept" if is_kept else None
-    first = judged(export, tmp_path, Window(300_000, BORDER_MS), kept)
-    second = judged(export, tmp_path, Window(BORDER_MS, 1_500_000), kept)
+    first = checked_proposal(export, tmp_path, Window(300_000, BORDER_MS), kept)
+    second = checked_proposal(export, tmp_path, Window(BORDER_MS, 1_500_000), kept)
     assert outcome(first, "R3") is Outcome.KEPT
     assert outcome(second, "R3") is Outcome.VIOLATED
     assert "for 80 s" in told(second, "R3")[0].sentence
@@ -64,8 +66,8 @@ def test_an_incident_on_the_border_has_one_id_and_the_first_window_says_that_it_
     tmp_path: Path,
 ) -> None:
     export = stalled(BORDER_MS - 40_000, BORDER_MS + 40_000)
-    (first,) = told(judged(export, tmp_path, Window(300_000, BORDER_MS), None), "R2")
-    (second,) = told(judged(export, tmp_path, Window(BORDER_MS, 1_500_000), None), "R2")
+    (first,) = told(checked_proposal(export, tmp_path, Window(300_000, BORDER_MS), None), "R2")
+    (second,) = told(checked_proposal(export, tmp_path, Window(BORDER_MS, 1_500_000), None), "R2")
     assert first.id == second.id
     assert "still so when the window ended" in first.sentence
     assert "still so" not in second.sentence
@@ -77,7 +79,7 @@ def test_a_crash_before_the_window_is_not_excused_by_a_restart_asked_for_after_i
     export = Export(length_ms=LENGTH_MS, step_ms=STEP_MS)
     partition(export, in_sync=lambda t: {1, 2} if 800_000 <= t < 960_000 else {1, 2, 3})
     brokers(export, planned=lambda b, t: b == 3 and 880_000 <= t < 960_000)
-    row = judged(export, tmp_path, Window(BORDER_MS, 1_500_000), None).sli_by_partition[0]
+    row = checked_proposal(export, tmp_path, Window(BORDER_MS, 1_500_000), None).sli_by_partition[0]
     assert (row.degraded_planned_ms, row.degraded_unplanned_ms) == (0, 60_000)
 
 
@@ -93,7 +95,7 @@ def test_an_election_at_the_end_of_an_outage_that_began_before_the_window_is_tol
         is_up=lambda b, t: b != 1 or t < 880_000,
     )
     brokers(export)
-    result = judged(export, tmp_path, Window(BORDER_MS, 1_500_000), None)
+    result = checked_proposal(export, tmp_path, Window(BORDER_MS, 1_500_000), None)
     assert [(each.from_broker, each.to_broker) for each in result.elections] == [("1", "2")]
 
 

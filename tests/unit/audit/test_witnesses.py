@@ -22,7 +22,7 @@ def cluster() -> Export:
     return export
 
 
-def judged(export: Export, path: Path) -> AuditResult:
+def checked_proposal(export: Export, path: Path) -> AuditResult:
     return audit(LocalEngine(), sources_at([str(export.write(path / "export.jsonl"))]))
 
 
@@ -53,7 +53,7 @@ def of_the_operator(labels: dict[str, str]) -> bool:
 def test_an_exporter_that_was_not_heard_leaves_durability_open(
     lost: Callable[[dict[str, str], int], bool], subject: str, tmp_path: Path
 ) -> None:
-    result = judged(without(cluster(), lost), tmp_path)
+    result = checked_proposal(without(cluster(), lost), tmp_path)
     outcomes = {each.rule: each.outcome for each in result.rules}
     assert result.coverage[0].ratio == 1.0
     assert (outcomes["R6"], outcomes["R8"]) == (Outcome.NOT_EVALUATED, Outcome.VIOLATED)
@@ -65,7 +65,7 @@ def test_a_process_that_is_heard_again_tells_of_the_time_between(tmp_path: Path)
     export = without(
         cluster(), lambda labels, t: labels.get("broker") == "3" and 300_000 < t < 900_000
     )
-    assert judged(export, tmp_path).verdict is Verdict.PASS
+    assert checked_proposal(export, tmp_path).verdict is Verdict.PASS
 
 
 def test_another_process_knows_nothing_of_the_time_before_it(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_another_process_knows_nothing_of_the_time_before_it(tmp_path: Path) -> 
         lambda t: 7 if t <= 300_000 else 8 if t >= 900_000 else None,
         pool="default/pool", broker="3",
     )  # fmt: skip
-    assert judged(export, tmp_path).verdict is Verdict.INCONCLUSIVE
+    assert checked_proposal(export, tmp_path).verdict is Verdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_the_first_scrape_of_a_restarted_process_tells_of_the_time_just_before_i
             7 if broker != 3 or t < 20_000 else 8 if t >= first_scrape_ms else None
         ),
     )
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert {each.rule: each.outcome for each in result.rules}["R6"] is durability
 
 
@@ -113,7 +113,7 @@ def test_without_the_first_offsets_of_epochs_durability_is_open(tmp_path: Path) 
     export = without(
         cluster(), lambda labels, t: "replica_leader_epoch_start_offset" in labels["__name__"]
     )
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert {each.rule: each.outcome for each in result.rules}["R6"] is Outcome.NOT_EVALUATED
 
 
@@ -132,7 +132,9 @@ def test_a_half_export_is_no_mass_of_deleted_topics(
     for topic in ("orders", "clicks", "views"):
         partition(export, topic=topic, topic_id=f"id-{topic}")
     brokers(export)
-    result = judged(without(export, lambda labels, t: ends(labels) and t > 900_000), tmp_path)
+    result = checked_proposal(
+        without(export, lambda labels, t: ends(labels) and t > 900_000), tmp_path
+    )
     assert result.verdict is Verdict.INCONCLUSIVE
     assert [each.subject for each in result.findings] == ["series end"]
 
@@ -141,7 +143,7 @@ def test_one_topic_that_is_deleted_is_no_half_export(tmp_path: Path) -> None:
     export = cluster()
     partition(export, topic="gone", topic_id="id-gone")
     without(export, lambda labels, t: labels.get("topic") == "gone" and t > 900_000)
-    assert judged(export, tmp_path).verdict is Verdict.PASS
+    assert checked_proposal(export, tmp_path).verdict is Verdict.PASS
 
 
 def test_a_partition_that_nobody_ever_saw_is_not_made_up_for_by_ninety_nine(tmp_path: Path) -> None:
@@ -155,6 +157,6 @@ def test_a_partition_that_nobody_ever_saw_is_not_made_up_for_by_ninety_nine(tmp_
             labels.get("partition") == "7" and "partition_in_sync" in labels["__name__"]
         ),
     )
-    result = judged(export, tmp_path)
+    result = checked_proposal(export, tmp_path)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert [each.subject for each in result.findings] == ["orders-7 unobserved"]

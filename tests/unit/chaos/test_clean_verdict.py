@@ -34,12 +34,12 @@ ALIKE = ReplicaComparison(0, 203, (digest(0), digest(1), digest(2)), ())
 REPORT = VerifyReport("orders", "run", CLEAN, (ALIKE,), 812.5, 3.0, 40.0, worst_read_lag_ms=900.0)
 
 
-def judged(report: VerifyReport, *, code: int = 0) -> VerifyReport:
+def checked_proposal(report: VerifyReport, *, code: int = 0) -> VerifyReport:
     return clean_verdict(code, msgspec.json.encode(report).decode(), "")
 
 
 def test_records_of_unknown_outcome_and_long_gaps_are_no_flaw() -> None:
-    assert judged(REPORT) == REPORT
+    assert checked_proposal(REPORT) == REPORT
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_every_count_of_the_verdict_is_a_flaw_whatever_the_exit_code(
     change: dict[str, Any],
 ) -> None:
     with pytest.raises(AssertionError):
-        judged(replace(REPORT, verdict=replace(CLEAN, **change)))
+        checked_proposal(replace(REPORT, verdict=replace(CLEAN, **change)))
 
 
 def test_no_field_of_the_verdict_is_new_to_the_test_above() -> None:
@@ -74,7 +74,7 @@ def test_no_field_of_the_verdict_is_new_to_the_test_above() -> None:
 @pytest.mark.parametrize("name", ["poll-skip", "vanished", "duplicate-without-idempotence"])
 def test_an_anomaly_of_the_history_is_a_flaw_also_where_the_demo_only_reports_it(name: str) -> None:
     with pytest.raises(AssertionError, match=name):
-        judged(replace(REPORT, anomalies=(Anomaly(name, 2, ("0: 3 to 9",)),)))
+        checked_proposal(replace(REPORT, anomalies=(Anomaly(name, 2, ("0: 3 to 9",)),)))
 
 
 @pytest.mark.parametrize(
@@ -91,12 +91,12 @@ def test_replicas_that_differ_or_were_not_compared_are_a_flaw(
     comparisons: tuple[ReplicaComparison, ...],
 ) -> None:
     with pytest.raises(AssertionError):
-        judged(replace(REPORT, replicas=comparisons))
+        checked_proposal(replace(REPORT, replicas=comparisons))
 
 
 def test_an_exit_code_alone_is_a_flaw() -> None:
     with pytest.raises(AssertionError, match="exit code 1"):
-        judged(REPORT, code=1)
+        checked_proposal(REPORT, code=1)
 
 
 def test_a_verification_that_could_not_be_done_is_no_clean_verdict() -> None:

@@ -9,7 +9,7 @@ returned tuple in order.
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from tidemark_protocol.controller_messages import InSyncProposal
+from tidemark_protocol.controller_messages import IsrProposal
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from tidemark_protocol.partition_state import PartitionState
@@ -86,13 +86,13 @@ class HighWatermarkAdvanced:
 
 
 @dataclass(frozen=True, slots=True)
-class ProposeInSync:
+class ProposeIsr:
     """Send (or send again) this proposal to the controller."""
 
-    proposal: InSyncProposal
+    proposal: IsrProposal
 
 
-LeaderEffect = HighWatermarkAdvanced | ProposeInSync
+LeaderEffect = HighWatermarkAdvanced | ProposeIsr
 
 
 @dataclass(frozen=True, slots=True)

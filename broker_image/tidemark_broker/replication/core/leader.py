@@ -15,7 +15,7 @@ epoch that the entry names (S2).
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tidemark_protocol.controller_messages import BrokerState, InSyncProposal
+from tidemark_protocol.controller_messages import BrokerState, IsrProposal
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerId, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import Member, PartitionState
@@ -28,7 +28,7 @@ from tidemark_broker.replication.core.effects import (
     LeaderGrant,
     LeaderSettings,
     LogView,
-    ProposeInSync,
+    ProposeIsr,
     RejectFetch,
     ReplicaFetch,
 )
@@ -62,7 +62,7 @@ _WAIT_FOR_METADATA = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    proposal: InSyncProposal
+    proposal: IsrProposal
     maximal_members: tuple[Member, ...]  # what the high watermark waits for meanwhile
     joining: Member | None
     since_ms: int
@@ -158,7 +158,7 @@ class PartitionLeader:
         return self.state.in_sync_replicas if pending is None else pending.maximal_members
 
     @property
-    def pending_proposal(self) -> InSyncProposal | None:
+    def pending_proposal(self) -> IsrProposal | None:
         return None if self._pending is None else self._pending.proposal
 
     # guard: enough-in-sync-replicas (I9)
@@ -336,7 +336,7 @@ class PartitionLeader:
 
     # guard: refusal-keeps-proposal-pending (S3)
     def on_answer(
-        self, proposal: InSyncProposal, error: ErrorCode, now_ms: int
+        self, proposal: IsrProposal, error: ErrorCode, now_ms: int
     ) -> tuple[LeaderEffect, ...]:
         """Handle the controller's result, whose state went through `on_state` first.
 
@@ -350,7 +350,7 @@ class PartitionLeader:
             self.failed_isr_updates += 1
         if error in _WAIT_FOR_METADATA:
             return ()
-        return (ProposeInSync(proposal),)
+        return (ProposeIsr(proposal),)
 
     def on_pulse(self, now_ms: int) -> tuple[LeaderEffect, ...]:
         """Do, several times a second, what depends on time alone.
@@ -373,7 +373,7 @@ class PartitionLeader:
                 return advanced
             # Neither answer nor metadata came: ask again, the answer carries the full state.
             self._pending = replace(pending, since_ms=now_ms)
-            return (*advanced, ProposeInSync(pending.proposal))
+            return (*advanced, ProposeIsr(pending.proposal))
         kept = tuple(
             member
             for member in self.state.in_sync_replicas
@@ -415,7 +415,7 @@ class PartitionLeader:
     def _propose(
         self, members: tuple[Member, ...], joining: Member | None, now_ms: int
     ) -> tuple[LeaderEffect, ...]:
-        proposal = InSyncProposal(
+        proposal = IsrProposal(
             topic_id=self.topic_id,
             partition=self.state.partition,
             leader_epoch=self.leader_epoch,
@@ -426,7 +426,7 @@ class PartitionLeader:
         # it could move it too far.
         maximal = self.state.in_sync_replicas + (() if joining is None else (joining,))
         self._pending = _Pending(proposal, maximal, joining, now_ms)
-        return (ProposeInSync(proposal),)
+        return (ProposeIsr(proposal),)
 
     def _may_join(self, broker_id: BrokerId, replica: RemoteReplica, now_ms: int) -> bool:
         return (

@@ -8,14 +8,14 @@ import asyncio
 from tidemark_protocol.controller_messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
-    InSyncAnswer,
-    InSyncProposal,
+    IsrProposal,
+    IsrResult,
 )
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.api.partition_slice import PartitionSlice
-from tidemark_operator.controller.core.isr import judged
+from tidemark_operator.controller.core.isr import checked_proposal
 from tidemark_operator.controller.core.reassignment import is_moving
 from tidemark_operator.controller.pool_loop import PoolController
 from tidemark_operator.controller.slice_store import PutOff
@@ -35,11 +35,11 @@ async def alter_partition(
             )
         answers, by_slice = _sorted_by_slice(pool, request.proposals)
         judgements = (
-            _judge_slice(pool, pool.state.slices[name], request.broker_id, proposals)
+            _check_slice(pool, pool.state.slices[name], request.broker_id, proposals)
             for name, proposals in by_slice.items()
         )
-        for judged_slice in await asyncio.gather(*judgements):
-            answers.extend(judged_slice)
+        for checked_slice in await asyncio.gather(*judgements):
+            answers.extend(checked_slice)
         moving = {a.topic_id: None for a in answers if a.state is not None and is_moving(a.state)}
         if moving:
             await pool.settle(topics=moving)  # it may have been the last one that a move waited for
@@ -51,16 +51,16 @@ async def alter_partition(
 
 
 def _sorted_by_slice(
-    pool: PoolController, proposals: tuple[InSyncProposal, ...]
-) -> tuple[list[InSyncAnswer], dict[str, list[InSyncProposal]]]:
+    pool: PoolController, proposals: tuple[IsrProposal, ...]
+) -> tuple[list[IsrResult], dict[str, list[IsrProposal]]]:
     asked = [(proposal.topic_id, proposal.partition) for proposal in proposals]
     places = {
         replica: value.name
         for replica, (value, state) in pool.state.places_of(asked).items()
         if state.has_leader or not value.is_retained  # it is led while it moves
     }
-    unknown: list[InSyncAnswer] = []
-    by_slice: dict[str, list[InSyncProposal]] = {}
+    unknown: list[IsrResult] = []
+    by_slice: dict[str, list[IsrProposal]] = {}
     for proposal in proposals:
         name = places.get((proposal.topic_id, proposal.partition))
         if name is not None:
@@ -71,25 +71,25 @@ def _sorted_by_slice(
         error = (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_known_topic else ErrorCode.UNKNOWN_TOPIC_ID
         )
-        unknown.append(InSyncAnswer(proposal.topic_id, proposal.partition, error))
+        unknown.append(IsrResult(proposal.topic_id, proposal.partition, error))
     return unknown, by_slice
 
 
-async def _judge_slice(
-    pool: PoolController, value: PartitionSlice, sender: BrokerId, proposals: list[InSyncProposal]
-) -> list[InSyncAnswer]:
+async def _check_slice(
+    pool: PoolController, value: PartitionSlice, sender: BrokerId, proposals: list[IsrProposal]
+) -> list[IsrResult]:
     """Return the results of a slice's proposals from what is stored.
 
     None at all if the write's outcome is unknown: the leader asks again (S3).
     """
-    answers: list[InSyncAnswer] = []
+    answers: list[IsrResult] = []
 
     def decide(stored: PartitionSlice) -> PartitionSlice:
         answers.clear()
         eligibility = pool.state.eligibility()
         partitions = {state.partition: state for state in stored.partitions}
         for proposal in proposals:
-            verdict = judged(
+            verdict = checked_proposal(
                 stored.topic,
                 partitions[proposal.partition],
                 eligibility,
@@ -98,9 +98,7 @@ async def _judge_slice(
             )
             partitions[proposal.partition] = verdict.partition
             answers.append(
-                InSyncAnswer(
-                    proposal.topic_id, proposal.partition, verdict.error, verdict.partition
-                )
+                IsrResult(proposal.topic_id, proposal.partition, verdict.error, verdict.partition)
             )
         return stored.with_partitions(tuple(partitions[n] for n in stored.numbers))
 

@@ -8,7 +8,7 @@ response was lost, cannot be stored after the rejection was sent (S3).
 
 from dataclasses import dataclass
 
-from tidemark_protocol.controller_messages import InSyncProposal
+from tidemark_protocol.controller_messages import IsrProposal
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerId
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
@@ -25,13 +25,13 @@ class Verdict:
     partition: PartitionState
 
 
-def judged(
+def checked_proposal(
     topic: TopicState,
     partition: PartitionState,
     eligibility: Eligibility,
     *,
     sender: BrokerId,
-    proposal: InSyncProposal,
+    proposal: IsrProposal,
 ) -> Verdict:
     error = _check(partition, sender, proposal)
     if error is not ErrorCode.NONE:
@@ -51,7 +51,7 @@ def judged(
     )
 
 
-def _check(partition: PartitionState, sender: BrokerId, proposal: InSyncProposal) -> ErrorCode:
+def _check(partition: PartitionState, sender: BrokerId, proposal: IsrProposal) -> ErrorCode:
     if (
         proposal.leader_epoch > partition.leader_epoch
         or proposal.partition_epoch > partition.partition_epoch

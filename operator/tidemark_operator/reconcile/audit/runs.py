@@ -136,13 +136,15 @@ def status_fields(
     entries = [*known.values(), *map(_history_entry, new)]
     entries.sort(key=lambda entry: (entry["finishedTime"], entry["run"]), reverse=True)
     fields: dict[str, Any] = {"history": entries[:history_limit]}
-    judged = [run for run in new if run.summary is not None and not is_without_source(run.summary)]
+    checked_proposal = [
+        run for run in new if run.summary is not None and not is_without_source(run.summary)
+    ]
     if new:
         fields |= _of_last(entries[0])
-    if judged:
-        summary = judged[-1].summary
+    if checked_proposal:
+        summary = checked_proposal[-1].summary
         assert summary is not None
-        fields["lastSuccessTime"] = judged[-1].finished_time
+        fields["lastSuccessTime"] = checked_proposal[-1].finished_time
         fields["rules"] = [_rule(rule) for rule in summary.rules]
     return fields
 

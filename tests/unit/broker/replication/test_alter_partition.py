@@ -5,11 +5,11 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
-from tidemark_broker.replication.alter_partition import ANSWERS_AT_A_TIME, ProposalQueue
+from tidemark_broker.replication.alter_partition import ANSWERS_AT_A_TIME, AlterPartitionManager
 from tidemark_protocol.controller_messages import (
     AlterPartitionResponse,
-    InSyncAnswer,
-    InSyncProposal,
+    IsrProposal,
+    IsrResult,
 )
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch, PartitionEpoch, TopicId
@@ -19,36 +19,36 @@ from tests.support.waiting import HANG_SECONDS, eventually
 TOPIC_ID = TopicId("t")
 
 
-def a_proposal(partition: int, epoch: int = 1) -> InSyncProposal:
-    return InSyncProposal(TOPIC_ID, partition, LeaderEpoch(1), PartitionEpoch(epoch), ())
+def a_proposal(partition: int, epoch: int = 1) -> IsrProposal:
+    return IsrProposal(TOPIC_ID, partition, LeaderEpoch(1), PartitionEpoch(epoch), ())
 
 
-def an_answer(partition: int, error: ErrorCode = ErrorCode.NONE) -> InSyncAnswer:
-    return InSyncAnswer(TOPIC_ID, partition, error)
+def an_answer(partition: int, error: ErrorCode = ErrorCode.NONE) -> IsrResult:
+    return IsrResult(TOPIC_ID, partition, error)
 
 
 class Bench:
     def __init__(self) -> None:
-        self.sent: list[tuple[InSyncProposal, ...]] = []
+        self.sent: list[tuple[IsrProposal, ...]] = []
         self.futures: list[asyncio.Future[AlterPartitionResponse | None]] = []
-        self.answered: list[tuple[InSyncProposal, ErrorCode]] = []
+        self.answered: list[tuple[IsrProposal, ErrorCode]] = []
         self.slices: list[int] = []  # how many answers were handled in one turn
-        self.propose_again: list[InSyncProposal] = []
-        self.queue = ProposalQueue(send=self.send, on_answers=self.on_answers)
+        self.propose_again: list[IsrProposal] = []
+        self.queue = AlterPartitionManager(send=self.send, on_answers=self.on_answers)
 
-    async def send(self, proposals: tuple[InSyncProposal, ...]) -> AlterPartitionResponse | None:
+    async def send(self, proposals: tuple[IsrProposal, ...]) -> AlterPartitionResponse | None:
         self.sent.append(proposals)
         self.futures.append(asyncio.get_running_loop().create_future())
         return await self.futures[-1]
 
-    def on_answers(self, answered: Sequence[tuple[InSyncProposal, InSyncAnswer]]) -> None:
+    def on_answers(self, answered: Sequence[tuple[IsrProposal, IsrResult]]) -> None:
         self.slices.append(len(answered))
         self.answered.extend((proposal, answer.error) for proposal, answer in answered)
         for again in self.propose_again:
-            self.queue.propose(again)
+            self.queue.submit(again)
         self.propose_again = []
 
-    def answer(self, *answers: InSyncAnswer, error: ErrorCode = ErrorCode.NONE) -> None:
+    def answer(self, *answers: IsrResult, error: ErrorCode = ErrorCode.NONE) -> None:
         self.futures[-1].set_result(AlterPartitionResponse(error, answers=answers))
 
 
@@ -68,11 +68,11 @@ def run(scenario: Callable[[Bench], Awaitable[None]]) -> None:
 
 def test_what_gathers_while_one_is_in_flight_goes_in_the_next() -> None:
     async def scenario(bench: Bench) -> None:
-        bench.queue.propose(a_proposal(0))
+        bench.queue.submit(a_proposal(0))
         await eventually(lambda: len(bench.sent) == 1)
-        bench.queue.propose(a_proposal(1))
-        bench.queue.propose(a_proposal(2, epoch=1))
-        bench.queue.propose(a_proposal(2, epoch=2))  # replaces
+        bench.queue.submit(a_proposal(1))
+        bench.queue.submit(a_proposal(2, epoch=1))
+        bench.queue.submit(a_proposal(2, epoch=2))  # replaces
         bench.answer(an_answer(0))
         await eventually(lambda: len(bench.sent) == 2)
         assert bench.sent == [(a_proposal(0),), (a_proposal(1), a_proposal(2, epoch=2))]
@@ -82,8 +82,8 @@ def test_what_gathers_while_one_is_in_flight_goes_in_the_next() -> None:
 
 def test_a_partition_that_the_answer_does_not_name_is_sent_again() -> None:
     async def scenario(bench: Bench) -> None:
-        bench.queue.propose(a_proposal(0))
-        bench.queue.propose(a_proposal(1))
+        bench.queue.submit(a_proposal(0))
+        bench.queue.submit(a_proposal(1))
         await eventually(lambda: len(bench.sent) == 1)
         bench.answer(an_answer(0))
         await eventually(lambda: len(bench.sent) == 2)
@@ -95,7 +95,7 @@ def test_a_partition_that_the_answer_does_not_name_is_sent_again() -> None:
 
 def test_everything_is_sent_again_when_there_was_no_answer_to_use() -> None:
     async def scenario(bench: Bench) -> None:
-        bench.queue.propose(a_proposal(0))
+        bench.queue.submit(a_proposal(0))
         await eventually(lambda: len(bench.sent) == 1)
         bench.futures[-1].set_result(None)
         await eventually(lambda: len(bench.sent) == 2)
@@ -109,7 +109,7 @@ def test_everything_is_sent_again_when_there_was_no_answer_to_use() -> None:
 def test_handling_an_answer_may_propose_again() -> None:  # KAFKA-14010
     async def scenario(bench: Bench) -> None:
         bench.propose_again = [a_proposal(0, epoch=2)]
-        bench.queue.propose(a_proposal(0))
+        bench.queue.submit(a_proposal(0))
         await eventually(lambda: len(bench.sent) == 1)
         bench.answer(an_answer(0, ErrorCode.INELIGIBLE_REPLICA))
         await eventually(lambda: len(bench.sent) == 2)
@@ -120,9 +120,9 @@ def test_handling_an_answer_may_propose_again() -> None:  # KAFKA-14010
 
 def test_a_newer_proposal_is_not_replaced_by_one_put_back() -> None:
     async def scenario(bench: Bench) -> None:
-        bench.queue.propose(a_proposal(0))
+        bench.queue.submit(a_proposal(0))
         await eventually(lambda: len(bench.sent) == 1)
-        bench.queue.propose(a_proposal(0, epoch=2))
+        bench.queue.submit(a_proposal(0, epoch=2))
         bench.futures[-1].set_result(None)
         await eventually(lambda: len(bench.sent) == 2)
         assert bench.sent[1] == (a_proposal(0, epoch=2),)
@@ -135,7 +135,7 @@ def test_an_answer_about_thousands_is_handled_in_slices_that_others_run_between(
 
     async def scenario(bench: Bench) -> None:
         for partition in range(count):
-            bench.queue.propose(a_proposal(partition))
+            bench.queue.submit(a_proposal(partition))
         await eventually(lambda: len(bench.sent) == 1)
         bench.answer(*(an_answer(partition) for partition in range(count)))
         seen = []
@@ -154,7 +154,7 @@ def test_what_is_proposed_between_two_slices_is_sent_next_and_nothing_twice() ->
 
     async def scenario(bench: Bench) -> None:
         for partition in range(count):
-            bench.queue.propose(a_proposal(partition))
+            bench.queue.submit(a_proposal(partition))
         await eventually(lambda: len(bench.sent) == 1)
         bench.propose_again = [a_proposal(0, epoch=2), a_proposal(count - 1, epoch=2)]
         bench.answer(*(an_answer(partition) for partition in range(count - 1)))
@@ -171,7 +171,7 @@ def test_a_slice_of_answers_is_told_in_one_line(caplog: pytest.LogCaptureFixture
 
     async def scenario(bench: Bench) -> None:
         for partition in range(ANSWERS_AT_A_TIME + 1):
-            bench.queue.propose(a_proposal(partition))
+            bench.queue.submit(a_proposal(partition))
         await eventually(lambda: len(bench.sent) == 1)
         bench.answer(*(an_answer(partition) for partition in range(ANSWERS_AT_A_TIME + 1)))
         await eventually(lambda: len(bench.slices) == 2)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tidemark_broker.replication.partition_snapshot import IsrChanges, ShrinkReason
-from tidemark_protocol.controller_messages import BrokerState, Endpoints, InSyncProposal
+from tidemark_protocol.controller_messages import BrokerState, Endpoints, IsrProposal
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 
@@ -37,9 +37,9 @@ def without(*gone: int) -> PartitionState:
     return replace(STATE, in_sync_replicas=kept, partition_epoch=PartitionEpoch(9))
 
 
-def proposal_without(*gone: int) -> InSyncProposal:
+def proposal_without(*gone: int) -> IsrProposal:
     kept = without(*gone).in_sync_replicas
-    return InSyncProposal(TopicId("t"), 0, STATE.leader_epoch, STATE.partition_epoch, kept)
+    return IsrProposal(TopicId("t"), 0, STATE.leader_epoch, STATE.partition_epoch, kept)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def proposal_without(*gone: int) -> InSyncProposal:
 def test_a_shrink_counts_once_for_each_of_its_reasons(
     after: PartitionState,
     stopping: tuple[int, ...],
-    proposal: InSyncProposal | None,
+    proposal: IsrProposal | None,
     expected: dict[str, int],
 ) -> None:
     changes = IsrChanges()

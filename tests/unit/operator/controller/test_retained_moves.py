@@ -2,7 +2,7 @@
 
 import pytest
 from tidemark_operator.controller.core.reassignment import CannotReassign
-from tidemark_protocol.controller_messages import InSyncProposal
+from tidemark_protocol.controller_messages import IsrProposal
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER, BrokerId, ControllerEpoch
 
@@ -136,7 +136,7 @@ def test_data_that_rests_takes_no_proposal() -> None:
     async def scenario() -> None:
         rig = await retained_rig()
         state = rig.partition()
-        proposal = InSyncProposal(
+        proposal = IsrProposal(
             ORDERS, 0, state.leader_epoch, state.partition_epoch, state.in_sync_replicas
         )
         answer = await rig.brokers[0].alter(proposal)

@@ -6,7 +6,7 @@ import pytest
 from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE
 from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.service import ProbeVerdict
-from tidemark_protocol.controller_messages import InSyncProposal
+from tidemark_protocol.controller_messages import IsrProposal
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import (
     BrokerEpoch,
@@ -232,7 +232,7 @@ def test_a_volume_of_another_cluster_is_refused() -> None:
 # S3
 
 
-async def refused(rig: Rig) -> tuple[PartitionState, InSyncProposal]:
+async def refused(rig: Rig) -> tuple[PartitionState, IsrProposal]:
     """ISR {0,1}; broker 2 is fenced; leader 0 proposes {0,1,2}."""
     await rig.create()
     rig.probe.verdicts["2-a"] = ProbeVerdict.REFUSED

@@ -7,11 +7,11 @@ from tidemark_broker.replication.core.effects import (
     LeaderEffect,
     LeaderGrant,
     LeaderSettings,
-    ProposeInSync,
+    ProposeIsr,
     ReplicaFetch,
 )
 from tidemark_broker.replication.core.leader import PartitionLeader
-from tidemark_protocol.controller_messages import BrokerState, Endpoints, InSyncProposal
+from tidemark_protocol.controller_messages import BrokerState, Endpoints, IsrProposal
 from tidemark_protocol.ids import (
     BrokerEpoch,
     BrokerId,
@@ -131,14 +131,14 @@ def fetches(
     return leader.on_fetch(fetch, leader_end=leader.log_end_offset, now_ms=now_ms)
 
 
-def a_proposal(*lives: Life, partition_epoch: int = 20) -> InSyncProposal:
-    return InSyncProposal(
+def a_proposal(*lives: Life, partition_epoch: int = 20) -> IsrProposal:
+    return IsrProposal(
         TOPIC_ID, 0, LeaderEpoch(5), PartitionEpoch(partition_epoch), members(*lives)
     )
 
 
-def proposes(*lives: Life, partition_epoch: int = 20) -> ProposeInSync:
-    return ProposeInSync(a_proposal(*lives, partition_epoch=partition_epoch))
+def proposes(*lives: Life, partition_epoch: int = 20) -> ProposeIsr:
+    return ProposeIsr(a_proposal(*lives, partition_epoch=partition_epoch))
 
 
 def advanced(offset: int) -> HighWatermarkAdvanced:

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 from tidemark_operator.controller.core.eligibility import Eligibility
-from tidemark_operator.controller.core.isr import Verdict, judged
-from tidemark_protocol.controller_messages import InSyncProposal
+from tidemark_operator.controller.core.isr import Verdict, checked_proposal
+from tidemark_protocol.controller_messages import IsrProposal
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
@@ -29,14 +29,16 @@ FULL = partition("0@1 1@2", leader="0@1")
 
 
 def judge(
-    proposed: InSyncProposal,
+    proposed: IsrProposal,
     *,
     state: PartitionState = FULL,
     brokers: Eligibility = ALL,
     sender: int = 0,
     commit_rule: str = "MinInsync",
 ) -> Verdict:
-    return judged(topic(commit_rule), state, brokers, sender=BrokerId(sender), proposal=proposed)
+    return checked_proposal(
+        topic(commit_rule), state, brokers, sender=BrokerId(sender), proposal=proposed
+    )
 
 
 def test_an_expand_raises_the_partition_epoch_and_not_the_leader_epoch() -> None:
@@ -81,7 +83,7 @@ def test_proposing_what_is_stored_succeeds_and_changes_nothing() -> None:
     ],
 )
 def test_stale_and_malformed_proposals_are_refused_without_a_write(
-    proposed: InSyncProposal, sender: int, error: ErrorCode
+    proposed: IsrProposal, sender: int, error: ErrorCode
 ) -> None:
     verdict = judge(proposed, sender=sender)
     assert verdict == Verdict(error, FULL)
@@ -110,7 +112,7 @@ def test_stale_and_malformed_proposals_are_refused_without_a_write(
     ids=["unknown", "fenced", "stopping", "older life", "future life", "no fetch seen", "failed"],
 )
 def test_an_ineligible_member_is_refused_and_the_refusal_raises_the_partition_epoch(
-    proposed: InSyncProposal, brokers: Eligibility
+    proposed: IsrProposal, brokers: Eligibility
 ) -> None:
     """S3: once the refusal was heard, no delayed write on epoch 9 can land any more."""
     verdict = judge(proposed, brokers=brokers)

@@ -11,7 +11,7 @@ from tidemark_operator.api.broker import (
     read_broker,
 )
 from tidemark_operator.controller.core.elections import NO_EVIDENCE
-from tidemark_operator.controller.core.isr import judged
+from tidemark_operator.controller.core.isr import checked_proposal
 from tidemark_operator.controller.core.leaderless_reasons import leaderless_sentence
 from tidemark_operator.controller.core.registration import Accepted, decided
 from tidemark_operator.controller.core.unclean_recovery import needs_reports
@@ -207,7 +207,7 @@ def test_a_member_that_its_leader_has_not_heard_yet_is_judged_by_its_disk() -> N
 
     def answer(*brokers: Any) -> ErrorCode:
         asked = proposal("0@-1 1@2")
-        return judged(
+        return checked_proposal(
             ALWAYS, state, eligibility(*brokers), sender=BrokerId(1), proposal=asked
         ).error
 

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tidemark_operator.controller.core.observations import PLANNED_RESTART_LIMIT_MS, ClockSkews
 from tidemark_operator.controller.metrics import exposition
 from tidemark_operator.manager.loop_lag import LoopLagCollector
-from tidemark_protocol.controller_messages import InSyncProposal
+from tidemark_protocol.controller_messages import IsrProposal
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
 from tidemark_protocol.loop_lag import LoopLag
 from tidemark_protocol.partition_state import Member
@@ -66,7 +66,7 @@ async def all_in_sync(rig: Rig) -> None:
     leader = rig.brokers[state.leader]
     in_sync = tuple(Member(each.broker_id, each.epoch) for each in rig.brokers)
     answer = await leader.alter(
-        InSyncProposal(ORDERS, 0, state.leader_epoch, state.partition_epoch, in_sync)
+        IsrProposal(ORDERS, 0, state.leader_epoch, state.partition_epoch, in_sync)
     )
     assert not answer.error
     for broker in rig.brokers:

@@ -11,7 +11,7 @@ from tidemark_operator.controller.core.reassignment import (
     reassigned,
     target_of,
 )
-from tidemark_protocol.controller_messages import InSyncProposal
+from tidemark_protocol.controller_messages import IsrProposal
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
 from tidemark_protocol.partition_state import Member, PartitionState
@@ -162,7 +162,7 @@ async def join(rig: Rig, leader: FakeBroker, joining: FakeBroker) -> ErrorCode:
     state = rig.partition()
     new = (*state.in_sync_replicas, Member(joining.broker_id, joining.epoch))
     response = await leader.alter(
-        InSyncProposal(ORDERS, 0, state.leader_epoch, state.partition_epoch, new)
+        IsrProposal(ORDERS, 0, state.leader_epoch, state.partition_epoch, new)
     )
     return response.answers[0].error
 

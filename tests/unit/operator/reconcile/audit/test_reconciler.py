@@ -132,8 +132,8 @@ def test_a_run_that_read_nothing_clears_no_loss_and_is_no_success(tmp_path: Path
 def test_of_a_run_with_a_retry_the_verdict_counts(first: int, second: int) -> None:
     """In whatever order its pods are listed."""
     blind = ended_pod("daily-1", summary(verdict="NO-SOURCE"), 4, at="2026-11-21T06:00:10Z")
-    judged = ended_pod("daily-1", summary(), at="2026-11-21T06:00:50Z")
-    pods = (blind, judged)
+    checked_proposal = ended_pod("daily-1", summary(), at="2026-11-21T06:00:50Z")
+    pods = (blind, checked_proposal)
     (run,) = finished_runs([ended_job("daily-1")], [], [pods[first], pods[second]])
     assert run.summary is not None
     assert run.summary.verdict == "LOSS"
