@@ -40,7 +40,7 @@ from tidemark_broker.replication.follower_session import REPLICA_FETCH_MAX_BYTES
 from tidemark_broker.replication.log_start_offset import DeleteRecordsResult, delete_records
 from tidemark_broker.replication.moved_watermarks import MovedWatermarks
 from tidemark_broker.replication.partition import CommittedTruncations, Partition, ReplicaEvents
-from tidemark_broker.replication.partition_listeners import PartitionListeners, nothing
+from tidemark_broker.replication.partition_observer import PartitionObserver, nothing
 from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
 from tidemark_broker.replication.record_appender import RecordAppender
 from tidemark_broker.replication.replica_ticks import ReplicaTicks
@@ -93,7 +93,7 @@ async def sha256_of(replica: Partition, to_offset: int, corrupt: CorruptionRepai
 __all__ = [
     "FetchResult",
     "OffsetsResult",
-    "PartitionListeners",
+    "PartitionObserver",
     "ProduceResult",
     "ReplicaManager",
     "ReplicaView",
@@ -120,7 +120,7 @@ class ReplicaManager:
         clock: Clock = monotonic_ms,
     ) -> None:
         self.metadata = MetadataCache()
-        self.listeners = PartitionListeners()
+        self.listeners = PartitionObserver()
         self.is_stopped = False
         self.failed_replicas: dict[TopicPartition, str] = {}  # roles not taken, damaged logs
         self.corrupt = CorruptionRepair(

@@ -13,7 +13,7 @@ def nothing(*_: object) -> None:
 
 
 @dataclass(slots=True)
-class PartitionListeners:
+class PartitionObserver:
     """The receivers of events of local partitions; set before logs are attached."""
 
     submit: Callable[[IsrProposal], None] = nothing
