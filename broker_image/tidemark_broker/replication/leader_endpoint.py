@@ -208,7 +208,7 @@ class LeaderEndpoint(asyncio.Protocol):
                 self._forget(key, forgotten)
                 continue
             max_bytes = PARTITION_MAX_BYTES
-            if self._partitions.is_joining(replica):
+            if self._partitions.is_adding(replica):
                 max_bytes = min(max_bytes, may_join_bytes)
                 if max_bytes == 0:
                     later_ms = throttle.wake_at_ms(now_ms)
@@ -280,7 +280,7 @@ class LeaderEndpoint(asyncio.Protocol):
     def _apply(self, open_fetch: _OpenFetch, answer: PartitionAnswer, now_ms: int) -> None:
         """Apply one partition's answer; its errors do not stop the others."""
         replica, fetch = open_fetch.replica, open_fetch.fetch
-        if answer.records and self._partitions.is_joining(replica):
+        if answer.records and self._partitions.is_adding(replica):
             self._partitions.join_throttle.spend(len(answer.records), now_ms)
         diverging = answer.diverging_epoch
         if diverging is not None:

@@ -32,7 +32,7 @@ from tidemark_broker.metadata.metadata_cache import MetadataCache, TopicPartitio
 from tidemark_broker.metadata.producer_id_manager import ProducerIdResult, ProducerIds
 from tidemark_broker.metadata.topic_admin_client import TopicChanges
 from tidemark_broker.replication.core.corruption import Corruption
-from tidemark_broker.replication.core.reassignment_throttle import JoinThrottle
+from tidemark_broker.replication.core.reassignment_throttle import ReassignmentThrottle
 from tidemark_broker.replication.corruption_repair import CorruptionRepair
 from tidemark_broker.replication.delayed_fetch import DelayedFetch, FetchParams
 from tidemark_broker.replication.delayed_produce import ProduceCallback, answer
@@ -140,7 +140,7 @@ class ReplicaManager:
         self.roles.resolve_corruption = self.corrupt.settle
         self._hosted = self.roles.hosted
         self.committed_cuts = CommittedTruncations()
-        self.join_throttle = JoinThrottle()
+        self.join_throttle = ReassignmentThrottle()
         self.replica_fetch_max_bytes = REPLICA_FETCH_MAX_BYTES
         self.shortage = ""  # of disk space: why nothing is taken
         self.broker_id = broker_id
@@ -457,7 +457,7 @@ class ReplicaManager:
                 replica.on_stall(stall_ms, now_ms)
             yield
 
-    def is_joining(self, replica: Partition) -> bool:
+    def is_adding(self, replica: Partition) -> bool:
         """Return whether the replica is being moved here and not in sync yet.
 
         Only such a one is ever slowed down.

@@ -64,7 +64,7 @@ _WAIT_FOR_METADATA = frozenset(
 class _Pending:
     proposal: IsrProposal
     maximal_members: tuple[Member, ...]  # what the high watermark waits for meanwhile
-    joining: Member | None
+    adding: Member | None
     since_ms: int
 
 
@@ -312,7 +312,7 @@ class PartitionLeader:
             if set(state.in_sync_replicas) != set(pending.proposal.new_in_sync_replicas):
                 self.failed_isr_updates += 1
                 self._join_not_before_ms = now_ms + JOIN_HOLD_OFF_MS
-                self._refused = pending.joining
+                self._refused = pending.adding
         elif before - after:
             self._join_not_before_ms = now_ms + JOIN_HOLD_OFF_MS
         self.state = state
@@ -407,13 +407,13 @@ class PartitionLeader:
             replica = self._followers.get(broker_id)
             if replica is None or not self._may_join(broker_id, replica, now_ms):
                 continue
-            joining = Member(broker_id, replica.broker_epoch)
+            adding = Member(broker_id, replica.broker_epoch)
             others = tuple(member for member in members if member.broker_id != broker_id)
-            return self._propose((*others, joining), joining, now_ms)
+            return self._propose((*others, adding), adding, now_ms)
         return ()
 
     def _propose(
-        self, members: tuple[Member, ...], joining: Member | None, now_ms: int
+        self, members: tuple[Member, ...], adding: Member | None, now_ms: int
     ) -> tuple[LeaderEffect, ...]:
         proposal = IsrProposal(
             topic_id=self.topic_id,
@@ -424,8 +424,8 @@ class PartitionLeader:
         )
         # A join assumed early only makes the watermark stricter; a shrink must not be assumed,
         # it could move it too far.
-        maximal = self.state.in_sync_replicas + (() if joining is None else (joining,))
-        self._pending = _Pending(proposal, maximal, joining, now_ms)
+        maximal = self.state.in_sync_replicas + (() if adding is None else (adding,))
+        self._pending = _Pending(proposal, maximal, adding, now_ms)
         return (ProposeIsr(proposal),)
 
     def _may_join(self, broker_id: BrokerId, replica: RemoteReplica, now_ms: int) -> bool:

@@ -7,7 +7,7 @@ catch up again are exempt: slowing them would cost the redundancy that a move ha
 """
 
 
-class JoinThrottle:
+class ReassignmentThrottle:
     """The throttle; `now_ms` is monotonic."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.leader_changes import Departures
 from tidemark_broker.quota_manager import ClientQuotas
-from tidemark_broker.replication.core.reassignment_throttle import JoinThrottle
+from tidemark_broker.replication.core.reassignment_throttle import ReassignmentThrottle
 from tidemark_broker.replication.fetcher_manager import ReplicaFetcher, ReplicaFetcherManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.replica_manager import ReplicaManager
@@ -198,7 +198,7 @@ def test_a_log_start_that_a_follower_raised_itself_is_told_while_nothing_else_ha
     run(tmp_path, scenario)
 
 
-class CountingThrottle(JoinThrottle):
+class CountingThrottle(ReassignmentThrottle):
     """Slows nobody and knows what it was told."""
 
     spent_bytes = 0
@@ -226,7 +226,7 @@ def test_what_is_moved_in_is_paid_for_and_what_is_in_sync_is_not(tmp_path: Path)
     run(tmp_path, scenario)
 
 
-class EmptyThrottle(JoinThrottle):
+class EmptyThrottle(ReassignmentThrottle):
     def allowance_bytes(self, now_ms: int, *, at_most: int) -> int:
         return 0
 

@@ -1,10 +1,10 @@
 """How fast a broker fetches what is moved to it."""
 
-from tidemark_broker.replication.core.reassignment_throttle import JoinThrottle
+from tidemark_broker.replication.core.reassignment_throttle import ReassignmentThrottle
 
 
-def throttle(rate: int, now_ms: int = 0) -> JoinThrottle:
-    made = JoinThrottle()
+def throttle(rate: int, now_ms: int = 0) -> ReassignmentThrottle:
+    made = ReassignmentThrottle()
     made.set_rate(rate, now_ms)
     return made
 
