@@ -42,11 +42,11 @@ class QuietTopic:
         wait_for(f"{record_count} records", lambda: len(self.values()) == record_count)
         known = re.compile(rf'^tidemark_replica_producer_ids{{topic="{self.name}".*}} (\d+)$', re.M)
 
-        def is_forgotten() -> bool:
+        def is_removed() -> bool:
             with urllib.request.urlopen(self._leader_url + "/metrics") as response:
                 return known.findall(response.read().decode()) == ["0"]
 
-        wait_for("the producer forgotten", is_forgotten)
+        wait_for("the producer forgotten", is_removed)
 
     def values(self) -> list[Any]:
         records = f"{self._leader_url}/topics/{self.name}/partitions/0/records?offset=0"

@@ -13,8 +13,8 @@ from tidemark_broker.replication.core.effects import (
     FollowerEffect,
     HighWatermarkAdvanced,
     LeaderAnswer,
+    LeaderAssignment,
     LeaderEffect,
-    LeaderGrant,
     LeaderSettings,
     RestartLogAt,
     TruncateLog,
@@ -189,7 +189,9 @@ class Running:
         process.follower = None
         process.state = state
         process.leader = PartitionLeader(
-            LeaderGrant(TOPIC_ID, process.broker_id, process.broker_epoch, state, broker.settings),
+            LeaderAssignment(
+                TOPIC_ID, process.broker_id, process.broker_epoch, state, broker.settings
+            ),
             process.brokers,
             log_end_offset=end,
             high_watermark=watermark,

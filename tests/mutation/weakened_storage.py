@@ -37,7 +37,7 @@ def _keeps_one_batch(original: Any) -> Any:
     def encode(states: ProducerStates, epoch_before: Any) -> Any:
         kept = ProducerStates()
         for producer_id, entry in states:
-            kept.restore(producer_id, ProducerEntry(entry.batches[-1:], has_forgotten=True))
+            kept.restore(producer_id, ProducerEntry(entry.batches[-1:], has_removed_epochs=True))
         return original(kept, epoch_before)
 
     return encode

@@ -1,8 +1,8 @@
 """S3: a refused expand that lands later. The real leader core talks to the real controller."""
 
 from tidemark_broker.replication.core.effects import (
+    LeaderAssignment,
     LeaderEffect,
-    LeaderGrant,
     LeaderSettings,
     ProposeIsr,
     ReplicaFetch,
@@ -36,7 +36,9 @@ class Leader:
         self.now_ms = 1_000_000
         self.proposals: list[IsrProposal] = []
         self.core = PartitionLeader(
-            LeaderGrant(ORDERS, BrokerId(0), BrokerEpoch(1), rig.partition(), LeaderSettings()),
+            LeaderAssignment(
+                ORDERS, BrokerId(0), BrokerEpoch(1), rig.partition(), LeaderSettings()
+            ),
             self.brokers(),
             log_end_offset=Offset(0),
             high_watermark=Offset(0),

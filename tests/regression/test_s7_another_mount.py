@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tidemark_broker.replication.core.effects import (
-    LeaderGrant,
+    LeaderAssignment,
     LeaderSettings,
     ProposeIsr,
     ReplicaFetch,
@@ -162,7 +162,7 @@ def test_a_member_that_fetches_below_the_high_watermark_is_expelled_at_once() ->
         for member in state.in_sync_replicas
     }
     leader = PartitionLeader(
-        LeaderGrant(TOPIC_ID, BrokerId(0), BrokerEpoch(1), state, LeaderSettings()),
+        LeaderAssignment(TOPIC_ID, BrokerId(0), BrokerEpoch(1), state, LeaderSettings()),
         brokers,
         log_end_offset=Offset(0),
         high_watermark=Offset(0),

@@ -75,7 +75,7 @@ def decode_kafka_snapshot(data: bytes) -> ProducerStates:
     for fields in _KAFKA_ENTRY.iter_unpack(body[_COUNT.size :]):
         producer_id, epoch, last_sequence, last_offset, delta, timestamp_ms, *_ = fields
         batch = _batch(epoch, last_sequence, last_offset, delta, timestamp_ms)
-        states.restore(producer_id, ProducerEntry((batch,), has_forgotten=True))
+        states.restore(producer_id, ProducerEntry((batch,), has_removed_epochs=True))
     return states
 
 
@@ -83,7 +83,7 @@ def decode_kafka_snapshot(data: bytes) -> ProducerStates:
 def encode_side_snapshot(states: ProducerStates, epoch_before: LeaderEpoch) -> bytes:
     body = bytearray(_SIDE_HEAD.pack(epoch_before, states.highest_producer_id, len(states)))
     for producer_id, entry in states:
-        body += _SIDE_ENTRY.pack(producer_id, entry.has_forgotten, len(entry.batches))
+        body += _SIDE_ENTRY.pack(producer_id, entry.has_removed_epochs, len(entry.batches))
         for batch in entry.batches:
             body += _SIDE_BATCH.pack(
                 batch.producer_epoch,
@@ -106,7 +106,7 @@ def decode_side_snapshot(data: bytes) -> tuple[ProducerStates, LeaderEpoch]:
         epoch_before, highest_producer_id, count = _SIDE_HEAD.unpack_from(body)
         position = _SIDE_HEAD.size
         for _ in range(count):
-            producer_id, has_forgotten, batch_count = _SIDE_ENTRY.unpack_from(body, position)
+            producer_id, has_removed_epochs, batch_count = _SIDE_ENTRY.unpack_from(body, position)
             position += _SIDE_ENTRY.size
             if not 1 <= batch_count <= KEPT_BATCHES:
                 raise MalformedFile(f"{batch_count} batches of producer {producer_id}")
@@ -115,7 +115,9 @@ def decode_side_snapshot(data: bytes) -> tuple[ProducerStates, LeaderEpoch]:
                 for at in range(batch_count)
             ]
             position += batch_count * _SIDE_BATCH.size
-            states.restore(producer_id, ProducerEntry(batches, has_forgotten=has_forgotten))
+            states.restore(
+                producer_id, ProducerEntry(batches, has_removed_epochs=has_removed_epochs)
+            )
     except StructError as error:
         raise MalformedFile(f"producers cut short: {error}") from error
     if position != len(body):

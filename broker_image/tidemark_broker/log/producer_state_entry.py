@@ -63,13 +63,13 @@ def last_sequence_of(header: BatchHeader) -> int:
 class ProducerEntry:
     """One producer id; `batches` has the newest last and is empty only during a truncation."""
 
-    __slots__ = ("batches", "has_forgotten", "since_ms")
+    __slots__ = ("batches", "has_removed_epochs", "since_ms")
 
     def __init__(
-        self, batches: Iterable[ProducerBatch] = (), *, has_forgotten: bool = False
+        self, batches: Iterable[ProducerBatch] = (), *, has_removed_epochs: bool = False
     ) -> None:
         self.batches = list(batches)
-        self.has_forgotten = has_forgotten  # older batches were noted and dropped
+        self.has_removed_epochs = has_removed_epochs  # older batches were noted and dropped
         self.since_ms: int | None = None  # None: noted after the last look at the clock
 
     @property
@@ -120,7 +120,7 @@ class ProducerStates:
             entry.since_ms = None
             if len(entry.batches) > KEPT_BATCHES:
                 del entry.batches[0]
-                entry.has_forgotten = True
+                entry.has_removed_epochs = True
 
     def restore(self, producer_id: int, entry: ProducerEntry) -> None:
         self._entries[producer_id] = entry
@@ -135,7 +135,7 @@ class ProducerStates:
         copied = ProducerStates()
         for producer_id, entry in self._entries.items():
             copied._entries[producer_id] = ProducerEntry(
-                entry.batches, has_forgotten=entry.has_forgotten
+                entry.batches, has_removed_epochs=entry.has_removed_epochs
             )
         copied.highest_producer_id = self.highest_producer_id
         return copied
@@ -152,7 +152,7 @@ class ProducerStates:
         for entry in self._entries.values():
             rest = sum(batch.last_offset < log_end_offset for batch in entry.batches)
             is_cut = rest < len(entry.batches)
-            if is_cut and entry.has_forgotten and rest < WINDOW_BATCHES:
+            if is_cut and entry.has_removed_epochs and rest < WINDOW_BATCHES:
                 return False
         return True
 

@@ -34,8 +34,8 @@ from tidemark_broker.replication.core.effects import (
     FollowLogStart,
     HighWatermarkAdvanced,
     LeaderAnswer,
+    LeaderAssignment,
     LeaderEffect,
-    LeaderGrant,
     LeaderSettings,
     ProposeIsr,
     ReplicaFetch,
@@ -206,7 +206,9 @@ class Partition:
         high_watermark = self.high_watermark
         previous = self.leader
         self._retire_cores()
-        grant = LeaderGrant(self.topic_id, life.broker_id, life.broker_epoch, state, self._settings)
+        grant = LeaderAssignment(
+            self.topic_id, life.broker_id, life.broker_epoch, state, self._settings
+        )
         leader = PartitionLeader(
             grant,
             life.brokers,

@@ -192,7 +192,7 @@ def fetch_request_steps(reader: Reader, version: int) -> Steps[FetchRequest]:
         topics.append(FetchTopic(topic_id, (yield from _partition_steps(reader))))
     forgotten = []
     for _ in range(reader.count(smallest_bytes=18)):
-        forgotten.append(_read_forgotten(reader))
+        forgotten.append(_read_removed(reader))
         yield 1
     rack = reader.compact_string()
     cluster_id: str | None = None
@@ -220,7 +220,7 @@ def fetch_request_steps(reader: Reader, version: int) -> Steps[FetchRequest]:
     )
 
 
-def _read_forgotten(reader: Reader) -> tuple[str, TopicId, tuple[int, ...]]:
+def _read_removed(reader: Reader) -> tuple[str, TopicId, tuple[int, ...]]:
     topic_id = reader.topic_id()
     partitions = tuple(reader.int32() for _ in range(reader.count(smallest_bytes=4)))
     reader.tagged_fields()

@@ -3,7 +3,7 @@
 Inputs are named after the message, effects after what the shell must do. A shell performs a
 returned tuple in order.
 
-`LeaderGrant` and `LeaderSettings` are what makes a broker the leader of a partition.
+`LeaderAssignment` and `LeaderSettings` are what makes a broker the leader of a partition.
 """
 
 from dataclasses import dataclass
@@ -134,7 +134,7 @@ class LeaderSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderGrant:
+class LeaderAssignment:
     """The state that makes this broker the leader in its present epoch."""
 
     topic_id: TopicId

@@ -323,7 +323,7 @@ def _keeps_nothing(cut: TruncateLog, answer: LeaderAnswer) -> bool:
 
 
 # guard: no-agreement-on-forgotten-epoch (S32)
-def is_forgotten(epoch: LeaderEpoch, log: LogView) -> bool:
+def is_removed(epoch: LeaderEpoch, log: LogView) -> bool:
     """Return whether retention removed the epoch, and so the offset where it ended."""
     return epoch < log.first_epoch and log.log_start_offset > 0
 
@@ -337,7 +337,7 @@ def is_isr_or_elr_member(fetch: ReplicaFetch, state: PartitionState) -> bool:
     return entry in (*state.in_sync_replicas, *state.eligible_leaders)
 
 
-def agreed_end(
+def common_end_offset(
     fetch: ReplicaFetch, log: LogView, state: PartitionState
 ) -> tuple[LeaderEpoch, Offset] | None:
     """Return the epoch and offset up to which a follower's log equals the leader's.
@@ -346,7 +346,7 @@ def agreed_end(
     leader has is common.
     """
     epoch = fetch.last_fetched_epoch
-    if not is_forgotten(epoch, log):
+    if not is_removed(epoch, log):
         return log.end_offset_for(epoch)
     if is_isr_or_elr_member(fetch, state):
         return epoch, log.log_start_offset

@@ -24,15 +24,15 @@ from tidemark_broker.replication.core.effects import (
     DivergingEpoch,
     FetchVerdict,
     HighWatermarkAdvanced,
+    LeaderAssignment,
     LeaderEffect,
-    LeaderGrant,
     LeaderSettings,
     LogView,
     ProposeIsr,
     RejectFetch,
     ReplicaFetch,
 )
-from tidemark_broker.replication.core.follower import agreed_end
+from tidemark_broker.replication.core.follower import common_end_offset
 from tidemark_broker.replication.core.remote_replica import (
     NEVER_MS,
     UNKNOWN_OFFSET,
@@ -73,7 +73,7 @@ class PartitionLeader:
 
     def __init__(
         self,
-        grant: LeaderGrant,
+        grant: LeaderAssignment,
         brokers: Mapping[BrokerId, BrokerState],
         *,
         log_end_offset: Offset,
@@ -231,7 +231,7 @@ class PartitionLeader:
         if fetch.fetch_offset < log.log_start_offset:
             return RejectFetch(ErrorCode.OFFSET_OUT_OF_RANGE)  # even if diverging (KAFKA-12996)
         if last_epoch != NO_EPOCH:
-            end = agreed_end(fetch, log, self.state)
+            end = common_end_offset(fetch, log, self.state)
             if end is None:
                 # S22: Kafka answers OFFSET_OUT_OF_RANGE here, for ever on an idle partition.
                 return DivergingEpoch(log.latest_epoch, log.log_end_offset)

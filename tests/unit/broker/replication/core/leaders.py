@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from tidemark_broker.replication.core.effects import (
     HighWatermarkAdvanced,
+    LeaderAssignment,
     LeaderEffect,
-    LeaderGrant,
     LeaderSettings,
     ProposeIsr,
     ReplicaFetch,
@@ -94,7 +94,7 @@ def a_leader(
 ) -> PartitionLeader:
     state = a_state(in_sync, leader_epoch=leader_epoch, min_insync=min_insync, replicas=replicas)
     return PartitionLeader(
-        LeaderGrant(
+        LeaderAssignment(
             TOPIC_ID,
             LEADER,
             BrokerEpoch(11),

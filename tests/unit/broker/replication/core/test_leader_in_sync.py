@@ -1,7 +1,7 @@
 """Who is in sync: shrink by time, expand by position, proposals and their answers (1.2 to 1.8)."""
 
 import pytest
-from tidemark_broker.replication.core.effects import LeaderGrant, LeaderSettings, RejectFetch
+from tidemark_broker.replication.core.effects import LeaderAssignment, LeaderSettings, RejectFetch
 from tidemark_broker.replication.core.leader import JOIN_HOLD_OFF_MS, PartitionLeader
 from tidemark_protocol.controller_messages import BrokerState
 from tidemark_protocol.error_codes import ErrorCode
@@ -384,7 +384,7 @@ def test_a_state_with_other_replicas_forgets_and_adds() -> None:
 
 def test_only_the_life_named_by_the_grant_may_lead() -> None:  # S2
     state = a_state()
-    grant = LeaderGrant(
+    grant = LeaderAssignment(
         TOPIC_ID, state.leader, member((1, 12)).broker_epoch, state, LeaderSettings()
     )
     with pytest.raises(AssertionError):
