@@ -47,7 +47,7 @@ from tidemark_client.responses import (
 PREFERENCE_SECONDS = 300.0  # Kafka: metadata.max.age.ms
 
 
-class NearbyReplicas:
+class RackAwareReads:
     """The preferred read replicas; `now_seconds` is monotonic."""
 
     def __init__(self, now_seconds: Callable[[], float]) -> None:
@@ -113,7 +113,7 @@ class TidemarkClient:
     async def __aenter__(self) -> Self:
         self._session = HttpSession()
         self.lookup = LeaderLookup(self._session, self._bootstrap_urls)
-        self._nearby = NearbyReplicas(asyncio.get_running_loop().time)
+        self._nearby = RackAwareReads(asyncio.get_running_loop().time)
         return self
 
     async def __aexit__(
@@ -228,7 +228,7 @@ class TidemarkClient:
             f"/topics/{topic}/partitions/{partition}/records"
             f"?offset={offset}&max_bytes={self.settings.max_bytes}&max_wait_ms={wait_ms}"
         )
-        headers, body = await self._read_nearby(topic, partition, path, wait_ms / 1000)
+        headers, body = await self._read_preferred_replica(topic, partition, path, wait_ms / 1000)
         return read_records(offset, headers, body)
 
     async def offsets(self, topic: str, partition: int) -> OffsetRange:
@@ -314,7 +314,7 @@ class TidemarkClient:
         finally:
             slow.cancel()
 
-    async def _read_nearby(
+    async def _read_preferred_replica(
         self, topic: str, partition: int, path: str, wait_seconds: float
     ) -> tuple[Mapping[str, str], bytes]:
         if self.settings.rack is None:

@@ -49,7 +49,7 @@ class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
     partition: int
     offset: int
     max_wait_ms: int
-    is_nearby: bool = False  # also from a follower (KIP-392)
+    is_in_rack: bool = False  # also from a follower (KIP-392)
 
 
 class FetchAnswer(msgspec.Struct, frozen=True, tag="fetch-answer"):
@@ -332,7 +332,7 @@ class _Connection(asyncio.Protocol):
             min_bytes=1,
             max_wait_ms=question.max_wait_ms,
             done=done,
-            consumer=ANYWHERE if question.is_nearby else LEADER_ONLY,
+            consumer=ANYWHERE if question.is_in_rack else LEADER_ONLY,
         )
         if number in self._cancels:
             self._cancels[number] = cancel

@@ -352,20 +352,20 @@ class Consumer:
         offset = self._positions.offset(partition)
         invoked_us = around.now_us()
         broker = await self._links.leader(plan.topic, partition)
-        is_nearby = not is_final and self._chance.random() < plan.follower_share
-        if is_nearby:
+        is_in_rack = not is_final and self._chance.random() < plan.follower_share
+        if is_in_rack:
             others = [other for other in around.brokers if other != broker]
             broker = self._chance.choice(others or [broker])
         try:
             connection = await self._links.to(broker)
-            question = Fetch(plan.topic, partition, offset, POLL_MS, is_nearby)
+            question = Fetch(plan.topic, partition, offset, POLL_MS, is_in_rack)
             reply = await connection.ask(question, 1500)
         except (NotSent, NoAnswer):
             self._links.drop(broker)
             raise
         assert isinstance(reply, FetchAnswer)
         if reply.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            if not is_nearby:  # a follower may only be behind
+            if not is_in_rack:  # a follower may only be behind
                 self._positions.seek(partition, offset, reply.log_start_offset)
             return None
         if reply.error != ErrorCode.NONE:
@@ -442,7 +442,7 @@ class PassingReader:
     ) -> None:
         self._links = Links(around, chance)
         self._broker = broker
-        self._question = Fetch("orders", partition, offset, 0, is_nearby=True)
+        self._question = Fetch("orders", partition, offset, 0, is_in_rack=True)
 
     async def run(self) -> None:
         for _ in range(3):

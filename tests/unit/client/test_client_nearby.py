@@ -7,7 +7,7 @@ from typing import Any
 from tidemark_client.client import (
     PREFERENCE_SECONDS,
     ClientSettings,
-    NearbyReplicas,
+    RackAwareReads,
     TidemarkClient,
 )
 from tidemark_client.outcomes import OutgoingRecord
@@ -81,7 +81,7 @@ def test_a_near_replica_that_sends_back_ends_the_preference() -> None:
 
 def test_a_preference_ends_after_a_while() -> None:
     now = [0.0]
-    nearby = NearbyReplicas(lambda: now[0])
+    nearby = RackAwareReads(lambda: now[0])
     nearby.note(TOPIC, 0, "http://near")
     now[0] = PREFERENCE_SECONDS - 1
     assert nearby.url(TOPIC, 0) == "http://near"
