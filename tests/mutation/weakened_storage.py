@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemark_broker.log.checkpoint_formats import LOCK
 from tidemark_broker.log.clean_shutdown import SPENT_BOOT_RECORD, STORED_BOOT_RECORD
-from tidemark_broker.log.producer_state_entry import ProducerEntry, ProducerStates
+from tidemark_broker.log.producer_state_entry import ProducerEntry, ProducerStateEntries
 
 from tests.mutation.edits import at, drop, returns, test, wrap
 from tests.mutation.mutant import Mutant
@@ -34,8 +34,8 @@ def _allows_networks(original: Any) -> Any:
 def _keeps_one_batch(original: Any) -> Any:
     """As Kafka's snapshot does."""
 
-    def encode(states: ProducerStates, epoch_before: Any) -> Any:
-        kept = ProducerStates()
+    def encode(states: ProducerStateEntries, epoch_before: Any) -> Any:
+        kept = ProducerStateEntries()
         for producer_id, entry in states:
             kept.restore(producer_id, ProducerEntry(entry.batches[-1:], has_removed_epochs=True))
         return original(kept, epoch_before)
@@ -44,7 +44,7 @@ def _keeps_one_batch(original: Any) -> Any:
 
 
 def _forgets_at_the_next_look(original: Any) -> Any:
-    def expire(states: ProducerStates, now_ms: int, *, expiration_ms: int) -> Any:
+    def expire(states: ProducerStateEntries, now_ms: int, *, expiration_ms: int) -> Any:
         return original(states, now_ms, expiration_ms=0)
 
     return expire

@@ -29,8 +29,8 @@ from tidemark_broker.log.disk import Disk
 from tidemark_broker.log.errors import DiskFull, LogFailure, OffsetOutOfRange, StorageFailed
 from tidemark_broker.log.leader_epoch_cache import EpochCheckpoint
 from tidemark_broker.log.log_config import LogSettings
-from tidemark_broker.log.producer_state_entry import ProducerStates
-from tidemark_broker.log.producer_state_manager import LogProducers
+from tidemark_broker.log.producer_state_entry import ProducerStateEntries
+from tidemark_broker.log.producer_state_manager import ProducerStateManager
 from tidemark_broker.log.reading import LogReader
 from tidemark_broker.log.recovery import CLEANLY_STOPPED, PreviousRun, RecoveryReport, load_segments
 from tidemark_broker.log.recovery_point import Durability
@@ -101,7 +101,7 @@ class PartitionLog:
         self._durability = Durability(self._disk, self.directory, synced_to, previous.is_synced)
         self._checkpoint.is_written = False  # recovery may have completed or cut it
         self._checkpoint.write_if_possible()
-        self._producers = LogProducers(self._disk, self._checkpoint)
+        self._producers = ProducerStateManager(self._disk, self._checkpoint)
         self._producers.restore(self._segments, self.log_start_offset, loaded.part)
         self.corruption_marker.remove_if_readable(loaded, self._checkpoint.epochs)
 
@@ -131,7 +131,7 @@ class PartitionLog:
         return self._checkpoint.epochs.latest_epoch
 
     @property
-    def producers(self) -> ProducerStates:
+    def producers(self) -> ProducerStateEntries:
         """Return the state of each producer id as of the log's end."""
         return self._producers.states
 

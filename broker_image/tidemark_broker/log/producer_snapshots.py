@@ -27,7 +27,7 @@ from tidemark_broker.log.producer_state_entry import (
     SEQUENCES,
     ProducerBatch,
     ProducerEntry,
-    ProducerStates,
+    ProducerStateEntries,
 )
 
 KAFKA_SUFFIX = ".snapshot"
@@ -46,7 +46,7 @@ _SIDE_ENTRY = Struct(">q?b")  # producer id, whether older batches are forgotten
 _SIDE_BATCH = Struct(">hiqiq")  # epoch, last sequence, last offset, offset delta, timestamp
 
 
-def encode_kafka_snapshot(states: ProducerStates) -> bytes:
+def encode_kafka_snapshot(states: ProducerStateEntries) -> bytes:
     body = bytearray(_COUNT.pack(len(states)))
     for producer_id, entry in states:
         last = entry.batches[-1]
@@ -62,13 +62,13 @@ def encode_kafka_snapshot(states: ProducerStates) -> bytes:
     return _HEAD.pack(_VERSION, crc32c(bytes(body))) + body
 
 
-def decode_kafka_snapshot(data: bytes) -> ProducerStates:
+def decode_kafka_snapshot(data: bytes) -> ProducerStateEntries:
     """Decode Kafka's snapshot, with a window of one batch for each producer.
 
     Raises MalformedFile.
     """
     body = _checked_body(data)
-    states = ProducerStates()
+    states = ProducerStateEntries()
     (count,) = _COUNT.unpack_from(body)
     if len(body) != _COUNT.size + count * _KAFKA_ENTRY.size:
         raise MalformedFile(f"{count} producers in {len(body)} bytes")
@@ -80,7 +80,7 @@ def decode_kafka_snapshot(data: bytes) -> ProducerStates:
 
 
 # guard: snapshot-has-five-batches (S24)
-def encode_side_snapshot(states: ProducerStates, epoch_before: LeaderEpoch) -> bytes:
+def encode_side_snapshot(states: ProducerStateEntries, epoch_before: LeaderEpoch) -> bytes:
     body = bytearray(_SIDE_HEAD.pack(epoch_before, states.highest_producer_id, len(states)))
     for producer_id, entry in states:
         body += _SIDE_ENTRY.pack(producer_id, entry.has_removed_epochs, len(entry.batches))
@@ -95,13 +95,13 @@ def encode_side_snapshot(states: ProducerStates, epoch_before: LeaderEpoch) -> b
     return _HEAD.pack(_VERSION, crc32c(bytes(body))) + body
 
 
-def decode_side_snapshot(data: bytes) -> tuple[ProducerStates, LeaderEpoch]:
+def decode_side_snapshot(data: bytes) -> tuple[ProducerStateEntries, LeaderEpoch]:
     """Decode our snapshot; return it with the leader epoch of the batch before it.
 
     Raises MalformedFile.
     """
     body = _checked_body(data)
-    states = ProducerStates()
+    states = ProducerStateEntries()
     try:
         epoch_before, highest_producer_id, count = _SIDE_HEAD.unpack_from(body)
         position = _SIDE_HEAD.size
@@ -158,7 +158,7 @@ class ProducerSnapshots:
 
     def write_if_possible(
         self,
-        states: ProducerStates,
+        states: ProducerStateEntries,
         offset: Offset,
         epochs: LeaderEpochs,
         disk: Disk | None = None,
@@ -211,7 +211,7 @@ class ProducerSnapshots:
         first_offset: Offset,
         log_start_offset: Offset,
         log_end_offset: Offset,
-    ) -> tuple[ProducerStates, Offset]:
+    ) -> tuple[ProducerStateEntries, Offset]:
         """Return the newest usable snapshot and its offset, and remove those above the log's end.
 
         Without one it returns an empty state and the first offset on the disk. Raises OSError.
@@ -235,7 +235,7 @@ class ProducerSnapshots:
                 return decode_kafka_snapshot(data), offset  # of a log that Kafka wrote
             except (FileNotFoundError, MalformedFile):
                 continue
-        return ProducerStates(), first_offset
+        return ProducerStateEntries(), first_offset
 
     def _read(self, path: Path) -> bytes:
         """Read a file; raise MalformedFile for a bad sector too.

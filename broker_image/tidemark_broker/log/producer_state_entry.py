@@ -87,7 +87,7 @@ class ProducerEntry:
         return [batch for batch in self.batches[-WINDOW_BATCHES:] if batch.producer_epoch == epoch]
 
 
-class ProducerStates:
+class ProducerStateEntries:
     """All producers of one partition, as of its log end."""
 
     def __init__(self) -> None:
@@ -130,9 +130,9 @@ class ProducerStates:
         if producer_id < FORGED_PRODUCER_IDS_FROM:
             self.highest_producer_id = max(self.highest_producer_id, producer_id)
 
-    def copy(self) -> "ProducerStates":
+    def copy(self) -> "ProducerStateEntries":
         """Return a copy for a snapshot; batches recorded later do not appear in it."""
-        copied = ProducerStates()
+        copied = ProducerStateEntries()
         for producer_id, entry in self._entries.items():
             copied._entries[producer_id] = ProducerEntry(
                 entry.batches, has_removed_epochs=entry.has_removed_epochs

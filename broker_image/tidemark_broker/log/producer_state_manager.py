@@ -15,23 +15,27 @@ from tidemark_broker.kafka_wire.records.errors import CorruptBatch
 from tidemark_broker.log.disk import Disk
 from tidemark_broker.log.leader_epoch_cache import EpochCheckpoint
 from tidemark_broker.log.producer_snapshots import ProducerSnapshots
-from tidemark_broker.log.producer_state_entry import NO_PRODUCER_ID, ProducerStates, noted_batch
+from tidemark_broker.log.producer_state_entry import (
+    NO_PRODUCER_ID,
+    ProducerStateEntries,
+    noted_batch,
+)
 from tidemark_broker.log.segment import Segment
 from tidemark_broker.log.synced_prefix import SyncedPart
 
 
 @dataclass(slots=True, eq=False)
-class Told:
+class SnapshotTaken:
     """A snapshot of this log; another one may replace it at the same offset."""
 
     offset: Offset
     is_synced: bool = False  # said by a worker, maybe when it is gone
 
 
-NOTHING_TOLD = Told(Offset(-1), is_synced=True)
+NO_SNAPSHOT_TAKEN = SnapshotTaken(Offset(-1), is_synced=True)
 
 
-class LogProducers:
+class ProducerStateManager:
     """The producer states of a log.
 
     Methods raise OSError, except for a full disk, which only costs a snapshot.
@@ -39,11 +43,13 @@ class LogProducers:
 
     def __init__(self, disk: Disk, checkpoint: EpochCheckpoint) -> None:
         """Create empty states; `checkpoint` has the log's leader epochs, in the log's directory."""
-        self.states = ProducerStates()
+        self.states = ProducerStateEntries()
         self._checkpoint = checkpoint
         self._snapshots = ProducerSnapshots(disk, checkpoint.directory)
-        self._told = NOTHING_TOLD  # by the newest snapshot of this log that is there
-        self._there: dict[Offset, Told] = {}  # those that may be counted on once they are synced
+        self._told = NO_SNAPSHOT_TAKEN  # by the newest snapshot of this log that is there
+        self._there: dict[
+            Offset, SnapshotTaken
+        ] = {}  # those that may be counted on once they are synced
 
     def restore(
         self,
@@ -64,9 +70,11 @@ class LogProducers:
             log_start_offset=log_start_offset,
             log_end_offset=segments[-1].next_offset,
         )
-        self._told, self._there = NOTHING_TOLD, {}
+        self._told, self._there = NO_SNAPSHOT_TAKEN, {}
         if len(self.states):
-            self._note_told(offset)  # it need not be synced: a flush syncs the newest of then alone
+            self._record_snapshot_taken(
+                offset
+            )  # it need not be synced: a flush syncs the newest of then alone
         if part is not None and part.next_offset >= offset:
             highest_producer_id = max(highest_producer_id, self.states.highest_producer_id)
             self.states, offset = part.producers, part.next_offset
@@ -104,14 +112,14 @@ class LogProducers:
         self._snapshots.remove_above(log_end_offset)
         self._there = {at: told for at, told in self._there.items() if at <= log_end_offset}
         if self._told.offset > log_end_offset:
-            self._told = NOTHING_TOLD
+            self._told = NO_SNAPSHOT_TAKEN
         if not self.states.truncate_to(log_end_offset):
             self.restore(segments, log_start_offset)
 
     def forget_all(self) -> None:
         """Remove all states and snapshots: the log starts again at another offset."""
         self._snapshots.remove_above(Offset(-1))
-        self._told, self._there = NOTHING_TOLD, {}
+        self._told, self._there = NO_SNAPSHOT_TAKEN, {}
         self.states.forget_all()
 
     def write_snapshot(self, segments: Sequence[Segment], disk: Disk | None = None) -> None:
@@ -124,11 +132,11 @@ class LogProducers:
             return
         epochs = self._checkpoint.epochs
         if self._snapshots.write_if_possible(self.states, end_offset, epochs, disk):
-            self._note_told(end_offset)
+            self._record_snapshot_taken(end_offset)
         self.drop_snapshots(segments)
 
-    def _note_told(self, offset: Offset) -> None:
-        self._told = self._there[offset] = Told(offset)
+    def _record_snapshot_taken(self, offset: Offset) -> None:
+        self._told = self._there[offset] = SnapshotTaken(offset)
 
     # guard: retention-keeps-producer-batches (S24)
     def may_lose_below(
@@ -155,7 +163,7 @@ class LogProducers:
     @property
     def _synced_at(self) -> Offset:
         synced = (at for at, told in self._there.items() if told.is_synced)
-        return max(synced, default=NOTHING_TOLD.offset)
+        return max(synced, default=NO_SNAPSHOT_TAKEN.offset)
 
     def drop_snapshots(self, segments: Sequence[Segment]) -> None:
         """Remove snapshots of segments that are gone; their producers expire, and not before (S24).
@@ -170,7 +178,7 @@ class LogProducers:
         self._snapshots.prune(kept)
         self._there = {at: told for at, told in self._there.items() if at in kept}
 
-    def sync(self) -> Told | None:
+    def sync(self) -> SnapshotTaken | None:
         """Sync the newest snapshot in a worker; return what `note_synced` needs, or None.
 
         `note_synced` is called once the directory is synced too.
@@ -181,6 +189,6 @@ class LogProducers:
         self._snapshots.sync(told.offset)
         return told
 
-    def note_synced(self, told: Told | None) -> None:
+    def note_synced(self, told: SnapshotTaken | None) -> None:
         if told is not None:
             told.is_synced = True

@@ -23,7 +23,7 @@ from tidemark_broker.kafka_wire.records.record_batch import (
 )
 from tidemark_broker.log.disk import MAX_BUFFERS_PER_WRITE, Buffer, Disk, DiskFile
 from tidemark_broker.log.indexes import MalformedIndex, OffsetIndex, TimeIndex
-from tidemark_broker.log.producer_state_entry import ProducerStates
+from tidemark_broker.log.producer_state_entry import ProducerStateEntries
 from tidemark_broker.log.synced_prefix import SYNCED_SUFFIX, SyncedPart
 from tidemark_broker.log.unreadable_sectors import read_ahead, unreadable_is_corrupt
 
@@ -286,7 +286,7 @@ class Segment:
                 position, header.size_bytes, header.last_offset, header.max_timestamp_ms
             )
 
-    def part(self, producers: ProducerStates, epoch_before: LeaderEpoch) -> SyncedPart:
+    def part(self, producers: ProducerStateEntries, epoch_before: LeaderEpoch) -> SyncedPart:
         """Return a copy of what is known of the segment, as its synced prefix.
 
         Batches recorded later do not appear in it.

@@ -22,7 +22,7 @@ from tidemark_protocol.ids import LeaderEpoch, Offset
 from tidemark_broker.log.checkpoint_formats import MalformedFile
 from tidemark_broker.log.indexes import MalformedIndex, OffsetIndex, TimeIndex
 from tidemark_broker.log.producer_snapshots import decode_side_snapshot, encode_side_snapshot
-from tidemark_broker.log.producer_state_entry import ProducerStates
+from tidemark_broker.log.producer_state_entry import ProducerStateEntries
 
 SYNCED_SUFFIX = ".synced"
 
@@ -46,7 +46,7 @@ class SyncedPart:
     first_timestamp_ms: int  # NO_TIMESTAMP: none
     offset_index: OffsetIndex
     time_index: TimeIndex
-    producers: ProducerStates  # of the whole log, as of `next_offset`
+    producers: ProducerStateEntries  # of the whole log, as of `next_offset`
     epoch_before: LeaderEpoch  # of the batch before `next_offset`
 
     def encode(self) -> bytes:

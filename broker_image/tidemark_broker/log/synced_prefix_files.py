@@ -16,7 +16,7 @@ from tidemark_broker.log.disk import Disk, DiskFile
 from tidemark_broker.log.errors import NO_ROOM_ERRORS
 from tidemark_broker.log.indexes import MAX_RELATIVE_OFFSET
 from tidemark_broker.log.leader_epoch_cache import LeaderEpochs
-from tidemark_broker.log.producer_state_entry import ProducerStates
+from tidemark_broker.log.producer_state_entry import ProducerStateEntries
 from tidemark_broker.log.segment import WALK_BYTES, Segment, log_path, scan_batches
 from tidemark_broker.log.synced_prefix import SYNCED_SUFFIX, SyncedPart, decode_synced_part
 
@@ -58,7 +58,7 @@ class SyncedParts:
     def copy_if_due(
         self,
         active: Segment,
-        producers: ProducerStates,
+        producers: ProducerStateEntries,
         epochs: LeaderEpochs,
         *,
         growth_bytes: int,

@@ -33,8 +33,8 @@ from tidemark_broker.log.errors import DiskFull, is_storage_failure
 from tidemark_broker.log.log_config import LogSettings
 from tidemark_broker.log.producer_state_entry import NO_PRODUCER_ID
 from tidemark_broker.replication.core.idempotence import (
-    RefuseBatch,
-    judge_batch,
+    RejectBatch,
+    check_sequence,
     malformed_producer,
 )
 from tidemark_broker.replication.delayed_produce import ProduceCallback, answer
@@ -175,8 +175,8 @@ class RecordAppender:
         """
         header, settings = batches[0].header, replica.log.settings
         if header.producer_id > NO_PRODUCER_ID:
-            verdict = judge_batch(header, replica.log.producers)
-            if isinstance(verdict, RefuseBatch):
+            verdict = check_sequence(header, replica.log.producers)
+            if isinstance(verdict, RejectBatch):
                 answer(done, _refused(verdict, replica.log.log_start_offset))
                 return None
             if verdict is not None:
@@ -246,7 +246,7 @@ def _refusal(replica: Partition, acks: int) -> ProduceResult | None:
     return None
 
 
-def _refused(verdict: RefuseBatch, log_start_offset: Offset) -> ProduceResult:
+def _refused(verdict: RejectBatch, log_start_offset: Offset) -> ProduceResult:
     # Without the log's start Java's client sends UNKNOWN_PRODUCER_ID's batch again as it is, until
     # its delivery.timeout.ms; with it, again with a new epoch (TransactionManager.canRetry).
     return ProduceResult(verdict.error, log_start_offset=log_start_offset, message=verdict.message)

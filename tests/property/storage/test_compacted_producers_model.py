@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tidemark_broker.log.partition_log import PartitionLog
-from tidemark_broker.log.producer_state_entry import ProducerStates
+from tidemark_broker.log.producer_state_entry import ProducerStateEntries
 from tidemark_protocol.ids import LeaderEpoch
 
 from tests.support.compacted_log_fixtures import COMPACTED, compact, keyed_batch, seal
@@ -80,7 +80,7 @@ class CompactedProducers(RuleBasedStateMachine):
             shutil.copy(path, directory)
         return open_log(directory, self.disk, settings=SETTINGS)
 
-    def check(self, producers: ProducerStates) -> None:
+    def check(self, producers: ProducerStateEntries) -> None:
         for producer_id, appended_ms in self.appended_ms.items():
             if self.now_ms - appended_ms < EXPIRATION_MS:
                 entry = producers.get(producer_id)

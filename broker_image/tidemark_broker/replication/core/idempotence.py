@@ -16,7 +16,7 @@ from tidemark_broker.log.producer_state_entry import (
     SEQUENCES,
     ProducerBatch,
     ProducerEntry,
-    ProducerStates,
+    ProducerStateEntries,
     last_sequence_of,
 )
 
@@ -35,12 +35,12 @@ class Duplicate:
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseBatch:
+class RejectBatch:
     error: ErrorCode
     message: str
 
 
-ProducerVerdict = Duplicate | RefuseBatch | None  # None: append it
+ProducerVerdict = Duplicate | RejectBatch | None  # None: append it
 
 
 def malformed_producer(header: BatchHeader) -> str:
@@ -58,36 +58,36 @@ def malformed_producer(header: BatchHeader) -> str:
     return ""
 
 
-def judge_batch(header: BatchHeader, producers: ProducerStates) -> ProducerVerdict:
+def check_sequence(header: BatchHeader, producers: ProducerStateEntries) -> ProducerVerdict:
     """Check a well-formed batch with a producer id; `producers` are as of the log's end."""
     entry = producers.get(header.producer_id)
     if entry is None:
-        return _judge_unknown(header, producers)
+        return _check_unknown(header, producers)
     if header.producer_epoch == entry.producer_epoch:
-        return _judge_known(header, entry)
+        return _check_known(header, entry)
     if _is_fenced(header, entry):
-        return RefuseBatch(
+        return RejectBatch(
             ErrorCode.INVALID_PRODUCER_EPOCH,
             f"producer {header.producer_id} has written with epoch {entry.producer_epoch}, "
             f"found epoch {header.producer_epoch}: ask for a newer one",
         )
     if _may_begin(header):
         return None
-    return RefuseBatch(
+    return RejectBatch(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"producer {header.producer_id}, new epoch {header.producer_epoch}: expected base "
         f"sequence 0, found {header.base_sequence}",
     )
 
 
-def _judge_known(header: BatchHeader, entry: ProducerEntry) -> ProducerVerdict:
+def _check_known(header: BatchHeader, entry: ProducerEntry) -> ProducerVerdict:
     if _is_next(header, entry):  # the usual case; no batch of five is as long as all sequences
         return None
     duplicate = _find_duplicate(header, entry)
     if duplicate is not None:
         end_offset = Offset(duplicate.last_offset + 1)
         return Duplicate(duplicate.first_offset, end_offset, duplicate.timestamp_ms)
-    return RefuseBatch(
+    return RejectBatch(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"producer {header.producer_id}, epoch {header.producer_epoch}: expected base sequence "
         f"{(entry.last_sequence + 1) % SEQUENCES}, found {header.base_sequence}, which is none of "
@@ -95,15 +95,15 @@ def _judge_known(header: BatchHeader, entry: ProducerEntry) -> ProducerVerdict:
     )
 
 
-def _judge_unknown(header: BatchHeader, producers: ProducerStates) -> ProducerVerdict:
+def _check_unknown(header: BatchHeader, producers: ProducerStateEntries) -> ProducerVerdict:
     if not _may_begin(header):
-        return RefuseBatch(
+        return RejectBatch(
             ErrorCode.UNKNOWN_PRODUCER_ID,
             f"producer {header.producer_id} is not known here (never was, or expired): expected "
             f"base sequence 0, found {header.base_sequence}; ask for a new epoch and begin at 0",
         )
     if _is_full(producers):
-        return RefuseBatch(
+        return RejectBatch(
             ErrorCode.THROTTLING_QUOTA_EXCEEDED,
             f"{len(producers)} producer ids were active within producer.id.expiration.ms, which is "
             "the most that a partition remembers: use ids for longer, or lower that setting",
@@ -137,5 +137,5 @@ def _is_next(header: BatchHeader, entry: ProducerEntry) -> bool:
     return header.base_sequence == (entry.last_sequence + 1) % SEQUENCES
 
 
-def _is_full(producers: ProducerStates) -> bool:
+def _is_full(producers: ProducerStateEntries) -> bool:
     return len(producers) >= MAX_PRODUCERS

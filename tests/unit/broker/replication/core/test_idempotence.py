@@ -2,12 +2,12 @@
 
 import pytest
 from tidemark_broker.kafka_wire.records.record_batch import BatchHeader
-from tidemark_broker.log.producer_state_entry import SEQUENCES, ProducerStates, noted_batch
+from tidemark_broker.log.producer_state_entry import SEQUENCES, ProducerStateEntries, noted_batch
 from tidemark_broker.replication.core import idempotence
 from tidemark_broker.replication.core.idempotence import (
     Duplicate,
-    RefuseBatch,
-    judge_batch,
+    RejectBatch,
+    check_sequence,
     malformed_producer,
 )
 from tidemark_protocol.error_codes import ErrorCode
@@ -28,9 +28,9 @@ def header(
     )  # fmt: skip
 
 
-def producers_with(*headers: BatchHeader) -> ProducerStates:
+def producers_with(*headers: BatchHeader) -> ProducerStateEntries:
     """As if these had been appended from offset 0 on."""
-    states, offset = ProducerStates(), 0
+    states, offset = ProducerStateEntries(), 0
     for appended in headers:
         states.note([noted_batch(appended, Offset(offset))])
         offset += appended.record_count
@@ -38,90 +38,90 @@ def producers_with(*headers: BatchHeader) -> ProducerStates:
 
 
 def refusal(found: object) -> ErrorCode:
-    assert isinstance(found, RefuseBatch), found
+    assert isinstance(found, RejectBatch), found
     return found.error
 
 
 def test_a_new_producer_begins_at_sequence_0() -> None:
-    assert judge_batch(header(0), ProducerStates()) is None
+    assert check_sequence(header(0), ProducerStateEntries()) is None
 
 
 def test_an_unknown_producer_may_not_begin_elsewhere() -> None:
-    found = judge_batch(header(3), ProducerStates())
+    found = check_sequence(header(3), ProducerStateEntries())
     assert refusal(found) is ErrorCode.UNKNOWN_PRODUCER_ID
 
 
 def test_the_next_sequence_follows_the_last_record() -> None:
     states = producers_with(header(0, 10))
-    assert judge_batch(header(10, 5), states) is None
+    assert check_sequence(header(10, 5), states) is None
 
 
 @pytest.mark.parametrize("sequence", [9, 11, 1000])
 def test_neither_gap_nor_overlap_is_taken(sequence: int) -> None:
     states = producers_with(header(0, 10))
-    found = judge_batch(header(sequence, 5), states)
+    found = check_sequence(header(sequence, 5), states)
     assert refusal(found) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @pytest.mark.parametrize("back", range(5))
 def test_any_of_the_last_five_batches_is_a_duplicate_at_its_own_offset(back: int) -> None:
     sent = [header(2 * number, 2) for number in range(8)]
-    found = judge_batch(sent[7 - back], producers_with(*sent))
+    found = check_sequence(sent[7 - back], producers_with(*sent))
     assert found == Duplicate(Offset(14 - 2 * back), Offset(16 - 2 * back), TIMESTAMP_MS)
 
 
 def test_a_batch_before_the_window_is_not_vouched_for() -> None:
     sent = [header(2 * number, 2) for number in range(8)]
-    found = judge_batch(sent[2], producers_with(*sent))
+    found = check_sequence(sent[2], producers_with(*sent))
     assert refusal(found) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_retry_cut_another_way_is_no_duplicate() -> None:
     states = producers_with(header(0, 10))
-    assert refusal(judge_batch(header(0, 9), states)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refusal(check_sequence(header(0, 9), states)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_sequences_wrap_to_0_between_batches() -> None:
     states = producers_with(header(LAST_SEQUENCE - 1, 2))
-    assert judge_batch(header(0, 3), states) is None
+    assert check_sequence(header(0, 3), states) is None
 
 
 def test_sequences_wrap_to_0_within_a_batch() -> None:
     across = header(LAST_SEQUENCE, 3)
     states = producers_with(header(LAST_SEQUENCE - 1), across)
-    assert judge_batch(header(2), states) is None
-    assert judge_batch(across, states) == Duplicate(Offset(1), Offset(4), TIMESTAMP_MS)
+    assert check_sequence(header(2), states) is None
+    assert check_sequence(across, states) == Duplicate(Offset(1), Offset(4), TIMESTAMP_MS)
 
 
 def test_a_lower_epoch_is_fenced() -> None:
     states = producers_with(header(0, 5, epoch=3))
-    found = judge_batch(header(5, epoch=2), states)
+    found = check_sequence(header(5, epoch=2), states)
     assert refusal(found) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_even_a_duplicate_of_a_lower_epoch_is_fenced() -> None:
     states = producers_with(header(0, epoch=2), header(0, epoch=3))
-    found = judge_batch(header(0, epoch=2), states)
+    found = check_sequence(header(0, epoch=2), states)
     assert refusal(found) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_a_higher_epoch_begins_at_sequence_0() -> None:
     states = producers_with(header(0, 5, epoch=3))
-    assert judge_batch(header(0, 5, epoch=4), states) is None
-    found = judge_batch(header(5, epoch=4), states)
+    assert check_sequence(header(0, 5, epoch=4), states) is None
+    found = check_sequence(header(5, epoch=4), states)
     assert refusal(found) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_new_epochs_batch_is_no_duplicate_of_the_last_epochs() -> None:
     states = producers_with(header(0, 5, epoch=3), header(0, 5, epoch=4))
-    assert judge_batch(header(0, 5, epoch=4), states) == Duplicate(
+    assert check_sequence(header(0, 5, epoch=4), states) == Duplicate(
         Offset(5), Offset(10), TIMESTAMP_MS
     )
 
 
 def test_producers_do_not_see_each_other() -> None:
     states = producers_with(header(0, 5))
-    assert judge_batch(header(0, producer_id=8), states) is None
+    assert check_sequence(header(0, producer_id=8), states) is None
 
 
 def test_a_full_partition_takes_no_new_producer_but_goes_on_with_the_known(
@@ -129,9 +129,9 @@ def test_a_full_partition_takes_no_new_producer_but_goes_on_with_the_known(
 ) -> None:
     monkeypatch.setattr(idempotence, "MAX_PRODUCERS", 2)
     states = producers_with(header(0), header(0, producer_id=8))
-    found = judge_batch(header(0, producer_id=9), states)
+    found = check_sequence(header(0, producer_id=9), states)
     assert refusal(found) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    assert judge_batch(header(1), states) is None
+    assert check_sequence(header(1), states) is None
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_an_entry_expires_so_long_after_the_first_look_at_the_clock() -> None:
     assert states.expire(1_999, expiration_ms=500) == 0
     assert states.expire(2_000, expiration_ms=500) == 1
     assert states.get(P) is None
-    assert refusal(judge_batch(header(2), states)) is ErrorCode.UNKNOWN_PRODUCER_ID
+    assert refusal(check_sequence(header(2), states)) is ErrorCode.UNKNOWN_PRODUCER_ID
 
 
 def test_the_highest_producer_id_is_kept_when_its_entry_expires() -> None:
@@ -172,8 +172,8 @@ def test_the_highest_producer_id_is_kept_when_its_entry_expires() -> None:
 def test_a_truncation_frees_the_sequences_of_what_it_cut() -> None:
     states = producers_with(header(0, 2), header(2, 2), header(4, 2))
     assert states.truncate_to(Offset(4))
-    assert judge_batch(header(4, 2), states) is None
-    assert judge_batch(header(2, 2), states) == Duplicate(Offset(2), Offset(4), TIMESTAMP_MS)
+    assert check_sequence(header(4, 2), states) is None
+    assert check_sequence(header(2, 2), states) == Duplicate(Offset(2), Offset(4), TIMESTAMP_MS)
 
 
 def test_a_truncation_of_all_its_batches_makes_a_producer_unknown() -> None:
@@ -185,7 +185,7 @@ def test_a_truncation_of_all_its_batches_makes_a_producer_unknown() -> None:
 def test_a_truncation_restores_the_epoch_before() -> None:
     states = producers_with(header(0, 2, epoch=1), header(0, 2, epoch=2))
     assert states.truncate_to(Offset(2))
-    assert judge_batch(header(2, epoch=1), states) is None
+    assert check_sequence(header(2, epoch=1), states) is None
 
 
 def test_a_truncation_beyond_what_is_kept_asks_for_the_log() -> None:
