@@ -51,7 +51,7 @@ def old_volume(tmp_path: Path) -> Path:
     log = directory.create_log("orders", TOPIC_ID, 0)
     for value in (b"a", b"b", b"c"):
         append(log, value)
-    log.raise_log_start(Offset(2))
+    log.advance_log_start(Offset(2))
     directory.checkpoint_recovery_points()
     directory.checkpoint_high_watermarks({OLD: Offset(3)})
     directory.close()

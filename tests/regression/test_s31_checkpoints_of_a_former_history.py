@@ -85,7 +85,7 @@ def test_what_follows_a_cut_below_the_log_start_is_not_deleted(seed: int, ends: 
     node = Node(seed, LogSettings(segment_bytes=100))
     directory = node.boots()
     log = with_committed_records(directory, synced=4)
-    log.raise_log_start(Offset(3))
+    log.advance_log_start(Offset(3))
     directory.checkpoint_recovery_points()
     log.delete_segments_below(Offset(3))
     log.truncate_to(Offset(1))

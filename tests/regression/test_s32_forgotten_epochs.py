@@ -33,7 +33,7 @@ def test_a_follower_keeps_nothing_of_an_epoch_that_its_leader_has_forgotten(
         if leader.log_end_offset == 4:
             leader._roll()
     pool.replicate(3, rounds=2)
-    leader.raise_log_start(Offset(4))
+    leader.advance_log_start(Offset(4))
     leader.delete_segments_below(Offset(4))
     pool.start(1)
     pool.push()
@@ -56,7 +56,7 @@ def test_a_follower_whose_log_starts_where_its_leaders_does_goes_on(
         pool.brokers[1].produce(value)
     pool.replicate(2, 3, rounds=3)
     for broker in pool.brokers.values():
-        broker.replica().log.raise_log_start(Offset(2))
+        broker.replica().log.advance_log_start(Offset(2))
     leader = pool.brokers[2].replica().log
     leader.delete_segments_below(Offset(2))  # the others' next pass is to come
     pool.lead(2)
@@ -85,7 +85,7 @@ def test_who_ends_where_its_leaders_log_starts_still_knows_its_producers(
     for number in range(tail):
         pool.brokers[3].produce(f"nobody copied {number}", acks=1)
     leader = pool.brokers[2].replica()
-    leader.log.raise_log_start(Offset(1))
+    leader.log.advance_log_start(Offset(1))
     leader.log.delete_segments_below(Offset(1))
     pool.lead(2, in_sync=[2])
     pool.replicate(3, rounds=3)

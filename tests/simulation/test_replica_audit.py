@@ -118,7 +118,7 @@ def test_a_log_that_goes_back_was_dropped_from_its_own_start_on(log: PartitionLo
     audit = an_audit(log, SegmentFiles())
     audit.replica.high_watermark = 4
     audit.committed.led_to = audit.committed.led_by_any = 4
-    log.raise_log_start(Offset(3))
+    log.advance_log_start(Offset(3))
     audit.look()
     audit.replica.follower.untruncated = object()
     log.truncate_fully_and_start_at(Offset(1))
@@ -141,7 +141,7 @@ def test_whoever_was_cut_may_let_go_of_old_records_only(log: PartitionLog) -> No
     audit.replica.high_watermark = 4
     audit.committed.note_led(0, 4, audit.replica)
     audit.look()
-    log.raise_log_start(Offset(2))
+    log.advance_log_start(Offset(2))
     with pytest.raises(Violation, match="retention"):
         audit.look()
 
@@ -159,10 +159,10 @@ def test_what_a_later_record_outdates_may_go_while_it_is_young(
     audit.replica.high_watermark = 2
     audit.committed.note_led(0, 2, audit.replica)
     audit.look()
-    log.raise_log_start(Offset(1))
+    log.advance_log_start(Offset(1))
     if last_key == b"key":
         audit.look()
-        log.raise_log_start(Offset(2))
+        log.advance_log_start(Offset(2))
     with pytest.raises(Violation, match="retention"):
         audit.look()
 
@@ -352,7 +352,7 @@ def test_what_retention_took_may_be_acknowledged_again_where_a_history_began(
     """A duplicate, which the leader knows by its producer's state. Its log is empty and has nothing
     in common with what was committed, so where it parts nobody knows."""
     data = memoryview(log.read(Offset(1), max_bytes=1, end_offset=Offset(2))).tobytes()
-    log.raise_log_start(Offset(4))
+    log.advance_log_start(Offset(4))
     log.delete_segments_below(Offset(4))
     audit = an_audit(log, SegmentFiles())
     audit.replica.high_watermark = 4

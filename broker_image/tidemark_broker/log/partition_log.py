@@ -325,7 +325,7 @@ class PartitionLog:
 
     # Retention
 
-    def raise_log_start(self, offset: Offset) -> bool:
+    def advance_log_start(self, offset: Offset) -> bool:
         """Advance the log start offset; return whether it changed.
 
         The caller knows that the offset is committed, and checkpoints log starts before

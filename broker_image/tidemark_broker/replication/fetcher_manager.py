@@ -140,7 +140,7 @@ class ReplicaFetcherManager:
         self._tasks = tasks
         self._fetchers: dict[BrokerId, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
         self._leaders: dict[Key, BrokerId] = {}  # of all that is followed
-        partitions.listeners.log_start_raised = self.kick
+        partitions.listeners.on_log_start = self.kick
 
     def refresh(self) -> None:
         """Update what is followed where, after roles, leaders or addresses changed."""

@@ -23,14 +23,14 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class RaisedStarts:
+class LogStartAdvances:
     """The log starts below which segments are deleted once their checkpoint is written."""
 
     starts: tuple[tuple[Partition, Offset], ...]
 
-    def as_far_as(self, written: Mapping[tuple[str, int], Offset]) -> "RaisedStarts":
+    def as_far_as(self, written: Mapping[tuple[str, int], Offset]) -> "LogStartAdvances":
         """Return the starts limited to an earlier checkpoint, if a new one could not be written."""
-        return RaisedStarts(
+        return LogStartAdvances(
             tuple(
                 (replica, min(start, written.get((replica.topic, replica.partition), Offset(0))))
                 for replica, start in self.starts
@@ -38,9 +38,9 @@ class RaisedStarts:
         )
 
 
-def raise_log_starts(
+def advance_log_starts(
     replicas: Iterable[Partition], wall_ms: int, kept: Container[TopicId] = ()
-) -> RaisedStarts:
+) -> LogStartAdvances:
     """Advance log starts by retention; topics in `kept` are exempt.
 
     Their Topic is deleted and their data may be adopted again (I20). Raises OSError.
@@ -60,7 +60,7 @@ def raise_log_starts(
                 high_watermark=replica.high_watermark,
                 now_ms=wall_ms,
             )
-        if replica.raise_log_start(start):
+        if replica.advance_log_start(start):
             _log.info(
                 "log start raised by retention",
                 extra={
@@ -71,10 +71,10 @@ def raise_log_starts(
                 },
             )
         starts.append((replica, log.log_start_offset))
-    return RaisedStarts(tuple(starts))
+    return LogStartAdvances(tuple(starts))
 
 
-def delete_segments(raised: RaisedStarts) -> int:
+def delete_segments(raised: LogStartAdvances) -> int:
     """Delete segments after the checkpoint; return how many.
 
     Raises StorageFailed; a full disk only delays it.
@@ -113,5 +113,5 @@ def delete_records(replica: Partition, before_offset: Offset) -> DeleteRecordsRe
             replica.log.log_start_offset,
             f"records before {before_offset}: expected 0 to {high_watermark} (the high watermark)",
         )
-    replica.raise_log_start(wanted)
+    replica.advance_log_start(wanted)
     return DeleteRecordsResult(ErrorCode.NONE, replica.log.log_start_offset)

@@ -68,7 +68,7 @@ class ReplicaEvents:
     submit: Callable[[IsrProposal], None]
     appended: Callable[["Partition"], None]  # as leader: parked replica fetches have news
     watermark_moved: Callable[["Partition"], None]
-    log_start_raised: Callable[["Partition"], None]  # by this broker's own doing
+    on_log_start: Callable[["Partition"], None]  # by this broker's own doing
     role_changed: Callable[["Partition"], None]
     flush_needed: Callable[["Partition"], None]
     truncated: Callable[["Partition"], None]  # its checkpoint was lowered, not synced
@@ -293,15 +293,15 @@ class Partition:
         if follower is not None:
             follower.on_contact_ended(contact, self.log.log_end_offset)
 
-    def raise_log_start(self, offset: Offset) -> bool:
-        """Advance the log start as `PartitionLog.raise_log_start` does.
+    def advance_log_start(self, offset: Offset) -> bool:
+        """Advance the log start as `PartitionLog.advance_log_start` does.
 
         Followers are notified as of a watermark, and a leader because it redirects consumers.
         """
-        is_news = self.log.raise_log_start(offset)
+        is_news = self.log.advance_log_start(offset)
         if is_news:
             self._events.watermark_moved(self)
-            self._events.log_start_raised(self)
+            self._events.on_log_start(self)
         return is_news
 
     def on_brokers(self, brokers: Mapping[BrokerId, BrokerState], now_ms: int) -> None:
@@ -397,7 +397,7 @@ class Partition:
                 case HighWatermarkAdvanced(high_watermark):
                     self._on_high_watermark(high_watermark)
                 case FollowLogStart(leader_start_offset):
-                    self.log.raise_log_start(follower.log_start_at(leader_start_offset))
+                    self.log.advance_log_start(follower.log_start_at(leader_start_offset))
                 case TruncateLog(to_offset):
                     removed = self._truncate_as_follower(follower, to_offset, now_ms)
                     self._note_truncated(follower, to_offset, removed, fetch.last_fetched_epoch)

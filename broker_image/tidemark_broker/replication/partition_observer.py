@@ -19,7 +19,7 @@ class PartitionObserver:
     submit: Callable[[IsrProposal], None] = nothing
     appended: Callable[[Partition], None] = nothing
     watermark_moved: Callable[[Partition], None] = nothing
-    log_start_raised: Callable[[Partition], None] = nothing
+    on_log_start: Callable[[Partition], None] = nothing
     role_changed: Callable[[Partition], None] = nothing
     flush_needed: Callable[[Partition], None] = nothing
     truncated: Callable[[Partition], None] = nothing

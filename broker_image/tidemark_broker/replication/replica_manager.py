@@ -553,7 +553,7 @@ class ReplicaManager:
             submit=lambda proposal: listeners.submit(proposal),
             appended=on_appended,
             watermark_moved=on_watermark,
-            log_start_raised=lambda replica: listeners.log_start_raised(replica),
+            on_log_start=lambda replica: listeners.on_log_start(replica),
             role_changed=on_role_changed,
             flush_needed=lambda replica: listeners.flush_needed(replica),
             truncated=on_truncated,

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tidemark_broker.replication.log_start_offset import (
     UP_TO_HIGH_WATERMARK,
+    advance_log_starts,
     delete_segments,
-    raise_log_starts,
 )
 from tidemark_protocol.ids import Offset
 
@@ -75,7 +75,7 @@ class LivingPool:
                 wanted = UP_TO_HIGH_WATERMARK if count > 2 else offset
                 brokers[self.leader].partitions.delete_records(TOPIC, 0, wanted)
             case "retain":
-                raised = raise_log_starts((brokers[number].replica(),), wall_ms=1_700_000_000_000)
+                raised = advance_log_starts((brokers[number].replica(),), wall_ms=1_700_000_000_000)
                 brokers[number].directory.checkpoint_recovery_points()
                 delete_segments(raised)
             case "restart" | "lose the disk" if not is_leader:

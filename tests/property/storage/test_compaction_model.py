@@ -114,7 +114,7 @@ class CompactedLogs(RuleBasedStateMachine):
             high_watermark=self.committed(log),
             now_ms=self.now_ms,
         )
-        log.raise_log_start(start)
+        log.advance_log_start(start)
         self.starts[name] = log.log_start_offset  # the checkpoint
         log.delete_segments_below(start)
 

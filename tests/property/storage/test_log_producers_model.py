@@ -100,7 +100,7 @@ class ProducersAgainstAList(RuleBasedStateMachine):
     @rule(data=st.data())
     def delete_old_segments(self, data):
         offset = data.draw(st.integers(self.start, self.end))
-        if self.log.raise_log_start(Offset(offset)):
+        if self.log.advance_log_start(Offset(offset)):
             self.start = offset
         self.log.delete_segments_below(Offset(self.start))
 

@@ -189,7 +189,7 @@ def log_of(directory: Path, steps: list[tuple[str, int]]) -> PartitionLog:
             case "cut":
                 log.truncate_to(Offset(max(log.log_start_offset, end - count)))
             case "retain":
-                log.raise_log_start(Offset(max(0, end - count)))
+                log.advance_log_start(Offset(max(0, end - count)))
                 log.delete_segments_below(log.log_start_offset)
             case "be killed":
                 log = killed_and_reopened(log, NoSyncDisk())

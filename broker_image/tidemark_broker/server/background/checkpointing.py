@@ -23,9 +23,9 @@ from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import DiskFull
 from tidemark_broker.log.log_manager import LogDirectory
 from tidemark_broker.replication.log_start_offset import (
-    RaisedStarts,
+    LogStartAdvances,
+    advance_log_starts,
     delete_segments,
-    raise_log_starts,
 )
 from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.replica_manager import ReplicaManager
@@ -118,7 +118,7 @@ class Checkpointing:
     async def pass_once(self) -> None:
         """Advance log starts by retention, make them durable, then delete what lies below."""
         try:
-            raised = await self._raise_log_starts()
+            raised = await self._advance_log_starts()
             await self._write_synced_parts()
             await self.in_worker(self._directory.checkpoint_recovery_points)
             if not self._partitions.is_stopped:
@@ -127,25 +127,25 @@ class Checkpointing:
             self._partitions.fail_storage(error)
         await self.in_worker(self._delete_removed)
 
-    async def _raise_log_starts(self) -> RaisedStarts:
+    async def _advance_log_starts(self) -> LogStartAdvances:
         """Advance log starts, a few replicas at a time."""
         replicas = self._partitions.replicas
         starts: list[tuple[Partition, Offset]] = []
         for at in range(0, len(replicas), REPLICAS_AT_A_TIME):
-            raised = raise_log_starts(
+            raised = advance_log_starts(
                 replicas[at : at + REPLICAS_AT_A_TIME],
                 wall_ms=int(self._wall_clock_s() * 1000),
                 kept=self._partitions.metadata.retained,
             )
             starts += raised.starts
             await asyncio.sleep(0)
-        return RaisedStarts(tuple(starts))
+        return LogStartAdvances(tuple(starts))
 
-    async def _delete_segments(self, raised: RaisedStarts) -> None:
+    async def _delete_segments(self, raised: LogStartAdvances) -> None:
         for at in range(0, len(raised.starts), DELETING_AT_A_TIME):
             if self._partitions.is_stopped:
                 return
-            delete_segments(RaisedStarts(raised.starts[at : at + DELETING_AT_A_TIME]))
+            delete_segments(LogStartAdvances(raised.starts[at : at + DELETING_AT_A_TIME]))
             await asyncio.sleep(0)
 
     async def _write_synced_parts(self) -> None:

@@ -110,7 +110,7 @@ def test_a_follower_that_cannot_begin_so_is_as_before(tmp_path):
 def test_a_follower_with_records_takes_no_batch_from_before_its_end(tmp_path):
     leader, follower = of_three_and_one(tmp_path / "leader"), open_log(tmp_path / "follower")
     append(follower, b"a", epoch=1)
-    follower.raise_log_start(1)
+    follower.advance_log_start(1)
     with pytest.raises(OffsetGap, match="expected a batch at offset 1, found one at 0"):
         follower.append_as_follower(memoryview(leader.read(1, max_bytes=1, end_offset=ALL)))
     assert (follower.log_start_offset, follower.log_end_offset) == (1, 1)

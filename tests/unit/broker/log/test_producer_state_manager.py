@@ -341,7 +341,7 @@ def test_what_tells_of_producers_goes_once_a_synced_snapshot_does(tmp_path: Path
     for sequence in range(4):
         produce(log, sequence)
     log.flush()
-    log.raise_log_start(Offset(4))
+    log.advance_log_start(Offset(4))
     assert log.delete_segments_below(Offset(4)) == 0
     assert names(log, ".log") == [0, 3, 4]
     log.flush()
@@ -354,7 +354,7 @@ def test_what_tells_of_producers_goes_once_a_synced_snapshot_does(tmp_path: Path
 def test_a_log_without_producers_is_let_go_at_once(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log")
     append(log, b"a")
-    log.raise_log_start(Offset(1))
+    log.advance_log_start(Offset(1))
     assert log.delete_segments_below(Offset(1)) == 1
 
 
@@ -371,7 +371,7 @@ def test_a_roll_without_room_for_its_snapshot_keeps_what_tells_of_producers(tmp_
         produce(log, sequence, producer_id=8)
     before = known(log)
     log.flush()
-    log.raise_log_start(Offset(3))
+    log.advance_log_start(Offset(3))
     for _ in range(2):
         with pytest.raises(DiskFull, match="producers"):
             log.delete_segments_below(Offset(3))
@@ -389,7 +389,7 @@ def test_an_emptied_log_whose_snapshot_found_no_room_keeps_its_batches(tmp_path:
     log = open_log(tmp_path / "log", NoRoomForSnapshots(), settings=THREE_A_SEGMENT)
     for sequence in range(4):
         produce(log, sequence)
-    log.raise_log_start(Offset(4))
+    log.advance_log_start(Offset(4))
     for _ in range(3):
         log.flush()
         with pytest.raises(DiskFull, match="producers"):
@@ -402,7 +402,7 @@ def test_batches_that_stay_tell_of_their_producers_without_a_snapshot(tmp_path: 
     log = open_log(tmp_path / "log", NoRoomForSnapshots(), settings=THREE_A_SEGMENT)
     for sequence in range(8):
         produce(log, sequence)
-    log.raise_log_start(Offset(6))
+    log.advance_log_start(Offset(6))
     with pytest.raises(DiskFull, match="producers"):
         log.delete_segments_below(Offset(6))
     assert log.delete_segments_below(Offset(3)) == 1
@@ -421,7 +421,7 @@ def test_a_snapshot_that_counts_again_after_a_truncation_is_synced_first(tmp_pat
     assert names(log, ".producers") == [3, 6, 9, 11]
     log.truncate_to(Offset(4))  # deeper than what is remembered: made anew
     assert names(log, ".producers") == [3]
-    log.raise_log_start(Offset(3))
+    log.advance_log_start(Offset(3))
     assert log.delete_segments_below(Offset(3)) == 0
     disk.done.clear()
     log.flush()
@@ -447,7 +447,7 @@ def test_retention_goes_on_in_a_log_that_rolls_after_each_flush(
         log.flush()
         for _ in range(batches):
             produce(log, next(sequences))
-        log.raise_log_start(max(log.log_start_offset, Offset(kept_from - 3)))
+        log.advance_log_start(max(log.log_start_offset, Offset(kept_from - 3)))
         log.delete_segments_below(log.log_start_offset)
     assert len(names(log, ".log")) <= 2 + 2 * batches // 3
     assert known(reopened(log, log.log_start_offset)) == known(log)

@@ -31,7 +31,7 @@ def log_of_six(path, settings=SMALL, disk=None) -> PartitionLog:
 def retain(log: PartitionLog, *, now_ms: int, high_watermark: int | None = None) -> int:
     """As a broker does it: raise, (checkpoint,) delete. Segments deleted."""
     watermark = log.log_end_offset if high_watermark is None else high_watermark
-    log.raise_log_start(
+    log.advance_log_start(
         retained_start(
             log.segments,
             log.settings,
@@ -205,7 +205,7 @@ def test_an_empty_active_segment_is_not_made_again_under_its_own_name(tmp_path: 
     for _ in range(3):
         append(log, b"x")
     log.truncate_to(Offset(2))
-    log.raise_log_start(Offset(2))
+    log.advance_log_start(Offset(2))
     assert log.delete_segments_below(Offset(2)) == 1
     append(log, b"kept", epoch=1)
     again = open_log(

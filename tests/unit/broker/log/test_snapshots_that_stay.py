@@ -26,7 +26,7 @@ def log_that_lost_its_newest_snapshot(directory: Path, disk: FaultyDisk) -> Part
     for sequence in range(3):
         produce(log, sequence)
     log.small_writes = OsDisk()
-    log.raise_log_start(Offset(3))
+    log.advance_log_start(Offset(3))
     assert log.delete_segments_below(Offset(3)) == 0
     log.flush()
     assert log.delete_segments_below(Offset(3)) == 1

@@ -362,7 +362,7 @@ def test_retention_and_compaction_void_what_was_copied_before(tmp_path: Path) ->
     append(log, b"x" * 50)
     late = due_part(log)
     append(log, b"x" * 50)
-    log.raise_log_start(Offset(1))
+    log.advance_log_start(Offset(1))
     log.delete_segments_below(Offset(1))
     log.write_synced_part(late)
     assert parts_of(log) == []

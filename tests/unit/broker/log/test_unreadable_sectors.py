@@ -122,7 +122,7 @@ def test_damage_in_what_retention_deleted_since_is_looked_for_in_all_that_is_lef
     log = open_log(tmp_path / "log", settings=LogSettings(segment_bytes=BATCH_BYTES))
     for value in (b"a", b"b", b"c"):
         append(log, value)
-    log.raise_log_start(Offset(1))
+    log.advance_log_start(Offset(1))
     log.delete_segments_below(Offset(1))
     assert log.truncate_before_corruption(Offset(0)) == 2
     assert (log.log_start_offset, log.log_end_offset) == (1, 1)

@@ -98,7 +98,7 @@ def test_past_its_end_a_follower_says_not_available_and_below_its_start_out_of_r
 def test_what_a_follower_has_deleted_already_the_leader_serves_itself(pool: InProcessPool) -> None:
     """Retention is each replica's own: the leader's log may begin lower."""
     for number in (2, 3):
-        assert pool.brokers[number].replica().raise_log_start(Offset(1))
+        assert pool.brokers[number].replica().advance_log_start(Offset(1))
     pool.replicate(rounds=2)
     found = only(pool.brokers[1].read(0, consumer=EAST))
     assert (found.preferred_replica, found.data) == (NO_BROKER, pool.brokers[1].log_bytes())

@@ -191,7 +191,7 @@ def test_a_log_start_that_a_follower_raised_itself_is_told_while_nothing_else_ha
         known = leader.leader.follower(BrokerId(2))
         assert known is not None
         assert known.log_start_offset == 0
-        follower.raise_log_start(Offset(1))
+        follower.advance_log_start(Offset(1))
         await eventually(lambda: known.log_start_offset == 1)
         assert leader.log.log_start_offset == 0
 

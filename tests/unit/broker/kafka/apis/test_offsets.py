@@ -157,7 +157,7 @@ def test_an_epoch_that_retention_took_ends_where_the_log_starts(tmp_path: Path) 
         link.push()
         await committed(link, "c", "d")
         log = leading(link).log
-        log.raise_log_start(Offset(4))
+        log.advance_log_start(Offset(4))
         log.delete_segments_below(Offset(4))
         assert await end_of(link, 0) == (0, 4)
         assert await end_of(link, 1) == (1, 4)
