@@ -26,7 +26,7 @@ from tidemark_broker.kafka_wire.messages.frames import PRODUCE, request_header
 from tidemark_broker.kafka_wire.messages.primitives import INT32, compact_string, unsigned_varint
 from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
 from tidemark_broker.log.disk import OsDisk
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.leader_changes import Departures
 from tidemark_broker.quota_manager import ClientQuotas
@@ -149,7 +149,7 @@ class Producer:
 
 
 def broker(path: Path, number: int, scheduler: Any) -> ReplicaManager:
-    directory = LogDirectory.open(
+    directory = LogManager.open(
         path / str(number), OsDisk(), broker_id=BrokerId(number), settings=LogSettings()
     )
     partitions = ReplicaManager(BrokerId(number), scheduler=scheduler, wall_clock_s=time.time)

@@ -26,7 +26,7 @@ from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, Grou
 from tidemark_broker.http.server import serve
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_config import LogSettings
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.replica_manager import ReplicaManager
@@ -103,7 +103,7 @@ def led_partitions(count: int, path: Path) -> ReplicaManager:
         BROKERS[0], scheduler=asyncio.get_running_loop(), wall_clock_s=time.time
     )
     partitions.attach(
-        LogDirectory.open(path, NoSyncDisk(), broker_id=BROKERS[0], settings=LogSettings())
+        LogManager.open(path, NoSyncDisk(), broker_id=BROKERS[0], settings=LogSettings())
     )
     partitions.set_broker_epoch(EPOCH)
     topic_id = TopicId("5b0b1c34-6f0d-4a43-9d0e-5a4d9c1f0a11")

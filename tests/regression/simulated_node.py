@@ -4,7 +4,7 @@ from pathlib import Path
 from random import Random
 
 from tidemark_broker.log.clean_shutdown import Mount
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_protocol.controller_messages import BootRecord
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
@@ -33,9 +33,9 @@ class Node:
     def _mount(self) -> Mount:
         return Mount(f"boot-{self._boots}", "pod-1", "claim-1")
 
-    def boots(self) -> LogDirectory:
+    def boots(self) -> LogManager:
         process = Process()
-        directory = LogDirectory.open(
+        directory = LogManager.open(
             PATH,
             SimulatedDisk(self.volume, process),
             broker_id=BrokerId(1),
@@ -45,7 +45,7 @@ class Node:
         directory.secure_logs()
         return directory
 
-    def registers(self, directory: LogDirectory) -> None:
+    def registers(self, directory: LogManager) -> None:
         directory.write_boot_record(BootRecord(*self._mount, BrokerEpoch(1)))
 
     def names(self, log: str) -> list[str]:

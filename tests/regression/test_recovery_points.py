@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.checkpoint_formats import RECOVERY_POINTS, decode_offsets
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, Offset
 
@@ -19,7 +19,7 @@ KEY = (TOPIC_ID, 0)
 ONE_RECORD = LogSettings(segment_bytes=100)
 
 
-def with_five_durable_records(directory: LogDirectory) -> PartitionLog:
+def with_five_durable_records(directory: LogManager) -> PartitionLog:
     log = directory.create_log("orders", TOPIC_ID, 0)
     for number in range(5):
         append(log, b"old %d" % number, epoch=1)
@@ -27,7 +27,7 @@ def with_five_durable_records(directory: LogDirectory) -> PartitionLog:
     return log
 
 
-SYNCS: dict[str, Callable[[LogDirectory], None]] = {
+SYNCS: dict[str, Callable[[LogManager], None]] = {
     "recovery points": lambda directory: directory.checkpoint_recovery_points(),
     "watermarks": lambda directory: directory.checkpoint_high_watermarks({KEY: Offset(6)}),
     "flush": lambda directory: directory.logs[KEY].flush(),
@@ -63,8 +63,8 @@ def test_what_followed_a_cut_is_written_again_after_a_failed_sync(
     assert values_of(node.boots().logs[KEY]) == expected
 
 
-def opened(path: Path, disk: FaultyDisk) -> LogDirectory:
-    return LogDirectory.open(path, disk, broker_id=BrokerId(1), settings=ONE_RECORD)
+def opened(path: Path, disk: FaultyDisk) -> LogManager:
+    return LogManager.open(path, disk, broker_id=BrokerId(1), settings=ONE_RECORD)
 
 
 def stored(path: Path) -> Offset:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tidemark_broker.log.clean_shutdown import SPENT_BOOT_RECORD, Mount
 from tidemark_broker.log.disk import OsDisk
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_operator.api.kinds import BROKER
 from tidemark_protocol.error_codes import ErrorCode
@@ -299,7 +299,7 @@ def test_a_start_that_is_killed_as_soon_as_it_cut_damage_off_leaves_no_whole_dis
         machine.log_file().write_bytes(data)
         await pool.fence_all()
         mount = Mount(machine.boot_id, machine.pod_uid, machine.claim_uid)
-        cut_short = LogDirectory.open(
+        cut_short = LogManager.open(
             machine.path, OsDisk(), broker_id=A, settings=LogSettings(), mount=mount
         )
         assert len(machine.log_file().read_bytes()) < len(data)

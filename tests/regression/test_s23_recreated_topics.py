@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tidemark_broker.log import checkpoint_formats
 from tidemark_broker.log.log_config import LogSettings
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_protocol.ids import BrokerId, Offset
 
 from tests.support.faulty_disk import FaultyDisk
@@ -37,8 +37,8 @@ class DiskThatDies(FaultyDisk):
         super().make_directory(path)
 
 
-def opened(path: Path, disk: FaultyDisk | None = None) -> LogDirectory:
-    return LogDirectory.open(
+def opened(path: Path, disk: FaultyDisk | None = None) -> LogManager:
+    return LogManager.open(
         path, disk or FaultyDisk(), broker_id=BrokerId(1), settings=LogSettings()
     )
 

@@ -8,7 +8,7 @@ the new records, and the cut itself. The old records lie there again, and below 
 from collections.abc import Iterator
 
 import pytest
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import Offset
 
@@ -35,7 +35,7 @@ def settings(request: pytest.FixtureRequest) -> Iterator[LogSettings]:
     yield request.param
 
 
-def with_three_durable_records(node: Node) -> tuple[LogDirectory, PartitionLog]:
+def with_three_durable_records(node: Node) -> tuple[LogManager, PartitionLog]:
     directory = node.boots()
     log = directory.create_log("orders", TOPIC_ID, 0)
     for value in (b"a", b"old", b"older"):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tidemark_broker.log.checkpoint_formats import HIGH_WATERMARKS, OFFSETS
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import BrokerId, Offset
 
@@ -24,7 +24,7 @@ OLD = [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
 SEEDS = range(20)  # each another fate of what was not synced
 
 
-def with_committed_records(directory: LogDirectory, *, synced: int) -> PartitionLog:
+def with_committed_records(directory: LogManager, *, synced: int) -> PartitionLog:
     """Four, all below the watermark that is written down; so many of them synced."""
     log = directory.create_log("orders", TOPIC_ID, 0)
     for offset, value in OLD:
@@ -95,8 +95,8 @@ def test_what_follows_a_cut_below_the_log_start_is_not_deleted(seed: int, ends: 
     assert (again.log_start_offset, again.log_end_offset) == (1, 7)
 
 
-def opened(path: Path, disk: FaultyDisk) -> LogDirectory:
-    return LogDirectory.open(path, disk, broker_id=BrokerId(1), settings=LogSettings())
+def opened(path: Path, disk: FaultyDisk) -> LogManager:
+    return LogManager.open(path, disk, broker_id=BrokerId(1), settings=LogSettings())
 
 
 def test_watermarks_that_were_looked_at_before_a_cut_are_not_written_after_it(

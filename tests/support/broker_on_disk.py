@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tidemark_broker.log.clean_shutdown import Mount
 from tidemark_broker.log.disk import Disk, OsDisk
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_broker.metadata.controller_channel import (
     Address,
@@ -132,11 +132,11 @@ class Process:
     settings: BrokerSettings
     incarnation: str
     disk: Disk
-    directory: LogDirectory = field(init=False)
+    directory: LogManager = field(init=False)
     voice: FakeBroker | None = None
 
     def __post_init__(self) -> None:
-        self.directory = LogDirectory.open(
+        self.directory = LogManager.open(
             self.settings.data_directory,
             self.disk,
             broker_id=self.settings.broker_id,

@@ -24,7 +24,7 @@ from tidemark_broker.kafka_wire.messages.primitives import Reader
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
 from tidemark_broker.log.disk import Disk, OsDisk
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.replication.core.effects import DivergingEpoch, LeaderAnswer
 from tidemark_broker.replication.core.follower import FollowerFetch
@@ -92,7 +92,7 @@ class InProcessBroker:
     ) -> None:
         self.broker_id = BrokerId(broker_id)
         self.broker_epoch = BrokerEpoch(broker_epoch)
-        self.directory = LogDirectory.open(
+        self.directory = LogManager.open(
             path, disk or OsDisk(), broker_id=self.broker_id, settings=LogSettings()
         )
         self.partitions = ReplicaManager(

@@ -14,7 +14,7 @@ from tidemark_broker.kafka.network.limits import ListenerLimits
 from tidemark_broker.kafka.network.socket_server import KafkaListener
 from tidemark_broker.kafka_wire.messages.primitives import INT16, INT32, INT64, nullable_string
 from tidemark_broker.log.disk import OsDisk
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.leader_changes import Departures
 from tidemark_broker.quota_manager import ClientQuotas
@@ -49,7 +49,7 @@ OFFSETS_TOPIC_ID = TopicId("0b8f8b2e-0000-4000-8000-00000000000f")
 class Door:
     def __init__(self, path: Path, limits: ListenerLimits) -> None:
         loop = asyncio.get_running_loop()
-        self.directory = LogDirectory.open(path, OsDisk(), broker_id=ONLY, settings=LogSettings())
+        self.directory = LogManager.open(path, OsDisk(), broker_id=ONLY, settings=LogSettings())
         partitions = ReplicaManager(ONLY, scheduler=loop, wall_clock_s=time.time)
         partitions.attach(self.directory)
         partitions.set_broker_epoch(BrokerEpoch(11))

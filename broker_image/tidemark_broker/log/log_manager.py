@@ -57,7 +57,7 @@ T = TypeVar("T")
 _STRAY_SUFFIX = "-stray"
 
 
-class LogDirectory:
+class LogManager:
     def __init__(
         self,
         path: Path,
@@ -106,7 +106,7 @@ class LogDirectory:
         settings: LogSettings,
         new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
         mount: Mount = UNKNOWN_MOUNT,
-    ) -> "LogDirectory":
+    ) -> "LogManager":
         """Lock and open a log directory; `mount` is where the volume is now.
 
         Raises DirectoryLocked (try again), ForeignVolume, UnsafeFilesystem, StorageFailed.
@@ -250,7 +250,7 @@ class LogDirectory:
             topic, partition = match[1], int(match[2])
             topic_id = self._topic_id_of(path)
             if topic_id is None or (topic_id, partition) in self.logs:
-                self._set_aside(path)
+                self._rename_aside(path)
                 continue
             at = (topic, partition)
             part = synced_part_of(self._disk, path) if is_same_mount else None
@@ -287,7 +287,7 @@ class LogDirectory:
         except (FileNotFoundError, checkpoint_formats.MalformedFile):
             return None
 
-    def _set_aside(self, path: Path) -> Path:
+    def _rename_aside(self, path: Path) -> Path:
         """Rename a log of unknown topic to a name that is never loaded, and keep it."""
         stray = path.with_name(name_with(path.name, f".{self._new_uuid().hex}{_STRAY_SUFFIX}"))
         self._disk.rename(path, stray)
@@ -351,7 +351,7 @@ class LogDirectory:
             # S23: before the directories exist
             self._drop_checkpoints([(topic, partition) for topic, _, partition in missing])
         for path in taken:
-            self._set_aside(path)
+            self._rename_aside(path)
         make_log_directories(
             self.reserve.data,
             [

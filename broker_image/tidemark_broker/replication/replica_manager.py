@@ -26,7 +26,7 @@ from tidemark_protocol.topic_names import OFFSETS_TOPIC
 from tidemark_broker.clock import Clock, Scheduler, monotonic_ms
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch, StorageError
 from tidemark_broker.kafka_wire.records.record_batch import read_header
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.metadata.metadata_cache import MetadataCache, TopicPartition, parts_of
 from tidemark_broker.metadata.producer_id_manager import ProducerIdResult, ProducerIds
@@ -303,7 +303,7 @@ class ReplicaManager:
     def hosted(self, topic_id: TopicId, partition: int) -> Partition | None:
         return self._hosted.by_id.get((topic_id, partition))
 
-    def attach(self, directory: LogDirectory) -> None:
+    def attach(self, directory: LogManager) -> None:
         """Add the open logs. Nothing is led or followed before metadata says so."""
         self.roles.directory = directory
         for (topic_id, partition), log in directory.logs.items():

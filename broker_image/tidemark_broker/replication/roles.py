@@ -15,7 +15,7 @@ from tidemark_protocol.partition_state import PartitionState
 from tidemark_broker.clock import Clock
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import DiskFull
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.metadata.metadata_cache import MetadataCache, TopicPartition
 from tidemark_broker.replication.failed_role_changes import FailedRoleChanges
 from tidemark_broker.replication.partition import LocalBroker, Partition
@@ -52,7 +52,7 @@ class Roles:
     ) -> None:
         """Create roles of no replicas; heartbeats report `failed_replicas`."""
         self.hosted = PartitionRegistry()
-        self.directory: LogDirectory | None = None
+        self.directory: LogManager | None = None
         self.broker_epoch = BrokerEpoch(-1)
         self.resolve_corruption: Callable[[Partition], None] = lambda replica: None
         # Replicas that may ask their leader for something else now, for who asks.

@@ -13,7 +13,7 @@ from tidemark_protocol.controller_messages import HeartbeatRequest, MetadataPush
 from tidemark_protocol.ids import ControllerEpoch, TopicId
 
 from tidemark_broker.kafka_wire.records.errors import StorageError
-from tidemark_broker.log.log_manager import LogDirectory, LogKey
+from tidemark_broker.log.log_manager import LogKey, LogManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
 _log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ class AppliedPushes:
     def __init__(
         self,
         partitions: ReplicaManager,
-        directory: LogDirectory,
+        directory: LogManager,
         *,
         controller_epoch: Callable[[], ControllerEpoch],
         on_grown: Callable[[], None],

@@ -37,7 +37,7 @@ from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.clean_shutdown import Mount
 from tidemark_broker.log.disk import Disk
 from tidemark_broker.log.errors import DirectoryLocked, DiskFull
-from tidemark_broker.log.log_manager import LogDirectory, LogKey
+from tidemark_broker.log.log_manager import LogKey, LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.controller_channel import ControllerClient
 from tidemark_broker.metadata.leader_changes import Departures
@@ -71,7 +71,7 @@ _log = logging.getLogger(__name__)
 
 async def invalidate_clean_shutdown(
     session: ControllerSession,
-    directory: LogDirectory,
+    directory: LogManager,
     *,
     record_limit_seconds: float = RECORD_LIMIT_SECONDS,
 ) -> None:
@@ -90,7 +90,7 @@ async def invalidate_clean_shutdown(
         record.cancel()
 
 
-async def remove_stored_boot_record(directory: LogDirectory) -> None:
+async def remove_stored_boot_record(directory: LogManager) -> None:
     """Remove the boot record; retry without limit.
 
     An end before that could be taken for a mere kill.
@@ -143,7 +143,7 @@ class Broker:
         self._environment = environment
         self.incarnation = str(environment.new_uuid())
         self.exit_code = EXIT_CLEAN
-        self.directory: LogDirectory | None = None
+        self.directory: LogManager | None = None
         self.session: ControllerSession | None = None
         self.kafka_port = settings.kafka_port
         self.http_port = settings.http_port
@@ -220,7 +220,7 @@ class Broker:
             await self._loop.shutdown_default_executor()
             directory.close()
 
-    async def _serve(self, directory: LogDirectory, client: ControllerClient) -> None:
+    async def _serve(self, directory: LogManager, client: ControllerClient) -> None:
         checkpointing = self._wire(directory, client)
         try:
             listener = await self._start_listener(directory)
@@ -257,7 +257,7 @@ class Broker:
 
     # ---- start
 
-    def _wire(self, directory: LogDirectory, client: ControllerClient) -> Checkpointing:
+    def _wire(self, directory: LogManager, client: ControllerClient) -> Checkpointing:
         assert self._tasks is not None
         partitions, settings = self.partitions, self.settings
         self._probe = DiskProbe(
@@ -352,7 +352,7 @@ class Broker:
         assert self._tasks is not None
         self._background.append(self._tasks.create_task(work, name=name))
 
-    async def _start_listener(self, directory: LogDirectory) -> KafkaListener:
+    async def _start_listener(self, directory: LogManager) -> KafkaListener:
         services = KafkaServices(
             self.partitions,
             self._fetches,
@@ -376,7 +376,7 @@ class Broker:
             await listener.start(host, port, listener=name)
         return listener
 
-    async def _open_directory(self) -> LogDirectory | None:
+    async def _open_directory(self) -> LogManager | None:
         """Wait for the lock of the log directory and open it (I17).
 
         A killed predecessor may live on for seconds.
@@ -388,7 +388,7 @@ class Broker:
             self._not_ready = "Starting: opening logs"
             try:
                 directory = await asyncio.to_thread(
-                    LogDirectory.open,
+                    LogManager.open,
                     settings.data_directory,
                     self._environment.disk,
                     broker_id=settings.broker_id,
@@ -431,7 +431,7 @@ class Broker:
             stopping.cancel()
             doing.cancel()
 
-    def _registration(self, directory: LogDirectory) -> RegisterRequest:
+    def _registration(self, directory: LogManager) -> RegisterRequest:
         settings = self.settings
         http_url = f"http://{settings.advertised_host}:{self.http_port}"
         endpoints = Endpoints(
@@ -500,7 +500,7 @@ class Broker:
         for task in waits:
             task.cancel()
 
-    async def _leave_disk(self, directory: LogDirectory) -> None:
+    async def _leave_disk(self, directory: LogManager) -> None:
         """Write only what a clean shutdown leaves."""
         watermarks = self.partitions.high_watermarks()
         self.partitions.stop("this broker is stopping")
@@ -515,7 +515,7 @@ class Broker:
             await invalidate_clean_shutdown(self.session, directory)
 
     async def _leave_unregistered(
-        self, directory: LogDirectory, checkpointing: Checkpointing
+        self, directory: LogManager, checkpointing: Checkpointing
     ) -> None:
         assert self.session is not None
         if self._storage_error is None:
@@ -524,7 +524,7 @@ class Broker:
             await remove_stored_boot_record(directory)
 
     async def _prove_clean_stop(
-        self, directory: LogDirectory, watermarks: Mapping[LogKey, Offset]
+        self, directory: LogManager, watermarks: Mapping[LogKey, Offset]
     ) -> None:
         epoch = self.partitions.broker_epoch
         try:

@@ -49,7 +49,7 @@ from tidemark_protocol.topic_messages import AskingBroker, TopicsRequest, Topics
 
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import DiskFull
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.metadata.controller_channel import ControllerClient, ControllerUnavailable
 from tidemark_broker.replication.alter_partition import AlterPartitionManager
@@ -97,7 +97,7 @@ class ControllerSession:
         self,
         client: ControllerClient,
         partitions: ReplicaManager,
-        directory: LogDirectory,
+        directory: LogManager,
         *,
         pool: str,
         make_registration: Callable[[], RegisterRequest],
@@ -509,7 +509,7 @@ class ControllerSession:
 
 
 def registration_request(
-    settings: BrokerSettings, directory: LogDirectory, *, incarnation: str, endpoints: Endpoints
+    settings: BrokerSettings, directory: LogManager, *, incarnation: str, endpoints: Endpoints
 ) -> RegisterRequest:
     """Return the registration; `endpoints` are as bound now."""
     return RegisterRequest(
@@ -541,7 +541,7 @@ def is_marked_failed(log: PartitionLog) -> bool:
     return known is not None and known.is_reported
 
 
-def replica_reports(directory: LogDirectory) -> tuple[ReplicaReport, ...]:
+def replica_reports(directory: LogManager) -> tuple[ReplicaReport, ...]:
     """Return what is on disk (S9, S14), with each replica's own checkpointed high watermark."""
     return tuple(
         ReplicaReport(

@@ -8,7 +8,7 @@ import pytest
 from tidemark_broker.kafka_wire.records.record_batch import Batch
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_config import LogSettings
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch
 
 from tests.support.compacted_log_fixtures import (
@@ -32,7 +32,7 @@ SETTINGS = LogSettings(
 
 
 def data_directory(path: Path) -> Path:
-    directory = LogDirectory.open(path, OsDisk(), broker_id=BrokerId(1), settings=SETTINGS)
+    directory = LogManager.open(path, OsDisk(), broker_id=BrokerId(1), settings=SETTINGS)
     for topic, topic_id in (("plain", TOPIC_ID), ("compacted", OTHER_TOPIC_ID)):
         log = directory.create_log(topic, topic_id, 0)
         for number in range(400):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from aiohttp import web
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.controller_channel import ControllerClient, HttpTransport
 from tidemark_broker.replication.replica_manager import ReplicaManager
@@ -105,7 +105,7 @@ class FakeController:
 class Bench:
     def __init__(self, path: Path, controllers: tuple[str, ...]) -> None:
         self.disk = FaultyDisk()
-        self.directory = LogDirectory.open(
+        self.directory = LogManager.open(
             path, self.disk, broker_id=BrokerId(1), settings=LogSettings()
         )
         self.partitions = ReplicaManager(

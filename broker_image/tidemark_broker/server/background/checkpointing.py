@@ -21,7 +21,7 @@ from tidemark_protocol.ids import NO_EPOCH, Offset
 
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import DiskFull
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.replication.log_start_offset import (
     LogStartAdvances,
     advance_log_starts,
@@ -44,7 +44,7 @@ class Checkpointing:
     def __init__(
         self,
         partitions: ReplicaManager,
-        directory: LogDirectory,
+        directory: LogManager,
         wall_clock_s: Callable[[], float],
         settings: PassSettings,
     ) -> None:

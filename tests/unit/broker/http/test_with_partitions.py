@@ -9,7 +9,7 @@ import pytest
 from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.log.disk import OsDisk
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.replica_manager import ReplicaManager
@@ -55,7 +55,7 @@ def led_alone(min_insync_replicas: int = 1, config: dict[str, str] | None = None
 
 async def client_of(directory: Path, push: MetadataPush, *, shortage: str = "") -> Client:
     partitions = ReplicaManager(ME, scheduler=asyncio.get_running_loop(), wall_clock_s=time.time)
-    log = LogDirectory.open(directory, OsDisk(), broker_id=ME, settings=LogSettings())
+    log = LogManager.open(directory, OsDisk(), broker_id=ME, settings=LogSettings())
     partitions.attach(log)
     partitions.set_broker_epoch(MY_EPOCH)
     partitions.apply_push(push)

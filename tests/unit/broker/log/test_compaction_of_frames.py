@@ -9,7 +9,7 @@ from tidemark_broker.kafka_wire.records.record_batch import HEADER_BYTES, split_
 from tidemark_broker.log import checkpoint_formats
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_config import LogSettings
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 
@@ -108,8 +108,8 @@ def test_frames_wait_for_a_high_watermark_above_the_clean_part(tmp_path):
 
 
 def test_what_is_checked_is_remembered_over_a_restart(tmp_path):
-    def opened() -> LogDirectory:
-        return LogDirectory.open(tmp_path, OsDisk(), broker_id=BrokerId(1), settings=COMPACTED)
+    def opened() -> LogManager:
+        return LogManager.open(tmp_path, OsDisk(), broker_id=BrokerId(1), settings=COMPACTED)
 
     directory = opened()
     log = directory.create_log("orders", TOPIC_ID, 0)

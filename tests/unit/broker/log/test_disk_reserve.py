@@ -10,7 +10,7 @@ from tidemark_broker.log.corruption_marker import KnownCorruption
 from tidemark_broker.log.disk import DiskSpace
 from tidemark_broker.log.disk_reserve import RESERVE, RESERVE_BYTES, SpaceReserve, reserve_bytes
 from tidemark_broker.log.errors import DiskFull
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, Offset
 
@@ -28,11 +28,11 @@ def volume(tmp_path: Path) -> SmallVolume:
     return SmallVolume(tmp_path, VOLUME_BYTES)
 
 
-def opened(volume: SmallVolume) -> LogDirectory:
-    return LogDirectory.open(volume.path, volume, broker_id=BrokerId(1), settings=LogSettings())
+def opened(volume: SmallVolume) -> LogManager:
+    return LogManager.open(volume.path, volume, broker_id=BrokerId(1), settings=LogSettings())
 
 
-def keep(directory: LogDirectory, volume: SmallVolume) -> None:
+def keep(directory: LogManager, volume: SmallVolume) -> None:
     directory.reserve.keep(volume.space(volume.path))
 
 
@@ -48,7 +48,7 @@ def fill(volume: SmallVolume) -> Path:
     return path
 
 
-def note_epochs(directory: LogDirectory, number: int) -> None:
+def note_epochs(directory: LogManager, number: int) -> None:
     directory.note_epochs(BrokerEpoch(number), ControllerEpoch(number))
 
 

@@ -18,7 +18,7 @@ from tidemark_broker.log.errors import (
     StorageFailed,
     UnsafeFilesystem,
 )
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 
 from tests.support.faulty_disk import FaultyDisk
@@ -31,7 +31,7 @@ def path(tmp_path):
 
 
 def opened(path, disk=None, *, broker_id=3, settings=None):
-    return LogDirectory.open(
+    return LogManager.open(
         path, disk or OsDisk(), broker_id=broker_id, settings=settings or LogSettings()
     )
 
@@ -135,9 +135,9 @@ def test_a_second_process_is_told_who_holds_the_directory(path):  # I17
         import sys
         from pathlib import Path
         from tidemark_broker.log.disk import OsDisk
-        from tidemark_broker.log.log_manager import LogDirectory
+        from tidemark_broker.log.log_manager import LogManager
         from tidemark_broker.log.partition_log import LogSettings
-        LogDirectory.open(Path(sys.argv[1]), OsDisk(), broker_id=3, settings=LogSettings())
+        LogManager.open(Path(sys.argv[1]), OsDisk(), broker_id=3, settings=LogSettings())
         print("held", flush=True)
         sys.stdin.read()
     """

@@ -6,7 +6,7 @@ import time
 import pytest
 from tidemark_broker.log import checkpoint_formats
 from tidemark_broker.log.errors import StorageFailed
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 
 from tests.support.faulty_disk import FaultyDisk
@@ -19,7 +19,7 @@ def path(tmp_path):
 
 
 def opened(path, disk=None):
-    return LogDirectory.open(path, disk or FaultyDisk(), broker_id=3, settings=LogSettings())
+    return LogManager.open(path, disk or FaultyDisk(), broker_id=3, settings=LogSettings())
 
 
 def many(count):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tidemark_broker.log.disk import Buffer, DiskFile, OsDisk
 from tidemark_broker.log.errors import DiskFull, StorageFailed
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_broker.log.recovery import write_again
 from tidemark_broker.log.segment import SCAN_BYTES
@@ -149,16 +149,16 @@ def test_a_disk_that_writes_nothing_ends_it(tmp_path: Path) -> None:
 def test_without_space_the_start_is_refused_and_says_what_to_do(
     tmp_path: Path, number: int
 ) -> None:
-    directory = LogDirectory.open(tmp_path, OsDisk(), broker_id=BrokerId(1), settings=LogSettings())
+    directory = LogManager.open(tmp_path, OsDisk(), broker_id=BrokerId(1), settings=LogSettings())
     append(directory.create_log("orders", TOPIC_ID, 0), b"one")
     directory.close()
     disk = FaultyDisk()
     disk.failing["write_at"] = number
     with pytest.raises(DiskFull, match="free some space on the volume"):
-        LogDirectory.open(tmp_path, disk, broker_id=BrokerId(1), settings=LogSettings())
+        LogManager.open(tmp_path, disk, broker_id=BrokerId(1), settings=LogSettings())
     disk.failing["write_at"] = errno.EIO
     with pytest.raises(StorageFailed):
-        LogDirectory.open(tmp_path, disk, broker_id=BrokerId(1), settings=LogSettings())
+        LogManager.open(tmp_path, disk, broker_id=BrokerId(1), settings=LogSettings())
     disk.failing.clear()
-    again = LogDirectory.open(tmp_path, disk, broker_id=BrokerId(1), settings=LogSettings())
+    again = LogManager.open(tmp_path, disk, broker_id=BrokerId(1), settings=LogSettings())
     assert values_of(again.logs[TOPIC_ID, 0]) == [(0, b"one")]

@@ -10,7 +10,7 @@ from tidemark_broker.log.checkpoint_formats import MalformedFile
 from tidemark_broker.log.clean_shutdown import UNKNOWN_MOUNT, Mount
 from tidemark_broker.log.disk import DiskFile, OsDisk, OsFile
 from tidemark_broker.log.errors import StorageFailed
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_broker.log.recovery import write_again
 from tidemark_broker.log.segment import WALK_BYTES
@@ -274,7 +274,7 @@ def test_a_cut_takes_it_away_and_a_worker_does_not_bring_it_back(tmp_path: Path,
 
 
 def test_a_worker_writes_nothing_into_the_directory_of_a_log_made_anew(tmp_path: Path) -> None:
-    directory = LogDirectory.open(tmp_path, OsDisk(), broker_id=BrokerId(1), settings=SETTINGS)
+    directory = LogManager.open(tmp_path, OsDisk(), broker_id=BrokerId(1), settings=SETTINGS)
     previous = directory.create_log("orders", TOPIC_ID, 0)
     append(previous, b"one")
     late = due_part(previous)
@@ -371,8 +371,8 @@ def test_retention_and_compaction_void_what_was_copied_before(tmp_path: Path) ->
 MOUNT = Mount("boot-1", "pod-1", "claim-1")
 
 
-def registered(path: Path, mount: Mount = MOUNT) -> LogDirectory:
-    directory = LogDirectory.open(
+def registered(path: Path, mount: Mount = MOUNT) -> LogManager:
+    directory = LogManager.open(
         path, OsDisk(), broker_id=BrokerId(1), settings=SETTINGS, mount=mount
     )
     directory.write_boot_record(BootRecord(*mount, BrokerEpoch(1)))
@@ -403,7 +403,7 @@ def test_only_the_kernel_and_mount_that_it_was_written_on_believe_it(
     flip(log.segments[0].path, 66)
     directory.close()
     for _ in range(1 + lives_unheard):
-        directory = LogDirectory.open(
+        directory = LogManager.open(
             tmp_path, OsDisk(), broker_id=BrokerId(1), settings=SETTINGS, mount=mount
         )
         directory.close()

@@ -16,7 +16,7 @@ from tidemark_broker.kafka.network.socket_server import KafkaListener
 from tidemark_broker.kafka_wire.messages.fetch import FetchRequest, encode_fetch_request
 from tidemark_broker.kafka_wire.messages.primitives import INT32
 from tidemark_broker.log.disk import OsDisk
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.leader_changes import Departures
 from tidemark_broker.quota_manager import ClientQuotas
@@ -57,7 +57,7 @@ class Link:
         self.directories = {}
         self.partitions: dict[int, ReplicaManager] = {}
         for number in (1, 2):
-            directory = LogDirectory.open(
+            directory = LogManager.open(
                 path / str(number), OsDisk(), broker_id=BrokerId(number), settings=LogSettings()
             )
             partitions = ReplicaManager(BrokerId(number), scheduler=loop, wall_clock_s=time.time)

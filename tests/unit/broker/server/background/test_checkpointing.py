@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tidemark_broker.log import checkpoint_formats
 from tidemark_broker.log.disk import OsDisk
-from tidemark_broker.log.log_manager import LogDirectory
+from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.log.synced_prefix_files import synced_part_of
 from tidemark_broker.replication.replica_manager import ReplicaManager
@@ -142,7 +142,7 @@ def test_no_high_watermark_is_written_before_the_registration_is_answered_or_twi
     tmp_path: Path,
 ) -> None:  # S9
     disk = FaultyDisk()
-    directory = LogDirectory.open(tmp_path, disk, broker_id=BrokerId(1), settings=LogSettings())
+    directory = LogManager.open(tmp_path, disk, broker_id=BrokerId(1), settings=LogSettings())
     directory.create_log(TOPIC, TOPIC_ID, 0)
     partitions = ReplicaManager(BrokerId(1), scheduler=SimulatedTime(), wall_clock_s=lambda: 0.0)
     partitions.attach(directory)
