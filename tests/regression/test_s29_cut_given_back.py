@@ -13,7 +13,7 @@ from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import Offset
 
 from tests.regression.simulated_node import Node
-from tests.support.log_fixtures import TOPIC_ID, append, values_of, write_synced_part
+from tests.support.log_fixtures import TOPIC_ID, append, values_of, write_synced_prefix
 
 KEY = (TOPIC_ID, 0)
 SEEDS = range(20)  # each another fate of what was not synced
@@ -111,7 +111,7 @@ def test_what_a_lost_kernel_gave_back_is_never_taken_for_a_synced_part(
     node = Node(seed, settings)
     directory, log = with_three_durable_records(node)
     node.registers(directory)
-    write_synced_part(log)
+    write_synced_prefix(log)
     directory.checkpoint_recovery_points()
     log.truncate_to(Offset(1))
     for value in (b"new", b"newer", b"newest"):
@@ -122,7 +122,7 @@ def test_what_a_lost_kernel_gave_back_is_never_taken_for_a_synced_part(
     assert not [name for name in node.names("orders-0") if name.endswith(".synced")]
     node.registers(first)
     append(first.logs[KEY], b"next", epoch=9)
-    write_synced_part(first.logs[KEY])
+    write_synced_prefix(first.logs[KEY])
     node.is_killed()
     assert values_of(node.boots().logs[KEY]) == [*found, (len(found), b"next")]
 
@@ -136,7 +136,7 @@ def test_a_synced_part_holds_whatever_the_kernel_loses_after_a_kill(
     directory, log = with_three_durable_records(node)
     node.registers(directory)
     append(log, b"synced", epoch=1)
-    write_synced_part(log)
+    write_synced_prefix(log)
     append(log, b"not synced", epoch=1)
     node.is_killed()
     again = node.boots()

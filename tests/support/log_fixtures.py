@@ -15,8 +15,8 @@ from tidemark_broker.kafka_wire.records.record_batch import (
 from tidemark_broker.log.disk import Disk, OsDisk
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_broker.log.recovery import PreviousRun
-from tidemark_broker.log.synced_prefix import SyncedPart
-from tidemark_broker.log.synced_prefix_files import synced_part_of
+from tidemark_broker.log.synced_prefix import SyncedPrefix
+from tidemark_broker.log.synced_prefix_files import synced_prefix_of
 from tidemark_protocol.ids import LeaderEpoch, Offset, TopicId
 
 TOPIC_ID = TopicId("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
@@ -64,7 +64,7 @@ def open_log(
     recovery_point: Offset | None = KILLED,
     settings: LogSettings | None = None,
     log_start_offset: Offset = FIRST,
-    synced_part: SyncedPart | None = None,
+    synced_prefix: SyncedPrefix | None = None,
 ) -> PartitionLog:
     directory.mkdir(exist_ok=True)
     return PartitionLog(
@@ -74,15 +74,15 @@ def open_log(
         topic_id=TOPIC_ID,
         partition=0,
         settings=settings or LogSettings(),
-        previous=PreviousRun(recovery_point, log_start_offset, synced_part),
+        previous=PreviousRun(recovery_point, log_start_offset, synced_prefix),
     )
 
 
-def write_synced_part(log: PartitionLog) -> None:
+def write_synced_prefix(log: PartitionLog) -> None:
     """As a pass of the recovery points does."""
-    due = log.due_part(growth_bytes=1)
+    due = log.pending_prefix(growth_bytes=1)
     if due is not None:
-        log.write_synced_part(due)
+        log.write_synced_prefix(due)
 
 
 def killed_and_reopened(
@@ -111,7 +111,7 @@ def opened_on_the_same_kernel(
     log_start_offset: Offset = FIRST,
 ) -> PartitionLog:
     """As a broker's log directory does."""
-    part = synced_part_of(disk or OsDisk(), directory)
+    part = synced_prefix_of(disk or OsDisk(), directory)
     if recovery_point is not None and part is not None:
         recovery_point = max(recovery_point, part.next_offset)
     return open_log(
@@ -120,7 +120,7 @@ def opened_on_the_same_kernel(
         recovery_point=recovery_point,
         settings=settings,
         log_start_offset=log_start_offset,
-        synced_part=part,
+        synced_prefix=part,
     )
 
 

@@ -42,7 +42,7 @@ from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_broker.log.producer_state_entry import NO_PRODUCER_ID
 from tidemark_broker.log.recovery import PreviousRun, write_again
 from tidemark_broker.log.removed import LOG_NAME, delete_removed, deleted_name, name_with
-from tidemark_broker.log.synced_prefix_files import synced_part_of
+from tidemark_broker.log.synced_prefix_files import synced_prefix_of
 from tidemark_broker.log.unborn_logs import (
     JUST_MADE,
     UNBORN_SUFFIX,
@@ -253,7 +253,7 @@ class LogManager:
                 self._rename_aside(path)
                 continue
             at = (topic, partition)
-            part = synced_part_of(self._disk, path) if is_same_mount else None
+            part = synced_prefix_of(self._disk, path) if is_same_mount else None
             recovery_point = recovery_points.get(at, Offset(0))
             if part is not None:  # it was written after a sync of all below
                 recovery_point = max(recovery_point, part.next_offset)

@@ -37,7 +37,7 @@ from tidemark_broker.log.recovery_point import Durability
 from tidemark_broker.log.segment import Segment
 from tidemark_broker.log.segment_list import SegmentList
 from tidemark_broker.log.segment_swap import Swaps
-from tidemark_broker.log.synced_prefix_files import DuePart, SyncedParts
+from tidemark_broker.log.synced_prefix_files import PendingPrefix, SyncedPrefixFiles
 from tidemark_broker.log.timestamp_lookup import first_record_from
 
 __all__ = ["AppendedRange", "LogSettings", "PartitionLog"]
@@ -90,7 +90,7 @@ class PartitionLog:
             epochs_known=self._checkpoint.is_known,
             index_interval_bytes=self.settings.index_interval_bytes,
         )
-        self._synced_parts = SyncedParts(self._disk, self.directory, loaded.part)
+        self._synced_prefixes = SyncedPrefixFiles(self._disk, self.directory, loaded.part)
         self._segments = SegmentList(self._disk, self.directory, loaded.segments)
         self.recovery: RecoveryReport = loaded.report
         self.log_end_offset = self._segments.active.next_offset
@@ -375,7 +375,7 @@ class PartitionLog:
         """
         self._segments.replace(rewritten.replaced, rewritten.segment)
         self._reader.forget_places()
-        self._synced_parts.invalidate()
+        self._synced_prefixes.invalidate()
         with self._failing.breaking("take in a compacted segment"):
             for segment in rewritten.replaced:
                 segment.retire()
@@ -463,7 +463,7 @@ class PartitionLog:
 
         Raises OSError.
         """
-        self._synced_parts.invalidate()
+        self._synced_prefixes.invalidate()
         self.swaps.invalidate()
 
     def _write_epochs_if_possible(self) -> None:
@@ -496,23 +496,23 @@ class PartitionLog:
         path = self._checkpoint.path if self._checkpoint.exists else None
         return self.log_end_offset, tuple(self._segments), path
 
-    def due_part(self, *, growth_bytes: int) -> DuePart | None:
-        """Return a copy for `write_synced_part` if the active segment has grown enough."""
+    def pending_prefix(self, *, growth_bytes: int) -> PendingPrefix | None:
+        """Return a copy for `write_synced_prefix` if the active segment has grown enough."""
         if self.failure:
             return None
         epochs, active = self._checkpoint.epochs, self._segments.active
-        return self._synced_parts.copy_if_due(
+        return self._synced_prefixes.copy_if_due(
             active, self.producers, epochs, growth_bytes=growth_bytes
         )
 
-    def write_synced_part(self, due: DuePart) -> None:
+    def write_synced_prefix(self, due: PendingPrefix) -> None:
         """Sync what the copy describes, then write it. Called in a worker.
 
         Raises StorageFailed.
         """
         self.flush()
         with self._failing.breaking("write a synced part"):
-            self._synced_parts.write(due)
+            self._synced_prefixes.write(due)
 
     def close(self) -> None:
         """Write index files and epochs and sync everything, as a clean shutdown needs.
@@ -531,6 +531,6 @@ class PartitionLog:
 
     def note_removed(self) -> None:
         """Reject further writes of a log whose directory is renamed for deletion."""
-        self._synced_parts.invalidate()
+        self._synced_prefixes.invalidate()
         self.is_removed = True
         self._failing.note("it was removed")

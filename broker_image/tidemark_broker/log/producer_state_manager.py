@@ -21,7 +21,7 @@ from tidemark_broker.log.producer_state_entry import (
     noted_batch,
 )
 from tidemark_broker.log.segment import Segment
-from tidemark_broker.log.synced_prefix import SyncedPart
+from tidemark_broker.log.synced_prefix import SyncedPrefix
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +55,7 @@ class ProducerStateManager:
         self,
         segments: Sequence[Segment],
         log_start_offset: Offset,
-        part: SyncedPart | None = None,
+        part: SyncedPrefix | None = None,
     ) -> None:
         """Load the states as of the end of the segments.
 

@@ -55,7 +55,7 @@ from tidemark_broker.log.segment import (
     write_all,
 )
 from tidemark_broker.log.segment_swap import finish_swaps, remove_segment_files
-from tidemark_broker.log.synced_prefix import SyncedPart
+from tidemark_broker.log.synced_prefix import SyncedPrefix
 from tidemark_broker.log.synced_prefix_files import synced_path
 from tidemark_broker.log.unreadable_sectors import unreadable_is_corrupt
 
@@ -83,7 +83,7 @@ class PreviousRun(NamedTuple):
     recovery_point: Offset | None = None  # all below was synced; None: it was stopped cleanly
     log_start_offset: Offset = Offset(0)
     # Of the segment with the recovery point, which is not below its end: what need not be verified.
-    synced_part: SyncedPart | None = None
+    synced_prefix: SyncedPrefix | None = None
     # Told whether it is only a torn tail, before anything is cut. Raises OSError.
     before_truncation: Callable[[bool], None] = _nobody_asks
     is_synced: bool = False  # all of it, and its directory: it was just made
@@ -96,7 +96,7 @@ CLEANLY_STOPPED = PreviousRun()
 class LoadedSegments:
     segments: list[Segment] = field(default_factory=list)
     report: RecoveryReport = field(default_factory=RecoveryReport)
-    part: SyncedPart | None = None  # as long as nothing speaks against it
+    part: SyncedPrefix | None = None  # as long as nothing speaks against it
     before_truncation: Callable[[bool], None] = _nobody_asks
 
 
@@ -270,7 +270,7 @@ def _epochs_agree(segment: Segment, epochs: LeaderEpochs) -> bool:
 
 def _resume(
     segment: Segment, loaded: LoadedSegments, epochs: LeaderEpochs, is_trusted: bool
-) -> SyncedPart | None:
+) -> SyncedPrefix | None:
     """Restore a segment's synced prefix; return it, or None if all must be verified."""
     part = loaded.part
     if part is None or part.base_offset != segment.base_offset:
@@ -284,7 +284,7 @@ def _resume(
 
 
 def _verify(
-    segment: Segment, epochs: LeaderEpochs, epochs_known: bool, behind: SyncedPart | None
+    segment: Segment, epochs: LeaderEpochs, epochs_known: bool, behind: SyncedPrefix | None
 ) -> CorruptBatch | None:
     """Return the first invalid batch, or None."""
     try:
@@ -417,11 +417,11 @@ _END_OF_OFFSETS = Offset(2**63)
 
 # guard: unsynced-log-is-rewritten (S8)
 def write_again(
-    disk: Disk, directory: Path, recovery_point: Offset, part: SyncedPart | None = None
+    disk: Disk, directory: Path, recovery_point: Offset, part: SyncedPrefix | None = None
 ) -> None:
     """Write all records again that are not certainly below the recovery point.
 
-    `part` is the log's synced prefix below that point, as `synced_part_of` found it. Raises
+    `part` is the log's synced prefix below that point, as `synced_prefix_of` found it. Raises
     DiskFull, OSError.
     """
     bases = base_offsets_of(disk.list_names(directory))
@@ -443,7 +443,7 @@ def write_again(
 
 
 def _end_of_what_is_synced(
-    file: DiskFile, base_offset: Offset, recovery_point: Offset, part: SyncedPart | None
+    file: DiskFile, base_offset: Offset, recovery_point: Offset, part: SyncedPrefix | None
 ) -> int:
     """Return the position after the last batch below the recovery point.
 

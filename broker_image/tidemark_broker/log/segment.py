@@ -24,7 +24,7 @@ from tidemark_broker.kafka_wire.records.record_batch import (
 from tidemark_broker.log.disk import MAX_BUFFERS_PER_WRITE, Buffer, Disk, DiskFile
 from tidemark_broker.log.indexes import MalformedIndex, OffsetIndex, TimeIndex
 from tidemark_broker.log.producer_state_entry import ProducerStateEntries
-from tidemark_broker.log.synced_prefix import SYNCED_SUFFIX, SyncedPart
+from tidemark_broker.log.synced_prefix import SYNCED_SUFFIX, SyncedPrefix
 from tidemark_broker.log.unreadable_sectors import read_ahead, unreadable_is_corrupt
 
 SCAN_BYTES = 1024 * 1024
@@ -265,7 +265,7 @@ class Segment:
             pass
 
     def rebuild(
-        self, *, verify_crc: bool, behind: SyncedPart | None = None
+        self, *, verify_crc: bool, behind: SyncedPrefix | None = None
     ) -> Iterator[PlacedBatch]:
         """Rebuild the indexes from the batches, each recorded after the caller has seen it.
 
@@ -286,13 +286,13 @@ class Segment:
                 position, header.size_bytes, header.last_offset, header.max_timestamp_ms
             )
 
-    def part(self, producers: ProducerStateEntries, epoch_before: LeaderEpoch) -> SyncedPart:
+    def part(self, producers: ProducerStateEntries, epoch_before: LeaderEpoch) -> SyncedPrefix:
         """Return a copy of what is known of the segment, as its synced prefix.
 
         Batches recorded later do not appear in it.
         """
         first_ms = self.first_timestamp_ms
-        return SyncedPart(
+        return SyncedPrefix(
             base_offset=self.base_offset,
             next_offset=self.next_offset,
             size_bytes=self.size_bytes,
@@ -306,7 +306,7 @@ class Segment:
             epoch_before=epoch_before,
         )
 
-    def resume(self, part: SyncedPart) -> None:
+    def resume(self, part: SyncedPrefix) -> None:
         """Restore what was known of the segment's prefix; `rebuild` behind it must follow."""
         self.next_offset = part.next_offset
         self._bytes_since_index = part.bytes_since_index
@@ -457,7 +457,7 @@ class Segment:
         return position
 
     def truncate(
-        self, position: int, next_offset: Offset, *, behind: SyncedPart | None = None
+        self, position: int, next_offset: Offset, *, behind: SyncedPrefix | None = None
     ) -> None:
         """Truncate the file at a batch boundary and forget what lay behind.
 

@@ -34,7 +34,7 @@ _FIELDS = Struct(">qqqqqqqii")
 
 
 @dataclass(frozen=True, slots=True)
-class SyncedPart:
+class SyncedPrefix:
     """All batches of the segment at `base_offset` below `next_offset`, which are `size_bytes`."""
 
     base_offset: Offset
@@ -71,7 +71,7 @@ class SyncedPart:
         return _HEAD.pack(_VERSION, crc32c(body)) + body
 
 
-def decode_synced_part(data: bytes) -> SyncedPart:
+def decode_synced_prefix(data: bytes) -> SyncedPrefix:
     """Decode a synced prefix.
 
     Raises MalformedFile.
@@ -88,7 +88,7 @@ def decode_synced_part(data: bytes) -> SyncedPart:
     except (StructError, MalformedIndex) as error:
         raise MalformedFile(f"a synced part of {len(data)} bytes: {error}") from error
     producers, epoch_before = decode_side_snapshot(bytes(rest))
-    return SyncedPart(
+    return SyncedPrefix(
         base_offset=Offset(base),
         next_offset=Offset(end),
         size_bytes=size,

@@ -18,14 +18,14 @@ from tidemark_broker.log.indexes import MAX_RELATIVE_OFFSET
 from tidemark_broker.log.leader_epoch_cache import LeaderEpochs
 from tidemark_broker.log.producer_state_entry import ProducerStateEntries
 from tidemark_broker.log.segment import WALK_BYTES, Segment, log_path, scan_batches
-from tidemark_broker.log.synced_prefix import SYNCED_SUFFIX, SyncedPart, decode_synced_part
+from tidemark_broker.log.synced_prefix import SYNCED_SUFFIX, SyncedPrefix, decode_synced_prefix
 
 _NAME = re.compile(r"^(\d{20})\.synced$")
 
 
 @dataclass(frozen=True, slots=True)
-class DuePart:
-    part: SyncedPart
+class PendingPrefix:
+    part: SyncedPrefix
     begun: int  # how often copies had been voided before
 
 
@@ -35,13 +35,13 @@ class _Written(NamedTuple):
     file_bytes: int
 
 
-class SyncedParts:
+class SyncedPrefixFiles:
     """The files of one log, between the worker that writes one and the loop.
 
     The loop may truncate the log at any time: a copy made before that does not count after it.
     """
 
-    def __init__(self, disk: Disk, directory: Path, kept: SyncedPart | None) -> None:
+    def __init__(self, disk: Disk, directory: Path, kept: SyncedPrefix | None) -> None:
         """Remove all files but `kept`, with which the log was opened.
 
         Raises OSError.
@@ -62,7 +62,7 @@ class SyncedParts:
         epochs: LeaderEpochs,
         *,
         growth_bytes: int,
-    ) -> DuePart | None:
+    ) -> PendingPrefix | None:
         """Return a copy of the active segment's state if it has grown enough, on the loop.
 
         It is due when it has grown by `growth_bytes` since it was written, and by as much as was
@@ -75,7 +75,7 @@ class SyncedParts:
         if active.size_bytes - written.size_bytes < max(1, growth_bytes, written.file_bytes):
             return None
         epoch_before = epochs.epoch_at(Offset(active.next_offset - 1))
-        return DuePart(active.part(producers.copy(), epoch_before), self._voided)
+        return PendingPrefix(active.part(producers.copy(), epoch_before), self._voided)
 
     # guard: truncation-voids-synced-prefix (S29)
     def invalidate(self) -> None:
@@ -84,7 +84,7 @@ class SyncedParts:
             self._voided += 1
             self._written = None
 
-    def write(self, due: DuePart) -> None:
+    def write(self, due: PendingPrefix) -> None:
         """Write a copy whose batches the caller has synced since it was made. Called in a worker.
 
         Raises OSError other than a full disk, because the file only saves reading.
@@ -112,14 +112,14 @@ class SyncedParts:
             self._disk.remove(synced_path(self._directory, written.base_offset))
 
 
-def synced_part_of(disk: Disk, directory: Path) -> SyncedPart | None:
+def synced_prefix_of(disk: Disk, directory: Path) -> SyncedPrefix | None:
     """Return the newest synced prefix that can be trusted under the kernel that wrote it, or None.
 
     It can be decoded, and the last batches that it describes are there and valid. Raises OSError.
     """
     for base_offset in reversed(_bases(disk, directory)):
         with contextlib.suppress(FileNotFoundError, MalformedFile, CorruptBatch):
-            part = decode_synced_part(disk.read(synced_path(directory, base_offset)))
+            part = decode_synced_prefix(disk.read(synced_path(directory, base_offset)))
             file = disk.open(log_path(directory, base_offset))
             if part.base_offset == base_offset and _end_of(file, part) == part.next_offset:
                 return part
@@ -135,7 +135,7 @@ def _bases(disk: Disk, directory: Path) -> list[Offset]:
     return sorted(Offset(int(match[1])) for match in matches if match)
 
 
-def _end_of(file: DiskFile, part: SyncedPart) -> Offset | None:
+def _end_of(file: DiskFile, part: SyncedPrefix) -> Offset | None:
     """Return where the batches end, read from the last index entry on.
 
     None if the file is of another segment.

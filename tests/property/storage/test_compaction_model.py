@@ -22,7 +22,7 @@ from tests.support.log_fixtures import (
     open_log,
     read_all,
     verified_copy,
-    write_synced_part,
+    write_synced_prefix,
 )
 
 SETTINGS = dataclasses.replace(
@@ -149,8 +149,8 @@ class CompactedLogs(RuleBasedStateMachine):
         self.logs[name].flush()
 
     @rule(name=st.sampled_from(["leader", "follower"]))
-    def write_synced_part(self, name):
-        write_synced_part(self.logs[name])
+    def write_synced_prefix(self, name):
+        write_synced_prefix(self.logs[name])
 
     # What holds
 

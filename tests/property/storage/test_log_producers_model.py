@@ -21,7 +21,7 @@ from tests.support.log_fixtures import (
     open_log,
     produced_batch,
     verified_copy,
-    write_synced_part,
+    write_synced_prefix,
 )
 
 SMALL = LogSettings(segment_bytes=400, index_interval_bytes=100)
@@ -109,8 +109,8 @@ class ProducersAgainstAList(RuleBasedStateMachine):
         self.log.flush()
 
     @rule()
-    def write_synced_part(self):
-        write_synced_part(self.log)
+    def write_synced_prefix(self):
+        write_synced_prefix(self.log)
 
     @rule(is_checkpointed=st.booleans())
     def be_killed_and_reopen(self, is_checkpointed):

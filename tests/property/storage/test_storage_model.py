@@ -22,7 +22,7 @@ from tests.support.log_fixtures import (
     open_log,
     values_of,
     verified_copy,
-    write_synced_part,
+    write_synced_prefix,
 )
 
 SETTINGS = LogSettings(segment_bytes=400, index_interval_bytes=100, segment_ms=50)
@@ -116,8 +116,8 @@ class LogAgainstAList(RuleBasedStateMachine):
         assert self.log.recovery_point == self.end
 
     @rule()
-    def write_synced_part(self):
-        write_synced_part(self.log)
+    def write_synced_prefix(self):
+        write_synced_prefix(self.log)
 
     @rule(is_checkpointed=st.booleans())
     def be_killed_and_reopen(self, is_checkpointed):

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
-from tidemark_broker.log.synced_prefix import decode_synced_part
+from tidemark_broker.log.synced_prefix import decode_synced_prefix
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
 from tests.support.log_fixtures import (
@@ -29,7 +29,7 @@ from tests.support.log_fixtures import (
     read_all,
     served,
     verified_copy_of,
-    write_synced_part,
+    write_synced_prefix,
     written,
 )
 
@@ -123,7 +123,7 @@ def resumable(tmp_path: Path) -> Killed:
     for number in range(10):
         append_produced(log, number, epoch=number // 3)
         if number == 8:
-            write_synced_part(log)
+            write_synced_prefix(log)
     return killed(log)
 
 
@@ -146,7 +146,7 @@ def test_wherever_the_log_was_cut(resumable: Killed, tmp_path: Path) -> None:
 def test_whichever_bit_of_the_segment_was_flipped(resumable: Killed, tmp_path: Path) -> None:
     files = resumable.files
     _, second = (name for name in files if name.endswith(".log"))
-    synced_bytes = decode_synced_part(files[f"{Path(second).stem}.synced"]).size_bytes
+    synced_bytes = decode_synced_prefix(files[f"{Path(second).stem}.synced"]).size_bytes
     met = 0
     bits = range(len(files[second]) * 8)
     for bit in bits:
@@ -185,7 +185,7 @@ def log_of(directory: Path, steps: list[tuple[str, int]]) -> PartitionLog:
             case "begin an epoch":
                 epoch += count
             case "keep a part":
-                write_synced_part(log)
+                write_synced_prefix(log)
             case "cut":
                 log.truncate_to(Offset(max(log.log_start_offset, end - count)))
             case "retain":

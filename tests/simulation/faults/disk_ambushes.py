@@ -18,7 +18,7 @@ from tidemark_broker.log.checkpoint_formats import (
     MalformedFile,
     decode_offsets,
 )
-from tidemark_broker.log.synced_prefix import SYNCED_SUFFIX, decode_synced_part
+from tidemark_broker.log.synced_prefix import SYNCED_SUFFIX, decode_synced_prefix
 from tidemark_broker.replication.partition import Partition
 from tidemark_protocol.ids import NO_EPOCH, Offset
 
@@ -136,7 +136,7 @@ def _verified_from(image: DiskImage, tail: _Tail) -> int:
     """What was synced before it, as the volume says, is taken as it is."""
     known = _offsets(image, RECOVERY_POINTS).get((tail.topic, tail.partition), 0)
     try:
-        part = decode_synced_part(bytes(image.file(tail.path.with_suffix(SYNCED_SUFFIX)).data))
+        part = decode_synced_prefix(bytes(image.file(tail.path.with_suffix(SYNCED_SUFFIX)).data))
     except FileNotFoundError:
         return known
     return max(known, part.next_offset)

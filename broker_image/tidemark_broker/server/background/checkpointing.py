@@ -119,7 +119,7 @@ class Checkpointing:
         """Advance log starts by retention, make them durable, then delete what lies below."""
         try:
             raised = await self._advance_log_starts()
-            await self._write_synced_parts()
+            await self._write_synced_prefixes()
             await self.in_worker(self._directory.checkpoint_recovery_points)
             if not self._partitions.is_stopped:
                 await self._delete_segments(raised.as_far_as(self._directory.durable_log_starts))
@@ -148,7 +148,7 @@ class Checkpointing:
             delete_segments(LogStartAdvances(raised.starts[at : at + DELETING_AT_A_TIME]))
             await asyncio.sleep(0)
 
-    async def _write_synced_parts(self) -> None:
+    async def _write_synced_prefixes(self) -> None:
         """Write synced prefixes, one log after the other.
 
         An index of a large segment is megabytes, and is copied here.
@@ -156,9 +156,9 @@ class Checkpointing:
         for number, log in enumerate(list(self._directory.logs.values())):
             if number % REPLICAS_AT_A_TIME == 0:
                 await asyncio.sleep(0)
-            due = log.due_part(growth_bytes=self._settings.growth_bytes)
+            due = log.pending_prefix(growth_bytes=self._settings.growth_bytes)
             if due is not None and not self._partitions.is_stopped:
-                await self.in_worker(log.write_synced_part, due)
+                await self.in_worker(log.write_synced_prefix, due)
 
     def _delete_removed(self) -> None:
         self._directory.delete_removed(now_s=self._wall_clock_s(), grace_s=REMOVED_GRACE_SECONDS)

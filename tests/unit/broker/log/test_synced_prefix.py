@@ -14,8 +14,8 @@ from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_broker.log.recovery import write_again
 from tidemark_broker.log.segment import WALK_BYTES
-from tidemark_broker.log.synced_prefix import decode_synced_part
-from tidemark_broker.log.synced_prefix_files import DuePart, synced_part_of
+from tidemark_broker.log.synced_prefix import decode_synced_prefix
+from tidemark_broker.log.synced_prefix_files import PendingPrefix, synced_prefix_of
 from tidemark_protocol.controller_messages import BootRecord
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
@@ -31,7 +31,7 @@ from tests.support.log_fixtures import (
     read_all,
     values_of,
     verified_copy,
-    write_synced_part,
+    write_synced_prefix,
 )
 
 SETTINGS = LogSettings(index_interval_bytes=200)
@@ -43,15 +43,15 @@ def a_log(path: Path, disk: OsDisk | None = None) -> PartitionLog:
     log = open_log(path, disk, settings=SETTINGS)
     for number in range(BATCHES):
         if number == SYNCED:
-            write_synced_part(log)
+            write_synced_prefix(log)
         timestamp_ms = 2_000 - number if number % 7 else 3_000 + number
         batch = produced_batch(number, producer_id=number % 3, timestamp_ms=timestamp_ms)
         log.append_as_leader([batch], leader_epoch=LeaderEpoch(number // 30))
     return log
 
 
-def due_part(log: PartitionLog) -> DuePart:
-    due = log.due_part(growth_bytes=1)
+def pending_prefix(log: PartitionLog) -> PendingPrefix:
+    due = log.pending_prefix(growth_bytes=1)
     assert due is not None
     return due
 
@@ -87,13 +87,13 @@ def test_a_start_reads_only_what_came_after_and_knows_the_same(tmp_path: Path) -
     log = open_log(tmp_path / "log")
     for number in range(1_000):
         append(log, b"x" * 1_000, timestamp_ms=number)
-    write_synced_part(log)
+    write_synced_prefix(log)
     for number in range(3):
         append(log, b"x" * 1_000, timestamp_ms=number)
     disk = ReadingDisk()
-    part = synced_part_of(disk, log.directory)
+    part = synced_prefix_of(disk, log.directory)
     write_again(disk, log.directory, Offset(1_001), part)
-    reopened = open_log(log.directory, disk, recovery_point=Offset(1_001), synced_part=part)
+    reopened = open_log(log.directory, disk, recovery_point=Offset(1_001), synced_prefix=part)
     assert disk.read_bytes < 10 * WALK_BYTES
     assert reopened.recovery.verified_segments == 1
     assert (reopened.log_end_offset, reopened.recovery_point) == (1_003, 1_001)
@@ -156,15 +156,15 @@ def test_a_file_with_a_flipped_bit_is_not_believed(tmp_path: Path) -> None:
     log = a_log(tmp_path / "log")
     (path,) = log.directory.glob("*.synced")
     data = path.read_bytes()
-    assert decode_synced_part(data).encode() == data
+    assert decode_synced_prefix(data).encode() == data
     for bit in range(len(data) * 8):
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
         with pytest.raises(MalformedFile):
-            decode_synced_part(bytes(flipped))
+            decode_synced_prefix(bytes(flipped))
     for size in range(len(data)):
         with pytest.raises(MalformedFile):
-            decode_synced_part(data[:size])
+            decode_synced_prefix(data[:size])
 
 
 def stale_end(log: PartitionLog) -> None:
@@ -212,7 +212,7 @@ def test_a_batch_with_another_epoch_where_an_epoch_begins_has_all_verified(tmp_p
 def test_one_whose_end_is_of_another_epoch_is_not_believed(tmp_path: Path) -> None:
     log = a_log(tmp_path / "log")
     (path,) = log.directory.glob("*.synced")
-    part = replace(decode_synced_part(path.read_bytes()), epoch_before=LeaderEpoch(7))
+    part = replace(decode_synced_prefix(path.read_bytes()), epoch_before=LeaderEpoch(7))
     path.write_bytes(part.encode())
     reopened = killed_and_reopened(log)
     assert (reopened.log_end_offset, parts_of(reopened)) == (BATCHES, [])
@@ -223,7 +223,7 @@ def test_where_the_log_is_cut_before_its_segment_it_tells_of_no_producer(tmp_pat
     for number in range(8):
         batch = produced_batch(0, producer_id=number)
         log.append_as_leader([batch], leader_epoch=LeaderEpoch(0))
-    write_synced_part(log)
+    write_synced_prefix(log)
     log.segments[0].file.truncate(200)
     reopened = killed_and_reopened(log)
     assert [producer_id for producer_id, _ in reopened.producers] == [0, 1]
@@ -262,13 +262,13 @@ def truncated_before_corruption(log: PartitionLog) -> None:
 @pytest.mark.parametrize("change", [cut, restart_elsewhere, truncated_before_corruption])
 def test_a_cut_takes_it_away_and_a_worker_does_not_bring_it_back(tmp_path: Path, change) -> None:
     log = a_log(tmp_path / "log")
-    late = due_part(log)
+    late = pending_prefix(log)
     change(log)
     assert parts_of(log) == []
-    log.write_synced_part(late)
+    log.write_synced_prefix(late)
     assert parts_of(log) == []
     assert not list(log.directory.glob("*.tmp"))
-    write_synced_part(log)
+    write_synced_prefix(log)
     assert parts_of(log) == [0]
     assert answers_of(killed_and_reopened(log)) == answers_of(verified_copy(log))
 
@@ -277,12 +277,12 @@ def test_a_worker_writes_nothing_into_the_directory_of_a_log_made_anew(tmp_path:
     directory = LogManager.open(tmp_path, OsDisk(), broker_id=BrokerId(1), settings=SETTINGS)
     previous = directory.create_log("orders", TOPIC_ID, 0)
     append(previous, b"one")
-    late = due_part(previous)
+    late = pending_prefix(previous)
     previous.flush()
     directory.remove_logs([(TOPIC_ID, 0)])
-    previous.write_synced_part(late)
+    previous.write_synced_prefix(late)
     anew = directory.create_log("orders", TOPIC_ID, 0)
-    previous._synced_parts.write(late)
+    previous._synced_prefixes.write(late)
     assert {path.suffix for path in anew.directory.iterdir()} == {".log", ".metadata"}
 
 
@@ -290,10 +290,10 @@ def test_it_is_written_only_once_all_of_it_is_synced(tmp_path: Path) -> None:
     disk = FaultyDisk()
     log = open_log(tmp_path / "log", disk)
     append(log, b"one")
-    due = due_part(log)
+    due = pending_prefix(log)
     disk.failing["sync"] = errno.EIO
     with pytest.raises(StorageFailed):
-        log.write_synced_part(due)
+        log.write_synced_prefix(due)
     assert parts_of(log) == []
 
 
@@ -302,10 +302,10 @@ def test_a_full_disk_only_costs_the_file(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log", disk)
     append(log, b"one")
     disk.space_bytes = 10
-    write_synced_part(log)
+    write_synced_prefix(log)
     assert (parts_of(log), log.failure) == ([], "")
     disk.space_bytes = None
-    write_synced_part(log)
+    write_synced_prefix(log)
     assert parts_of(log) == [0]
 
 
@@ -315,7 +315,7 @@ def test_an_error_while_it_is_written_ends_all_writing(tmp_path: Path) -> None:
     append(log, b"one")
     disk.failing["write"] = errno.EIO
     with pytest.raises(StorageFailed):
-        write_synced_part(log)
+        write_synced_prefix(log)
     assert log.failure
 
 
@@ -323,19 +323,19 @@ def test_it_is_due_once_the_log_has_grown_by_enough_and_by_as_much_as_is_written
     tmp_path: Path,
 ) -> None:
     log = open_log(tmp_path / "log")
-    assert log.due_part(growth_bytes=1) is None
+    assert log.pending_prefix(growth_bytes=1) is None
     append(log, b"x" * 200)
-    assert log.due_part(growth_bytes=log.size_bytes + 1) is None
-    due = log.due_part(growth_bytes=log.size_bytes)
+    assert log.pending_prefix(growth_bytes=log.size_bytes + 1) is None
+    due = log.pending_prefix(growth_bytes=log.size_bytes)
     assert due is not None
-    log.write_synced_part(due)
+    log.write_synced_prefix(due)
     (path,) = log.directory.glob("*.synced")
     append(log, b"")
-    assert log.due_part(growth_bytes=1) is None  # the file is larger than that batch
+    assert log.pending_prefix(growth_bytes=1) is None  # the file is larger than that batch
     while log.size_bytes < due.part.size_bytes + path.stat().st_size:
-        assert log.due_part(growth_bytes=1) is None
+        assert log.pending_prefix(growth_bytes=1) is None
         append(log, b"")
-    assert log.due_part(growth_bytes=1) is not None
+    assert log.pending_prefix(growth_bytes=1) is not None
 
 
 def test_after_a_roll_it_still_serves_the_sealed_segment_until_the_next_is_written(
@@ -346,25 +346,25 @@ def test_after_a_roll_it_still_serves_the_sealed_segment_until_the_next_is_writt
     )
     while log.size_bytes < 900:
         append(log, b"x" * 20)
-    write_synced_part(log)
+    write_synced_prefix(log)
     while len(log.segments) < 2:
         append(log, b"x" * 20)
     assert parts_of(log) == [0]
     flip(log.segments[0].path, 66)
     reopened = killed_and_reopened(log)
     assert (reopened.log_end_offset, reopened.recovery.reason) == (log.log_end_offset, "")
-    write_synced_part(reopened)
+    write_synced_prefix(reopened)
     assert parts_of(reopened) == [reopened.segments[1].base_offset]
 
 
 def test_retention_and_compaction_void_what_was_copied_before(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log", settings=LogSettings(segment_bytes=200))
     append(log, b"x" * 50)
-    late = due_part(log)
+    late = pending_prefix(log)
     append(log, b"x" * 50)
     log.advance_log_start(Offset(1))
     log.delete_segments_below(Offset(1))
-    log.write_synced_part(late)
+    log.write_synced_prefix(late)
     assert parts_of(log) == []
 
 
@@ -399,7 +399,7 @@ def test_only_the_kernel_and_mount_that_it_was_written_on_believe_it(
     log = directory.create_log("orders", TOPIC_ID, 0)
     for number in range(20):
         append(log, b"%d" % number)
-    write_synced_part(log)
+    write_synced_prefix(log)
     flip(log.segments[0].path, 66)
     directory.close()
     for _ in range(1 + lives_unheard):
@@ -418,7 +418,7 @@ def test_a_lost_write_leaves_nothing_to_believe(tmp_path: Path) -> None:
     directory = registered(tmp_path)
     log = directory.create_log("orders", TOPIC_ID, 0)
     append(log, b"one")
-    write_synced_part(log)
+    write_synced_prefix(log)
     directory.remove_boot_record()
     directory.close()
     again = registered(tmp_path)
@@ -429,7 +429,7 @@ def test_it_outlives_a_clean_stop_on_the_same_mount(tmp_path: Path) -> None:
     directory = registered(tmp_path)
     log = directory.create_log("orders", TOPIC_ID, 0)
     append(log, b"one")
-    write_synced_part(log)
+    write_synced_prefix(log)
     directory.write_clean_stop(BrokerEpoch(1))
     directory.close()
     again = registered(tmp_path)
@@ -441,13 +441,13 @@ def test_a_swap_that_a_start_completes_takes_it_away(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log", settings=SETTINGS)
     for number in range(BATCHES):
         append(log, b"%d" % number)
-    write_synced_part(log)
-    part = synced_part_of(OsDisk(), log.directory)
+    write_synced_prefix(log)
+    part = synced_prefix_of(OsDisk(), log.directory)
     compacted = open_log(tmp_path / "compacted")
     append(compacted, *(b"%d" % number for number in range(BATCHES)), timestamp_ms=5)
     (log.directory / f"{0:020d}.log.swap").write_bytes(read_all(compacted))
     reopened = open_log(
-        log.directory, recovery_point=Offset(BATCHES), settings=SETTINGS, synced_part=part
+        log.directory, recovery_point=Offset(BATCHES), settings=SETTINGS, synced_prefix=part
     )
     assert parts_of(reopened) == []
     assert answers_of(reopened) == answers_of(verified_copy(reopened))

@@ -11,7 +11,7 @@ from tidemark_broker.log import checkpoint_formats
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
-from tidemark_broker.log.synced_prefix_files import synced_part_of
+from tidemark_broker.log.synced_prefix_files import synced_prefix_of
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.background.checkpointing import Checkpointing
 from tidemark_broker.server.config import PassSettings
@@ -106,10 +106,10 @@ def test_a_pass_writes_the_synced_parts_of_logs_that_have_grown(broker: InProces
     settings = PassSettings(interval_seconds=HOUR, growth_bytes=1_000)
     broker.produce("x", acks=1)
     passes_of(broker, settings, (6.0, nothing))
-    assert synced_part_of(OsDisk(), log.directory) is None
+    assert synced_prefix_of(OsDisk(), log.directory) is None
     broker.produce("x" * 1_000, acks=1)
     passes_of(broker, settings, (6.0, nothing))
-    part = synced_part_of(OsDisk(), log.directory)
+    part = synced_prefix_of(OsDisk(), log.directory)
     assert part is not None
     assert part.next_offset == log.log_end_offset == log.recovery_point
 
