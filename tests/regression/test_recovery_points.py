@@ -38,7 +38,7 @@ SYNCS: dict[str, Callable[[LogManager], None]] = {
 @pytest.mark.parametrize("sync", SYNCS)
 @pytest.mark.parametrize("seed", range(5))
 def test_what_followed_a_cut_is_written_again_after_a_failed_sync(
-    seed: int, sync: str, failing: str
+    seed: int, sync: str, io_failure: str
 ) -> None:
     node = Node(seed, ONE_RECORD)
     directory = node.boots()
@@ -47,7 +47,7 @@ def test_what_followed_a_cut_is_written_again_after_a_failed_sync(
     for number in range(5):
         append(log, b"new %d" % number, epoch=2)
     node.volume.lose_write_backs(1, lambda path: path.endswith(".log"))
-    if failing == "the life that cut":
+    if io_failure == "the life that cut":
         with pytest.raises(StorageError):
             SYNCS[sync](directory)
         node.is_killed()
@@ -98,11 +98,11 @@ def test_without_space_for_it_the_file_goes_and_the_log_is_cut(tmp_path: Path) -
     disk = FaultyDisk()
     directory = opened(tmp_path, disk)
     log = with_five_durable_records(directory)
-    disk.failing["write"] = errno.ENOSPC
+    disk.io_failure["write"] = errno.ENOSPC
     log.truncate_to(Offset(3))
     assert log.log_end_offset == 3
     assert not (tmp_path / RECOVERY_POINTS).exists()
-    disk.failing.clear()
+    disk.io_failure.clear()
     directory.checkpoint_recovery_points()
     assert stored(tmp_path) == 3
 
@@ -110,7 +110,7 @@ def test_without_space_for_it_the_file_goes_and_the_log_is_cut(tmp_path: Path) -
 def test_where_it_cannot_be_lowered_nothing_is_cut(tmp_path: Path) -> None:
     disk = FaultyDisk()
     log = with_five_durable_records(opened(tmp_path, disk))
-    disk.failing["write"] = errno.EIO
+    disk.io_failure["write"] = errno.EIO
     with pytest.raises(StorageError):
         log.truncate_to(Offset(3))
     assert [segment.size_bytes > 0 for segment in log.segments] == [True] * 5

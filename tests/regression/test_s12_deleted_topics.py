@@ -83,10 +83,10 @@ def test_a_deletion_cut_short_is_finished_by_a_successor_and_serves_nobody_meanw
         await rig.create(partitions=200)
         sound = rig.store.delete
 
-        async def failing(*arguments: object, **more: object) -> None:
+        async def io_failure(*arguments: object, **more: object) -> None:
             raise StoreError("the API server went away")
 
-        rig.store.delete = failing
+        rig.store.delete = io_failure
         await rig.service.delete_topic(POOL, ORDERS, retain=False)
         assert rig.service.topic(POOL, ORDERS) is None
         rig.store.delete = sound

@@ -125,10 +125,10 @@ def test_without_space_for_a_lower_one_the_file_goes(tmp_path: Path) -> None:
     disk = FaultyDisk()
     directory = opened(tmp_path, disk)
     log = with_committed_records(directory, synced=4)
-    disk.failing["write"] = errno.ENOSPC
+    disk.io_failure["write"] = errno.ENOSPC
     log.truncate_to(Offset(1))
     assert not (tmp_path / HIGH_WATERMARKS).exists()
-    disk.failing.clear()
+    disk.io_failure.clear()
     directory.close()
     assert opened(tmp_path, FaultyDisk()).high_watermarks[KEY] == 0
 

@@ -51,13 +51,13 @@ def test_the_process_ends_once_the_controller_recorded_the_failure(tmp_path: Pat
         rig, machine, process = await with_an_acknowledged_record(tmp_path)
         process.kill()
         disk = FaultyDisk()
-        failing = machine.open(disk)
-        await failing.register()
-        await failing.serve()
+        io_failure = machine.open(disk)
+        await io_failure.register()
+        await io_failure.serve()
         assert rig.partition().leader == 1
-        disk.failing["remove"] = errno.EIO
-        await Ending(failing).done()
-        failing.kill()
+        disk.io_failure["remove"] = errno.EIO
+        await Ending(io_failure).done()
+        io_failure.kill()
         assert not rig.partition().has_leader
         assert (machine.path / STORED_BOOT_RECORD).exists()
         again = FaultyDisk()
@@ -86,14 +86,14 @@ def test_with_neither_it_does_not_end(tmp_path: Path) -> None:
         _, machine, process = await with_an_acknowledged_record(tmp_path)
         process.kill()
         disk = FaultyDisk()
-        failing = machine.open(disk)
-        await failing.register()
-        failing.link.is_cut = True
-        disk.failing["sync_directory"] = errno.EIO  # removed, but not for good
-        ending = Ending(failing, record_limit_seconds=0.01)
+        io_failure = machine.open(disk)
+        await io_failure.register()
+        io_failure.link.is_cut = True
+        disk.io_failure["sync_directory"] = errno.EIO  # removed, but not for good
+        ending = Ending(io_failure, record_limit_seconds=0.01)
         await asyncio.wait((ending.voiding,), timeout=0.1)
         assert not ending.voiding.done()
-        disk.failing.clear()
+        disk.io_failure.clear()
         await ending.done()
 
     run(scenario)
@@ -135,7 +135,7 @@ def test_a_restart_secures_what_the_killed_process_left_before_it_claims_its_pro
         _, machine, process = await with_an_acknowledged_record(tmp_path)
         process.kill()
         disk = FaultyDisk()
-        disk.failing["sync"] = errno.EIO
+        disk.io_failure["sync"] = errno.EIO
         with pytest.raises(StorageFailed):
             machine.open(disk)
         assert not (machine.path / STORED_BOOT_RECORD).exists()

@@ -12,15 +12,15 @@ class FaultyDisk(OsDisk):
     def __init__(self) -> None:
         super().__init__()
         self.space_bytes: int | None = None  # None: no limit; counts file contents written
-        self.failing: dict[str, int] = {}  # operation -> errno
+        self.io_failure: dict[str, int] = {}  # operation -> errno
         self.bad_sectors: dict[Path, range] = {}  # bytes that cannot be read any more
         self.unreadable_reads = 0
         self.network: str | None = None
         self.done: list[tuple[str, str]] = []  # (operation, name) of syncs, renames, removals
 
     def check(self, operation: str, path: Path) -> None:
-        if operation in self.failing:
-            number = self.failing[operation]
+        if operation in self.io_failure:
+            number = self.io_failure[operation]
             raise OSError(number, os.strerror(number), str(path))
         self.done.append((operation, path.name))
 

@@ -4,7 +4,7 @@ A full disk differs from every other I/O error: the first is survivable (produce
 continue), after the second nothing more is written (S8: an fsync that failed may have dropped pages
 that the kernel now calls clean).
 
-`LogFailure` tells what an I/O error means for one log: lack of room (disk, descriptors) rejects,
+`IoFailure` tells what an I/O error means for one log: lack of room (disk, descriptors) rejects,
 any other error ends all writes (S8).
 """
 
@@ -100,7 +100,7 @@ def is_storage_failure(error: Exception) -> bool:
     return isinstance(error, StorageFailed | OSError)
 
 
-class LogFailure:
+class IoFailure:
     """The reason why a log rejects writes; empty while it accepts them. Never reset."""
 
     def __init__(self, directory: Path) -> None:

@@ -26,14 +26,14 @@ from tidemark_broker.log.appending import (
 from tidemark_broker.log.cleaner import Rewritten
 from tidemark_broker.log.corruption_marker import CorruptionMarker
 from tidemark_broker.log.disk import Disk
-from tidemark_broker.log.errors import DiskFull, LogFailure, OffsetOutOfRange, StorageFailed
+from tidemark_broker.log.errors import DiskFull, IoFailure, OffsetOutOfRange, StorageFailed
 from tidemark_broker.log.leader_epoch_cache import EpochCheckpoint
 from tidemark_broker.log.log_config import LogSettings
 from tidemark_broker.log.producer_state_entry import ProducerStateEntries
 from tidemark_broker.log.producer_state_manager import ProducerStateManager
 from tidemark_broker.log.reading import LogReader
 from tidemark_broker.log.recovery import CLEANLY_STOPPED, PreviousRun, RecoveryReport, load_segments
-from tidemark_broker.log.recovery_point import Durability
+from tidemark_broker.log.recovery_point import RecoveryPoint
 from tidemark_broker.log.segment import Segment
 from tidemark_broker.log.segment_list import SegmentList
 from tidemark_broker.log.segment_swap import Swaps
@@ -65,7 +65,7 @@ class PartitionLog:
         self.directory = directory
         self.settings = settings
         self._disk = self.small_writes = disk
-        self._failing = LogFailure(directory)
+        self._io_failure = IoFailure(directory)
         self.is_removed = False
         self._reader = LogReader()
         self.swaps = Swaps(disk, directory)
@@ -78,7 +78,7 @@ class PartitionLog:
             self.corruption_marker = CorruptionMarker(disk, directory)
             self._load(previous)
         except OSError as error:
-            raise self._failing.failed_by(error, "open") from error
+            raise self._io_failure.failed_by(error, "open") from error
 
     def _load(self, previous: PreviousRun) -> None:
         self._checkpoint = EpochCheckpoint(self._disk, self.directory)
@@ -98,7 +98,7 @@ class PartitionLog:
         first_offset = self._segments[0].base_offset
         self.log_start_offset = min(max(previous.log_start_offset, first_offset), end)
         synced_to = end if point is None else min(point, end)
-        self._durability = Durability(self._disk, self.directory, synced_to, previous.is_synced)
+        self._durability = RecoveryPoint(self._disk, self.directory, synced_to, previous.is_synced)
         self._checkpoint.is_written = False  # recovery may have completed or cut it
         self._checkpoint.write_if_possible()
         self._producers = ProducerStateManager(self._disk, self._checkpoint)
@@ -142,7 +142,7 @@ class PartitionLog:
     @property
     def failure(self) -> str:
         """Return why this log rejects writes; "" while it accepts them."""
-        return self._failing.reason
+        return self._io_failure.reason
 
     @property
     def first_epoch(self) -> LeaderEpoch:
@@ -162,7 +162,7 @@ class PartitionLog:
 
         Raises ValueError if it would contradict batches in the log (I5), DiskFull, StorageFailed.
         """
-        self._failing.ensure_writable()
+        self._io_failure.ensure_writable()
         if not self._checkpoint.epochs.may_lead_in(epoch, start_offset, self.log_end_offset):
             raise ValueError(
                 f"epoch {epoch} from {start_offset}: the log ends at {self.log_end_offset} "
@@ -174,7 +174,7 @@ class PartitionLog:
             self._write_epochs()
         except OSError as error:
             self._checkpoint.restore(before)
-            raise self._failing.failed_by(error, "write leader epochs") from error
+            raise self._io_failure.failed_by(error, "write leader epochs") from error
 
     def _write_epochs(self) -> None:
         if not self._checkpoint.is_written and self._checkpoint.write():
@@ -190,7 +190,7 @@ class PartitionLog:
         Raises InvalidBatch (nothing written), DiskFull, StorageFailed; ValueError as `assign_epoch`
         does, and if there is no batch.
         """
-        self._failing.ensure_writable()
+        self._io_failure.ensure_writable()
         first_offset = self.log_end_offset
         append = prepare_as_leader(batches, log_end_offset=first_offset, leader_epoch=leader_epoch)
         if leader_epoch != self.latest_epoch:
@@ -203,7 +203,7 @@ class PartitionLog:
 
         All or nothing. Raises CorruptBatch, OffsetGap (nothing written), DiskFull, StorageFailed.
         """
-        self._failing.ensure_writable()
+        self._io_failure.ensure_writable()
         batches: Sequence[Batch] = split_batches(data, max_batch_bytes=len(data))
         if not batches:
             return None
@@ -246,12 +246,12 @@ class PartitionLog:
             self._write_epochs()  # before their batches: recovery counts on it
             segment = self._segment_for(append)
         except OSError as error:
-            raise self._failing.failed_by(error, "prepare an append") from error
+            raise self._io_failure.failed_by(error, "prepare an append") from error
         try:
             position = self.write_data(segment.write, append.buffers, append.size_bytes)
         except OSError as error:
             self._take_back(segment)
-            raise self._failing.failed_by(error, "append") from error
+            raise self._io_failure.failed_by(error, "append") from error
         for size_bytes, last_offset, max_timestamp_ms in append.batches:
             segment.note_batch(position, size_bytes, last_offset, max_timestamp_ms)
             position += size_bytes
@@ -270,7 +270,7 @@ class PartitionLog:
         try:
             segment.file.truncate(segment.size_bytes)
         except OSError as error:
-            self._failing.note(f"could not cut a failed append off {segment.path}: {error}")
+            self._io_failure.note(f"could not cut a failed append off {segment.path}: {error}")
 
     def _segment_for(self, append: PreparedAppend) -> Segment:
         """Return the active segment, or a new one where Kafka would roll.
@@ -310,7 +310,7 @@ class PartitionLog:
                 segment, offset, max_bytes=max_bytes, end_offset=end_offset, epochs=epochs
             )
         except OSError as error:
-            raise self._failing.broken_by(error, "read") from error
+            raise self._io_failure.broken_by(error, "read") from error
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
         """Return (offset, timestamp) of the first record not earlier, or None if all are earlier.
@@ -318,7 +318,7 @@ class PartitionLog:
         For a batch that cannot be decompressed here it is the batch's first offset. Raises
         LocalLogCorrupt, StorageFailed.
         """
-        with self._failing.breaking("look up a timestamp"):
+        with self._io_failure.breaking("look up a timestamp"):
             return first_record_from(
                 self._segments, timestamp_ms, log_start_offset=self.log_start_offset
             )
@@ -343,7 +343,7 @@ class PartitionLog:
         A crash in between finds in the checkpoint that a missing beginning is no corruption. Raises
         DiskFull, StorageFailed.
         """
-        self._failing.ensure_writable()
+        self._io_failure.ensure_writable()
         count = self._segments.count_below(durable_start_offset)
         if self._segments.active.size_bytes == 0:
             count = min(count, len(self._segments) - 1)  # a new one would have its name
@@ -363,7 +363,7 @@ class PartitionLog:
             self._checkpoint.is_written = False
             self._write_epochs_if_possible()
         except OSError as error:
-            raise self._failing.failed_by(error, "delete segments") from error
+            raise self._io_failure.failed_by(error, "delete segments") from error
         return count
 
     # Compaction
@@ -376,7 +376,7 @@ class PartitionLog:
         self._segments.replace(rewritten.replaced, rewritten.segment)
         self._reader.forget_places()
         self._synced_prefixes.invalidate()
-        with self._failing.breaking("take in a compacted segment"):
+        with self._io_failure.breaking("take in a compacted segment"):
             for segment in rewritten.replaced:
                 segment.retire()
             self.swaps.complete(rewritten.segment.path)
@@ -390,11 +390,11 @@ class PartitionLog:
         `offset`. Checkpoint the recovery points soon after. Raises CorruptBatch (nothing changed),
         StorageFailed.
         """
-        self._failing.ensure_writable()
+        self._io_failure.ensure_writable()
         if offset < self.log_start_offset:
             return self.truncate_fully_and_start_at(offset)
         old_end_offset = self.log_end_offset
-        with self._failing.breaking("truncate"):
+        with self._io_failure.breaking("truncate"):
             if offset < old_end_offset:
                 self._truncate(*self._producers.checked(self._segments.end_before(offset)))
             self._checkpoint.truncate_from_end(min(offset, self.log_end_offset))
@@ -406,9 +406,9 @@ class PartitionLog:
 
         Returns how many records were removed. Raises StorageFailed.
         """
-        self._failing.ensure_writable()
+        self._io_failure.ensure_writable()
         old_end_offset = self.log_end_offset
-        with self._failing.breaking("truncate"):
+        with self._io_failure.breaking("truncate"):
             segment = self._segments.holding(max(offset, self._segments[0].base_offset))
             position, valid_end = segment.valid_prefix(offset)
             if valid_end < self.log_start_offset:
@@ -430,10 +430,10 @@ class PartitionLog:
 
     def truncate_fully_and_start_at(self, offset: Offset) -> int:
         """Remove everything and start again, empty, at `offset`; return the records removed."""
-        self._failing.ensure_writable()
+        self._io_failure.ensure_writable()
         removed = self.log_end_offset - self.log_start_offset
         self.log_start_offset = min(self.log_start_offset, offset)
-        with self._failing.breaking("truncate"):
+        with self._io_failure.breaking("truncate"):
             self._forget_from(Offset(0), goes_on_from=offset)
             self._checkpoint.forget_all()
             self._producers.forget_all()  # first: what begins there would believe a snapshot
@@ -480,7 +480,7 @@ class PartitionLog:
         written (S8).
         """
         try:
-            self._failing.ensure_writable()
+            self._io_failure.ensure_writable()
             if snapshots := self._producers.sync():
                 self._durability.note_files_created()
             self._durability.sync(self._to_be_synced)
@@ -489,7 +489,7 @@ class PartitionLog:
             if self.is_removed:
                 return  # also while this ran: renamed away under us
             if isinstance(error, OSError):
-                raise self._failing.broken_by(error, "flush") from error
+                raise self._io_failure.broken_by(error, "flush") from error
             raise
 
     def _to_be_synced(self) -> tuple[Offset, Sequence[Segment], Path | None]:
@@ -511,7 +511,7 @@ class PartitionLog:
         Raises StorageFailed.
         """
         self.flush()
-        with self._failing.breaking("write a synced part"):
+        with self._io_failure.breaking("write a synced part"):
             self._synced_prefixes.write(due)
 
     def close(self) -> None:
@@ -519,18 +519,18 @@ class PartitionLog:
 
         Raises DiskFull, StorageFailed; the log does not count as cleanly closed then.
         """
-        self._failing.ensure_writable()
+        self._io_failure.ensure_writable()
         try:
             self._write_epochs()
             self._segments.active.write_indexes()
             self._producers.write_snapshot(self._segments)
         except OSError as error:
-            raise self._failing.failed_by(error, "close") from error
+            raise self._io_failure.failed_by(error, "close") from error
         self.flush()
-        self._failing.note("it is closed")
+        self._io_failure.note("it is closed")
 
     def note_removed(self) -> None:
         """Reject further writes of a log whose directory is renamed for deletion."""
         self._synced_prefixes.invalidate()
         self.is_removed = True
-        self._failing.note("it was removed")
+        self._io_failure.note("it was removed")

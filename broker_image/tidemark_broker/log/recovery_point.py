@@ -18,7 +18,7 @@ from tidemark_broker.log.segment import Segment
 NONE_YET = -1
 
 
-class Durability:
+class RecoveryPoint:
     def __init__(
         self, disk: Disk, directory: Path, recovery_point: Offset, is_synced: bool = False
     ) -> None:

@@ -45,7 +45,7 @@ class Volume:
         self.slow_until_us = 0
         self.slow_call_us = 0  # the most that one call takes while slow
         self.hangs_until_us = 0  # for workers: what they ask from now on comes back then
-        self.failing: dict[str, int] = {}  # read, write, sync: how many of the next calls
+        self.io_failure: dict[str, int] = {}  # read, write, sync: how many of the next calls
         self.syncs_lost = 0
         self._loses_write_back = 0
         self._losing: set[FileNode] | None = None  # None: of whatever file
@@ -116,7 +116,7 @@ class Volume:
     def lose_power(self) -> dict[str, str]:
         self.holders.clear()
         self.forget_crash()
-        self.failing.clear()
+        self.io_failure.clear()
         return self.image.lose_power(self._chance)
 
     def release_locks(self, holder: Mounter) -> None:
@@ -152,8 +152,8 @@ class Volume:
         mounter.charge_call(kind)
         if self.slow_call_us and self.is_slow:
             mounter.spend(self._chance.randrange(self.slow_call_us))
-        if self.failing and self.failing.get(kind, 0) > 0:
-            self.failing[kind] -= 1
+        if self.io_failure and self.io_failure.get(kind, 0) > 0:
+            self.io_failure[kind] -= 1
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def take_space(self, wanted_bytes: int) -> int:

@@ -237,7 +237,7 @@ def full_disk(world: World, number: int, space_bytes: int, for_us: int) -> None:
 @fault
 def fail_disk(world: World, number: int, kind: str, calls: int) -> None:
     """EIO of the next reads, writes or syncs."""
-    broker_of(world, number).machine.volume.failing[kind] = calls
+    broker_of(world, number).machine.volume.io_failure[kind] = calls
 
 
 @fault
@@ -470,7 +470,7 @@ def _heal_machine(machine: Machine) -> None:
     volume = machine.volume
     volume.slow_until_us = volume.slow_call_us = volume.hangs_until_us = 0
     volume.space_bytes = None
-    volume.failing.clear()
+    volume.io_failure.clear()
     volume.mend_sectors()
     volume.lose_write_backs(0)
     volume.forget_crash()

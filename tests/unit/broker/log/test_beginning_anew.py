@@ -21,7 +21,7 @@ def test_a_follower_whose_disk_fails_as_it_begins_so_starts_where_it_did(
     follower = open_log(tmp_path / "follower", disk)
     follower.truncate_fully_and_start_at(Offset(1))
     data = leader.read(Offset(1), max_bytes=1 << 20, end_offset=ALL)
-    disk.failing = {operation: errno.EIO}
+    disk.io_failure = {operation: errno.EIO}
     with pytest.raises(StorageFailed):
         follower.append_as_follower(memoryview(data))
     assert (follower.log_start_offset, follower.log_end_offset) == (1, 1)
@@ -36,7 +36,7 @@ def test_a_log_whose_disk_fails_as_it_begins_anew_has_segments_still(
     log = open_log(tmp_path / "log", disk)
     append(log, b"a")
     append(log, b"b")
-    disk.failing = {operation: errno.EIO}
+    disk.io_failure = {operation: errno.EIO}
     with pytest.raises(StorageFailed):
         log.truncate_fully_and_start_at(Offset(1))
     assert (log.log_start_offset, log.log_end_offset) == (0, 2)

@@ -63,10 +63,10 @@ def test_an_epoch_that_cannot_be_written_is_not_taken(tmp_path, disk):
 def test_a_segment_that_cannot_be_rolled_leaves_the_log_as_it_was(tmp_path, disk, number):
     log = open_log(tmp_path / "log", disk, settings=LogSettings(segment_bytes=BATCH_BYTES))
     append(log, b"a")
-    disk.failing["open"] = number
+    disk.io_failure["open"] = number
     with pytest.raises(DiskFull):
         append(log, b"b")
-    disk.failing.clear()
+    disk.io_failure.clear()
     append(log, b"b")
     assert values_of(log) == [(0, b"a"), (1, b"b")]
 
@@ -90,10 +90,10 @@ def test_a_log_reopens_and_truncates_on_a_full_disk(tmp_path, disk):
 def test_an_io_error_on_append_ends_all_writing_but_not_reading(tmp_path, disk):
     log = open_log(tmp_path / "log", disk)
     append(log, b"a")
-    disk.failing["write_at"] = errno.EIO
+    disk.io_failure["write_at"] = errno.EIO
     with pytest.raises(StorageFailed, match="Input/output error"):
         append(log, b"b")
-    disk.failing.clear()
+    disk.io_failure.clear()
     assert values_of(log) == [(0, b"a")]
     for write in (
         lambda: append(log, b"b"),
@@ -110,10 +110,10 @@ def test_a_failed_append_that_cannot_be_cut_off_ends_all_writing(tmp_path, disk)
     log = open_log(tmp_path / "log", disk)
     append(log, b"a")
     disk.space_bytes = 20
-    disk.failing["truncate"] = errno.EIO
+    disk.io_failure["truncate"] = errno.EIO
     with pytest.raises(StorageFailed):
         append(log, b"b")
-    disk.failing.clear()
+    disk.io_failure.clear()
     disk.space_bytes = None
     with pytest.raises(StorageFailed, match="could not cut a failed append"):
         append(log, b"b")
@@ -123,10 +123,10 @@ def test_a_failed_append_that_cannot_be_cut_off_ends_all_writing(tmp_path, disk)
 def test_a_failed_sync_ends_all_writing(tmp_path, disk):  # S8
     log = open_log(tmp_path / "log", disk)
     append(log, b"a")
-    disk.failing["sync"] = errno.EIO
+    disk.io_failure["sync"] = errno.EIO
     with pytest.raises(StorageFailed, match="cannot flush"):
         log.flush()
-    disk.failing.clear()
+    disk.io_failure.clear()
     with pytest.raises(StorageFailed):
         append(log, b"b")
     assert log.recovery_point == 0
@@ -137,7 +137,7 @@ def test_an_io_error_while_reopening_says_where(tmp_path, disk, operation):
     log = open_log(tmp_path / "log")
     append(log, b"a")
     (log.directory / "x.deleted").touch()
-    disk.failing[operation] = errno.EIO
+    disk.io_failure[operation] = errno.EIO
     with pytest.raises(StorageFailed, match=r"cannot open in .*/log: .*Input/output error"):
         open_log(log.directory, disk)
 

@@ -222,6 +222,6 @@ def test_a_write_of_records_that_began_before_is_waited_for(
 
 def test_an_error_of_the_disk_is_no_want_of_space(volume: SmallVolume) -> None:  # S8
     directory = opened(volume)
-    volume.failing["sync"] = errno.EIO
+    volume.io_failure["sync"] = errno.EIO
     with pytest.raises(OSError, match="Input/output error"):
         keep(directory, volume)

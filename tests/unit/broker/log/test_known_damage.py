@@ -69,7 +69,7 @@ def reads_corruption(
     pool.lead(1, in_sync=[1, 2, 3])
     pool.replicate(2, 3, rounds=2)
     flip_a_bit(broker, 2)
-    disk.failing["write"] = writes_fail_with
+    disk.io_failure["write"] = writes_fail_with
     broker.read(2)
     return broker, disk
 
@@ -229,7 +229,7 @@ def test_what_recovery_cuts_off_is_judged_as_without_a_mark(pool: InProcessPool)
 
 def test_a_disk_that_can_neither_read_nor_write_ends_serving(pool: InProcessPool) -> None:
     broker, disk = spoil_a_sector(pool, 2)
-    disk.failing["write"] = errno.EIO
+    disk.io_failure["write"] = errno.EIO
     broker.read(2)
     assert len(broker.storage_errors) == 1
 
@@ -244,10 +244,10 @@ def test_damage_that_is_met_while_the_disk_fails_is_known_to_the_next_process(
     pool.lead(1, in_sync=[1, 2, 3])
     pool.replicate(2, 3, rounds=2)
     flip_a_bit(broker, 2)
-    disk.failing["sync"] = errno.EIO
+    disk.io_failure["sync"] = errno.EIO
     with pytest.raises(StorageFailed):
         broker.replica().log.flush()
-    disk.failing.clear()
+    disk.io_failure.clear()
     broker.read(2)
     assert is_registered_failed(restart(pool, 1))
 
@@ -269,7 +269,7 @@ def test_a_replica_made_anew_is_not_damaged(pool: InProcessPool) -> None:
 def test_a_full_disk_delays_the_mark_not_the_report(pool: InProcessPool) -> None:
     broker, disk = reads_corruption(pool, writes_fail_with=errno.ENOSPC)
     assert (KEY in broker.partitions.failed_replicas, is_marked(broker)) == (True, False)
-    disk.failing.clear()
+    disk.io_failure.clear()
     broker.partitions.on_tick()
     assert is_marked(broker)
     assert broker.storage_errors == []

@@ -198,10 +198,10 @@ def test_no_stop_proof_is_written_over_a_failed_log(path):
     directory = opened(path, disk)
     log = directory.create_log("orders", TOPIC_ID, 0)
     append(log, b"a")
-    disk.failing["sync"] = errno.EIO
+    disk.io_failure["sync"] = errno.EIO
     with pytest.raises(StorageFailed):
         directory.checkpoint_recovery_points()
-    disk.failing.clear()
+    disk.io_failure.clear()
     with pytest.raises(StorageFailed):
         directory.write_clean_stop(7)
     assert restarted(directory).clean_stop_epoch == -1
@@ -381,10 +381,10 @@ def test_a_second_copy_of_a_log_is_set_aside(path):
 def test_a_creation_cut_short_leaves_nothing_that_is_loaded(path):
     disk = FaultyDisk()
     directory = opened(path, disk)
-    disk.failing["rename"] = errno.ENOSPC
+    disk.io_failure["rename"] = errno.ENOSPC
     with pytest.raises(DiskFull, match="cannot create orders-0"):
         directory.create_log("orders", TOPIC_ID, 0)
-    disk.failing.clear()
+    disk.io_failure.clear()
     again = restarted(directory, disk)
     assert (again.logs, again.strays) == ({}, [])
     assert not list(path.glob("*-future"))
@@ -393,10 +393,10 @@ def test_a_creation_cut_short_leaves_nothing_that_is_loaded(path):
 def test_an_io_error_while_opening_names_the_directory(path):
     stopped_cleanly(path, b"a")
     disk = FaultyDisk()
-    disk.failing["read_at"] = errno.EIO
+    disk.io_failure["read_at"] = errno.EIO
     with pytest.raises(StorageFailed, match=r"data/orders-0: .*Input/output error"):
         opened(path, disk)
-    disk.failing = {"sync_directory": errno.EROFS}
+    disk.io_failure = {"sync_directory": errno.EROFS}
     with pytest.raises(StorageFailed, match=r"cannot open log directory .*Read-only"):
         opened(path, disk)
     opened(path).close()

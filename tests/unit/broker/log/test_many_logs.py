@@ -57,7 +57,7 @@ def test_logs_that_fail_to_be_made_leave_those_that_were_there(path):
     disk = FaultyDisk()
     directory = opened(path, disk)
     directory.create_logs(many(2))
-    disk.failing["sync_directory"] = errno.EIO
+    disk.io_failure["sync_directory"] = errno.EIO
     with pytest.raises(StorageFailed, match=r"create many-2 \(2 logs\)"):
         directory.create_logs(many(4))
     assert sorted(directory.logs) == [(TOPIC_ID, 0), (TOPIC_ID, 1)]

@@ -318,7 +318,7 @@ def test_a_log_that_was_to_begin_anew_and_did_not_derives_its_epochs(tmp_path):
     log = open_log(tmp_path / "log", disk)
     append(log, b"a", epoch=1)
     append(log, b"b", epoch=3)
-    disk.failing["rename"] = errno.EIO  # of its segments: the process ends, as by a kill
+    disk.io_failure["rename"] = errno.EIO  # of its segments: the process ends, as by a kill
     with pytest.raises(StorageFailed):
         log.truncate_fully_and_start_at(100)
     reopened = open_log(log.directory)

@@ -153,12 +153,12 @@ def test_without_space_the_start_is_refused_and_says_what_to_do(
     append(directory.create_log("orders", TOPIC_ID, 0), b"one")
     directory.close()
     disk = FaultyDisk()
-    disk.failing["write_at"] = number
+    disk.io_failure["write_at"] = number
     with pytest.raises(DiskFull, match="free some space on the volume"):
         LogManager.open(tmp_path, disk, broker_id=BrokerId(1), settings=LogSettings())
-    disk.failing["write_at"] = errno.EIO
+    disk.io_failure["write_at"] = errno.EIO
     with pytest.raises(StorageFailed):
         LogManager.open(tmp_path, disk, broker_id=BrokerId(1), settings=LogSettings())
-    disk.failing.clear()
+    disk.io_failure.clear()
     again = LogManager.open(tmp_path, disk, broker_id=BrokerId(1), settings=LogSettings())
     assert values_of(again.logs[TOPIC_ID, 0]) == [(0, b"one")]

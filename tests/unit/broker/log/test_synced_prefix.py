@@ -291,7 +291,7 @@ def test_it_is_written_only_once_all_of_it_is_synced(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log", disk)
     append(log, b"one")
     due = pending_prefix(log)
-    disk.failing["sync"] = errno.EIO
+    disk.io_failure["sync"] = errno.EIO
     with pytest.raises(StorageFailed):
         log.write_synced_prefix(due)
     assert parts_of(log) == []
@@ -313,7 +313,7 @@ def test_an_error_while_it_is_written_ends_all_writing(tmp_path: Path) -> None:
     disk = FaultyDisk()
     log = open_log(tmp_path / "log", disk)
     append(log, b"one")
-    disk.failing["write"] = errno.EIO
+    disk.io_failure["write"] = errno.EIO
     with pytest.raises(StorageFailed):
         write_synced_prefix(log)
     assert log.failure

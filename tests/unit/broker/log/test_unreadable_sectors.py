@@ -76,10 +76,10 @@ def test_a_kernel_that_stops_short_before_it_is_asked_again(
 
 
 def test_any_other_error_of_a_read_ends_all_writing(log: PartitionLog, disk: FaultyDisk) -> None:
-    disk.failing["read_at"] = errno.ENXIO
+    disk.io_failure["read_at"] = errno.ENXIO
     with pytest.raises(StorageFailed, match="cannot read"):
         log.read(0, max_bytes=10, end_offset=ALL)
-    disk.failing.clear()
+    disk.io_failure.clear()
     with pytest.raises(StorageFailed):
         append(log, b"f")
 

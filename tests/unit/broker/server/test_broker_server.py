@@ -150,7 +150,7 @@ def test_a_stop_that_cannot_write_its_proof_is_recorded_before_the_process_ends(
             machine = Machine(rig, BrokerId(0), tmp_path / "volume")
             process = Running(rig, machine)
             await process.served()
-            process.disk.failing["write"] = errno.EIO
+            process.disk.io_failure["write"] = errno.EIO
             process.sigterm()
             assert await process.ended() == EXIT_STORAGE_FAILED
             assert not (machine.path / CLEAN_STOP).exists()
@@ -166,8 +166,8 @@ def test_a_disk_that_fails_ends_the_process_once_that_is_recorded(tmp_path: Path
             machine = Machine(rig, BrokerId(0), tmp_path / "volume")
             process = Running(rig, machine)
             await process.served()
-            process.disk.failing["sync"] = errno.EIO
-            process.disk.failing["remove"] = errno.EIO
+            process.disk.io_failure["sync"] = errno.EIO
+            process.disk.io_failure["remove"] = errno.EIO
             assert await process.ended() == EXIT_STORAGE_FAILED  # the probe found it
             assert stored_clean_since(rig) == 2
             assert (machine.path / STORED_BOOT_RECORD).exists()
@@ -182,11 +182,11 @@ def test_a_disk_that_fails_before_the_registration_gives_nothing_back(tmp_path: 
             machine = Machine(rig, BrokerId(0), tmp_path / "volume")
             previous = await machine.start()
             previous.stop_cleanly()
-            failing = Running(rig, machine)
-            failing.link.is_cut = True
-            await failing.link.was_called.wait()
-            failing.disk.failing["sync"] = errno.EIO
-            assert await failing.ended() == EXIT_STORAGE_FAILED
+            io_failure = Running(rig, machine)
+            io_failure.link.is_cut = True
+            await io_failure.link.was_called.wait()
+            io_failure.disk.io_failure["sync"] = errno.EIO
+            assert await io_failure.ended() == EXIT_STORAGE_FAILED
             assert not (machine.path / CLEAN_STOP).exists()
             assert not await is_clean_start(rig, machine)
 

@@ -43,7 +43,7 @@ def test_a_failed_append_ends_serving(pool: InProcessPool) -> None:  # S8
     disk = with_faulty_disk(pool, 1)
     pool.lead(1, in_sync=[1, 2])
     waiting = pool.brokers[1].produce("a")
-    disk.failing["write_at"] = errno.EIO
+    disk.io_failure["write_at"] = errno.EIO
     failed = pool.brokers[1].produce("b")
     assert failed[0].error is ErrorCode.KAFKA_STORAGE_ERROR
     assert waiting[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER

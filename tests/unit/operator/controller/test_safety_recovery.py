@@ -24,12 +24,12 @@ def test_s8_failed_storage_voids_this_life_and_makes_the_next_start_unclean() ->
         await rig.create()
         await rig.kill(rig.brokers[1])
         await rig.kill(rig.brokers[2])
-        failing = rig.brokers[0]
-        response = await failing.heartbeat(storage_failed=True)
+        io_failure = rig.brokers[0]
+        response = await io_failure.heartbeat(storage_failed=True)
         assert response.is_fenced
         assert shown(rig.partition()) == "leader -1@-1 epoch 1 isr [] eligible [2@3] pe 3"
         again = FakeBroker(rig, BrokerId(0), "0-b")
-        assert not (await again.register(clean_stop_epoch=failing.epoch)).is_clean
+        assert not (await again.register(clean_stop_epoch=io_failure.epoch)).is_clean
 
     run(scenario)
 

@@ -167,7 +167,7 @@ def test_a_purge_that_fails_keeps_no_broker_from_its_start_and_is_tried_again(
         await with_retained(world)
         world.runtime.brokers.clear()
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(world.controller, "delete_topic", failing)
+            patched.setattr(world.controller, "delete_topic", io_failure)
             with pytest.raises(OutcomeUnknown):
                 await ask_for(world, "orders")
         assert BrokerId(0) in world.runtime.brokers
@@ -177,7 +177,7 @@ def test_a_purge_that_fails_keeps_no_broker_from_its_start_and_is_tried_again(
     tell(story)
 
 
-async def failing(*given: Any, **named: Any) -> None:
+async def io_failure(*given: Any, **named: Any) -> None:
     raise OutcomeUnknown("no answer")
 
 

@@ -96,7 +96,7 @@ def test_cancelled_work_stops_and_failed_work_ends_its_connection() -> None:
     seen: list[str] = []
     failures: list[object] = []
 
-    def failing() -> Steps[str]:
+    def io_failure() -> Steps[str]:
         yield from counting("failing", STEPS_OF_A_SLICE + 1, seen)
         raise MalformedFrame("late")
 
@@ -104,7 +104,7 @@ def test_cancelled_work_stops_and_failed_work_ends_its_connection() -> None:
         turns = Turns()
         request = a_request(failures.append)
         cancelled = turns.take(request, counting("cancelled", 10_000, seen), pytest.fail)
-        turns.take(request, failing(), pytest.fail)
+        turns.take(request, io_failure(), pytest.fail)
         cancelled.cancel()
         for _ in range(10):
             await asyncio.sleep(0)

@@ -154,7 +154,7 @@ def test_it_gets_nothing_of_the_space_that_is_kept_for_checkpoints(pool: InProce
 def test_a_failing_disk_ends_serving(pool: InProcessPool) -> None:  # S8
     fill(pool)
     disk = FaultyDisk()
-    disk.failing["sync"] = 5
+    disk.io_failure["sync"] = 5
     clean(pool, 1, disk)
     assert len(pool.brokers[1].storage_errors) == 1
 

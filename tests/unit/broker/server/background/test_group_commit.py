@@ -75,7 +75,7 @@ def test_a_sync_that_fails_ends_serving(pool: InProcessPool, disk: GatedDisk) ->
         broker = pool.brokers[1]
         flusher = GroupFlusher(broker.partitions, on_flushed=lambda replica: None)
         broker.partitions.listeners.flush_needed = flusher.ask
-        disk.failing["sync"] = 5
+        disk.io_failure["sync"] = 5
         results = broker.produce("a")
         await asyncio.wait_for(flusher.run(), 10)
         assert len(broker.storage_errors) == 1
