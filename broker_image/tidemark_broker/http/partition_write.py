@@ -151,7 +151,7 @@ class PartitionWrite:
             )
         kind = kind_of(error)
         detail = f"partition {name}-{self._partition}: {message or kind.title}"
-        if result is not None and result.is_for_want_of_space:
+        if result is not None and result.is_out_of_space:
             return HttpProblem(error, detail, status=507, outcome=Outcome.NOT_WRITTEN)
         # Late and unknown by the table: unknown. NOT_ENOUGH_REPLICAS is by definition before.
         is_known = kind.outcome is Outcome.NOT_WRITTEN and (

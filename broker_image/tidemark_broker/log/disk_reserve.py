@@ -35,7 +35,7 @@ def reserve_bytes(space: DiskSpace) -> int:
     return min(RESERVE_BYTES, space.total_bytes // RESERVE_SHARE)
 
 
-class SpaceReserve:
+class DiskReserve:
     """The reserve of a volume.
 
     `checkpoints` is the disk of the writes that may use it, `data` that of all others.
@@ -147,7 +147,7 @@ class SpaceReserve:
 
 
 class _CheckpointDisk(DiskView):
-    def __init__(self, disk: Disk, reserve: SpaceReserve) -> None:
+    def __init__(self, disk: Disk, reserve: DiskReserve) -> None:
         super().__init__(disk)
         self._reserve = reserve
 
@@ -167,7 +167,7 @@ class _DataDisk(DiskView):
     open file belongs to the disk.
     """
 
-    def __init__(self, disk: Disk, reserve: SpaceReserve) -> None:
+    def __init__(self, disk: Disk, reserve: DiskReserve) -> None:
         super().__init__(disk)
         self._reserve = reserve
 

@@ -28,7 +28,7 @@ from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log import checkpoint_formats
 from tidemark_broker.log.clean_shutdown import UNKNOWN_MOUNT, CleanShutdown, Mount
 from tidemark_broker.log.disk import Disk, HeldLock
-from tidemark_broker.log.disk_reserve import SpaceReserve
+from tidemark_broker.log.disk_reserve import DiskReserve
 from tidemark_broker.log.errors import (
     NO_ROOM_ERRORS,
     DirectoryLocked,
@@ -79,7 +79,7 @@ class LogManager:
         self.logs: dict[LogKey, PartitionLog] = {}
         self.high_watermarks: dict[LogKey, Offset] = {}
         self.strays: list[Path] = []  # set aside at this start, with all they hold
-        self.reserve = SpaceReserve(path, disk)
+        self.reserve = DiskReserve(path, disk)
         self._disk = disk = self.reserve.checkpoints
         self._lock = lock
         self._settings = settings

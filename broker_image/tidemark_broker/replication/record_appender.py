@@ -87,19 +87,19 @@ class RecordAppender:
         scheduler: Scheduler,
         clock: Clock,
         wall_clock_s: Callable[[], float],
-        shortage: Callable[[], str],
+        low_disk_space: Callable[[], str],
     ) -> None:
         """Create an appender.
 
-        `find_leading` returns the local leader, or the error to send; `shortage` is a sentence
-        about low disk space, or "".
+        `find_leading` returns the local leader, or the error to send; `low_disk_space` is a
+        sentence about low disk space, or "".
         """
         self._find_leading = find_leading
         self._fail_storage = fail_storage
         self._scheduler = scheduler
         self._clock = clock
         self._wall_clock_s = wall_clock_s
-        self._shortage = shortage
+        self._low_disk_space = low_disk_space
         self._expiry_timer: Timer | None = None
         self._waiting: dict[Partition, None] = {}  # those of produces that are not answered yet
 
@@ -185,8 +185,8 @@ class RecordAppender:
                 # CreateTime batch it is the largest of its records', not each one's own.
                 stamped_ms = verdict.timestamp_ms if settings.stamps_append_time else NO_APPEND_TIME
                 return verdict.first_offset, verdict.end_offset, stamped_ms
-        if self._shortage():
-            answer(done, _no_space(self._shortage()))
+        if self._low_disk_space():
+            answer(done, _no_space(self._low_disk_space()))
             return None
         wall_ms = int(self._wall_clock_s() * 1000)
         if (refusal := timestamp_refusal(batches, settings, wall_ms)) is not None:
@@ -253,7 +253,7 @@ def _refused(verdict: RejectBatch, log_start_offset: Offset) -> ProduceResult:
 
 
 def _no_space(message: str) -> ProduceResult:
-    return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR, message=message, is_for_want_of_space=True)
+    return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR, message=message, is_out_of_space=True)
 
 
 def _checked_batches(data: memoryview, max_batch_bytes: int) -> list[Batch] | ProduceResult:

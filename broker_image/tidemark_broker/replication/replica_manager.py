@@ -142,7 +142,7 @@ class ReplicaManager:
         self.committed_cuts = CommittedTruncations()
         self.join_throttle = ReassignmentThrottle()
         self.replica_fetch_max_bytes = REPLICA_FETCH_MAX_BYTES
-        self.shortage = ""  # of disk space: why nothing is taken
+        self.low_disk_space = ""  # of disk space: why nothing is taken
         self.broker_id = broker_id
         self.producer_ids = ProducerIds()
         self.topic_changes = TopicChanges(self.metadata)
@@ -154,7 +154,7 @@ class ReplicaManager:
             scheduler=scheduler,
             clock=clock,
             wall_clock_s=wall_clock_s,
-            shortage=lambda: self.shortage,
+            low_disk_space=lambda: self.low_disk_space,
         )
         self._reads = 0
         self.ticks = ReplicaTicks(self._hosted.by_id.get, self.corrupt.settle, clock)

@@ -33,7 +33,7 @@ class ProduceResult(NamedTuple):
     log_start_offset: Offset = UNKNOWN_OFFSET
     message: str = ""
     append_time_ms: int = NO_APPEND_TIME  # where the topic stamps records itself
-    is_for_want_of_space: bool = False  # KAFKA_STORAGE_ERROR of a disk that is sound; not written
+    is_out_of_space: bool = False  # KAFKA_STORAGE_ERROR of a disk that is sound; not written
     record_errors: tuple[RecordError, ...] = ()
 
 

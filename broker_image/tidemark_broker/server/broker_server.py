@@ -50,7 +50,7 @@ from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.background.checkpointing import Checkpointing
 from tidemark_broker.server.background.cleaner_scheduler import LogCleaner
 from tidemark_broker.server.background.disk_probe import DiskProbe
-from tidemark_broker.server.background.disk_space import SpaceWatch
+from tidemark_broker.server.background.disk_space import DiskSpaceMonitor
 from tidemark_broker.server.background.group_commit import GroupFlusher
 from tidemark_broker.server.background.replica_digests import Digesting
 from tidemark_broker.server.config import BrokerSettings, broker_configs
@@ -312,7 +312,7 @@ class Broker:
         self._start_background(self._flusher.run(), "flusher")
         self._start_background(run_ticks(partitions, self._probe), "tick")
         assert self.session is not None
-        space = SpaceWatch(
+        space = DiskSpaceMonitor(
             self._environment.disk,
             settings.data_directory,
             partitions,

@@ -23,7 +23,7 @@ RESUME_FACTOR = 1.25
 _log = logging.getLogger(__name__)
 
 
-class SpaceWatch:
+class DiskSpaceMonitor:
     def __init__(
         self,
         disk: Disk,
@@ -48,7 +48,7 @@ class SpaceWatch:
             except OSError as error:
                 self._partitions.fail_storage(error)
                 return
-            if not self._partitions.shortage:
+            if not self._partitions.low_disk_space:
                 await self._apply_roles()
             await asyncio.sleep(INTERVAL_SECONDS)
 
@@ -59,21 +59,25 @@ class SpaceWatch:
 
     def note(self, space: DiskSpace) -> None:
         least_bytes = least_free_bytes(space)
-        shortage = ""
+        low_disk_space = ""
         if is_short(
-            space.free_bytes, least_bytes, was_below_high_watermark=bool(self._partitions.shortage)
+            space.free_bytes,
+            least_bytes,
+            was_below_high_watermark=bool(self._partitions.low_disk_space),
         ):
-            shortage = (
+            low_disk_space = (
                 f"the volume of this broker has {space.free_bytes} bytes free and takes no more"
                 f" records below {least_bytes}: delete records, shorten retention.ms or"
                 " retention.bytes, or give the pool larger volumes"
             )
-        if bool(shortage) != bool(self._partitions.shortage):
+        if bool(low_disk_space) != bool(self._partitions.low_disk_space):
             _log.warning(
-                "records are refused for want of space" if shortage else "there is space again",
+                "records are refused for want of space"
+                if low_disk_space
+                else "there is space again",
                 extra={"free_bytes": space.free_bytes, "least_bytes": least_bytes},
             )
-        self._partitions.shortage = shortage
+        self._partitions.low_disk_space = low_disk_space
 
 
 def least_free_bytes(space: DiskSpace) -> int:

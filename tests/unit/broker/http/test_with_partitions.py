@@ -53,13 +53,13 @@ def led_alone(min_insync_replicas: int = 1, config: dict[str, str] | None = None
     return MetadataPush(ControllerEpoch(1), 1, True, (broker_state(0),), topics)
 
 
-async def client_of(directory: Path, push: MetadataPush, *, shortage: str = "") -> Client:
+async def client_of(directory: Path, push: MetadataPush, *, low_disk_space: str = "") -> Client:
     partitions = ReplicaManager(ME, scheduler=asyncio.get_running_loop(), wall_clock_s=time.time)
     log = LogManager.open(directory, OsDisk(), broker_id=ME, settings=LogSettings())
     partitions.attach(log)
     partitions.set_broker_epoch(MY_EPOCH)
     partitions.apply_push(push)
-    partitions.shortage = shortage
+    partitions.low_disk_space = low_disk_space
     view = BrokerView(
         partitions, ME, "shop/default", "5f3c", lambda: (True, ""), no_consumer, ClientQuotas(tuple)
     )
@@ -120,8 +120,8 @@ def test_too_few_replicas_in_sync_write_nothing(tmp_path: Path) -> None:
 
 def test_want_of_disk_space_is_507_and_nothing_is_written(tmp_path: Path) -> None:
     async def scenario() -> None:
-        shortage = "no room: delete something"
-        client = await client_of(tmp_path / "logs", led_alone(), shortage=shortage)
+        low_disk_space = "no room: delete something"
+        client = await client_of(tmp_path / "logs", led_alone(), low_disk_space=low_disk_space)
         refused = await client.post(TARGET, {"records": [{"value": 1}]})
         assert (refused.status, refused.json()["error"]) == (507, "KAFKA_STORAGE_ERROR")
         assert refused.json()["outcome"] == "not_written"

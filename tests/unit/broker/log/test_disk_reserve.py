@@ -8,7 +8,7 @@ import pytest
 from tidemark_broker.log import disk_reserve
 from tidemark_broker.log.corruption_marker import KnownCorruption
 from tidemark_broker.log.disk import DiskSpace
-from tidemark_broker.log.disk_reserve import RESERVE, RESERVE_BYTES, SpaceReserve, reserve_bytes
+from tidemark_broker.log.disk_reserve import RESERVE, RESERVE_BYTES, DiskReserve, reserve_bytes
 from tidemark_broker.log.errors import DiskFull
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
@@ -195,7 +195,7 @@ def test_a_write_of_records_that_began_before_is_waited_for(
 ) -> None:
     """It would get some of the space that is given back."""
     monkeypatch.setattr(disk_reserve, "LONGEST_WRITE_SECONDS", HANG_SECONDS)
-    reserve = SpaceReserve(volume.path, volume)
+    reserve = DiskReserve(volume.path, volume)
     reserve.keep(volume.space(volume.path))
     fill(volume)
     has_begun, may_end = threading.Event(), threading.Event()

@@ -8,7 +8,7 @@ import pytest
 from tidemark_broker.log.disk import DiskSpace, OsDisk
 from tidemark_broker.server.background.disk_space import (
     LEAST_FREE_BYTES,
-    SpaceWatch,
+    DiskSpaceMonitor,
     least_free_bytes,
 )
 from tidemark_protocol.error_codes import ErrorCode
@@ -41,7 +41,7 @@ class Roles:
 
 def note_free(pool: InProcessPool, free_mebibytes: float, number: int = 1) -> None:
     broker = pool.brokers[number]
-    watch = SpaceWatch(
+    watch = DiskSpaceMonitor(
         OsDisk(),
         pool.path,
         broker.partitions,
@@ -61,7 +61,7 @@ def test_records_are_refused_with_a_sentence_that_says_what_to_do(pool: InProces
     note_free(pool, 49.9)
     (refused,) = pool.brokers[1].produce("a", acks=1)
     assert refused.error is ErrorCode.KAFKA_STORAGE_ERROR
-    assert refused.is_for_want_of_space
+    assert refused.is_out_of_space
     assert "shorten retention.ms" in refused.message
     assert pool.brokers[1].replica().log.log_end_offset == 1
 
@@ -93,7 +93,7 @@ def test_a_full_disk_is_told_the_same_way(pool: InProcessPool) -> None:  # S10
     pool.lead(1, in_sync=[1, 2])
     disk.space_bytes = 0
     (refused,) = pool.brokers[1].produce("a", acks=1)
-    assert refused.is_for_want_of_space
+    assert refused.is_out_of_space
 
 
 def test_the_space_is_asked_of_the_filesystem(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_roles_are_taken_again_while_there_is_space(pool: InProcessPool, has_spa
         disk, roles = FaultyDisk(), Roles()
         disk.space_bytes = None if has_space else 0
         partitions = pool.brokers[1].partitions
-        watch = SpaceWatch(
+        watch = DiskSpaceMonitor(
             disk,
             pool.path,
             partitions,
@@ -118,7 +118,7 @@ def test_roles_are_taken_again_while_there_is_space(pool: InProcessPool, has_spa
         if has_space:
             await asyncio.wait_for(roles.were_taken.wait(), 10)
         else:
-            await eventually(lambda: bool(partitions.shortage))
+            await eventually(lambda: bool(partitions.low_disk_space))
         watching.cancel()
         assert roles.were_taken.is_set() == has_space
 

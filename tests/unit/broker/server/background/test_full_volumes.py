@@ -159,7 +159,7 @@ def test_a_broker_that_starts_on_a_full_volume_serves_and_frees_it(
             partitions = process.broker.partitions
             leading = partitions.find_leading
             await eventually(lambda: not isinstance(leading("orders", 0), ErrorCode))
-            await eventually(lambda: not partitions.shortage)
+            await eventually(lambda: not partitions.low_disk_space)
             process.append(b"more")
             await eventually(lambda: (machine.path / RESERVE).stat().st_size == HELD_BYTES)
             process.sigterm()
