@@ -105,7 +105,7 @@ class FetchRoute:
             reading.partition,
             embedded,
             most_records=self._limits.records,
-            most_opened_bytes=self._limits.opened_bytes,
+            most_decompressed_bytes=self._limits.decompressed_bytes,
             reserve=self._admission.bytes_reserved,
             as_lines=as_lines,
         )

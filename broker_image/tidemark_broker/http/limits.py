@@ -26,7 +26,9 @@ class HttpLimits:
     produce_timeout_max_ms: int = 120_000
     fetch_bytes_default: int = MEBIBYTE
     fetch_bytes_max: int = 8 * MEBIBYTE
-    opened_bytes: int = 8 * MEBIBYTE  # of records, inflated: then an answer takes no further batch
+    decompressed_bytes: int = (
+        8 * MEBIBYTE
+    )  # of records, inflated: then an answer takes no further batch
     fetch_wait_max_ms: int = 30_000
     answer_grace_seconds: float = (
         2.0  # past its own timeout a wait is given up here (a lost callback)

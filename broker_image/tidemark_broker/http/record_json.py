@@ -87,7 +87,7 @@ class RecordRenderer:
         embedded_format: EmbeddedFormat,
         *,
         most_records: int,
-        most_opened_bytes: int,
+        most_decompressed_bytes: int,
         reserve: Callable[[int], AbstractContextManager[None]],
         as_lines: bool = False,
     ) -> None:
@@ -97,7 +97,7 @@ class RecordRenderer:
         self._partition = partition
         self._is_binary = embedded_format is EmbeddedFormat.BINARY
         self._most_records = most_records
-        self._most_opened_bytes = most_opened_bytes
+        self._most_decompressed_bytes = most_decompressed_bytes
         self._reserve = reserve
         self._as_lines = as_lines
 
@@ -144,13 +144,13 @@ class RecordRenderer:
         """(record, offset after it); after a batch (None, offset after the batch). What would
         inflate to more than an answer should is left to the next one, but for the first batch."""
         view = memoryview(data)
-        position = opened_bytes = 0
-        while position < len(view) and opened_bytes < self._most_opened_bytes:
+        position = decompressed_bytes = 0
+        while position < len(view) and decompressed_bytes < self._most_decompressed_bytes:
             header = read_header(view, position)
             batch = view[position : position + header.size_bytes]
             if not header.is_control:
                 body = self._opened(header, batch)
-                opened_bytes += len(body)
+                decompressed_bytes += len(body)
                 inflated_bytes = max(0, len(body) - header.size_bytes)
                 reserved.enter_context(self._reserve(inflated_bytes * ANSWER_BYTES_PER_LOG_BYTE))
                 for record in records_of(header, body):

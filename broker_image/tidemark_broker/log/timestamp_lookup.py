@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from tidemark_protocol.ids import Offset
 
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch, UnsupportedCompression
-from tidemark_broker.kafka_wire.records.record_batch import OpeningBudget, check_crc
+from tidemark_broker.kafka_wire.records.record_batch import DecompressionBudget, check_crc
 from tidemark_broker.log.errors import LocalLogCorrupt
 from tidemark_broker.log.segment import PlacedBatch, Segment
 from tidemark_broker.log.unreadable_sectors import unreadable_is_corrupt
@@ -22,7 +22,7 @@ def first_record_from(
     late. So too once a lookup has decompressed much, which happens only if headers claim more than
     their records have. Raises LocalLogCorrupt, OSError.
     """
-    budget = OpeningBudget(MOST_BATCHES)
+    budget = DecompressionBudget(MOST_BATCHES)
     for segment in segments:
         if segment.next_offset <= log_start_offset:
             continue
@@ -37,7 +37,7 @@ def first_record_from(
 
 
 def _record_in(
-    segment: Segment, timestamp_ms: int, log_start_offset: Offset, budget: OpeningBudget
+    segment: Segment, timestamp_ms: int, log_start_offset: Offset, budget: DecompressionBudget
 ) -> tuple[Offset, int] | None:
     for placed in segment.batches_reaching(timestamp_ms):
         found = _record_from(segment, placed, timestamp_ms, log_start_offset, budget)
@@ -51,7 +51,7 @@ def _record_from(
     placed: PlacedBatch,
     timestamp_ms: int,
     log_start_offset: Offset,
-    budget: OpeningBudget,
+    budget: DecompressionBudget,
 ) -> tuple[Offset, int] | None:
     position, header = placed
     if header.last_offset < log_start_offset:

@@ -24,7 +24,7 @@ from tidemark_broker.kafka_wire.records.errors import (
 )
 from tidemark_broker.kafka_wire.records.record_batch import (
     Batch,
-    OpeningBudget,
+    DecompressionBudget,
     split_batches,
     with_append_time,
     with_create_time,
@@ -47,7 +47,7 @@ _HINT = "a compacted topic (cleanup.policy) keeps records by their keys"
 
 
 def compaction_refusal(batches: Iterable[Batch]) -> ProduceResult | None:
-    budget = OpeningBudget()
+    budget = DecompressionBudget()
     found: list[RecordError] = []
     first_index = 0
     for batch in batches:

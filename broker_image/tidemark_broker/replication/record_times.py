@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch, UnsupportedCompression
-from tidemark_broker.kafka_wire.records.record_batch import Batch, OpeningBudget
+from tidemark_broker.kafka_wire.records.record_batch import Batch, DecompressionBudget
 from tidemark_broker.log.log_config import NO_LIMIT_MS, LogSettings
 from tidemark_broker.replication.record_errors import records_refused
 from tidemark_broker.replication.results import ProduceResult, RecordError
@@ -82,7 +82,7 @@ def _times(batch: Batch) -> list[int]:
 
     Of the first one alone if the batch cannot be decompressed.
     """
-    budget = OpeningBudget()
+    budget = DecompressionBudget()
     try:
         budget.take(batch.header)
         records = budget.records_of(batch.header, batch.data)

@@ -192,7 +192,7 @@ class ConsumerRoutes:
                     found.partition,
                     embedded,
                     most_records=most_records,
-                    most_opened_bytes=self._limits.opened_bytes,
+                    most_decompressed_bytes=self._limits.decompressed_bytes,
                     reserve=self._admission.bytes_reserved,
                 )
                 try:

@@ -15,7 +15,7 @@ import cramjam
 
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch, UnsupportedCompression
 
-MAX_INFLATED_BYTES = 64 * 1024 * 1024  # against a small batch that unpacks to gigabytes
+MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024  # against a small batch that unpacks to gigabytes
 
 _NONE, _GZIP, _SNAPPY, LZ4, _ZSTD = range(5)
 _NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -47,7 +47,7 @@ class _TooLarge(Exception):
     pass
 
 
-def inflated(codec: int, body: memoryview, most_bytes: int = MAX_INFLATED_BYTES) -> bytes:
+def decompressed(codec: int, body: memoryview, most_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
     """Decompress `body`; `codec` is the number in a batch's attributes.
 
     Raises CorruptBatch, with positions from the start of the body, and UnsupportedCompression for

@@ -5,7 +5,7 @@ a new 16-byte prefix (base offset, length, leader epoch) before the rest, which 
 byte 21 on. Only `build_batch` and `read_records`, which serve the HTTP API, do work for each
 record. Layout: Apache Kafka, DefaultRecordBatch and DefaultRecord.
 
-`OpeningBudget` bounds how much is decompressed in one turn of the broker's loop.
+`DecompressionBudget` bounds how much is decompressed in one turn of the broker's loop.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from crc32c import crc32c
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
-from tidemark_broker.kafka_wire.records.compression import MAX_INFLATED_BYTES, inflated
+from tidemark_broker.kafka_wire.records.compression import MAX_DECOMPRESSED_BYTES, decompressed
 from tidemark_broker.kafka_wire.records.errors import (
     CorruptBatch,
     InvalidBatch,
@@ -342,24 +342,26 @@ def _varint(value: int) -> bytes:
 
 
 def read_records(
-    batch: memoryview, *, most_inflated_bytes: int = MAX_INFLATED_BYTES
+    batch: memoryview, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> Iterator[Record]:
     """Yield the records of one whole batch, in offset order. Does not check the CRC.
 
     Raises CorruptBatch for contents that do not parse, UnsupportedCompression for more than
-    `most_inflated_bytes`.
+    `max_decompressed_bytes`.
     """
     header = read_header(batch)
-    return records_of(header, opened(header, batch, most_inflated_bytes))
+    return records_of(header, opened(header, batch, max_decompressed_bytes))
 
 
-def opened(header: BatchHeader, batch: memoryview, most_bytes: int = MAX_INFLATED_BYTES) -> bytes:
+def opened(
+    header: BatchHeader, batch: memoryview, most_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> bytes:
     """Return the decompressed bytes after the header.
 
     Raises CorruptBatch, UnsupportedCompression.
     """
     try:
-        return inflated(header.compression, batch[HEADER_BYTES : header.size_bytes], most_bytes)
+        return decompressed(header.compression, batch[HEADER_BYTES : header.size_bytes], most_bytes)
     except CorruptBatch as error:
         raise error.moved_to(HEADER_BYTES) from error
 
@@ -464,16 +466,16 @@ class _RecordReader:
 
 
 MOST_RECORDS = 50_000
-MOST_INFLATED_BYTES = 8 * 1024 * 1024
+MOST_DECOMPRESSED_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class OpeningBudget:
+class DecompressionBudget:
     """The limits of one turn of the loop: batches, records and decompressed bytes."""
 
     batches: int = MOST_RECORDS
     records: int = MOST_RECORDS
-    inflated_bytes: int = MOST_INFLATED_BYTES
+    inflated_bytes: int = MOST_DECOMPRESSED_BYTES
 
     def take(self, header: BatchHeader) -> None:
         """Count a batch before it is decompressed or read.
@@ -493,7 +495,7 @@ class OpeningBudget:
         Raises CorruptBatch, UnsupportedCompression.
         """
         if header.compression and self.inflated_bytes <= 0:
-            text = f"more than {MOST_INFLATED_BYTES} inflated bytes are not opened at once"
+            text = f"more than {MOST_DECOMPRESSED_BYTES} inflated bytes are not opened at once"
             raise UnsupportedCompression(text)
         body = opened(header, batch, self.inflated_bytes)
         if header.compression:

@@ -6,7 +6,7 @@ import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from tidemark_broker.kafka_wire.messages.primitives import INT16, INT32, nullable_string
 from tidemark_broker.kafka_wire.records.record_batch import (
-    MOST_INFLATED_BYTES,
+    MOST_DECOMPRESSED_BYTES,
     MOST_RECORDS,
     Batch,
     NewRecord,
@@ -54,10 +54,10 @@ def gzipped(size_bytes: int) -> Batch:
         ([batch(MOST_RECORDS)], None),
         ([batch(MOST_RECORDS + 1)], ErrorCode.MESSAGE_TOO_LARGE),
         ([batch(MOST_RECORDS // 2)] * 3, ErrorCode.MESSAGE_TOO_LARGE),
-        ([batch(1, bytes(MOST_INFLATED_BYTES))], None),
-        ([gzipped(MOST_INFLATED_BYTES - 100)], None),
-        ([gzipped(MOST_INFLATED_BYTES)], ErrorCode.MESSAGE_TOO_LARGE),
-        ([gzipped(MOST_INFLATED_BYTES // 3)] * 4, ErrorCode.MESSAGE_TOO_LARGE),
+        ([batch(1, bytes(MOST_DECOMPRESSED_BYTES))], None),
+        ([gzipped(MOST_DECOMPRESSED_BYTES - 100)], None),
+        ([gzipped(MOST_DECOMPRESSED_BYTES)], ErrorCode.MESSAGE_TOO_LARGE),
+        ([gzipped(MOST_DECOMPRESSED_BYTES // 3)] * 4, ErrorCode.MESSAGE_TOO_LARGE),
     ],
     ids=[
         *("plain", "small gzip batches", "no key", "most records", "a record more"),

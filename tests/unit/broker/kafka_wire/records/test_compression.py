@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
-from tidemark_broker.kafka_wire.records.compression import has_linked_blocks, inflated, packed
+from tidemark_broker.kafka_wire.records.compression import decompressed, has_linked_blocks, packed
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch, UnsupportedCompression
 from tidemark_broker.kafka_wire.records.record_batch import read_records
 
@@ -20,7 +20,7 @@ BODY = bytes(range(256)) * 400
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("body", [b"", b"x", BODY, bytes(3_000_000)])
 def test_what_is_packed_is_inflated_again(codec: int, body: bytes) -> None:
-    assert inflated(codec, memoryview(packed(codec, body))) == body
+    assert decompressed(codec, memoryview(packed(codec, body))) == body
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -70,15 +70,15 @@ def test_an_lz4_frame_with_linked_blocks_is_told() -> None:
 
 def test_a_raw_block_of_snappy_is_opened_as_librdkafka_sends_it() -> None:
     block = bytes(cramjam.snappy.compress_raw(BODY))
-    assert inflated(2, memoryview(block)) == BODY
+    assert decompressed(2, memoryview(block)) == BODY
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_more_than_the_caller_wants_is_not_opened(codec: int) -> None:
     body = memoryview(packed(codec, BODY))
-    assert inflated(codec, body, len(BODY)) == BODY
+    assert decompressed(codec, body, len(BODY)) == BODY
     with pytest.raises(UnsupportedCompression, match=f"more than {len(BODY) - 1} bytes"):
-        inflated(codec, body, len(BODY) - 1)
+        decompressed(codec, body, len(BODY) - 1)
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
@@ -86,7 +86,7 @@ def test_more_than_the_caller_wants_is_not_opened(codec: int) -> None:
 def test_a_stream_that_is_cut_is_corrupt(codec: int, kept: int) -> None:
     body = packed(codec, BODY)
     with pytest.raises(CorruptBatch):
-        inflated(codec, memoryview(body[:kept]))
+        decompressed(codec, memoryview(body[:kept]))
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
@@ -94,6 +94,6 @@ def test_a_stream_that_is_cut_is_corrupt(codec: int, kept: int) -> None:
 def test_any_bytes_are_opened_or_refused_and_nothing_else(codec: int, data: bytes) -> None:
     for body in (data, packed(codec, b"abc" * 50)[: len(data)] + data):
         try:
-            assert len(inflated(codec, memoryview(body), 10_000)) <= 10_000
+            assert len(decompressed(codec, memoryview(body), 10_000)) <= 10_000
         except (CorruptBatch, UnsupportedCompression):
             continue
