@@ -417,11 +417,11 @@ def _load(system: System) -> Iterator[SteadyProducer]:
         wait_for("a first acknowledgement", lambda: _has_flowed(load), seconds=30)
         ended = threading.Event()
 
-        def take_in() -> None:
+        def swap_in() -> None:
             while not ended.wait(LOOK_SECONDS):
                 load.look()
 
-        thread = threading.Thread(target=take_in, name="reports of the load")
+        thread = threading.Thread(target=swap_in, name="reports of the load")
         thread.start()
         try:
             time.sleep(2)

@@ -14,7 +14,7 @@ from tidemark_broker.kafka_wire.records.record_batch import (
     read_records,
     split_batches,
 )
-from tidemark_broker.log.cleaner import Compaction, CompactionPlan, Rewritten, plan_compaction
+from tidemark_broker.log.cleaner import CleanedSegments, Compaction, CompactionPlan, plan_compaction
 from tidemark_broker.log.disk import Disk
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import LeaderEpoch, Offset
@@ -92,9 +92,9 @@ def compact(
     begun = log.swaps.begin()
     compaction = compaction_of(log, disk, plan, now_ms=now_ms, max_keys=max_keys)
     for step in compaction.steps():
-        if isinstance(step, Rewritten):
+        if isinstance(step, CleanedSegments):
             assert log.swaps.commit(step.path, begun)
-            log.take_in(step)
+            log.swap_in(step)
     log.cleaned_to = log.frames_checked_to = compaction.cleaned_to
     return compaction
 

@@ -156,7 +156,7 @@ def may_compact(segment: Segment, high_watermark: Offset) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class CleanedSegments:
     """A complete new segment that replaces some old ones; its file is written and synced."""
 
     replaced: tuple[Segment, ...]
@@ -165,7 +165,7 @@ class Rewritten:
 
 
 @dataclass(frozen=True, slots=True)
-class Worked:
+class CleanerProgress:
     """The number of bytes read since the last step."""
 
     size_bytes: int
@@ -205,7 +205,7 @@ class Compaction:
         self._has_closed_batch = False  # one whose records cannot be opened was met
         self._with_linked_blocks: set[Offset] = set()  # base offsets of segments
 
-    def steps(self) -> Iterator[Worked | Rewritten]:
+    def steps(self) -> Iterator[CleanerProgress | CleanedSegments]:
         """Yield after each few milliseconds of work.
 
         Raises CorruptBatch, CannotCompact, OSError.
@@ -215,10 +215,10 @@ class Compaction:
 
     # What stays
 
-    def _note_keys(self) -> Iterator[Worked]:
+    def _note_keys(self) -> Iterator[CleanerProgress]:
         cleaned_to = first_dirty_offset = self._plan.first_dirty_offset
         for segment in self._plan.segments:
-            worked = 0
+            progress = 0
             for position, header in self._batches(segment):
                 if header.producer_id > NO_PRODUCER_ID:
                     self._note_producer(segment, position, header)
@@ -229,11 +229,11 @@ class Compaction:
                 if not is_clean and is_next and not self._last_offsets.is_full:
                     self._note_batch(segment, position, header)
                     cleaned_to = header.next_offset
-                worked += header.size_bytes
-                if worked >= STEP_BYTES:
-                    yield Worked(worked)
-                    worked = 0
-            yield Worked(worked)
+                progress += header.size_bytes
+                if progress >= STEP_BYTES:
+                    yield CleanerProgress(progress)
+                    progress = 0
+            yield CleanerProgress(progress)
         self.cleaned_to = cleaned_to
 
     def _batches(self, segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
@@ -290,7 +290,7 @@ class Compaction:
 
     # Rewriting
 
-    def _rewrite(self) -> Iterator[Worked | Rewritten]:
+    def _rewrite(self) -> Iterator[CleanerProgress | CleanedSegments]:
         """Rewrite segments; neighbours share a new one while their records fit into it."""
         group: list[Segment] = []
         writer: CleanedSegment | None = None
@@ -323,20 +323,22 @@ class Compaction:
             and segment.next_offset - 1 - writer.segment.base_offset <= MAX_RELATIVE_OFFSET
         )
 
-    def _rewrite_segment(self, segment: Segment, writer: "CleanedSegment") -> Iterator[Worked]:
-        worked = 0
+    def _rewrite_segment(
+        self, segment: Segment, writer: "CleanedSegment"
+    ) -> Iterator[CleanerProgress]:
+        progress = 0
         for position, header in self._batches(segment):
             self._rewrite_batch(segment, position, header, writer)
-            worked += header.size_bytes
-            if worked >= STEP_BYTES:
-                yield Worked(worked)
-                worked = 0
-        yield Worked(worked)
+            progress += header.size_bytes
+            if progress >= STEP_BYTES:
+                yield CleanerProgress(progress)
+                progress = 0
+        yield CleanerProgress(progress)
 
-    def _finish(self, group: list[Segment], writer: "CleanedSegment") -> Iterator[Rewritten]:
+    def _finish(self, group: list[Segment], writer: "CleanedSegment") -> Iterator[CleanedSegments]:
         writer.finish(group[-1].next_offset)
         if writer.differs or len(group) > 1:
-            yield Rewritten(tuple(group), writer.segment, writer.path)
+            yield CleanedSegments(tuple(group), writer.segment, writer.path)
         else:
             self._disk.remove(writer.path)
 

@@ -23,7 +23,7 @@ from tidemark_broker.log.appending import (
     prepare_as_leader,
     within_reach,
 )
-from tidemark_broker.log.cleaner import Rewritten
+from tidemark_broker.log.cleaner import CleanedSegments
 from tidemark_broker.log.corruption_marker import CorruptionMarker
 from tidemark_broker.log.disk import Disk
 from tidemark_broker.log.errors import DiskFull, IoFailure, OffsetOutOfRange, StorageFailed
@@ -36,7 +36,7 @@ from tidemark_broker.log.recovery import CLEANLY_STOPPED, PreviousRun, RecoveryR
 from tidemark_broker.log.recovery_point import RecoveryPoint
 from tidemark_broker.log.segment import Segment
 from tidemark_broker.log.segment_list import SegmentList
-from tidemark_broker.log.segment_swap import Swaps
+from tidemark_broker.log.segment_swap import SegmentSwap
 from tidemark_broker.log.synced_prefix_files import PendingPrefix, SyncedPrefixFiles
 from tidemark_broker.log.timestamp_lookup import first_record_from
 
@@ -68,7 +68,7 @@ class PartitionLog:
         self._io_failure = IoFailure(directory)
         self.is_removed = False
         self._reader = LogReader()
-        self.swaps = Swaps(disk, directory)
+        self.swaps = SegmentSwap(disk, directory)
         self.appended_bytes = 0  # since it was opened
         # Below them every record was compacted once, and no LZ4 frame has linked blocks.
         self.cleaned_to = self.frames_checked_to = Offset(0)
@@ -368,8 +368,8 @@ class PartitionLog:
 
     # Compaction
 
-    def take_in(self, rewritten: Rewritten) -> None:
-        """Replace segments by a compacted one whose file is committed (`Swaps.commit`).
+    def swap_in(self, rewritten: CleanedSegments) -> None:
+        """Replace segments by a compacted one whose file is committed (`SegmentSwap.commit`).
 
         Called on the loop; it renames a few files. Raises StorageFailed.
         """

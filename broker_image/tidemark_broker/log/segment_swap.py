@@ -21,7 +21,7 @@ SWAP_SUFFIX = ".swap"
 _LOG_SWAP = ".log" + SWAP_SUFFIX
 
 
-class Swaps:
+class SegmentSwap:
     """The swaps of one log, between the worker that compacts it and the loop.
 
     What a run has written counts only while the log is as it was when the run began: each

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 from tidemark_broker.kafka_wire.records.errors import CannotCompact, CorruptBatch, StorageError
 from tidemark_broker.log.cleaner import (
+    CleanedSegments,
+    CleanerProgress,
     Compaction,
     CompactionPlan,
-    Rewritten,
-    Worked,
     plan_compaction,
 )
 from tidemark_broker.log.disk import Disk
@@ -94,14 +94,14 @@ class LogCleaner:
         try:
             while (step := await asyncio.to_thread(log.write_data, _next_of, steps)) is not None:
                 match step:
-                    case Worked(size_bytes):
+                    case CleanerProgress(size_bytes):
                         await asyncio.sleep(size_bytes / BYTES_PER_SECOND)
-                    case Rewritten():
+                    case CleanedSegments():
                         if not await asyncio.to_thread(log.swaps.commit, step.path, begun):
                             return
                         if log.failure or not log.swaps.is_valid(begun):
                             return  # cut or removed while the commit was on its way here
-                        log.take_in(step)
+                        log.swap_in(step)
                         step.segment.write_indexes()  # else a start reads all of it
                 if log.failure or not log.swaps.is_valid(begun):
                     return  # a cut left other segments than the plan's; the next pass sees them
@@ -138,5 +138,7 @@ class LogCleaner:
         self._partitions.fail_storage(error)
 
 
-def _next_of(steps: Iterator[Worked | Rewritten]) -> Worked | Rewritten | None:
+def _next_of(
+    steps: Iterator[CleanerProgress | CleanedSegments],
+) -> CleanerProgress | CleanedSegments | None:
     return next(steps, None)

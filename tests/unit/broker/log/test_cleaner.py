@@ -9,7 +9,7 @@ from tidemark_broker.kafka_wire.records.batch_rewriting import DELETE_HORIZON
 from tidemark_broker.kafka_wire.records.errors import CannotCompact, CorruptBatch
 from tidemark_broker.kafka_wire.records.record_batch import split_batches
 from tidemark_broker.log import cleaner
-from tidemark_broker.log.cleaner import Compaction, Rewritten
+from tidemark_broker.log.cleaner import CleanedSegments, Compaction
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.partition_log import PartitionLog
 
@@ -359,7 +359,7 @@ def test_a_log_that_is_cut_meanwhile_does_not_take_the_swap(tmp_path):
     plan = plan_of(log, 6, NOW_MS)
     begun = log.swaps.begin()
     steps = Compaction(DISK, tmp_path, plan, log.settings, now_ms=NOW_MS, producer_ids=()).steps()
-    rewritten = next(step for step in steps if isinstance(step, Rewritten))
+    rewritten = next(step for step in steps if isinstance(step, CleanedSegments))
     assert log.swaps.commit(rewritten.path, begun)
     log.truncate_to(3)
     assert not log.swaps.is_valid(begun)

@@ -14,7 +14,7 @@ from tidemark_broker.kafka_wire.records.record_batch import (
     read_records,
     split_batches,
 )
-from tidemark_broker.log.cleaner import Rewritten
+from tidemark_broker.log.cleaner import CleanedSegments
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_protocol.ids import LeaderEpoch
 
@@ -57,7 +57,7 @@ def rewritten_by(log: PartitionLog, max_keys: int) -> Iterator[bytes]:
     assert plan is not None
     compaction = compaction_of(log, DISK, plan, now_ms=NOW_MS, max_keys=max_keys)
     for step in compaction.steps():
-        if isinstance(step, Rewritten):
+        if isinstance(step, CleanedSegments):
             yield step.path.read_bytes()
             step.path.unlink()
 
