@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_broker.server.background.checkpointing import Checkpointing
-from tidemark_broker.server.config import PassSettings
+from tidemark_broker.server.background.checkpointing import CheckpointWriter
+from tidemark_broker.server.config import CheckpointIntervals
 from tidemark_operator.controller.core.elections import LeaderCounts, kept_or_moved
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.reassignment import reassigned
@@ -89,11 +89,11 @@ class RetainedPool(InProcessPool):
         broker = self.brokers[number]
 
         async def once() -> None:
-            checkpointing = Checkpointing(
+            checkpointing = CheckpointWriter(
                 broker.partitions,
                 broker.directory,
                 lambda: WALL_CLOCK_S + YEAR_S,
-                PassSettings(),
+                CheckpointIntervals(),
             )
             await checkpointing.pass_once()
 

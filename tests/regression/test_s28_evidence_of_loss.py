@@ -13,7 +13,7 @@ from tidemark_broker.kafka_wire.records.record_batch import CRC_START, read_head
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.replication.core.replica_digest import IDLE_TURN_MS, SHOWN_FOR_MS
 from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
-from tidemark_broker.server.background.replica_digests import WRITTEN_EVERY_MS, Digesting
+from tidemark_broker.server.background.replica_digests import WRITTEN_EVERY_MS, ReplicaDigests
 from tidemark_protocol.ids import Offset
 
 from tests.support.in_process_pool import InProcessBroker, InProcessPool
@@ -146,9 +146,11 @@ def test_clean_elections_have_no_gap_and_cut_nothing_committed(pool: InProcessPo
 # ---- digests
 
 
-def digesting(pool: InProcessPool, number: int) -> Digesting:
+def digesting(pool: InProcessPool, number: int) -> ReplicaDigests:
     broker = pool.brokers[number]
-    kept = Digesting(broker.partitions, OsDisk(), pool.path / f"broker-{number}", pool.time.clock)
+    kept = ReplicaDigests(
+        broker.partitions, OsDisk(), pool.path / f"broker-{number}", pool.time.clock
+    )
     broker.partitions.listeners.truncated = kept.note_truncated
     return kept
 
@@ -162,7 +164,7 @@ def shown(pool: InProcessPool, number: int) -> dict[int, int]:
     return {each.boundary: each.digest for each in found if each is not None}
 
 
-def count(*kept: Digesting) -> None:
+def count(*kept: ReplicaDigests) -> None:
     async def counted() -> None:
         for each in kept:
             await each.pass_once()
@@ -234,7 +236,7 @@ def test_digests_are_kept_through_a_restart(pool: InProcessPool) -> None:
     assert shown(pool, 1) == shown(pool, 2)
 
 
-def offsets_read(pool: InProcessPool, number: int, kept: Digesting) -> list[int]:
+def offsets_read(pool: InProcessPool, number: int, kept: ReplicaDigests) -> list[int]:
     """Where a pass begins to read."""
     log, offsets = pool.brokers[number].replica().log, []
     read = log.read

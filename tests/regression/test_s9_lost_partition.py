@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.replication.results import FetchResult
-from tidemark_broker.server.background.checkpointing import Checkpointing
-from tidemark_broker.server.config import PassSettings
+from tidemark_broker.server.background.checkpointing import CheckpointWriter
+from tidemark_broker.server.config import CheckpointIntervals
 from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, Offset, PartitionEpoch, TopicId
@@ -232,8 +232,8 @@ def test_a_start_that_nobody_heard_of_leaves_the_evidence(tmp_path: Path) -> Non
         machine.log_file(1).write_bytes(data[: len(data) // 2])
         unheard = machine.open()
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        checkpointing = Checkpointing(
-            unheard.partitions, unheard.directory, lambda: 0.0, PassSettings()
+        checkpointing = CheckpointWriter(
+            unheard.partitions, unheard.directory, lambda: 0.0, CheckpointIntervals()
         )
         writing = asyncio.create_task(checkpointing.run_high_watermarks(0.0))
         for _ in range(10):

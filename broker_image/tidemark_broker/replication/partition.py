@@ -106,7 +106,7 @@ class Partition:
         self._settings = LeaderSettings()
         self._events = events
         self.isr_changes = IsrChanges()
-        self.digest: ReplicaDigest | None = None  # kept by `Digesting`, if anybody wants it
+        self.digest: ReplicaDigest | None = None  # kept by `ReplicaDigests`, if anybody wants it
         # The highest watermark that this replica knows of, its own or its leader's.
         self._heard_high_watermark = high_watermark
         self._election_gap = 0

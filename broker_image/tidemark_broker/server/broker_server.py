@@ -47,12 +47,12 @@ from tidemark_broker.replication.fetcher_manager import ReplicaFetcherManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.replica_manager import ReplicaManager
-from tidemark_broker.server.background.checkpointing import Checkpointing
+from tidemark_broker.server.background.checkpointing import CheckpointWriter
 from tidemark_broker.server.background.cleaner_scheduler import LogCleaner
 from tidemark_broker.server.background.disk_probe import DiskProbe
 from tidemark_broker.server.background.disk_space import DiskSpaceMonitor
-from tidemark_broker.server.background.group_commit import GroupFlusher
-from tidemark_broker.server.background.replica_digests import Digesting
+from tidemark_broker.server.background.group_commit import GroupCommit
+from tidemark_broker.server.background.replica_digests import ReplicaDigests
 from tidemark_broker.server.config import BrokerSettings, broker_configs
 from tidemark_broker.server.environment import BrokerEnvironment
 from tidemark_broker.server.lifecycle_manager import (
@@ -170,7 +170,7 @@ class Broker:
         self._tasks: asyncio.TaskGroup | None = None
         self._background: list[asyncio.Task[None]] = []
         self._probe: DiskProbe | None = None
-        self._flusher: GroupFlusher | None = None
+        self._group_commit: GroupCommit | None = None
         self._fetchers: ReplicaFetcherManager | None = None
 
     def is_ready(self) -> tuple[bool, str]:
@@ -257,7 +257,7 @@ class Broker:
 
     # ---- start
 
-    def _wire(self, directory: LogManager, client: ControllerClient) -> Checkpointing:
+    def _wire(self, directory: LogManager, client: ControllerClient) -> CheckpointWriter:
         assert self._tasks is not None
         partitions, settings = self.partitions, self.settings
         self._probe = DiskProbe(
@@ -273,7 +273,7 @@ class Broker:
                 on_superseded=self._on_superseded,
                 disk_probe_age_ms=self._probe.age_ms,
                 oldest_append_age_ms=lambda: (
-                    0 if self._flusher is None else self._flusher.oldest_age_ms()
+                    0 if self._group_commit is None else self._group_commit.oldest_age_ms()
                 ),
                 wall_clock_s=self._environment.wall_clock_s,
                 on_grown=self._environment.on_grown,
@@ -285,10 +285,10 @@ class Broker:
             answered=self.departures.on_answer,
             tasks=self._tasks,
         )
-        self._flusher = GroupFlusher(partitions, on_flushed=self._fetchers.kick)
+        self._group_commit = GroupCommit(partitions, on_flushed=self._fetchers.kick)
         fetches = FollowerFetchHandler(partitions, scheduler=self._loop)
         self._fetches = fetches
-        checkpointing = Checkpointing(
+        checkpointing = CheckpointWriter(
             partitions, directory, self._environment.wall_clock_s, settings.recovery_points
         )
         listeners = partitions.listeners
@@ -300,7 +300,7 @@ class Broker:
         listeners.watermark_moved = fetches.on_watermark
         listeners.role_changed = self._on_role_changed
         listeners.topics_deleted = self.groups.on_topics_deleted
-        listeners.flush_needed = self._flusher.ask
+        listeners.flush_needed = self._group_commit.ask
         listeners.truncated = lambda _: checkpointing.note_truncated()
         if settings.metrics_profile.includes(MetricsProfile.FULL):
             self._keep_digests(checkpointing, directory.reserve.data)
@@ -309,7 +309,7 @@ class Broker:
         listeners.storage_failed = self._on_storage_failed
         partitions.attach(directory)
         self._start_background(self._probe.run(), "disk-probe")
-        self._start_background(self._flusher.run(), "flusher")
+        self._start_background(self._group_commit.run(), "flusher")
         self._start_background(run_ticks(partitions, self._probe), "tick")
         assert self.session is not None
         space = DiskSpaceMonitor(
@@ -338,15 +338,15 @@ class Broker:
         self._fetches.on_appended(replica)
         self.groups.on_role_changed(replica)
 
-    def _keep_digests(self, checkpointing: Checkpointing, disk: Disk) -> None:
-        digesting = Digesting(self.partitions, disk, self.settings.data_directory)
+    def _keep_digests(self, checkpointing: CheckpointWriter, disk: Disk) -> None:
+        replica_digests = ReplicaDigests(self.partitions, disk, self.settings.data_directory)
 
         def on_truncated(replica: Partition) -> None:
-            digesting.note_truncated(replica)
+            replica_digests.note_truncated(replica)
             checkpointing.note_truncated()
 
         self.partitions.listeners.truncated = on_truncated
-        self._start_background(digesting.run(), "digests")
+        self._start_background(replica_digests.run(), "digests")
 
     def _start_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self._tasks is not None
@@ -515,7 +515,7 @@ class Broker:
             await invalidate_clean_shutdown(self.session, directory)
 
     async def _leave_unregistered(
-        self, directory: LogManager, checkpointing: Checkpointing
+        self, directory: LogManager, checkpointing: CheckpointWriter
     ) -> None:
         assert self.session is not None
         if self._storage_error is None:

@@ -23,7 +23,7 @@ from tidemark_broker.replication.follower_session import REPLICA_FETCH_MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class PassSettings:
+class CheckpointIntervals:
     """Settings that say when recovery points and synced prefixes are written."""
 
     interval_seconds: float = 60.0
@@ -66,7 +66,7 @@ class BrokerSettings:
     replica_fetch_max_bytes: int = REPLICA_FETCH_MAX_BYTES  # of an answer to it as a follower
     high_watermark_checkpoint_seconds: float = 5.0
     log_cleaner_backoff_seconds: float = 15.0  # between passes of compaction, as in Kafka
-    recovery_points: PassSettings = field(default_factory=PassSettings)
+    recovery_points: CheckpointIntervals = field(default_factory=CheckpointIntervals)
     groups: GroupSettings = field(default_factory=GroupSettings)
     creates_topics: bool = False  # that Kafka clients ask for; Kafka's auto.create.topics.enable
     default_partitions: int = 1  # told as num.partitions; the operator makes the topics

@@ -19,7 +19,7 @@ from typing import Any
 from uuid import UUID
 
 from tidemark_broker.replication.follower_session import REPLICA_FETCH_MAX_BYTES
-from tidemark_broker.server.config import PassSettings
+from tidemark_broker.server.config import CheckpointIntervals
 from tidemark_operator.api.kinds import PARTITION_SLICE
 from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_protocol.ids import BrokerId, TopicId
@@ -49,7 +49,7 @@ class WorldOptions:
     racks: tuple[str, ...] = ()
     stop_limit_seconds: float = 5.0
     high_watermark_checkpoint_seconds: float = 1.0
-    recovery_points: PassSettings = PassSettings(
+    recovery_points: CheckpointIntervals = CheckpointIntervals(
         interval_seconds=4.0, appended_bytes=8 * 1024, growth_bytes=500
     )
     log_cleaner_backoff_seconds: float = 15.0

@@ -30,7 +30,7 @@ from tidemark_broker.replication.log_start_offset import (
 from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.replication.roles import REPLICAS_AT_A_TIME
-from tidemark_broker.server.config import PassSettings
+from tidemark_broker.server.config import CheckpointIntervals
 
 REMOVED_GRACE_SECONDS = 60.0  # Kafka: file.delete.delay.ms
 FIRST_PASS_SECONDS = 5.0  # a broker that dies every few seconds needs recovery points too
@@ -40,13 +40,13 @@ DELETING_AT_A_TIME = 50  # logs: each segment that goes is a rename
 _log = logging.getLogger(__name__)
 
 
-class Checkpointing:
+class CheckpointWriter:
     def __init__(
         self,
         partitions: ReplicaManager,
         directory: LogManager,
         wall_clock_s: Callable[[], float],
-        settings: PassSettings,
+        settings: CheckpointIntervals,
     ) -> None:
         self._partitions = partitions
         self._directory = directory

@@ -13,7 +13,7 @@ from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
 
-class GroupFlusher:
+class GroupCommit:
     def __init__(
         self, partitions: ReplicaManager, *, on_flushed: Callable[[Partition], None]
     ) -> None:

@@ -49,7 +49,7 @@ class _File(msgspec.Struct, frozen=True):
     digests: list[_Written]
 
 
-class Digesting:
+class ReplicaDigests:
     def __init__(
         self,
         partitions: ReplicaManager,

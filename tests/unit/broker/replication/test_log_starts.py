@@ -15,8 +15,8 @@ from tidemark_broker.log import checkpoint_formats
 from tidemark_broker.replication.core.effects import LeaderAnswer
 from tidemark_broker.replication.log_start_offset import UP_TO_HIGH_WATERMARK
 from tidemark_broker.replication.results import NO_APPEND_TIME
-from tidemark_broker.server.background.checkpointing import Checkpointing
-from tidemark_broker.server.config import PassSettings
+from tidemark_broker.server.background.checkpointing import CheckpointWriter
+from tidemark_broker.server.config import CheckpointIntervals
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
@@ -51,8 +51,8 @@ def retain(pool: InProcessPool, number: int, *, now_s: float) -> None:
     broker = pool.brokers[number]
 
     async def once() -> None:
-        checkpointing = Checkpointing(
-            broker.partitions, broker.directory, lambda: now_s, PassSettings()
+        checkpointing = CheckpointWriter(
+            broker.partitions, broker.directory, lambda: now_s, CheckpointIntervals()
         )
         await checkpointing.pass_once()
 

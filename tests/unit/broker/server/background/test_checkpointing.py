@@ -13,8 +13,8 @@ from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.log.synced_prefix_files import synced_prefix_of
 from tidemark_broker.replication.replica_manager import ReplicaManager
-from tidemark_broker.server.background.checkpointing import Checkpointing
-from tidemark_broker.server.config import PassSettings
+from tidemark_broker.server.background.checkpointing import CheckpointWriter
+from tidemark_broker.server.config import CheckpointIntervals
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
 from tests.support.faulty_disk import FaultyDisk
@@ -37,10 +37,10 @@ class AtOnce(ThreadPoolExecutor):
         return future
 
 
-class TimedCheckpointing(Checkpointing):
+class TimedCheckpointing(CheckpointWriter):
     """Remembers when a pass began."""
 
-    def __init__(self, broker: InProcessBroker, settings: PassSettings) -> None:
+    def __init__(self, broker: InProcessBroker, settings: CheckpointIntervals) -> None:
         super().__init__(broker.partitions, broker.directory, lambda: 0.0, settings)
         self.passes_s: list[float] = []
 
@@ -58,7 +58,9 @@ def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
 
 
 def passes_of(
-    broker: InProcessBroker, settings: PassSettings, *steps: tuple[float, Callable[[], object]]
+    broker: InProcessBroker,
+    settings: CheckpointIntervals,
+    *steps: tuple[float, Callable[[], object]],
 ) -> list[float]:
     """`steps`: after so many seconds, what happens."""
     checkpointing: list[TimedCheckpointing] = []
@@ -80,17 +82,17 @@ def nothing() -> None: ...
 
 
 def test_the_first_pass_comes_soon_and_the_others_at_the_interval(broker: InProcessBroker) -> None:
-    assert passes_of(broker, PassSettings(), (130.0, nothing)) == [5.0, 65.0, 125.0]
+    assert passes_of(broker, CheckpointIntervals(), (130.0, nothing)) == [5.0, 65.0, 125.0]
 
 
 def test_an_interval_shorter_than_that_is_kept(broker: InProcessBroker) -> None:
-    settings = PassSettings(interval_seconds=2.0)
+    settings = CheckpointIntervals(interval_seconds=2.0)
     assert passes_of(broker, settings, (5.0, nothing)) == [2.0, 4.0]
 
 
 def test_a_pass_comes_once_so_many_bytes_were_appended(broker: InProcessBroker) -> None:
     """What a restart has to write again and to verify stays bounded."""
-    settings = PassSettings(interval_seconds=HOUR, appended_bytes=10_000)
+    settings = CheckpointIntervals(interval_seconds=HOUR, appended_bytes=10_000)
 
     def produce() -> None:
         broker.produce("x" * 6_000, acks=1)
@@ -103,7 +105,7 @@ def test_a_pass_comes_once_so_many_bytes_were_appended(broker: InProcessBroker) 
 
 def test_a_pass_writes_the_synced_parts_of_logs_that_have_grown(broker: InProcessBroker) -> None:
     log = broker.replica().log
-    settings = PassSettings(interval_seconds=HOUR, growth_bytes=1_000)
+    settings = CheckpointIntervals(interval_seconds=HOUR, growth_bytes=1_000)
     broker.produce("x", acks=1)
     passes_of(broker, settings, (6.0, nothing))
     assert synced_prefix_of(OsDisk(), log.directory) is None
@@ -123,8 +125,8 @@ def test_high_watermarks_are_written_at_their_interval_as_they_are_then(tmp_path
 
     async def scenario() -> None:
         asyncio.get_running_loop().set_default_executor(AtOnce(1))
-        checkpointing = Checkpointing(
-            broker.partitions, broker.directory, lambda: 0.0, PassSettings()
+        checkpointing = CheckpointWriter(
+            broker.partitions, broker.directory, lambda: 0.0, CheckpointIntervals()
         )
         running = asyncio.create_task(checkpointing.run_high_watermarks(5.0))
         for _ in range(2):
@@ -150,7 +152,7 @@ def test_no_high_watermark_is_written_before_the_registration_is_answered_or_twi
 
     async def scenario() -> None:
         asyncio.get_running_loop().set_default_executor(AtOnce(1))
-        checkpointing = Checkpointing(partitions, directory, lambda: 0.0, PassSettings())
+        checkpointing = CheckpointWriter(partitions, directory, lambda: 0.0, CheckpointIntervals())
         running = asyncio.create_task(checkpointing.run_high_watermarks(5.0))
         for happen in (nothing, lambda: partitions.set_broker_epoch(BrokerEpoch(11)), nothing):
             happen()

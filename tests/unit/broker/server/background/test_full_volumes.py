@@ -10,7 +10,7 @@ from tidemark_broker.log.disk_reserve import RESERVE
 from tidemark_broker.log.errors import DiskFull
 from tidemark_broker.log.log_config import settings_of_topic
 from tidemark_broker.log.partition_log import PartitionLog
-from tidemark_broker.server.config import PassSettings
+from tidemark_broker.server.config import CheckpointIntervals
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset
 
@@ -27,7 +27,7 @@ KIBIBYTE = 1024
 VOLUME_BYTES = 320 * KIBIBYTE
 HELD_BYTES = 4 * KIBIBYTE
 RETENTION = {"segment.bytes": "16384", "retention.bytes": "60000"}
-OFTEN = PassSettings(interval_seconds=0.05)
+OFTEN = CheckpointIntervals(interval_seconds=0.05)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidemark_broker.server.background.group_commit import GroupFlusher
+from tidemark_broker.server.background.group_commit import GroupCommit
 from tidemark_protocol.partition_state import TopicState
 
 from tests.support.faulty_disk import FaultyDisk
@@ -53,14 +53,14 @@ def test_what_gathers_during_a_sync_shares_the_next_one(
 ) -> None:
     async def scenario() -> None:
         broker = pool.brokers[1]
-        flusher = GroupFlusher(broker.partitions, on_flushed=lambda replica: None)
-        broker.partitions.listeners.flush_needed = flusher.ask
-        running = asyncio.create_task(flusher.run())
+        group_commit = GroupCommit(broker.partitions, on_flushed=lambda replica: None)
+        broker.partitions.listeners.flush_needed = group_commit.ask
+        running = asyncio.create_task(group_commit.run())
         disk.gate.clear()
         first = broker.produce("a")
         await eventually(lambda: disk.syncs == 1)
         more = [broker.produce(f"{number}") for number in range(20)]
-        assert (first, flusher.oldest_age_ms() >= 0) == ([], True)
+        assert (first, group_commit.oldest_age_ms() >= 0) == ([], True)
         disk.gate.set()
         await eventually(lambda: all(len(results) == 1 for results in [first, *more]))
         assert disk.syncs == 2
@@ -73,11 +73,11 @@ def test_what_gathers_during_a_sync_shares_the_next_one(
 def test_a_sync_that_fails_ends_serving(pool: InProcessPool, disk: GatedDisk) -> None:  # S8
     async def scenario() -> None:
         broker = pool.brokers[1]
-        flusher = GroupFlusher(broker.partitions, on_flushed=lambda replica: None)
-        broker.partitions.listeners.flush_needed = flusher.ask
+        group_commit = GroupCommit(broker.partitions, on_flushed=lambda replica: None)
+        broker.partitions.listeners.flush_needed = group_commit.ask
         disk.io_failure["sync"] = 5
         results = broker.produce("a")
-        await asyncio.wait_for(flusher.run(), 10)
+        await asyncio.wait_for(group_commit.run(), 10)
         assert len(broker.storage_errors) == 1
         assert [result.base_offset for result in results] != [0] or results[0].error != 0
 
@@ -91,9 +91,9 @@ def test_a_replica_that_lost_its_role_is_not_flushed_for_ever(
         broker = pool.brokers[1]
         (replica,) = broker.partitions.replicas
         rounds = []
-        flusher = GroupFlusher(broker.partitions, on_flushed=rounds.append)
-        broker.partitions.listeners.flush_needed = flusher.ask
-        running = asyncio.create_task(flusher.run())
+        group_commit = GroupCommit(broker.partitions, on_flushed=rounds.append)
+        broker.partitions.listeners.flush_needed = group_commit.ask
+        running = asyncio.create_task(group_commit.run())
         disk.gate.clear()
         broker.produce("a")
         await eventually(lambda: disk.syncs == 1)
