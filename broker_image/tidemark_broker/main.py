@@ -25,8 +25,8 @@ from tidemark_broker.http.consumers.group_consumer import GroupConsumer
 from tidemark_broker.http.server import serve
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.metadata.controller_channel import HttpTransport
-from tidemark_broker.server.broker_server import EXIT_CRASHED, Broker
-from tidemark_broker.server.config import BrokerSettings, parse_settings
+from tidemark_broker.server.broker_server import EXIT_CRASHED, BrokerServer
+from tidemark_broker.server.config import BrokerConfig, parse_settings
 from tidemark_broker.server.environment import BrokerEnvironment
 
 GC_OBJECTS = 10_000
@@ -65,7 +65,7 @@ class JsonFormatter(logging.Formatter):
         return msgspec.json.encode(line, enc_hook=str).decode()
 
 
-def _set_up_logging(settings: BrokerSettings) -> None:
+def _set_up_logging(settings: BrokerConfig) -> None:
     handler = logging.StreamHandler(sys.stderr)
     if settings.log_format == "json":
         handler.setFormatter(JsonFormatter(settings.broker_id))
@@ -83,7 +83,7 @@ class _Http:
         self._app: HttpApp | None = None
 
     async def serve(
-        self, broker: Broker, stop: asyncio.Event, on_listening: Callable[[int], None]
+        self, broker: BrokerServer, stop: asyncio.Event, on_listening: Callable[[int], None]
     ) -> None:
         loop_lag = LoopLag()
         self._app = create_app(
@@ -181,8 +181,8 @@ def _environment() -> BrokerEnvironment:
     )
 
 
-async def _run(settings: BrokerSettings) -> int:
-    return await Broker(settings, _environment()).run()
+async def _run(settings: BrokerConfig) -> int:
+    return await BrokerServer(settings, _environment()).run()
 
 
 def _tell_crash(crash: BaseExceptionGroup[BaseException]) -> None:

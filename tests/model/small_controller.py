@@ -21,7 +21,7 @@ from tidemark_operator.controller.core.isr import Verdict, checked_proposal
 from tidemark_operator.controller.core.partition_change import with_min_insync
 from tidemark_operator.controller.core.registration import (
     Accepted,
-    RegistrationRefused,
+    RegistrationError,
     decided,
     lost_replicas,
     report_of,
@@ -208,7 +208,7 @@ class SmallController:
             self.brokers[broker_id] = replace(self.brokers[broker_id], state=state)
         self.settle(late=late)
 
-    def register(self, request: RegisterRequest) -> Accepted | RegistrationRefused:
+    def register(self, request: RegisterRequest) -> Accepted | RegistrationError:
         """In the order of PoolController._admit: the former life out, the epoch, the report."""
         broker_id = request.broker_id
         stored = self.brokers[broker_id]
@@ -219,7 +219,7 @@ class SmallController:
             cluster_id="c",
             controller_epoch=ControllerEpoch(self.epoch),
         )
-        if isinstance(outcome, RegistrationRefused):
+        if isinstance(outcome, RegistrationError):
             return outcome
         record, report = outcome.record, report_of(request)
         lost = lost_replicas(report, [(TOPIC_ID, (self.known,))], request)

@@ -18,13 +18,13 @@ from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_broker.metadata.controller_channel import (
     Address,
-    ControllerClient,
+    ControllerChannel,
     ControllerUnavailable,
 )
 from tidemark_broker.replication.replica_manager import ReplicaManager
-from tidemark_broker.server.config import BrokerSettings
+from tidemark_broker.server.config import BrokerConfig
 from tidemark_broker.server.lifecycle_manager import (
-    ControllerSession,
+    BrokerLifecycleManager,
     SessionCallbacks,
     registration_request,
 )
@@ -95,8 +95,8 @@ class Machine:
         incarnation = f"{self.path.name}-{self.lives}"
         return Process(self.rig, self.settings(), incarnation, disk or OsDisk())
 
-    def settings(self) -> BrokerSettings:
-        return BrokerSettings(
+    def settings(self) -> BrokerConfig:
+        return BrokerConfig(
             self.broker_id,
             POOL,
             self.path,
@@ -129,7 +129,7 @@ class Machine:
 @dataclass
 class Process:
     rig: Rig
-    settings: BrokerSettings
+    settings: BrokerConfig
     incarnation: str
     disk: Disk
     directory: LogManager = field(init=False)
@@ -151,8 +151,8 @@ class Process:
         )
         self.partitions.attach(self.directory)
         self.link = Link(self.rig)
-        self.session = ControllerSession(
-            ControllerClient(self.settings.controllers, lambda: self.link),
+        self.session = BrokerLifecycleManager(
+            ControllerChannel(self.settings.controllers, lambda: self.link),
             self.partitions,
             self.directory,
             pool=self.settings.pool,

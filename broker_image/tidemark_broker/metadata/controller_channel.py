@@ -25,7 +25,7 @@ from tidemark_protocol.controller_messages import (
 Answer = TypeVar("Answer")
 
 CONNECT_TIMEOUT_SECONDS = 1.0
-MAX_CALLS_ASIDE = 4
+MAX_BACKGROUND_CALLS = 4
 
 
 class ControllerUnavailable(Exception):
@@ -115,15 +115,15 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     return b"".join(chunks)
 
 
-class ControllerClient:
+class ControllerChannel:
     def __init__(
         self, controllers: tuple[str, ...], new_transport: Callable[[], ControllerTransport]
     ) -> None:
         """Create a client; `new_transport` is called twice, each with connections of its own."""
         self._names = tuple(Address.parse(text) for text in controllers)
         self._transport = new_transport()
-        self._transport_aside = new_transport()
-        self._aside = asyncio.Semaphore(MAX_CALLS_ASIDE)
+        self._transport_in_background = new_transport()
+        self._in_background = asyncio.Semaphore(MAX_BACKGROUND_CALLS)
         self._leader: Address | None = None
         self._candidates: list[Address] = []
         self._hung: Address | None = None  # when it was asked last
@@ -134,10 +134,10 @@ class ControllerClient:
 
     async def start(self) -> None:
         await self._transport.start()
-        await self._transport_aside.start()
+        await self._transport_in_background.start()
 
     async def close(self) -> None:
-        await self._transport_aside.close()
+        await self._transport_in_background.close()
         await self._transport.close()
 
     def prefer(self, controller_address: str) -> None:
@@ -178,7 +178,7 @@ class ControllerClient:
         self._leader = address
         return answer
 
-    async def call_aside(
+    async def call_in_background(
         self, path: str, message: object, kind: type[Answer], *, timeout_ms: int
     ) -> Answer:
         """Call the leader that `call` found on a connection for slow requests.
@@ -187,11 +187,11 @@ class ControllerClient:
         for others. Raises ControllerUnavailable.
         """
         try:
-            async with asyncio.timeout(timeout_ms / 1000), self._aside:
+            async with asyncio.timeout(timeout_ms / 1000), self._in_background:
                 address = self._leader
                 if address is None:
                     raise ControllerUnavailable("no leading controller is known now")
-                body = await self._transport_aside.post(address, path, encode(message))
+                body = await self._transport_in_background.post(address, path, encode(message))
             return decode(body, kind)
         except (TimeoutError, ControllerUnavailable, OSError, MalformedMessage) as error:
             raise ControllerUnavailable(_told(path, error)) from error

@@ -30,13 +30,13 @@ class ProducerIdResult:
     message: str = ""
 
 
-async def _nobody_to_ask() -> AllocateProducerIdsResponse | None:
+async def _not_connected() -> AllocateProducerIdsResponse | None:
     return None
 
 
 class ProducerIds:
     def __init__(self) -> None:
-        self.ask: AskForBlock = _nobody_to_ask  # set by the broker; None means: try again
+        self.ask: AskForBlock = _not_connected  # set by the broker; None means: try again
         self._next_id = 0
         self._end_id = 0
         self._asking = asyncio.Lock()

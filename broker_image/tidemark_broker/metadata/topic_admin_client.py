@@ -57,7 +57,7 @@ _NOT_SEEN = (
 _NOBODY = AskingBroker("", BrokerId(-1), BrokerEpoch(NO_EPOCH))
 
 
-async def _nobody_to_ask(path: str, request: TopicsRequest, timeout_ms: int) -> None:
+async def _not_connected(path: str, request: TopicsRequest, timeout_ms: int) -> None:
     return None
 
 
@@ -73,7 +73,7 @@ class Deadline:
 
 class TopicChanges:
     def __init__(self, metadata: MetadataCache) -> None:
-        self.ask: AskForTopics = _nobody_to_ask  # these two are set by the broker
+        self.ask: AskForTopics = _not_connected  # these two are set by the broker
         self.asking: Callable[[], AskingBroker] = lambda: _NOBODY
         self._metadata = metadata
         self._requests = 0

@@ -39,7 +39,7 @@ from tidemark_broker.log.disk import Disk
 from tidemark_broker.log.errors import DirectoryLocked, DiskFull
 from tidemark_broker.log.log_manager import LogKey, LogManager
 from tidemark_broker.log.partition_log import LogSettings
-from tidemark_broker.metadata.controller_channel import ControllerClient
+from tidemark_broker.metadata.controller_channel import ControllerChannel
 from tidemark_broker.metadata.leader_changes import Departures
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotas
@@ -53,11 +53,11 @@ from tidemark_broker.server.background.disk_probe import DiskProbe
 from tidemark_broker.server.background.disk_space import DiskSpaceMonitor
 from tidemark_broker.server.background.group_commit import GroupCommit
 from tidemark_broker.server.background.replica_digests import ReplicaDigests
-from tidemark_broker.server.config import BrokerSettings, broker_configs
+from tidemark_broker.server.config import BrokerConfig, broker_configs
 from tidemark_broker.server.environment import BrokerEnvironment
 from tidemark_broker.server.lifecycle_manager import (
-    ControllerSession,
-    RegistrationRefusedForGood,
+    BrokerLifecycleManager,
+    RegistrationRejected,
     SessionCallbacks,
     registration_request,
 )
@@ -70,7 +70,7 @@ _log = logging.getLogger(__name__)
 
 
 async def invalidate_clean_shutdown(
-    session: ControllerSession,
+    session: BrokerLifecycleManager,
     directory: LogManager,
     *,
     record_limit_seconds: float = RECORD_LIMIT_SECONDS,
@@ -137,14 +137,14 @@ EXIT_REFUSED = 78  # wrong volume or cluster: a human has to look
 LOCK_RETRY_SECONDS = 0.1
 
 
-class Broker:
-    def __init__(self, settings: BrokerSettings, environment: BrokerEnvironment) -> None:
+class BrokerServer:
+    def __init__(self, settings: BrokerConfig, environment: BrokerEnvironment) -> None:
         self.settings = settings
         self._environment = environment
         self.incarnation = str(environment.new_uuid())
         self.exit_code = EXIT_CLEAN
         self.directory: LogManager | None = None
-        self.session: ControllerSession | None = None
+        self.session: BrokerLifecycleManager | None = None
         self.kafka_port = settings.kafka_port
         self.http_port = settings.http_port
         self._not_ready = "starting"
@@ -207,7 +207,7 @@ class Broker:
         if directory is None:
             return
         self.directory = directory
-        client = ControllerClient(
+        client = ControllerChannel(
             self.settings.controllers, self._environment.new_controller_transport
         )
         await client.start()
@@ -220,7 +220,7 @@ class Broker:
             await self._loop.shutdown_default_executor()
             directory.close()
 
-    async def _serve(self, directory: LogManager, client: ControllerClient) -> None:
+    async def _serve(self, directory: LogManager, client: ControllerChannel) -> None:
         checkpointing = self._wire(directory, client)
         try:
             listener = await self._start_listener(directory)
@@ -234,7 +234,7 @@ class Broker:
                 if not await self._until_stop(self.session.register()):
                     await self._leave_unregistered(directory, checkpointing)
                     return
-            except RegistrationRefusedForGood as error:
+            except RegistrationRejected as error:
                 _log.error("registration refused", extra={"reason": str(error)})
                 self.exit_code = EXIT_REFUSED
                 await self._leave_unregistered(directory, checkpointing)
@@ -257,13 +257,13 @@ class Broker:
 
     # ---- start
 
-    def _wire(self, directory: LogManager, client: ControllerClient) -> CheckpointWriter:
+    def _wire(self, directory: LogManager, client: ControllerChannel) -> CheckpointWriter:
         assert self._tasks is not None
         partitions, settings = self.partitions, self.settings
         self._probe = DiskProbe(
             self._environment.disk, settings.data_directory, on_failure=partitions.fail_storage
         )
-        self.session = ControllerSession(
+        self.session = BrokerLifecycleManager(
             client,
             partitions,
             directory,
@@ -293,8 +293,8 @@ class Broker:
         )
         listeners = partitions.listeners
         listeners.submit = self.session.submit
-        partitions.producer_ids.ask = self.session.ask_producer_ids
-        partitions.topic_changes.ask = self.session.ask_topics
+        partitions.producer_ids.ask = self.session.request_producer_ids
+        partitions.topic_changes.ask = self.session.request_topics
         partitions.topic_changes.asking = self.session.asking_broker
         listeners.appended = fetches.on_appended
         listeners.watermark_moved = fetches.on_watermark

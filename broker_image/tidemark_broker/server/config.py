@@ -39,7 +39,7 @@ _BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerSettings:
+class BrokerConfig:
     broker_id: BrokerId
     pool: str  # namespace/name
     data_directory: Path
@@ -72,7 +72,7 @@ class BrokerSettings:
     default_partitions: int = 1  # told as num.partitions; the operator makes the topics
 
 
-def parse_settings(arguments: list[str]) -> BrokerSettings:
+def parse_settings(arguments: list[str]) -> BrokerConfig:
     """Return the settings; an invalid one ends the process with a sentence and status 2."""
     parser = _parser()
     found = parser.parse_args(arguments)
@@ -100,7 +100,7 @@ def parse_settings(arguments: list[str]) -> BrokerSettings:
             Address.parse(text)
         except ValueError as error:
             parser.error(f"--controllers (TIDEMARK_CONTROLLERS): {error}")
-    return BrokerSettings(
+    return BrokerConfig(
         broker_id=BrokerId(found.broker_id),
         pool=found.pool,
         data_directory=Path(found.data_dir),
@@ -269,7 +269,7 @@ _TOPIC_CONFIGS = {
 }
 
 
-def broker_configs(settings: BrokerSettings) -> Mapping[str, str]:
+def broker_configs(settings: BrokerConfig) -> Mapping[str, str]:
     defaults = {
         words.broker_name: known.default_text
         for known in KNOWN_CONFIGS

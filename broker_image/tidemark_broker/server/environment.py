@@ -15,7 +15,7 @@ from tidemark_broker.log.disk import Disk
 from tidemark_broker.metadata.controller_channel import ControllerTransport
 
 if TYPE_CHECKING:
-    from tidemark_broker.server.broker_server import Broker
+    pass
 
 # Serves HTTP for the broker until the event is set; tells the port once it listens.
 ServeHttp = Callable[["Broker", asyncio.Event, Callable[[int], None]], Awaitable[None]]

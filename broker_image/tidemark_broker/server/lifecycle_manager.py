@@ -51,11 +51,11 @@ from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import DiskFull
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import PartitionLog
-from tidemark_broker.metadata.controller_channel import ControllerClient, ControllerUnavailable
+from tidemark_broker.metadata.controller_channel import ControllerChannel, ControllerUnavailable
 from tidemark_broker.replication.alter_partition import AlterPartitionManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.applied_pushes import AppliedPushes
-from tidemark_broker.server.config import BrokerSettings
+from tidemark_broker.server.config import BrokerConfig
 
 FIRST_RETRY_SECONDS = 0.05
 MAX_RETRY_SECONDS = 1.0
@@ -68,7 +68,7 @@ _log = logging.getLogger(__name__)
 Answer = TypeVar("Answer", AlterPartitionResponse, AllocateProducerIdsResponse, TopicsResponse)
 
 
-class RegistrationRefusedForGood(Exception):
+class RegistrationRejected(Exception):
     """An error: only a person can change the controller's answer."""
 
 
@@ -92,10 +92,10 @@ def next_retry(delay_seconds: float, attempt_seconds: float) -> float:
     return min(max(2 * delay_seconds, FIRST_RETRY_SECONDS), MAX_RETRY_SECONDS)
 
 
-class ControllerSession:
+class BrokerLifecycleManager:
     def __init__(
         self,
-        client: ControllerClient,
+        client: ControllerChannel,
         partitions: ReplicaManager,
         directory: LogManager,
         *,
@@ -172,7 +172,7 @@ class ControllerSession:
     async def register(self) -> RegisterResponse:
         """Register with the controller; retry all addresses without limit.
 
-        A superseded process is ended elsewhere. Raises RegistrationRefusedForGood.
+        A superseded process is ended elsewhere. Raises RegistrationRejected.
         """
         delay = 0.0
         while True:
@@ -191,7 +191,7 @@ class ControllerSession:
                         await self._take_registration(request.storage, response)
                     return response
                 if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
-                    raise RegistrationRefusedForGood(response.message)
+                    raise RegistrationRejected(response.message)
                 if response.error is ErrorCode.STALE_BROKER_EPOCH:
                     self._callbacks.on_superseded(
                         response.message
@@ -407,7 +407,7 @@ class ControllerSession:
 
     # ---- producer ids
 
-    async def ask_producer_ids(self) -> AllocateProducerIdsResponse | None:
+    async def request_producer_ids(self) -> AllocateProducerIdsResponse | None:
         """Request a block of producer ids that is this broker's alone (S5); None: ask again."""
         request = AllocateProducerIdsRequest(
             self._pool, self._partitions.broker_id, self._broker_epoch
@@ -422,14 +422,16 @@ class ControllerSession:
     def asking_broker(self) -> AskingBroker:
         return AskingBroker(self._pool, self._partitions.broker_id, self._broker_epoch)
 
-    async def ask_topics(
+    async def request_topics(
         self, path: str, request: TopicsRequest, timeout_ms: int
     ) -> TopicsResponse | None:
         """Request a change of topics; None: ask again.
 
         It is as slow as the controller's own writes, and so runs concurrently with heartbeats.
         """
-        asking = self._client.call_aside(path, request, TopicsResponse, timeout_ms=timeout_ms)
+        asking = self._client.call_in_background(
+            path, request, TopicsResponse, timeout_ms=timeout_ms
+        )
         return await self._good_answer(asking, during="changes of topics")
 
     # ---- asking
@@ -509,7 +511,7 @@ class ControllerSession:
 
 
 def registration_request(
-    settings: BrokerSettings, directory: LogManager, *, incarnation: str, endpoints: Endpoints
+    settings: BrokerConfig, directory: LogManager, *, incarnation: str, endpoints: Endpoints
 ) -> RegisterRequest:
     """Return the registration; `endpoints` are as bound now."""
     return RegisterRequest(

@@ -30,7 +30,7 @@ from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.registration import (
     Accepted,
-    RegistrationRefused,
+    RegistrationError,
     decided,
     found_replicas,
     lost_replicas,
@@ -119,7 +119,7 @@ class PoolController:
                 lost_round=self._lost_round(request, wall_clock_ms),
             )
             self.state.note_producer_id_round(round_of(request.highest_producer_id))
-            if isinstance(outcome, RegistrationRefused):
+            if isinstance(outcome, RegistrationError):
                 return RegisterResponse(outcome.error, outcome.message)
             try:
                 await self._admit(request, stored, outcome)

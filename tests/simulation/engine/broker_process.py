@@ -15,8 +15,8 @@ import msgspec
 from tidemark_broker.coordinator.core.group_config import GroupSettings
 from tidemark_broker.metadata.controller_channel import Address, ControllerUnavailable
 from tidemark_broker.replication.replica_manager import ReplicaManager
-from tidemark_broker.server.broker_server import Broker
-from tidemark_broker.server.config import BrokerSettings
+from tidemark_broker.server.broker_server import BrokerServer
+from tidemark_broker.server.config import BrokerConfig
 from tidemark_broker.server.environment import BrokerEnvironment
 from tidemark_protocol.ids import BrokerId
 
@@ -65,7 +65,7 @@ class BrokerSlot:
         self.name = f"broker-{broker_id}"
         self.machine = Machine(f"node-{broker_id}", world.timeline, world.network, world.random)
         self.process: SimulatedProcess | None = None
-        self.lives: dict[SimulatedProcess, Broker] = {}  # also of deleted pods that still run
+        self.lives: dict[SimulatedProcess, BrokerServer] = {}  # also of deleted pods that still run
         self.previous: list[SimulatedProcess] = []  # of deleted pods, maybe still running
         self.is_held_down = False  # the kubelet starts nothing
         self.snapshot: DiskImage | None = None  # of the volume
@@ -75,7 +75,7 @@ class BrokerSlot:
         self._new_pod()
 
     @property
-    def broker(self) -> Broker | None:
+    def broker(self) -> BrokerServer | None:
         """Of the live process, once it has begun."""
         return None if self.process is None else self.lives.get(self.process)
 
@@ -110,7 +110,7 @@ class BrokerSlot:
         environment = self._environment(process)
 
         async def run() -> int:
-            broker = self.lives[process] = Broker(settings, environment)
+            broker = self.lives[process] = BrokerServer(settings, environment)
             return await broker.run()
 
         process.start(run)
@@ -140,9 +140,9 @@ class BrokerSlot:
 
     # ---- what it is given
 
-    def _settings(self) -> BrokerSettings:
+    def _settings(self) -> BrokerConfig:
         options = self._world.options
-        return BrokerSettings(
+        return BrokerConfig(
             broker_id=self.broker_id,
             pool=self._world.pool,
             data_directory=DATA_DIRECTORY,
@@ -176,7 +176,7 @@ class BrokerSlot:
         )
 
     async def _serve_http(
-        self, broker: Broker, stop: asyncio.Event, on_listening: Callable[[int], None]
+        self, broker: BrokerServer, stop: asyncio.Event, on_listening: Callable[[int], None]
     ) -> None:
         """Health for the controller's probe, and whatever the clients of this run speak."""
         world = self._world

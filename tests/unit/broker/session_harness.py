@@ -8,10 +8,10 @@ from pathlib import Path
 from aiohttp import web
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
-from tidemark_broker.metadata.controller_channel import ControllerClient, HttpTransport
+from tidemark_broker.metadata.controller_channel import ControllerChannel, HttpTransport
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.lifecycle_manager import (
-    ControllerSession,
+    BrokerLifecycleManager,
     SessionCallbacks,
     replica_reports,
 )
@@ -112,9 +112,9 @@ class Bench:
             BrokerId(1), scheduler=asyncio.get_running_loop(), wall_clock_s=time.time
         )
         self.partitions.attach(self.directory)
-        self.client = ControllerClient(controllers, HttpTransport)
+        self.client = ControllerChannel(controllers, HttpTransport)
         self.stale: list[str] = []
-        self.session = ControllerSession(
+        self.session = BrokerLifecycleManager(
             self.client,
             self.partitions,
             self.directory,

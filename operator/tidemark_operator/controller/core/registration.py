@@ -37,7 +37,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class RegistrationRefused:
+class RegistrationError:
     error: ErrorCode
     message: str
 
@@ -51,7 +51,7 @@ def decided(
     controller_epoch: ControllerEpoch,
     replaced: Collection[str] = (),
     lost_round: int = NO_ROUND,
-) -> Accepted | RegistrationRefused:
+) -> Accepted | RegistrationError:
     """Return the accepted record or the error.
 
     `highest_epoch` is of all Broker objects of the pool, `cluster_id` the pool's. `replaced` are
@@ -59,7 +59,7 @@ def decided(
     below any round of a lost record (S5).
     """
     if request.cluster_id and request.cluster_id != cluster_id:
-        return RegistrationRefused(
+        return RegistrationError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
             f"broker {request.broker_id}: its volume belongs to cluster {request.cluster_id},"
             f" pool {request.pool} is cluster {cluster_id}: give it the right volume or an"
@@ -67,12 +67,12 @@ def decided(
         )
     problem = _problem(request)
     if problem:
-        return RegistrationRefused(ErrorCode.INVALID_REGISTRATION, problem)
+        return RegistrationError(ErrorCode.INVALID_REGISTRATION, problem)
     if stored is not None and stored.incarnation == request.incarnation:
         is_clean = stored.clean_since < stored.broker_epoch
         return Accepted(stored, is_clean=is_clean, is_same_epoch=True)
     if is_replaced(request, replaced):
-        return RegistrationRefused(
+        return RegistrationError(
             ErrorCode.STALE_BROKER_EPOCH,
             f"broker {request.broker_id}: another process registered under this id after this one",
         )

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tidemark_broker.metadata.controller_channel import (
     Address,
-    ControllerClient,
+    ControllerChannel,
     ControllerUnavailable,
 )
 from tidemark_protocol.controller_messages import HeartbeatResponse, encode
@@ -44,7 +44,7 @@ class Controllers:
 def asked_until_led(named: dict[str, str], most: int = 6) -> list[str]:
     async def ask() -> list[str]:
         controllers = Controllers(named)
-        client = ControllerClient(("controllers:8070",), lambda: controllers)
+        client = ControllerChannel(("controllers:8070",), lambda: controllers)
         for _ in range(most):
             answer = await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
             if answer.error is ErrorCode.NONE:
@@ -71,7 +71,7 @@ def test_a_leader_that_hangs_is_waited_for_once_between_two_questions_to_the_sta
 
     async def scenario() -> list[str]:
         controllers = Controllers({HOSTS[0]: "", HOSTS[1]: HOSTS[0] + ":8070"})
-        client = ControllerClient(("controllers:8070",), lambda: controllers)
+        client = ControllerChannel(("controllers:8070",), lambda: controllers)
         await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
         controllers.hung.add(HOSTS[0])
         for _ in range(5):
@@ -89,15 +89,15 @@ def test_a_leader_that_hangs_is_waited_for_once_between_two_questions_to_the_sta
 def test_a_call_aside_that_takes_too_long_costs_the_heartbeats_no_leader() -> None:
     async def scenario() -> list[str]:
         controllers = Controllers({HOSTS[0]: HOSTS[1] + ":8070", HOSTS[1]: ""})
-        client = ControllerClient(("controllers:8070",), lambda: controllers)
+        client = ControllerChannel(("controllers:8070",), lambda: controllers)
         with pytest.raises(ControllerUnavailable, match="no leading controller"):
-            await client.call_aside(NEVER_ANSWERED, {}, HeartbeatResponse, timeout_ms=10)
+            await client.call_in_background(NEVER_ANSWERED, {}, HeartbeatResponse, timeout_ms=10)
         for _ in HOSTS:
             answer = await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
             if answer.error is ErrorCode.NOT_CONTROLLER:
                 client.prefer(answer.controller_address)
         with pytest.raises(ControllerUnavailable, match=f"{NEVER_ANSWERED}: TimeoutError"):
-            await client.call_aside(NEVER_ANSWERED, {}, HeartbeatResponse, timeout_ms=10)
+            await client.call_in_background(NEVER_ANSWERED, {}, HeartbeatResponse, timeout_ms=10)
         await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
         return controllers.asked
 

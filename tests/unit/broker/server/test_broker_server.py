@@ -21,7 +21,7 @@ from tidemark_broker.server.broker_server import (
     EXIT_CLEAN,
     EXIT_REFUSED,
     EXIT_STORAGE_FAILED,
-    Broker,
+    BrokerServer,
 )
 from tidemark_broker.server.environment import BrokerEnvironment
 from tidemark_operator.api.kinds import BROKER
@@ -38,7 +38,7 @@ CLEAN_STOP = ".kafka_cleanshutdown"
 
 
 async def serve_http(
-    broker: Broker, stop: asyncio.Event, on_listening: Callable[[int], None]
+    broker: BrokerServer, stop: asyncio.Event, on_listening: Callable[[int], None]
 ) -> None:
     on_listening(8080)
     await stop.wait()
@@ -62,7 +62,7 @@ class Running:
             processing_clock_s=lambda: 0.0,
             on_serving=lambda: None,
         )
-        self.broker = Broker(replace(machine.settings(), **settings), environment)
+        self.broker = BrokerServer(replace(machine.settings(), **settings), environment)
         self.ending = asyncio.create_task(self.broker.run())
 
     async def served(self) -> None:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_broker.metadata.controller_channel import MAX_CALLS_ASIDE
-from tidemark_broker.server.lifecycle_manager import RegistrationRefusedForGood
+from tidemark_broker.metadata.controller_channel import MAX_BACKGROUND_CALLS
+from tidemark_broker.server.lifecycle_manager import RegistrationRejected
 from tidemark_protocol.controller_messages import (
     AllocateProducerIdsResponse,
     HeartbeatResponse,
@@ -87,7 +87,7 @@ def test_another_cluster_is_a_matter_for_humans(tmp_path: Path) -> None:
         controller.registrations = [
             RegisterResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, "cluster c2")
         ]
-        with pytest.raises(RegistrationRefusedForGood, match="cluster c2"):
+        with pytest.raises(RegistrationRejected, match="cluster c2"):
             await bench.session.register()
 
     run(tmp_path, scenario)
@@ -336,7 +336,7 @@ def test_producer_ids_come_from_the_leading_controller_only(tmp_path: Path) -> N
 
     async def scenario(controller: FakeController, bench: Bench) -> None:
         await bench.session.register()
-        bench.partitions.producer_ids.ask = bench.session.ask_producer_ids
+        bench.partitions.producer_ids.ask = bench.session.request_producer_ids
         controller.blocks = [
             AllocateProducerIdsResponse(ErrorCode.NOT_CONTROLLER),
             AllocateProducerIdsResponse(ErrorCode.REQUEST_TIMED_OUT, "the write timed out"),
@@ -364,14 +364,16 @@ def test_slow_changes_of_topics_hold_up_no_heartbeat_however_many_there_are(
             controller.topics_answer = asyncio.get_running_loop().create_future()
             request = CreateTopicsRequest(bench.session.asking_broker(), "1", (NewTopic("orders"),))
             asking = [
-                asyncio.create_task(bench.session.ask_topics(CREATE_TOPICS_PATH, request, 600_000))
-                for _ in range(3 * MAX_CALLS_ASIDE)
+                asyncio.create_task(
+                    bench.session.request_topics(CREATE_TOPICS_PATH, request, 600_000)
+                )
+                for _ in range(3 * MAX_BACKGROUND_CALLS)
             ]
-            await eventually(lambda: controller.topics_asked == MAX_CALLS_ASIDE)
+            await eventually(lambda: controller.topics_asked == MAX_BACKGROUND_CALLS)
             for number in range(3):
                 controller.answer(number)
                 await eventually(lambda due=number + 2: len(controller.polls) == due)
-            assert controller.topics_asked == MAX_CALLS_ASIDE
+            assert controller.topics_asked == MAX_BACKGROUND_CALLS
             done = TopicsResponse(ErrorCode.NONE, controller_epoch=ControllerEpoch(5))
             controller.topics_answer.set_result(done)
             assert await asyncio.gather(*asking) == [done] * len(asking)
