@@ -28,7 +28,7 @@ from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_bat
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
-from tidemark_broker.metadata.leader_changes import Departures
+from tidemark_broker.metadata.leader_changes import LeaderChanges
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.leader_endpoint import LeaderEndpoint
@@ -221,7 +221,7 @@ async def measure(path: Path, batch_bytes: int, depth: int, requests: int) -> di
             loop,
             uuid.uuid4,
             ClientQuotas(tuple),
-            Departures(leader.metadata, scheduler=loop),
+            LeaderChanges(leader.metadata, scheduler=loop),
             cluster_id="bench",
         )
     )

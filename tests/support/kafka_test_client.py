@@ -16,7 +16,7 @@ from tidemark_broker.kafka_wire.messages.primitives import INT16, INT32, INT64, 
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
-from tidemark_broker.metadata.leader_changes import Departures
+from tidemark_broker.metadata.leader_changes import LeaderChanges
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.replica_manager import ReplicaManager
@@ -65,7 +65,7 @@ class Door:
             loop,
             uuid.uuid4,
             ClientQuotas(lambda: partitions.metadata.quotas),
-            Departures(partitions.metadata, scheduler=loop),
+            LeaderChanges(partitions.metadata, scheduler=loop),
             limits=limits,
             processing_clock_s=time.perf_counter,
         )

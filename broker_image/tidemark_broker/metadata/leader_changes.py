@@ -23,7 +23,7 @@ VERDICT_SECONDS = 0.3
 TOLD_MS = 3_000  # after it was live for the last time
 
 
-class Departures:
+class LeaderChanges:
     def __init__(
         self, metadata: MetadataCache, *, scheduler: Scheduler, clock: Clock = monotonic_ms
     ) -> None:
@@ -90,7 +90,7 @@ class Departures:
         if self._suspects:
             self._look()
 
-    def live_and_departed(self) -> list[BrokerState]:
+    def live_and_stopping(self) -> list[BrokerState]:
         """Return live brokers and those that left a moment ago, by id."""
         since_ms = self._clock() - TOLD_MS
         return [

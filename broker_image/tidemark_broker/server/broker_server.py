@@ -40,7 +40,7 @@ from tidemark_broker.log.errors import DirectoryLocked, DiskFull
 from tidemark_broker.log.log_manager import LogKey, LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.controller_channel import ControllerChannel
-from tidemark_broker.metadata.leader_changes import Departures
+from tidemark_broker.metadata.leader_changes import LeaderChanges
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.fetcher_manager import ReplicaFetcherManager
@@ -153,7 +153,7 @@ class BrokerServer:
             settings.broker_id, scheduler=self._loop, wall_clock_s=environment.wall_clock_s
         )
         self.partitions.replica_fetch_max_bytes = settings.replica_fetch_max_bytes
-        self.departures = Departures(self.partitions.metadata, scheduler=self._loop)
+        self.leader_changes = LeaderChanges(self.partitions.metadata, scheduler=self._loop)
         self.quotas = ClientQuotas(lambda: self.partitions.metadata.quotas)
         self.groups = GroupCoordinators(
             self.partitions,
@@ -282,7 +282,7 @@ class BrokerServer:
         self._fetchers = ReplicaFetcherManager(
             partitions,
             suspect=self._on_suspect,
-            answered=self.departures.on_answer,
+            answered=self.leader_changes.on_answer,
             tasks=self._tasks,
         )
         self._group_commit = GroupCommit(partitions, on_flushed=self._fetchers.kick)
@@ -305,7 +305,7 @@ class BrokerServer:
         if settings.metrics_profile.includes(MetricsProfile.FULL):
             self._keep_digests(checkpointing, directory.reserve.data)
         listeners.roles_applied = self._fetchers.refresh
-        listeners.metadata_applied = self.departures.on_metadata
+        listeners.metadata_applied = self.leader_changes.on_metadata
         listeners.storage_failed = self._on_storage_failed
         partitions.attach(directory)
         self._start_background(self._probe.run(), "disk-probe")
@@ -332,7 +332,7 @@ class BrokerServer:
     def _on_suspect(self, broker_id: BrokerId) -> None:
         assert self.session is not None
         self.session.suspect(broker_id)  # first: who waits for the verdict waits for this
-        self.departures.suspect(broker_id)
+        self.leader_changes.suspect(broker_id)
 
     def _on_role_changed(self, replica: Partition) -> None:
         self._fetches.on_appended(replica)
@@ -360,7 +360,7 @@ class BrokerServer:
             self._loop,
             self._environment.new_uuid,
             self.quotas,
-            self.departures,
+            self.leader_changes,
             cluster_id=directory.cluster_id,
             first_session_id=UUID(self.incarnation).int % MAX_SESSION_ID + 1,
             log_directory=str(self.settings.data_directory),

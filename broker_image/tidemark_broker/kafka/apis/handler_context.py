@@ -12,7 +12,7 @@ from tidemark_broker.kafka.network.request import ApiHandler
 from tidemark_broker.kafka.network.response_writer import Answering
 from tidemark_broker.log.disk import DiskSpace
 from tidemark_broker.metadata.controller_channel import Address
-from tidemark_broker.metadata.leader_changes import Departures
+from tidemark_broker.metadata.leader_changes import LeaderChanges
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.replica_manager import ReplicaManager
@@ -41,7 +41,7 @@ class KafkaServices:
     scheduler: Scheduler
     new_uuid: Callable[[], UUID]
     quotas: ClientQuotas
-    departures: Departures
+    leader_changes: LeaderChanges
     cluster_id: str = ""
     log_directory: str = ""
     space: Callable[[], DiskSpace] = lambda: DiskSpace(-1, -1)  # of its volume; in a worker

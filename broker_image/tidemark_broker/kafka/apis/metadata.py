@@ -54,7 +54,7 @@ class ClusterView:
     def __init__(self, services: KafkaServices) -> None:
         self._services = services
         self._metadata = services.partitions.metadata
-        self._departures = services.departures
+        self._leader_changes = services.leader_changes
         self._creation = TopicAutoCreation(self._metadata, services.partitions.topic_changes)
         self._brokers: Mapping[BrokerId, BrokerState] = {}
         self._live: frozenset[BrokerId] = frozenset()  # of these
@@ -69,8 +69,8 @@ class ClusterView:
         brokers = self._live_brokers()  # who asks for these alone may go on to ask each of them
         if wants_all or wanted:
             names = None if wants_all else [self._name_of(*entry) for entry in wanted]
-            await self._departures.verdicts(names)
-            brokers = self._departures.live_and_departed()
+            await self._leader_changes.verdicts(names)
+            brokers = self._leader_changes.live_and_stopping()
         if wants_all:
             wanted = [(topic.topic, ZERO_TOPIC_ID) for topic in self._visible_topics()]
 

@@ -62,7 +62,7 @@ class KafkaListener:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         self.memory.stop()
-        self.services.departures.stop()
+        self.services.leader_changes.stop()
         self.newcomers.stop()
         self.complaints.tell_counts()
         for server in self._servers:

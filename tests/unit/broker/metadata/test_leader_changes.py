@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from tidemark_broker.metadata.leader_changes import TOLD_MS, VERDICT_SECONDS, Departures
+from tidemark_broker.metadata.leader_changes import TOLD_MS, VERDICT_SECONDS, LeaderChanges
 from tidemark_broker.metadata.metadata_cache import MetadataCache
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
 from tidemark_protocol.ids import (
@@ -32,7 +32,9 @@ class Watched:
         self.now_ms = 5_000
         self.version = 0
         loop = asyncio.get_running_loop()
-        self.departures = Departures(self.metadata, scheduler=loop, clock=lambda: self.now_ms)
+        self.leader_changes = LeaderChanges(
+            self.metadata, scheduler=loop, clock=lambda: self.now_ms
+        )
         self.push(leader=DYING)
 
     def push(self, *, leader: BrokerId, fenced: frozenset[BrokerId] = frozenset()) -> None:
@@ -61,19 +63,19 @@ class Watched:
                 ControllerEpoch(1), self.version, True, brokers, (TopicPush(topic, (state,)),)
             )
         )
-        self.departures.on_metadata()
+        self.leader_changes.on_metadata()
 
     async def is_answered(self, *topics: str) -> bool:
         """Whether somebody who asks now hears before a verdict's time is over."""
         try:
             async with asyncio.timeout(VERDICT_SECONDS / 2):
-                await self.departures.verdicts(topics or None)
+                await self.leader_changes.verdicts(topics or None)
         except TimeoutError:
             return False
         return True
 
     def told(self) -> list[int]:
-        return [broker.broker_id for broker in self.departures.live_and_departed()]
+        return [broker.broker_id for broker in self.leader_changes.live_and_stopping()]
 
 
 def checked(scenario: Callable[[Watched], Coroutine[Any, Any, None]]) -> None:
@@ -85,9 +87,9 @@ def checked(scenario: Callable[[Watched], Coroutine[Any, Any, None]]) -> None:
 
 def test_who_asks_hears_of_the_new_leader_once_there_is_one() -> None:
     async def scenario(watched: Watched) -> None:
-        asking = asyncio.create_task(watched.departures.verdicts(None))
+        asking = asyncio.create_task(watched.leader_changes.verdicts(None))
         await asyncio.sleep(0)
-        watched.departures.suspect(DYING)  # after the question
+        watched.leader_changes.suspect(DYING)  # after the question
         assert not await watched.is_answered()
         assert not asking.done()
         watched.push(leader=NEXT, fenced=frozenset({DYING}))
@@ -99,7 +101,7 @@ def test_who_asks_hears_of_the_new_leader_once_there_is_one() -> None:
 
 def test_who_asks_for_other_topics_is_answered() -> None:
     async def scenario(watched: Watched) -> None:
-        watched.departures.suspect(DYING)
+        watched.leader_changes.suspect(DYING)
         assert await watched.is_answered("other", "unknown")
         assert not await watched.is_answered("other", "orders")
 
@@ -108,12 +110,12 @@ def test_who_asks_for_other_topics_is_answered() -> None:
 
 def test_however_many_are_suspects_nobody_waits_longer_than_for_one_verdict() -> None:
     async def scenario(watched: Watched) -> None:
-        asking = asyncio.create_task(watched.departures.verdicts(None))
+        asking = asyncio.create_task(watched.leader_changes.verdicts(None))
         ends = asyncio.get_running_loop().time() + 2 * VERDICT_SECONDS
         while asyncio.get_running_loop().time() < ends and not asking.done():
-            watched.departures.suspect(DYING)
+            watched.leader_changes.suspect(DYING)
             await asyncio.sleep(VERDICT_SECONDS / 10)
-            watched.departures.on_answer(DYING)
+            watched.leader_changes.on_answer(DYING)
         assert asking.done()
 
     checked(scenario)
@@ -121,13 +123,13 @@ def test_however_many_are_suspects_nobody_waits_longer_than_for_one_verdict() ->
 
 def test_without_a_verdict_one_is_answered_all_the_same_and_waits_once_in_a_life() -> None:
     async def scenario(watched: Watched) -> None:
-        watched.departures.suspect(DYING)
+        watched.leader_changes.suspect(DYING)
         assert not await watched.is_answered()
-        await watched.departures.verdicts(None)
-        watched.departures.suspect(DYING)  # refused again, as for as long as it is not there
+        await watched.leader_changes.verdicts(None)
+        watched.leader_changes.suspect(DYING)  # refused again, as for as long as it is not there
         assert await watched.is_answered()
-        watched.departures.on_answer(DYING)
-        watched.departures.suspect(DYING)
+        watched.leader_changes.on_answer(DYING)
+        watched.leader_changes.suspect(DYING)
         assert not await watched.is_answered()
 
     checked(scenario)
@@ -135,8 +137,8 @@ def test_without_a_verdict_one_is_answered_all_the_same_and_waits_once_in_a_life
 
 def test_an_answer_of_the_suspect_is_a_verdict() -> None:
     async def scenario(watched: Watched) -> None:
-        watched.departures.suspect(DYING)
-        watched.departures.on_answer(DYING)
+        watched.leader_changes.suspect(DYING)
+        watched.leader_changes.on_answer(DYING)
         assert await watched.is_answered()
 
     checked(scenario)
@@ -146,11 +148,11 @@ def test_a_suspect_of_another_life_is_waited_for_as_long_as_the_first() -> None:
     """The former life's time is over in the middle of the new one's."""
 
     async def scenario(watched: Watched) -> None:
-        watched.departures.suspect(DYING)
+        watched.leader_changes.suspect(DYING)
         await asyncio.sleep(VERDICT_SECONDS * 0.6)
         reborn = replace(watched.metadata.brokers[DYING], broker_epoch=BrokerEpoch(20))
         watched.metadata.brokers = {**watched.metadata.brokers, DYING: reborn}
-        watched.departures.suspect(DYING)
+        watched.leader_changes.suspect(DYING)
         await asyncio.sleep(VERDICT_SECONDS * 0.45)
         assert not await watched.is_answered()
         assert await watched.is_answered()
@@ -160,16 +162,16 @@ def test_a_suspect_of_another_life_is_waited_for_as_long_as_the_first() -> None:
 
 def test_after_its_end_nobody_is_waited_for() -> None:
     async def scenario(watched: Watched) -> None:
-        watched.departures.suspect(DYING)
-        watched.departures.stop()
+        watched.leader_changes.suspect(DYING)
+        watched.leader_changes.stop()
         assert await watched.is_answered()
         watched.push(leader=DYING)
-        watched.departures.suspect(DYING)
-        watched.departures.suspect(NEXT)
+        watched.leader_changes.suspect(DYING)
+        watched.leader_changes.suspect(NEXT)
         assert await watched.is_answered()
         reborn = replace(watched.metadata.brokers[DYING], broker_epoch=BrokerEpoch(20))
         watched.metadata.brokers = {**watched.metadata.brokers, DYING: reborn}
-        watched.departures.suspect(DYING)
+        watched.leader_changes.suspect(DYING)
         assert await watched.is_answered()
 
     checked(scenario)
@@ -177,10 +179,10 @@ def test_after_its_end_nobody_is_waited_for() -> None:
 
 def test_nobody_waits_for_a_broker_that_leads_nothing_or_is_known_to_be_gone() -> None:
     async def scenario(watched: Watched) -> None:
-        watched.departures.suspect(NEXT)
+        watched.leader_changes.suspect(NEXT)
         assert await watched.is_answered()
         watched.push(leader=DYING, fenced=frozenset({DYING}))
-        watched.departures.suspect(DYING)
+        watched.leader_changes.suspect(DYING)
         assert await watched.is_answered()
 
     checked(scenario)
@@ -196,7 +198,7 @@ def test_a_broker_that_left_is_told_for_a_while_and_one_that_was_never_seen_live
         assert watched.told() == [NEXT]
         watched.push(leader=NEXT)
         assert watched.told() == [DYING, NEXT]
-        watched.departures = Departures(
+        watched.leader_changes = LeaderChanges(
             watched.metadata, scheduler=asyncio.get_running_loop(), clock=lambda: watched.now_ms
         )
         watched.push(leader=NEXT, fenced=frozenset({DYING}))

@@ -18,7 +18,7 @@ from tidemark_broker.kafka_wire.messages.primitives import INT32
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
-from tidemark_broker.metadata.leader_changes import Departures
+from tidemark_broker.metadata.leader_changes import LeaderChanges
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.core.reassignment_throttle import ReassignmentThrottle
 from tidemark_broker.replication.fetcher_manager import ReplicaFetcher, ReplicaFetcherManager
@@ -79,7 +79,7 @@ class Link:
                 loop,
                 uuid.uuid4,
                 ClientQuotas(tuple),
-                Departures(self.partitions[1].metadata, scheduler=loop),
+                LeaderChanges(self.partitions[1].metadata, scheduler=loop),
                 cluster_id="mine",
             )
         )

@@ -19,7 +19,7 @@ def test_metadata_of_a_suspects_partitions_are_told_after_the_verdict(
     monkeypatch.setattr(leader_changes, "VERDICT_SECONDS", 2 * HANG_SECONDS)  # never by itself
 
     async def scenario(door: Door) -> None:
-        door.services.departures.suspect(ONLY)
+        door.services.leader_changes.suspect(ONLY)
         client, other = [await Client.connect(door) for _ in range(2)]
         client.send(ALL_TOPICS)
         told = asyncio.create_task(metadata_of(client))
@@ -28,9 +28,9 @@ def test_metadata_of_a_suspects_partitions_are_told_after_the_verdict(
         assert not told.done()
         door.push(partition_count=2, broker_epoch=12 if verdict == "a push" else 11)
         if verdict == "a push":
-            door.services.departures.on_metadata()
+            door.services.leader_changes.on_metadata()
         else:
-            door.services.departures.on_answer(ONLY)
+            door.services.leader_changes.on_answer(ONLY)
         (topic,) = (await told)["topics"]
         assert len(topic["partitions"]) == 2, "as it was when the verdict came"
 
