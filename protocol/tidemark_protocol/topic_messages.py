@@ -25,7 +25,7 @@ DEFAULT_COUNT = -1  # partitions or replicas as the pool has them by default
 
 
 @dataclass(frozen=True, slots=True)
-class AskingBroker:
+class RequestingBroker:
     """The requesting broker; it must be registered with this epoch, else STALE_BROKER_EPOCH."""
 
     pool: str
@@ -59,14 +59,14 @@ class CreateTopicsRequest:
     reason to reject (its response may have been lost).
     """
 
-    broker: AskingBroker
+    broker: RequestingBroker
     request_id: str
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class DoomedTopic:
+class TopicToDelete:
     """A topic to delete; only the topic of that id, unless it is empty."""
 
     topic: str
@@ -75,13 +75,13 @@ class DoomedTopic:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicsRequest:
-    broker: AskingBroker
+    broker: RequestingBroker
     request_id: str
-    topics: tuple[DoomedTopic, ...]
+    topics: tuple[TopicToDelete, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class GrownTopic:
+class TopicToExpand:
     """A topic to grow; `assignments` are of the new partitions only, or none."""
 
     topic: str
@@ -91,9 +91,9 @@ class GrownTopic:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitionsRequest:
-    broker: AskingBroker
+    broker: RequestingBroker
     request_id: str
-    topics: tuple[GrownTopic, ...]
+    topics: tuple[TopicToExpand, ...]
     validate_only: bool = False
 
 
@@ -114,7 +114,7 @@ class ConfigChange:
 
 
 @dataclass(frozen=True, slots=True)
-class AlteredTopic:
+class TopicToAlter:
     """Changed configs; with `replaces_all` the others return to their defaults."""
 
     topic: str
@@ -124,9 +124,9 @@ class AlteredTopic:
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigsRequest:
-    broker: AskingBroker
+    broker: RequestingBroker
     request_id: str
-    topics: tuple[AlteredTopic, ...]
+    topics: tuple[TopicToAlter, ...]
     validate_only: bool = False
 
 
@@ -141,7 +141,7 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True)
 class ReassignPartitionsRequest:
-    broker: AskingBroker
+    broker: RequestingBroker
     request_id: str
     reassignments: tuple[Reassignment, ...]
     may_change_replication_factor: bool = True
@@ -157,7 +157,7 @@ class ElectedPartition:
 class ElectLeadersRequest:
     """An election of preferred leaders, or with `unclean` of the replica that lost least."""
 
-    broker: AskingBroker
+    broker: RequestingBroker
     request_id: str
     partitions: tuple[ElectedPartition, ...]
     unclean: bool = False
@@ -170,7 +170,7 @@ class AppliedVersionRequest:
     A client then finds what it has just created at any broker that it asks next.
     """
 
-    broker: AskingBroker
+    broker: RequestingBroker
 
 
 TopicsRequest = (

@@ -37,7 +37,7 @@ from tidemark_broker.coordinator.core.requests import (
 )
 from tidemark_broker.coordinator.core.validation import refusal
 from tidemark_broker.coordinator.shard_runner import CoordinatedPartition, GroupClock
-from tidemark_broker.metadata.topic_admin_client import Deadline, TopicChanges
+from tidemark_broker.metadata.topic_admin_client import Deadline, TopicAdminClient
 from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class OffsetsTopicCreation:
-    def __init__(self, changes: TopicChanges, partition_count: int) -> None:
+    def __init__(self, changes: TopicAdminClient, partition_count: int) -> None:
         self.problem = ""  # of the last try
         self._changes = changes
         self._topic = NewTopic(

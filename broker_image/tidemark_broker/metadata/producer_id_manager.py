@@ -34,7 +34,7 @@ async def _not_connected() -> AllocateProducerIdsResponse | None:
     return None
 
 
-class ProducerIds:
+class ProducerIdManager:
     def __init__(self) -> None:
         self.ask: AskForBlock = _not_connected  # set by the broker; None means: try again
         self._next_id = 0

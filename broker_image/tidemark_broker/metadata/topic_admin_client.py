@@ -21,21 +21,21 @@ from tidemark_protocol.topic_messages import (
     REASSIGN_PARTITIONS_PATH,
     AddPartitionsRequest,
     AlterConfigsRequest,
-    AlteredTopic,
     AppliedVersionRequest,
-    AskingBroker,
     CreateTopicsRequest,
     DeleteTopicsRequest,
-    DoomedTopic,
     ElectedPartition,
     ElectLeadersRequest,
-    GrownTopic,
     NewTopic,
     Reassignment,
     ReassignPartitionsRequest,
+    RequestingBroker,
     TopicResult,
     TopicsRequest,
     TopicsResponse,
+    TopicToAlter,
+    TopicToDelete,
+    TopicToExpand,
 )
 
 from tidemark_broker.metadata.metadata_cache import MetadataCache
@@ -54,7 +54,7 @@ _NOT_SEEN = (
     "the Topic object says so now, and the operator has not made it so in time: its conditions say"
     " what it waits for (kubectl describe topic, or tidemark status)"
 )
-_NOBODY = AskingBroker("", BrokerId(-1), BrokerEpoch(NO_EPOCH))
+_NOBODY = RequestingBroker("", BrokerId(-1), BrokerEpoch(NO_EPOCH))
 
 
 async def _not_connected(path: str, request: TopicsRequest, timeout_ms: int) -> None:
@@ -71,10 +71,10 @@ class Deadline:
         return max(0.0, self._at_s - asyncio.get_running_loop().time())
 
 
-class TopicChanges:
+class TopicAdminClient:
     def __init__(self, metadata: MetadataCache) -> None:
         self.ask: AskForTopics = _not_connected  # these two are set by the broker
-        self.asking: Callable[[], AskingBroker] = lambda: _NOBODY
+        self.asking: Callable[[], RequestingBroker] = lambda: _NOBODY
         self._metadata = metadata
         self._requests = 0
         self._waiters: dict[asyncio.Future[None], None] = {}
@@ -92,7 +92,7 @@ class TopicChanges:
             return response
         return await self._seen(response, self._has_all_partitions, deadline)
 
-    async def delete(self, topics: tuple[DoomedTopic, ...], deadline: Deadline) -> TopicsResponse:
+    async def delete(self, topics: tuple[TopicToDelete, ...], deadline: Deadline) -> TopicsResponse:
         """Delete topics and wait until they are gone."""
         known = self._metadata.topics
         ids = {each.topic: known[each.topic].topic_id for each in topics if each.topic in known}
@@ -102,7 +102,7 @@ class TopicChanges:
         return await self._seen(response, lambda gone: ids.get(gone.topic) not in by_id, deadline)
 
     async def add_partitions(
-        self, topics: tuple[GrownTopic, ...], deadline: Deadline, *, validate_only: bool = False
+        self, topics: tuple[TopicToExpand, ...], deadline: Deadline, *, validate_only: bool = False
     ) -> TopicsResponse:
         """Add partitions and wait until each topic has as many, all of them led."""
         request = AddPartitionsRequest(self.asking(), self._request_id(), topics, validate_only)
@@ -112,7 +112,7 @@ class TopicChanges:
         return await self._seen(response, self._has_all_partitions, deadline)
 
     async def alter_configs(
-        self, topics: tuple[AlteredTopic, ...], deadline: Deadline, *, validate_only: bool = False
+        self, topics: tuple[TopicToAlter, ...], deadline: Deadline, *, validate_only: bool = False
     ) -> TopicsResponse:
         """Alter configs and wait until this broker has them.
 

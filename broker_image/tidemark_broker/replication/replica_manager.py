@@ -29,8 +29,8 @@ from tidemark_broker.kafka_wire.records.record_batch import read_header
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.metadata.metadata_cache import MetadataCache, TopicPartition, parts_of
-from tidemark_broker.metadata.producer_id_manager import ProducerIdResult, ProducerIds
-from tidemark_broker.metadata.topic_admin_client import TopicChanges
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager, ProducerIdResult
+from tidemark_broker.metadata.topic_admin_client import TopicAdminClient
 from tidemark_broker.replication.core.corruption import Corruption
 from tidemark_broker.replication.core.reassignment_throttle import ReassignmentThrottle
 from tidemark_broker.replication.corruption_repair import CorruptionRepair
@@ -144,8 +144,8 @@ class ReplicaManager:
         self.replica_fetch_max_bytes = REPLICA_FETCH_MAX_BYTES
         self.low_disk_space = ""  # of disk space: why nothing is taken
         self.broker_id = broker_id
-        self.producer_ids = ProducerIds()
-        self.topic_changes = TopicChanges(self.metadata)
+        self.producer_ids = ProducerIdManager()
+        self.topic_changes = TopicAdminClient(self.metadata)
         self._scheduler = scheduler
         self._clock = clock
         self.produces = RecordAppender(

@@ -45,7 +45,7 @@ from tidemark_protocol.ids import (
     LeaderEpoch,
     Offset,
 )
-from tidemark_protocol.topic_messages import AskingBroker, TopicsRequest, TopicsResponse
+from tidemark_protocol.topic_messages import RequestingBroker, TopicsRequest, TopicsResponse
 
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import DiskFull
@@ -419,8 +419,8 @@ class BrokerLifecycleManager:
             during="producer ids",
         )
 
-    def asking_broker(self) -> AskingBroker:
-        return AskingBroker(self._pool, self._partitions.broker_id, self._broker_epoch)
+    def requesting_broker(self) -> RequestingBroker:
+        return RequestingBroker(self._pool, self._partitions.broker_id, self._broker_epoch)
 
     async def request_topics(
         self, path: str, request: TopicsRequest, timeout_ms: int

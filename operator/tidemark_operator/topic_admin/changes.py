@@ -11,10 +11,10 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.topic_configs import CLEANUP_POLICY, KNOWN_NAMES, canonical_value, text_of
 from tidemark_protocol.topic_messages import (
-    AlteredTopic,
     ConfigChange,
     ConfigOperation,
-    GrownTopic,
+    TopicToAlter,
+    TopicToExpand,
 )
 
 from tidemark_operator.api.kinds import Object
@@ -49,7 +49,7 @@ def deletion_refusal(topic: Object) -> Refusal | None:
     )
 
 
-def grown(topic: Object, change: GrownTopic, places: PoolPlaces, room: Room) -> Object | Refusal:
+def grown(topic: Object, change: TopicToExpand, places: PoolPlaces, room: Room) -> Object | Refusal:
     spec = topic["spec"]
     current, count = spec["partitions"], change.partition_count
     if not current < count <= MAX_PARTITIONS:
@@ -72,7 +72,7 @@ def grown(topic: Object, change: GrownTopic, places: PoolPlaces, room: Room) -> 
 
 
 def _growth_refusal(
-    change: GrownTopic, current: int, replicas: int, places: PoolPlaces
+    change: TopicToExpand, current: int, replicas: int, places: PoolPlaces
 ) -> Refusal | None:
     new = change.partition_count - current
     if len(change.assignments) != new:
@@ -89,7 +89,7 @@ def _growth_refusal(
     return assignments_refusal(change.assignments, places)
 
 
-def altered(topic: Object, change: AlteredTopic) -> Object | Refusal:
+def altered(topic: Object, change: TopicToAlter) -> Object | Refusal:
     """Its config changed as by kafka-configs."""
     stored: dict[str, str] = topic["spec"]["config"]
     config = {} if change.replaces_all else dict(stored)

@@ -12,7 +12,12 @@ from typing import TypeVar
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, TopicId
-from tidemark_protocol.topic_messages import CreateTopicsRequest, DoomedTopic, NewTopic, TopicResult
+from tidemark_protocol.topic_messages import (
+    CreateTopicsRequest,
+    NewTopic,
+    TopicResult,
+    TopicToDelete,
+)
 
 from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, Object
 from tidemark_operator.api.schemas import apply_defaults, effective, validate
@@ -208,7 +213,7 @@ class TopicObjects:
                 stored = await self._again(stored)
         return refused(topic, _others_are_faster())
 
-    async def delete(self, doomed: DoomedTopic, there: There) -> TopicResult:
+    async def delete(self, doomed: TopicToDelete, there: There) -> TopicResult:
         """I20: by the manifest as it is when it goes, and not as it was found with others."""
         pool = there.places.pool
         for attempt in range(MAX_TRIES):
@@ -298,7 +303,7 @@ def _topic_id_of(stored: Object) -> str:
     return (stored.get("status") or {}).get("topicId") or stored["metadata"].get("uid") or ""
 
 
-def _other_id(doomed: DoomedTopic, topic_id: str) -> Refusal | None:
+def _other_id(doomed: TopicToDelete, topic_id: str) -> Refusal | None:
     if doomed.topic_id in ("", topic_id):
         return None
     return Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {doomed.topic} has id {topic_id}")

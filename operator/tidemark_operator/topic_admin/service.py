@@ -27,20 +27,20 @@ from tidemark_protocol.topic_messages import (
     REASSIGN_PARTITIONS_PATH,
     AddPartitionsRequest,
     AlterConfigsRequest,
-    AlteredTopic,
     AppliedVersionRequest,
-    AskingBroker,
     CreateTopicsRequest,
     DeleteTopicsRequest,
-    DoomedTopic,
     ElectedPartition,
     ElectLeadersRequest,
-    GrownTopic,
     NewTopic,
     Reassignment,
     ReassignPartitionsRequest,
+    RequestingBroker,
     TopicResult,
     TopicsResponse,
+    TopicToAlter,
+    TopicToDelete,
+    TopicToExpand,
 )
 
 from tidemark_operator.controller.broker_call import BrokerCall, broker_call
@@ -103,13 +103,13 @@ class TopicAdmin:
         return await self._each(request.broker, request.topics, change)
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> TopicsResponse:
-        async def change(doomed: DoomedTopic, there: There) -> TopicResult:
+        async def change(doomed: TopicToDelete, there: There) -> TopicResult:
             return await self._objects.delete(doomed, there)
 
         return await self._each(request.broker, request.topics, change)
 
     async def add_partitions(self, request: AddPartitionsRequest) -> TopicsResponse:
-        async def change(asked: GrownTopic, there: There) -> TopicResult:
+        async def change(asked: TopicToExpand, there: There) -> TopicResult:
             return await self._objects.change(
                 asked.topic,
                 there,
@@ -121,7 +121,7 @@ class TopicAdmin:
         return await self._each(request.broker, request.topics, change)
 
     async def alter_configs(self, request: AlterConfigsRequest) -> TopicsResponse:
-        async def change(asked: AlteredTopic, there: There) -> TopicResult:
+        async def change(asked: TopicToAlter, there: There) -> TopicResult:
             return await self._objects.change(
                 asked.topic,
                 there,
@@ -180,7 +180,7 @@ class TopicAdmin:
 
     async def _each(
         self,
-        broker: AskingBroker,
+        broker: RequestingBroker,
         asked: Sequence[Asked],
         change: Callable[[Asked, There], Awaitable[TopicResult]],
     ) -> TopicsResponse:
@@ -247,7 +247,7 @@ class TopicAdmin:
 
     async def _answered(
         self,
-        broker: AskingBroker,
+        broker: RequestingBroker,
         count: int,
         work: Callable[[], Awaitable[Iterable[TopicResult]]],
     ) -> TopicsResponse:
@@ -271,7 +271,7 @@ class TopicAdmin:
             return TopicsResponse(ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again", epoch)
         return TopicsResponse(ErrorCode.NONE, controller_epoch=epoch, results=results)
 
-    def _is_registered(self, broker: AskingBroker) -> bool:
+    def _is_registered(self, broker: RequestingBroker) -> bool:
         life = (broker.broker_id, broker.broker_epoch)
         views = self._controller.brokers(broker.pool)
         return any((view.broker_id, view.broker_epoch) == life for view in views)

@@ -13,7 +13,7 @@ from tidemark_protocol.topic_messages import MAX_CHANGES, NewTopic
 from tidemark_protocol.topic_names import OFFSETS_TOPIC, topic_name_fault
 
 from tidemark_broker.metadata.metadata_cache import MetadataCache
-from tidemark_broker.metadata.topic_admin_client import Deadline, TopicChanges
+from tidemark_broker.metadata.topic_admin_client import Deadline, TopicAdminClient
 
 CREATION_LIMIT_MS = 5_000  # then the client asks again
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class TopicAutoCreation:
-    def __init__(self, metadata: MetadataCache, changes: TopicChanges) -> None:
+    def __init__(self, metadata: MetadataCache, changes: TopicAdminClient) -> None:
         self._metadata = metadata
         self._changes = changes
         self._asked: set[str] = set()  # of the controller, by whichever client

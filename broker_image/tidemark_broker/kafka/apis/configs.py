@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.topic_messages import (
     MAX_CHANGES,
-    AlteredTopic,
     ConfigChange,
     ConfigOperation,
     TopicResult,
+    TopicToAlter,
 )
 
 from tidemark_broker.kafka.apis.config_docs import ConfigType, ResourceType
@@ -121,7 +121,7 @@ class ConfigAdmin:
         resources = asked["resources"]
         counts = _counted(resources)
         results: dict[tuple[int, str], TopicResult] = {}
-        topics: dict[str, AlteredTopic] = {}
+        topics: dict[str, TopicToAlter] = {}
         for each in resources:
             key = _key(each)
             refused = self._refusal(each, is_twice=counts[key] > 1)
@@ -129,7 +129,7 @@ class ConfigAdmin:
                 results[key] = refused or TopicResult(each["resource"], ErrorCode.NONE)
             elif len(topics) < MAX_CHANGES:
                 changes = tuple(map(_change, each["configs"]))
-                topics[each["resource"]] = AlteredTopic(each["resource"], changes, replaces_all)
+                topics[each["resource"]] = TopicToAlter(each["resource"], changes, replaces_all)
         if topics:
             response = await self._changes.alter_configs(
                 tuple(topics.values()),

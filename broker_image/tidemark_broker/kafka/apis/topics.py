@@ -15,11 +15,11 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.topic_messages import (
     MAX_CHANGES,
-    DoomedTopic,
-    GrownTopic,
     NewTopic,
     TopicResult,
     TopicsResponse,
+    TopicToDelete,
+    TopicToExpand,
 )
 from tidemark_protocol.topic_names import OFFSETS_TOPIC
 
@@ -94,7 +94,7 @@ class TopicAdmin:
             elif named["error"] is ErrorCode.NONE:
                 doomed[named["topic"]] = named
         if doomed:
-            topics = tuple(DoomedTopic(name, each["asked_id"]) for name, each in doomed.items())
+            topics = tuple(TopicToDelete(name, each["asked_id"]) for name, each in doomed.items())
             response = await self._changes.delete(topics, Deadline(asked["timeout_ms"]))
             for name, result in by_topic(response, list(doomed)).items():
                 doomed[name] |= told(result)
@@ -116,7 +116,7 @@ class TopicAdmin:
     async def add_partitions(self, request: KafkaRequest, asked: Values) -> Values:
         results = refuse_twice(entry["topic"] for entry in asked["topics"])
         grown = tuple(
-            GrownTopic(
+            TopicToExpand(
                 entry["topic"],
                 entry["partition_count"],
                 tuple(_brokers(each["replicas"]) for each in entry["assignments"] or ()),

@@ -19,7 +19,7 @@ from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.request import LISTENER
 from tidemark_broker.kafka_wire.records.record_batch import Record, read_records, split_batches
 from tidemark_broker.metadata.metadata_cache import MetadataCache
-from tidemark_broker.metadata.producer_id_manager import ProducerIdResult, ProducerIds
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager, ProducerIdResult
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
@@ -124,7 +124,7 @@ class FakePartitions:
         self.cancelled = 0
         self.truncations: tuple[PartitionSnapshot, ...] = ()
         self.broker_epoch = BrokerEpoch(12)
-        self.producer_ids = ProducerIds()
+        self.producer_ids = ProducerIdManager()
 
     async def init_producer_id(self, producer_id: int, producer_epoch: int) -> ProducerIdResult:
         return await self.producer_ids.init(producer_id, producer_epoch)

@@ -6,8 +6,8 @@ import pytest
 from tidemark_broker.metadata import producer_id_manager
 from tidemark_broker.metadata.producer_id_manager import (
     MAX_PRODUCER_EPOCH,
+    ProducerIdManager,
     ProducerIdResult,
-    ProducerIds,
 )
 from tidemark_protocol.controller_messages import AllocateProducerIdsResponse
 from tidemark_protocol.error_codes import ErrorCode
@@ -32,8 +32,8 @@ class Controller:
         return AllocateProducerIdsResponse(ErrorCode.NONE, first_producer_id=first, count=3)
 
 
-def ids_of(controller: Controller) -> ProducerIds:
-    ids = ProducerIds()
+def ids_of(controller: Controller) -> ProducerIdManager:
+    ids = ProducerIdManager()
     ids.ask = controller.allocate
     return ids
 
@@ -83,7 +83,7 @@ def test_without_a_controller_it_says_so_within_its_limit(monkeypatch: pytest.Mo
 
 def test_an_id_in_use_goes_on_in_the_next_epoch_without_the_controller() -> None:
     async def scenario() -> None:
-        assert await ProducerIds().init(42, 6) == ProducerIdResult(ErrorCode.NONE, 42, 7)
+        assert await ProducerIdManager().init(42, 6) == ProducerIdResult(ErrorCode.NONE, 42, 7)
 
     run(scenario)
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from tidemark_broker.metadata.metadata_cache import MetadataCache
-from tidemark_broker.metadata.topic_admin_client import Deadline, TopicChanges
+from tidemark_broker.metadata.topic_admin_client import Deadline, TopicAdminClient
 from tidemark_protocol.controller_messages import MetadataPush, TopicPush
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import (
@@ -17,16 +17,16 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 from tidemark_protocol.topic_messages import (
-    AlteredTopic,
     AppliedVersionRequest,
-    AskingBroker,
     ConfigChange,
     ConfigOperation,
     CreateTopicsRequest,
     NewTopic,
+    RequestingBroker,
     TopicResult,
     TopicsRequest,
     TopicsResponse,
+    TopicToAlter,
 )
 
 from tests.support.waiting import run
@@ -58,9 +58,9 @@ class Asked:
 
     def __init__(self, *answers: TopicsResponse | None, applied: tuple[int, ...] = ()) -> None:
         self.metadata = MetadataCache()
-        self.changes = TopicChanges(self.metadata)
+        self.changes = TopicAdminClient(self.metadata)
         self.changes.ask = self._ask
-        self.changes.asking = lambda: AskingBroker("shop/default", BrokerId(1), BrokerEpoch(5))
+        self.changes.asking = lambda: RequestingBroker("shop/default", BrokerId(1), BrokerEpoch(5))
         self.requests: list[TopicsRequest] = []
         self._answers = list(answers)
         self.applied = list(applied)
@@ -169,7 +169,7 @@ def test_a_changed_config_is_seen_also_when_another_change_came_with_it() -> Non
         asked.apply(1, 1, before)
         change = ConfigChange(RETENTION, ConfigOperation.SET, "2")
         altering = asyncio.create_task(
-            asked.changes.alter_configs((AlteredTopic("orders", (change,)),), Deadline(30_000))
+            asked.changes.alter_configs((TopicToAlter("orders", (change,)),), Deadline(30_000))
         )
         for _ in range(3):
             await asyncio.sleep(0)

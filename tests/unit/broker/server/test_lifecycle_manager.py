@@ -362,7 +362,9 @@ def test_slow_changes_of_topics_hold_up_no_heartbeat_however_many_there_are(
     async def scenario(controller: FakeController, bench: Bench) -> None:
         async def steps() -> None:
             controller.topics_answer = asyncio.get_running_loop().create_future()
-            request = CreateTopicsRequest(bench.session.asking_broker(), "1", (NewTopic("orders"),))
+            request = CreateTopicsRequest(
+                bench.session.requesting_broker(), "1", (NewTopic("orders"),)
+            )
             asking = [
                 asyncio.create_task(
                     bench.session.request_topics(CREATE_TOPICS_PATH, request, 600_000)

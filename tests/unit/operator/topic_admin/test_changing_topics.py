@@ -13,18 +13,18 @@ from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.topic_messages import (
     AddPartitionsRequest,
     AlterConfigsRequest,
-    AlteredTopic,
     ConfigChange,
     ConfigOperation,
     DeleteTopicsRequest,
-    DoomedTopic,
     ElectedPartition,
     ElectLeadersRequest,
-    GrownTopic,
     NewTopic,
     Reassignment,
     ReassignPartitionsRequest,
     TopicResult,
+    TopicToAlter,
+    TopicToDelete,
+    TopicToExpand,
 )
 
 from tests.support.controller_harness import ORDERS, POOL
@@ -52,20 +52,20 @@ def run(tmp_path: Path, scenario: Scenario, brokers: int = 4) -> None:
 
 async def grow(rig: AdminRig, count: int, *assignments: tuple[int, ...], **how: Any) -> TopicResult:
     placed = tuple(tuple(map(BrokerId, replicas)) for replicas in assignments)
-    grown = GrownTopic("orders", count, placed)
+    grown = TopicToExpand("orders", count, placed)
     how = {"request_id": rig.request_id(), **how}
     request = AddPartitionsRequest(rig.asking(), topics=(grown,), **how)
     return (await rig.admin.add_partitions(request)).results[0]
 
 
 async def alter(rig: AdminRig, *changes: ConfigChange, **how: Any) -> TopicResult:
-    altered = AlteredTopic("orders", changes, how.pop("replaces_all", False))
+    altered = TopicToAlter("orders", changes, how.pop("replaces_all", False))
     request = AlterConfigsRequest(rig.asking(), rig.request_id(), (altered,), **how)
     return (await rig.admin.alter_configs(request)).results[0]
 
 
 async def delete(rig: AdminRig, topic: str, topic_id: str = "") -> TopicResult:
-    doomed = DoomedTopic(topic, TopicId(topic_id))
+    doomed = TopicToDelete(topic, TopicId(topic_id))
     request = DeleteTopicsRequest(rig.asking(), rig.request_id(), (doomed,))
     return (await rig.admin.delete_topics(request)).results[0]
 
@@ -288,7 +288,7 @@ def test_what_was_found_with_other_topics_is_read_again_before_it_is_deleted(
     async def scenario(rig: AdminRig) -> None:
         await rig.create(NewTopic("first", 1, 1))
         rig.store.before_delete = lambda: retain(rig)  # while the first one is being deleted
-        doomed = (DoomedTopic("first", TopicId("")), DoomedTopic("orders", TopicId("")))
+        doomed = (TopicToDelete("first", TopicId("")), TopicToDelete("orders", TopicId("")))
         request = DeleteTopicsRequest(rig.asking(), rig.request_id(), doomed)
         results = (await rig.admin.delete_topics(request)).results
         assert [each.error for each in results] == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]

@@ -16,9 +16,9 @@ from tidemark_protocol.ids import BrokerEpoch, BrokerId
 from tidemark_protocol.topic_messages import (
     CREATE_TOPICS_PATH,
     AppliedVersionRequest,
-    AskingBroker,
     CreateTopicsRequest,
     NewTopic,
+    RequestingBroker,
     TopicsResponse,
 )
 
@@ -250,12 +250,12 @@ def test_only_a_registered_broker_is_answered_by_the_leading_controller(tmp_path
     async def scenario(rig: AdminRig) -> None:
         calls = topic_calls(rig.admin)
 
-        async def ask(broker: AskingBroker, topics: int = 1) -> ErrorCode:
+        async def ask(broker: RequestingBroker, topics: int = 1) -> ErrorCode:
             new = tuple(NewTopic(f"t{number}", 1, 1) for number in range(topics))
             request = encode(CreateTopicsRequest(broker, "id", new, validate_only=True))
             return decode(await calls[CREATE_TOPICS_PATH](request), TopicsResponse).error
 
-        previous = AskingBroker(POOL, BrokerId(0), BrokerEpoch(0))
+        previous = RequestingBroker(POOL, BrokerId(0), BrokerEpoch(0))
         assert await ask(rig.asking()) is ErrorCode.NONE
         assert await ask(previous) is ErrorCode.STALE_BROKER_EPOCH
         assert await ask(rig.asking(), topics=1001) is ErrorCode.INVALID_REQUEST

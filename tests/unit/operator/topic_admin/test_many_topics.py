@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemark_operator.api.kinds import TOPIC
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.topic_messages import AddPartitionsRequest, GrownTopic, NewTopic
+from tidemark_protocol.topic_messages import AddPartitionsRequest, NewTopic, TopicToExpand
 
 from tests.support.waiting import run
 from tests.unit.operator.topic_admin.topic_admin_harness import NAMESPACE, POOL_NAME, AdminRig
@@ -56,7 +56,7 @@ def test_topics_of_one_request_share_commits(tmp_path: Path) -> None:
 def test_a_topic_that_is_named_twice_is_judged_one_after_the_other(tmp_path: Path) -> None:
     async def scenario(rig: AdminRig) -> None:
         await rig.create(NewTopic("orders", 1, 3))
-        bigger = (GrownTopic("orders", 3), GrownTopic("orders", 2), GrownTopic("other", 2))
+        bigger = (TopicToExpand("orders", 3), TopicToExpand("orders", 2), TopicToExpand("other", 2))
         request = AddPartitionsRequest(rig.asking(), rig.request_id(), topics=bigger)
         results = (await rig.admin.add_partitions(request)).results
         assert [result.topic for result in results] == ["orders", "orders", "other"]
@@ -78,7 +78,7 @@ def test_topics_beyond_what_the_pool_may_have_are_refused(tmp_path: Path) -> Non
         assert await rig.object_names() == ["few"]
         await rig.rig.create(4)  # as the operator makes it
         for count, error in ((11, ErrorCode.POLICY_VIOLATION), (10, ErrorCode.NONE)):
-            growth = (GrownTopic("few", count),)
+            growth = (TopicToExpand("few", count),)
             request = AddPartitionsRequest(rig.asking(), rig.request_id(), topics=growth)
             (result,) = (await rig.admin.add_partitions(request)).results
             assert result.error is error, result

@@ -11,9 +11,9 @@ from tidemark_operator.store.object_store import StoreError
 from tidemark_operator.store.sqlite import SqliteStore
 from tidemark_operator.topic_admin.service import TopicAdmin
 from tidemark_protocol.topic_messages import (
-    AskingBroker,
     CreateTopicsRequest,
     NewTopic,
+    RequestingBroker,
     TopicResult,
 )
 
@@ -104,9 +104,9 @@ class AdminRig:
         await self.rig.start(brokers)
         return self
 
-    def asking(self) -> AskingBroker:
+    def asking(self) -> RequestingBroker:
         broker = self.rig.brokers[0]
-        return AskingBroker(POOL, broker.broker_id, broker.epoch)
+        return RequestingBroker(POOL, broker.broker_id, broker.epoch)
 
     def request_id(self) -> str:
         self._requests += 1
