@@ -21,7 +21,7 @@ from tidemark_broker.coordinator.core.group_config import GroupSettings
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
 from tidemark_broker.kafka.apis.handler_context import KafkaServices
 from tidemark_broker.kafka.network.connection import KafkaConnection
-from tidemark_broker.kafka.network.socket_server import KafkaListener
+from tidemark_broker.kafka.network.socket_server import SocketServer
 from tidemark_broker.kafka_wire.messages.frames import PRODUCE, request_header
 from tidemark_broker.kafka_wire.messages.primitives import INT32, compact_string, unsigned_varint
 from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
@@ -213,7 +213,7 @@ async def measure(path: Path, batch_bytes: int, depth: int, requests: int) -> di
     listeners.watermark_moved = fetches.on_watermark
     loop = asyncio.get_running_loop()
     groups = GroupCoordinators(leader, GroupSettings(), scheduler=loop, wall_clock_s=time.time)
-    listener = KafkaListener(
+    listener = SocketServer(
         KafkaServices(
             leader,
             fetches,

@@ -11,7 +11,7 @@ from tidemark_broker.coordinator.core.group_config import GroupSettings
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
 from tidemark_broker.kafka.apis.handler_context import KafkaServices
 from tidemark_broker.kafka.network.limits import ListenerLimits
-from tidemark_broker.kafka.network.socket_server import KafkaListener
+from tidemark_broker.kafka.network.socket_server import SocketServer
 from tidemark_broker.kafka_wire.messages.primitives import INT16, INT32, INT64, nullable_string
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogManager
@@ -69,7 +69,7 @@ class Door:
             limits=limits,
             processing_clock_s=time.perf_counter,
         )
-        self.listener = KafkaListener(self.services)
+        self.listener = SocketServer(self.services)
         self.port = 0
         self._version = 0
 

@@ -32,7 +32,7 @@ from tidemark_protocol.ids import NO_EPOCH, BrokerId, Offset
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
 from tidemark_broker.kafka.apis.fetch_sessions import MAX_SESSION_ID
 from tidemark_broker.kafka.apis.handler_context import KafkaServices
-from tidemark_broker.kafka.network.socket_server import KafkaListener
+from tidemark_broker.kafka.network.socket_server import SocketServer
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.clean_shutdown import Mount
 from tidemark_broker.log.disk import Disk
@@ -352,7 +352,7 @@ class BrokerServer:
         assert self._tasks is not None
         self._background.append(self._tasks.create_task(work, name=name))
 
-    async def _start_listener(self, directory: LogManager) -> KafkaListener:
+    async def _start_listener(self, directory: LogManager) -> SocketServer:
         services = KafkaServices(
             self.partitions,
             self._fetches,
@@ -369,7 +369,7 @@ class BrokerServer:
             broker_configs=broker_configs(self.settings),
             processing_clock_s=self._environment.processing_clock_s,
         )
-        listener = KafkaListener(services)
+        listener = SocketServer(services)
         host = self.settings.listen_host
         self.kafka_port = await listener.start(host, self.settings.kafka_port)
         for name, port in self.settings.listeners:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
 from tidemark_broker.clock import Timer
-from tidemark_broker.kafka.network.connection_limit import Newcomers
+from tidemark_broker.kafka.network.connection_limit import OverLimitConnections
 from tidemark_broker.kafka.network.limits import ListenerLimits
 from tidemark_broker.kafka.network.memory_pool import (
     LARGE_FRAME_BYTES,
@@ -22,7 +22,7 @@ from tidemark_broker.kafka.network.memory_pool import (
     ListenerMemory,
 )
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
-from tidemark_broker.kafka.network.violations import Complaints
+from tidemark_broker.kafka.network.violations import ProtocolViolations
 from tidemark_broker.kafka_wire.messages.frames import (
     API_VERSIONS,
     FETCH,
@@ -54,8 +54,8 @@ class ConnectionOwner(Protocol):
     has_metadata: bool
     limits: ListenerLimits
     memory: ListenerMemory
-    newcomers: Newcomers
-    complaints: Complaints
+    over_limit_connections: OverLimitConnections
+    complaints: ProtocolViolations
 
     @property
     def handlers(self) -> Mapping[int, ApiHandler]: ...
@@ -124,7 +124,7 @@ class KafkaConnection(asyncio.Protocol):
         self._is_beginning = False
         self._unread_counted = 0
         self._throttle_timer: Timer | None = None
-        self._is_newcomer = False  # above the limit of connections
+        self._is_over_limit = False  # above the limit of connections
         self._is_known = False  # something whole has come
         self._client_host = ""
         self._loop = asyncio.get_running_loop()
@@ -143,8 +143,8 @@ class KafkaConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._client_host = str(peer[0]) if peer else ""
         if len(self._owner.connections) >= self._limits.connections:
-            self._is_newcomer = True
-            self._owner.newcomers.join(self)
+            self._is_over_limit = True
+            self._owner.over_limit_connections.join(self)
         stream = transport.get_extra_info("socket")
         if stream is not None:  # a client whose machine is gone says nothing
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -160,7 +160,7 @@ class KafkaConnection(asyncio.Protocol):
         self._memory.answers.give_back(self._unread_counted)
         self._partial_counted = self._unread_counted = 0
         self._memory.forget(self)
-        self._owner.newcomers.forget(self)
+        self._owner.over_limit_connections.forget(self)
         if self._throttle_timer is not None:
             self._throttle_timer.cancel()
         self._owner.fetches.cancel(self._link)
@@ -257,7 +257,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _work(self) -> None:
         while self._waiting and self._transport is not None and self._may_begin():
-            if self._is_newcomer and not self._may_stay():
+            if self._is_over_limit and not self._may_stay():
                 return
             waiting = self._waiting.popleft()
             self._waiting_bytes -= len(waiting.frame)
@@ -324,8 +324,8 @@ class KafkaConnection(asyncio.Protocol):
         """
         if _api_key(self._waiting[0].frame) == FETCH:
             return True
-        self._is_newcomer = False
-        return self._owner.newcomers.judge(self)
+        self._is_over_limit = False
+        return self._owner.over_limit_connections.judge(self)
 
     def _may_answer(self, handler: ApiHandler) -> bool:
         """Return whether a request may begin while clients leave too much unread.

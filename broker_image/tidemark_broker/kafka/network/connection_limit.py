@@ -12,40 +12,40 @@ from tidemark_broker.clock import Scheduler, Timer
 from tidemark_broker.kafka.network.limits import ListenerLimits
 
 
-class Newcomer(Protocol):
+class OverLimitConnection(Protocol):
     @property
     def is_peer(self) -> bool: ...
 
     def refuse(self, kind: str, reason: str) -> None: ...
 
 
-class Newcomers:
+class OverLimitConnections:
     def __init__(self, limits: ListenerLimits, scheduler: Scheduler) -> None:
         self._limits = limits
         self._scheduler = scheduler
-        self._timers: dict[Newcomer, Timer] = {}  # by age
+        self._timers: dict[OverLimitConnection, Timer] = {}  # by age
 
-    def join(self, newcomer: Newcomer) -> None:
-        if len(self._timers) >= self._limits.newcomers:
+    def join(self, over_limit_connection: OverLimitConnection) -> None:
+        if len(self._timers) >= self._limits.over_limit_connections:
             self.judge(next(iter(self._timers)))
-        self._timers[newcomer] = self._scheduler.call_later(
-            self._limits.newcomer_seconds, lambda: self.judge(newcomer)
+        self._timers[over_limit_connection] = self._scheduler.call_later(
+            self._limits.over_limit_seconds, lambda: self.judge(over_limit_connection)
         )
 
-    def judge(self, newcomer: Newcomer) -> bool:
+    def judge(self, over_limit_connection: OverLimitConnection) -> bool:
         """Return whether the connection stays; if so it is no longer a newcomer."""
-        timer = self._timers.pop(newcomer, None)
+        timer = self._timers.pop(over_limit_connection, None)
         if timer is None:
             return True
         timer.cancel()
-        if not newcomer.is_peer:
+        if not over_limit_connection.is_peer:
             reason = f"{self._limits.connections} connections are open"
-            newcomer.refuse("too many connections", reason)
-        return newcomer.is_peer
+            over_limit_connection.refuse("too many connections", reason)
+        return over_limit_connection.is_peer
 
-    def forget(self, newcomer: Newcomer) -> None:
+    def forget(self, over_limit_connection: OverLimitConnection) -> None:
         """Forget a connection that is gone."""
-        timer = self._timers.pop(newcomer, None)
+        timer = self._timers.pop(over_limit_connection, None)
         if timer is not None:
             timer.cancel()
 

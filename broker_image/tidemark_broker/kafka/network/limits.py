@@ -16,8 +16,10 @@ class ListenerLimits:
 
     request_bytes: int = 100 * MEBIBYTE  # Kafka's socket.request.max.bytes
     connections: int = 2048
-    newcomers: int = 64  # above those, until it is known whether they are brokers of the pool
-    newcomer_seconds: float = 1.0
+    over_limit_connections: int = (
+        64  # above those, until it is known whether they are brokers of the pool
+    )
+    over_limit_seconds: float = 1.0
     waiting_requests: int = 8
     waiting_bytes: int = 16 * MEBIBYTE
     requests_in_work: int = 8

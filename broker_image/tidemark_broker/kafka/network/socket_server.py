@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from tidemark_broker.kafka.apis.handler_context import KafkaServices
 from tidemark_broker.kafka.apis.handler_table import add_handlers
 from tidemark_broker.kafka.network.connection import KafkaConnection
-from tidemark_broker.kafka.network.connection_limit import Newcomers
+from tidemark_broker.kafka.network.connection_limit import OverLimitConnections
 from tidemark_broker.kafka.network.request import ApiHandler
-from tidemark_broker.kafka.network.violations import Complaints
+from tidemark_broker.kafka.network.violations import ProtocolViolations
 from tidemark_broker.quota_manager import ClientQuotas
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 
 
-class KafkaListener:
+class SocketServer:
     """The connections of all listeners of the broker."""
 
     def __init__(self, services: KafkaServices) -> None:
         self.services = services
         self.limits = services.limits
         self.memory = services.memory
-        self.newcomers = Newcomers(services.limits, services.scheduler)
-        self.complaints = Complaints(services.clock)
+        self.over_limit_connections = OverLimitConnections(services.limits, services.scheduler)
+        self.complaints = ProtocolViolations(services.clock)
         add_handlers(services)
         self.connections: dict[KafkaConnection, None] = {}  # by age
         self.has_metadata = services.partitions.metadata.has_come
@@ -63,8 +63,8 @@ class KafkaListener:
             self._sweep_timer.cancel()
         self.memory.stop()
         self.services.leader_changes.stop()
-        self.newcomers.stop()
-        self.complaints.tell_counts()
+        self.over_limit_connections.stop()
+        self.complaints.log_counts()
         for server in self._servers:
             server.close()
         for connection in tuple(self.connections):

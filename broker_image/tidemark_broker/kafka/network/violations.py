@@ -14,7 +14,7 @@ MAX_KINDS = 100  # host and kind, in one window
 _log = logging.getLogger(__name__)
 
 
-class Complaints:
+class ProtocolViolations:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._counts: dict[tuple[str, str], int] = {}
@@ -36,10 +36,10 @@ class Complaints:
         """Log the counts of a window that is over. Call it now and then."""
         now_ms = self._clock()
         if now_ms >= self._window_ends_ms:
-            self.tell_counts()
+            self.log_counts()
             self._window_ends_ms = now_ms + WINDOW_MS
 
-    def tell_counts(self) -> None:
+    def log_counts(self) -> None:
         """Log what was only counted since the window began."""
         for (host, kind), count in self._counts.items():
             if count:

@@ -12,7 +12,7 @@ import pytest
 from tidemark_broker.coordinator.core.group_config import GroupSettings
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
 from tidemark_broker.kafka.apis.handler_context import KafkaServices
-from tidemark_broker.kafka.network.socket_server import KafkaListener
+from tidemark_broker.kafka.network.socket_server import SocketServer
 from tidemark_broker.kafka_wire.messages.fetch import FetchRequest, encode_fetch_request
 from tidemark_broker.kafka_wire.messages.primitives import INT32
 from tidemark_broker.log.disk import OsDisk
@@ -69,7 +69,7 @@ class Link:
         listeners = self.partitions[1].listeners
         listeners.appended = listeners.role_changed = fetches.on_appended
         listeners.watermark_moved = fetches.on_watermark
-        self.listener = KafkaListener(
+        self.listener = SocketServer(
             KafkaServices(
                 self.partitions[1],
                 fetches,

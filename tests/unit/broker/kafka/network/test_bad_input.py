@@ -228,7 +228,7 @@ def test_a_follower_gets_in_and_stays_however_many_clients_there_are(tmp_path: P
             await client.ask(API_VERSIONS_REQUEST)
         assert len(door.listener.connections) == 4
 
-    limits = ListenerLimits(connections=3, newcomers=2, newcomer_seconds=0.1)
+    limits = ListenerLimits(connections=3, over_limit_connections=2, over_limit_seconds=0.1)
     with_door(tmp_path, scenario, limits)
 
 
