@@ -83,7 +83,7 @@ class _Waiting:
         return 0 if self.large_bytes else len(self.frame)
 
 
-class _InWork:
+class RunningRequest:
     """A request from its start until its answer is written; `buffers` is None before it."""
 
     __slots__ = (
@@ -118,7 +118,7 @@ class KafkaConnection(asyncio.Protocol):
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
         self._partial_counted = 0
-        self._in_work: deque[_InWork] = deque()
+        self._in_work: deque[RunningRequest] = deque()
         self._link = FollowerSession()
         self._is_write_paused = False
         self._is_beginning = False
@@ -338,7 +338,7 @@ class KafkaConnection(asyncio.Protocol):
         return handler.overlaps or (is_within and not handler.has_large_answer)
 
     def _begin(self, waiting: _Waiting) -> None:
-        work = _InWork(waiting)
+        work = RunningRequest(waiting)
         # From here on it is the deque that knows what has to be given back.
         self._in_work.append(work)
         reader = Reader(waiting.frame)
@@ -400,7 +400,7 @@ class KafkaConnection(asyncio.Protocol):
         request.measured = measured
         measured(lambda: handler.handle(request))
 
-    def _answer(self, work: _InWork, buffers: Buffers) -> None:
+    def _answer(self, work: RunningRequest, buffers: Buffers) -> None:
         assert work.buffers is None, "a request is answered once"
         assert work.request is not None
         work.buffers = buffers
@@ -428,7 +428,7 @@ class KafkaConnection(asyncio.Protocol):
             self._unread_counted += size_bytes
             self._memory.answers.take(size_bytes)
 
-    def _release_begun(self, work: _InWork, kept_bytes: int, *, overlaps: bool) -> None:
+    def _release_begun(self, work: RunningRequest, kept_bytes: int, *, overlaps: bool) -> None:
         """Release a request that has begun completely.
 
         A request that may overlap it keeps its order from here on.
@@ -441,7 +441,7 @@ class KafkaConnection(asyncio.Protocol):
         if self._waiting and not self._is_beginning:
             self._loop.call_soon(self._work)
 
-    def _release(self, work: _InWork) -> None:
+    def _release(self, work: RunningRequest) -> None:
         """Give back the memory of a request whose frame is no longer needed."""
         counted, large = work.counted_bytes, work.large_bytes
         work.counted_bytes = work.large_bytes = 0

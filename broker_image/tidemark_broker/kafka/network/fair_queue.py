@@ -21,7 +21,7 @@ STEPS_OF_A_SLICE = 512
 _log = logging.getLogger(__name__)
 
 
-class Work(Generic[Outcome]):
+class Job(Generic[Outcome]):
     __slots__ = ("_done", "_request", "_steps", "_steps_of_a_slice", "is_over")
 
     def __init__(
@@ -67,9 +67,9 @@ class Work(Generic[Outcome]):
             self._request.fail(f"{type(error).__name__}: {error}")
 
 
-class Turns:
+class FairQueue:
     def __init__(self) -> None:
-        self._waiting: deque[Work[Any]] = deque()
+        self._waiting: deque[Job[Any]] = deque()
         self._timer: Timer | None = None
 
     def take(
@@ -79,12 +79,12 @@ class Turns:
         done: Callable[[Outcome], object],
         *,
         steps_of_a_slice: int = STEPS_OF_A_SLICE,
-    ) -> Work[Outcome]:
+    ) -> Job[Outcome]:
         """Run the first slice at once, the others later, then call `done`, unless it is cancelled.
 
         Raises what the first slice raises; what a later slice raises ends the connection.
         """
-        work = Work(request, steps, done, steps_of_a_slice)
+        work = Job(request, steps, done, steps_of_a_slice)
         work.first_slice()
         if not work.is_over:
             self._waiting.append(work)

@@ -19,7 +19,7 @@ from tidemark_broker.clock import Clock, Scheduler, Timer
 MEBIBYTE = 1024 * 1024
 SMALL_FRAME_BYTES = 4096  # what becomes of it is not worth counting
 LARGE_FRAME_BYTES = 256 * 1024  # what one read of a socket brings at most
-OUTSIZE_PART = 4  # of the pool of large requests
+OVERSIZE_PART = 4  # of the pool of large requests
 SMALLEST_SHARE_BYTES = 64 * 1024
 WATCH_SECONDS = 0.125  # while a pool is full, or somebody waits for one
 PATIENCE_MS = 500  # with a request begun, or an answer unread, while others wait
@@ -113,7 +113,7 @@ class ListenerMemory:
         self._holders: dict[Holder, None] = {}  # by age
         self._reserved: dict[Holder, int] = {}
         self._waiting: dict[Holder, int] = {}
-        self._large_bytes = self._outsize_bytes = 0
+        self._large_bytes = self._oversize_bytes = 0
         self._seen_partial: dict[Holder, _Seen] = {}
         self._seen_unread: dict[Holder, _Seen] = {}
         self._watch_timer: Timer | None = None
@@ -149,8 +149,8 @@ class ListenerMemory:
         """
         if holder in self._reserved:
             return True
-        is_outsize = self._is_outsize(size_bytes)
-        is_next = all(self._is_outsize(each) != is_outsize for each in self._waiting.values())
+        is_oversize = self._is_oversize(size_bytes)
+        is_next = all(self._is_oversize(each) != is_oversize for each in self._waiting.values())
         if is_next and self._has_large_room(size_bytes):
             self._reserve(holder, size_bytes)
             return True
@@ -164,7 +164,7 @@ class ListenerMemory:
     def release_large(self, size_bytes: int) -> None:
         """Give back the room of a large request that was answered or dropped."""
         self._count_large(size_bytes, -size_bytes)
-        assert self._large_bytes >= 0 <= self._outsize_bytes, "more was given back than reserved"
+        assert self._large_bytes >= 0 <= self._oversize_bytes, "more was given back than reserved"
         self._grant()
 
     def keep_reserved(self, holder: Holder) -> int:
@@ -183,12 +183,12 @@ class ListenerMemory:
 
     # ---- inside
 
-    def _is_outsize(self, size_bytes: int) -> bool:
-        return size_bytes * OUTSIZE_PART > self.limits.large_requests
+    def _is_oversize(self, size_bytes: int) -> bool:
+        return size_bytes * OVERSIZE_PART > self.limits.large_requests
 
     def _has_large_room(self, size_bytes: int) -> bool:
-        if self._is_outsize(size_bytes):
-            return not self._outsize_bytes
+        if self._is_oversize(size_bytes):
+            return not self._oversize_bytes
         return self._large_bytes + size_bytes <= self.limits.large_requests
 
     def _reserve(self, holder: Holder, size_bytes: int) -> None:
@@ -196,8 +196,8 @@ class ListenerMemory:
         self._count_large(size_bytes, size_bytes)
 
     def _count_large(self, size_bytes: int, change_bytes: int) -> None:
-        if self._is_outsize(size_bytes):
-            self._outsize_bytes += change_bytes
+        if self._is_oversize(size_bytes):
+            self._oversize_bytes += change_bytes
         else:
             self._large_bytes += change_bytes
 

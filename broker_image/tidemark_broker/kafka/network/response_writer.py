@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tidemark_broker.kafka.network.fair_queue import Turns
+from tidemark_broker.kafka.network.fair_queue import FairQueue
 from tidemark_broker.kafka.network.memory_pool import SMALL_FRAME_BYTES
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest, kept_steps
 from tidemark_broker.kafka_wire.messages.api_versions import SupportedApi
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 class Answering:
     def __init__(self) -> None:
-        self.turns = Turns()
+        self.turns = FairQueue()
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def prompt_handler(self, api: Api, respond: Respond) -> ApiHandler:

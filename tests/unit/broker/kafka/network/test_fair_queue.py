@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tidemark_broker.kafka.apis.produce import Producing
-from tidemark_broker.kafka.network.fair_queue import STEPS_OF_A_SLICE, Turns
+from tidemark_broker.kafka.network.fair_queue import STEPS_OF_A_SLICE, FairQueue
 from tidemark_broker.kafka.network.request import KafkaRequest
 from tidemark_broker.kafka_wire.messages.configs import DESCRIBE_CONFIGS_API
 from tidemark_broker.kafka_wire.messages.cooperative_steps import Steps
@@ -60,7 +60,7 @@ def test_what_is_small_is_done_at_once_and_large_work_takes_turns() -> None:
     done: list[str] = []
 
     async def main() -> None:
-        turns = Turns()
+        turns = FairQueue()
         large = 3 * STEPS_OF_A_SLICE + 1
         for name, count in (("a", large), ("b", large), ("small", 5)):
             turns.take(a_request(pytest.fail), counting(name, count, seen), done.append)
@@ -81,7 +81,7 @@ def test_one_turn_of_the_loop_does_one_slice_however_many_wait() -> None:
     seen: list[str] = []
 
     async def main() -> None:
-        turns = Turns()
+        turns = FairQueue()
         for name in "abcdefgh":
             turns.take(a_request(pytest.fail), counting(name, 10_000, seen), seen.append)
         before = len(seen)
@@ -101,7 +101,7 @@ def test_cancelled_work_stops_and_failed_work_ends_its_connection() -> None:
         raise MalformedFrame("late")
 
     async def main() -> None:
-        turns = Turns()
+        turns = FairQueue()
         request = a_request(failures.append)
         cancelled = turns.take(request, counting("cancelled", 10_000, seen), pytest.fail)
         turns.take(request, io_failure(), pytest.fail)
