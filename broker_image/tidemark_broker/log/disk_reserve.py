@@ -48,22 +48,22 @@ class DiskReserve:
         self._disk = disk
         self._changing = threading.Lock()
         self._is_whole = False  # not looked at yet, or not there
-        self._is_lent = False
+        self._is_reserved = False
         self._writing = threading.Lock()
         self._written = threading.Condition(self._writing)
         self._data_writes = 0  # under way
 
     @property
-    def is_lent(self) -> bool:
+    def is_reserved(self) -> bool:
         """Return whether the reserve is in use; records are rejected then, whatever is free."""
-        return self._is_lent
+        return self._is_reserved
 
     def look(self) -> None:
         """Read what an earlier process left.
 
         Raises OSError.
         """
-        self._is_lent = self._held_bytes() == 0
+        self._is_reserved = self._held_bytes() == 0
 
     def keep(self, space: DiskSpace) -> None:
         """Fill the file if there is room for it.
@@ -74,7 +74,7 @@ class DiskReserve:
         with self._changing:
             if not self._is_whole:
                 self._is_whole = self._fill(space)
-                self._is_lent = not self._is_whole
+                self._is_reserved = not self._is_whole
 
     def _held_bytes(self) -> int | None:
         """Return the size of the file, or None if it does not exist yet."""
@@ -108,18 +108,18 @@ class DiskReserve:
         try:
             return work()
         except OSError as error:
-            if error.errno not in DISK_FULL_ERRORS or not self._lend():
+            if error.errno not in DISK_FULL_ERRORS or not self._reserve_bytes():
                 raise
         return work()
 
-    def _lend(self) -> bool:
+    def _reserve_bytes(self) -> bool:
         """Free the reserve; return False if there was none."""
         with self._changing:
             if not self._held_bytes():
                 self._is_whole = False
-                return self._is_lent  # to another small write, at the same time
+                return self._is_reserved  # to another small write, at the same time
             with self._writing:  # a write that began before would get some of it
-                self._is_lent = True
+                self._is_reserved = True
                 self._written.wait_for(lambda: self._data_writes == 0, LONGEST_WRITE_SECONDS)
             self._is_whole = False
             file = self._disk.open(self._path)
@@ -134,7 +134,7 @@ class DiskReserve:
         Raises OSError while the reserve is in use, also with space on the volume.
         """
         with self._writing:
-            if self._is_lent:
+            if self._is_reserved:
                 raise OSError(ENOSPC, "the volume is full but for its checkpoints")
             self._data_writes += 1
         try:
@@ -142,7 +142,7 @@ class DiskReserve:
         finally:
             with self._writing:
                 self._data_writes -= 1
-                if self._is_lent:
+                if self._is_reserved:
                     self._written.notify_all()
 
 

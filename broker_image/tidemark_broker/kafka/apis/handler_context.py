@@ -7,7 +7,7 @@ from uuid import UUID
 from tidemark_broker.clock import Clock, Scheduler, monotonic_ms
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
 from tidemark_broker.kafka.network.limits import ListenerLimits
-from tidemark_broker.kafka.network.memory_pool import ListenerMemory
+from tidemark_broker.kafka.network.memory_pool import MemoryPool
 from tidemark_broker.kafka.network.request import ApiHandler
 from tidemark_broker.kafka.network.response_writer import Answering
 from tidemark_broker.log.disk import DiskSpace
@@ -54,10 +54,10 @@ class KafkaServices:
     limits: ListenerLimits = field(default_factory=ListenerLimits)
     answering: Answering = field(default_factory=Answering)
     handlers: dict[int, ApiHandler] = field(default_factory=dict)
-    memory: ListenerMemory = field(init=False)
+    memory: MemoryPool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.memory = ListenerMemory(self.limits.memory, self.scheduler, self.clock)
+        self.memory = MemoryPool(self.limits.memory, self.scheduler, self.clock)
 
     def add(self, *handlers: ApiHandler) -> None:
         for handler in handlers:

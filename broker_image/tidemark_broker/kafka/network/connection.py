@@ -19,7 +19,7 @@ from tidemark_broker.kafka.network.limits import ListenerLimits
 from tidemark_broker.kafka.network.memory_pool import (
     LARGE_FRAME_BYTES,
     SMALL_FRAME_BYTES,
-    ListenerMemory,
+    MemoryPool,
 )
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka.network.violations import ProtocolViolations
@@ -53,7 +53,7 @@ class ConnectionOwner(Protocol):
     connections: "dict[KafkaConnection, None]"
     has_metadata: bool
     limits: ListenerLimits
-    memory: ListenerMemory
+    memory: MemoryPool
     over_limit_connections: OverLimitConnections
     complaints: ProtocolViolations
 

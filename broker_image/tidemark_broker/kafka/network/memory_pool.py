@@ -71,7 +71,7 @@ class Pool:
             self._on_change()
 
 
-class Holder(Protocol):
+class MemoryReservation(Protocol):
     """A connection as the pools see it."""
 
     @property
@@ -99,38 +99,38 @@ class Holder(Protocol):
 class _Seen:
     """A holder's bytes when it last made progress."""
 
-    holder_bytes: int
+    reservation_bytes: int
     since_ms: int
 
 
-class ListenerMemory:
+class MemoryPool:
     def __init__(self, limits: MemoryLimits, scheduler: Scheduler, clock: Clock) -> None:
         self.limits = limits
         self.requests = Pool(limits.requests, self._on_change)
         self.answers = Pool(limits.answers, self._on_change)
         self._scheduler = scheduler
         self._clock = clock
-        self._holders: dict[Holder, None] = {}  # by age
-        self._reserved: dict[Holder, int] = {}
-        self._waiting: dict[Holder, int] = {}
+        self._holders: dict[MemoryReservation, None] = {}  # by age
+        self._reserved: dict[MemoryReservation, int] = {}
+        self._waiting: dict[MemoryReservation, int] = {}
         self._large_bytes = self._oversize_bytes = 0
-        self._seen_partial: dict[Holder, _Seen] = {}
-        self._seen_unread: dict[Holder, _Seen] = {}
+        self._seen_partial: dict[MemoryReservation, _Seen] = {}
+        self._seen_unread: dict[MemoryReservation, _Seen] = {}
         self._watch_timer: Timer | None = None
         self._change_timer: Timer | None = None
         self._turn = 0
 
-    def join(self, holder: Holder) -> None:
+    def join(self, reservation: MemoryReservation) -> None:
         """Add a new connection."""
-        self._holders[holder] = None
+        self._holders[reservation] = None
 
-    def forget(self, holder: Holder) -> None:
+    def forget(self, reservation: MemoryReservation) -> None:
         """Remove a connection that is gone."""
-        self._holders.pop(holder, None)
-        self._waiting.pop(holder, None)
-        self._seen_partial.pop(holder, None)
-        self._seen_unread.pop(holder, None)
-        size_bytes = self._reserved.pop(holder, None)
+        self._holders.pop(reservation, None)
+        self._waiting.pop(reservation, None)
+        self._seen_partial.pop(reservation, None)
+        self._seen_unread.pop(reservation, None)
+        size_bytes = self._reserved.pop(reservation, None)
         if size_bytes is not None:
             self.release_large(size_bytes)
 
@@ -142,24 +142,24 @@ class ListenerMemory:
 
     # ---- large requests
 
-    def reserve(self, holder: Holder, size_bytes: int) -> bool:
+    def reserve(self, reservation: MemoryReservation, size_bytes: int) -> bool:
         """Reserve room for a whole large request.
 
         False: `look_again` is called when there is room.
         """
-        if holder in self._reserved:
+        if reservation in self._reserved:
             return True
         is_oversize = self._is_oversize(size_bytes)
         is_next = all(self._is_oversize(each) != is_oversize for each in self._waiting.values())
         if is_next and self._has_large_room(size_bytes):
-            self._reserve(holder, size_bytes)
+            self._reserve(reservation, size_bytes)
             return True
-        self._waiting[holder] = size_bytes
+        self._waiting[reservation] = size_bytes
         self._watch()
         return False
 
-    def is_reserved(self, holder: Holder) -> bool:
-        return holder in self._reserved
+    def is_reserved(self, reservation: MemoryReservation) -> bool:
+        return reservation in self._reserved
 
     def release_large(self, size_bytes: int) -> None:
         """Give back the room of a large request that was answered or dropped."""
@@ -167,14 +167,14 @@ class ListenerMemory:
         assert self._large_bytes >= 0 <= self._oversize_bytes, "more was given back than reserved"
         self._grant()
 
-    def keep_reserved(self, holder: Holder) -> int:
+    def keep_reserved(self, reservation: MemoryReservation) -> int:
         """Note that a large request is complete; return what `release_large` gives back later.
 
         0 if no room was reserved.
         """
         if self._waiting:
-            self._waiting.pop(holder, None)
-        return self._reserved.pop(holder, 0)
+            self._waiting.pop(reservation, None)
+        return self._reserved.pop(reservation, 0)
 
     def stop(self) -> None:
         for timer in (self._watch_timer, self._change_timer):
@@ -191,8 +191,8 @@ class ListenerMemory:
             return not self._oversize_bytes
         return self._large_bytes + size_bytes <= self.limits.large_requests
 
-    def _reserve(self, holder: Holder, size_bytes: int) -> None:
-        self._reserved[holder] = size_bytes
+    def _reserve(self, reservation: MemoryReservation, size_bytes: int) -> None:
+        self._reserved[reservation] = size_bytes
         self._count_large(size_bytes, size_bytes)
 
     def _count_large(self, size_bytes: int, change_bytes: int) -> None:
@@ -202,12 +202,12 @@ class ListenerMemory:
             self._large_bytes += change_bytes
 
     def _grant(self) -> None:
-        for holder, size_bytes in sorted(self._waiting.items(), key=lambda entry: entry[1]):
+        for reservation, size_bytes in sorted(self._waiting.items(), key=lambda entry: entry[1]):
             if not self._has_large_room(size_bytes):
                 continue
-            del self._waiting[holder]
-            self._reserve(holder, size_bytes)
-            holder.look_again()
+            del self._waiting[reservation]
+            self._reserve(reservation, size_bytes)
+            reservation.look_again()
 
     def _on_change(self) -> None:
         """Notify the connections of a change of the pool.
@@ -224,11 +224,11 @@ class ListenerMemory:
 
     def _tell_all(self) -> None:
         self._change_timer = None
-        holders = [holder for holder in self._holders if not holder.is_peer]
+        holders = [reservation for reservation in self._holders if not reservation.is_peer]
         # Not always the oldest first: the pool may be full again before the last one has its turn.
         self._turn = (self._turn + 1 + len(holders) // 8) % max(1, len(holders))
-        for holder in holders[self._turn :] + holders[: self._turn]:
-            holder.look_again()
+        for reservation in holders[self._turn :] + holders[: self._turn]:
+            reservation.look_again()
 
     def _watch(self) -> None:
         if self._watch_timer is None:
@@ -258,9 +258,9 @@ class ListenerMemory:
             self._seen_partial, lambda each: each.partial_bytes(), now_ms, grows=True
         )
         if self._waiting:
-            for holder, _ in stuck:
-                if holder in self._reserved:
-                    holder.refuse("slow request", f"{_TOO_SLOW} of a large request")
+            for reservation, _ in stuck:
+                if reservation in self._reserved:
+                    reservation.refuse("slow request", f"{_TOO_SLOW} of a large request")
         if not self.requests.is_full:
             return
         begun = [(each, held) for each, held in stuck if each not in self._reserved]
@@ -281,38 +281,38 @@ class ListenerMemory:
 
     def _stuck(
         self,
-        seen: dict[Holder, _Seen],
-        held_bytes: Callable[[Holder], int],
+        seen: dict[MemoryReservation, _Seen],
+        held_bytes: Callable[[MemoryReservation], int],
         now_ms: int,
         *,
         grows: bool,
-    ) -> list[tuple[Holder, int]]:
+    ) -> list[tuple[MemoryReservation, int]]:
         """Return the holders that made no progress for the limit, each with its bytes."""
         found = []
-        for holder in tuple(self._holders):
-            held = 0 if holder.is_peer else held_bytes(holder)
-            before = seen.get(holder)
+        for reservation in tuple(self._holders):
+            held = 0 if reservation.is_peer else held_bytes(reservation)
+            before = seen.get(reservation)
             if held <= 0:
-                seen.pop(holder, None)
+                seen.pop(reservation, None)
                 continue
-            if before is None or _has_moved(before.holder_bytes, held, grows=grows):
-                seen[holder] = _Seen(held, now_ms)
+            if before is None or _has_moved(before.reservation_bytes, held, grows=grows):
+                seen[reservation] = _Seen(held, now_ms)
             elif now_ms - before.since_ms >= PATIENCE_MS:
-                found.append((holder, held))
+                found.append((reservation, held))
         return found
 
 
-def _cut(stuck: list[tuple[Holder, int]], pool: Pool, kind: str, reason: str) -> None:
+def _cut(stuck: list[tuple[MemoryReservation, int]], pool: Pool, kind: str, reason: str) -> None:
     """Disconnect the holders with most bytes until three quarters of the pool will be free.
 
     As many others may be as slow.
     """
     left_bytes = pool.used_bytes
-    for holder, held in sorted(stuck, key=lambda entry: -entry[1]):
+    for reservation, held in sorted(stuck, key=lambda entry: -entry[1]):
         if left_bytes * 4 <= pool.limit_bytes:
             return
         left_bytes -= held
-        holder.refuse(kind, reason)
+        reservation.refuse(kind, reason)
 
 
 def _has_moved(before: int, now: int, *, grows: bool) -> bool:

@@ -212,7 +212,7 @@ def test_a_write_of_records_that_began_before_is_waited_for(
         target=reserve.checkpoints.write_atomically, args=(path, b"1"), kwargs={"durable": True}
     )
     lending.start()
-    wait_for("a reserve that is lent", lambda: reserve.is_lent, pause_seconds=0.001)
+    wait_for("a reserve that is lent", lambda: reserve.is_reserved, pause_seconds=0.001)
     assert held_bytes(volume) == HELD_BYTES
     may_end.set()
     lending.join(10)

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from tidemark_broker.kafka.network.connection import KafkaConnection
 from tidemark_broker.kafka.network.limits import ListenerLimits
-from tidemark_broker.kafka.network.memory_pool import ListenerMemory, MemoryLimits
+from tidemark_broker.kafka.network.memory_pool import MemoryLimits, MemoryPool
 from tidemark_broker.kafka_wire.messages.primitives import INT32, unsigned_varint
 from tidemark_broker.kafka_wire.messages.topics import CREATE_TOPICS_API
 from tidemark_broker.log.partition_log import PartitionLog
@@ -33,8 +33,8 @@ SMALL = ListenerLimits(
 )
 
 
-class FakeHolder:
-    def __init__(self, memory: ListenerMemory) -> None:
+class FakeReservation:
+    def __init__(self, memory: MemoryPool) -> None:
         self.is_peer = False
         self.partial = 0
         self.unread = 0
@@ -59,29 +59,29 @@ class FakeHolder:
         self.refused.append(kind)
 
 
-def small_memory() -> tuple[ListenerMemory, SimulatedTime]:
+def small_memory() -> tuple[MemoryPool, SimulatedTime]:
     time = SimulatedTime()
-    return ListenerMemory(MemoryLimits(1000, 1000, 1_000_000), time, time.clock), time
+    return MemoryPool(MemoryLimits(1000, 1000, 1_000_000), time, time.clock), time
 
 
 def test_everybody_looks_again_when_a_pool_is_full_and_when_a_quarter_is_free() -> None:
     memory, time = small_memory()
-    holders = [FakeHolder(memory) for _ in range(3)]
+    holders = [FakeReservation(memory) for _ in range(3)]
     memory.requests.take(999)
-    assert [holder.looked for holder in holders] == [0, 0, 0]
+    assert [reservation.looked for reservation in holders] == [0, 0, 0]
     memory.requests.take(1)
-    assert [holder.looked for holder in holders] == [1, 1, 1]
+    assert [reservation.looked for reservation in holders] == [1, 1, 1]
     memory.requests.give_back(249)
     time.run(100)
     assert memory.requests.is_full
     memory.requests.give_back(1)
     time.run(1)
-    assert [holder.looked for holder in holders] == [2, 2, 2]
+    assert [reservation.looked for reservation in holders] == [2, 2, 2]
 
 
 def test_large_requests_get_their_place_smallest_first() -> None:
     memory, _ = small_memory()
-    first, large, small = (FakeHolder(memory) for _ in range(3))
+    first, large, small = (FakeReservation(memory) for _ in range(3))
     assert memory.reserve(first, 900)
     assert not memory.reserve(large, 800)
     assert not memory.reserve(small, 300)
@@ -93,8 +93,8 @@ def test_large_requests_get_their_place_smallest_first() -> None:
 
 def test_the_largest_have_one_place_beside_those_of_the_others() -> None:
     memory, _ = small_memory()
-    slow, next_one = FakeHolder(memory), FakeHolder(memory)
-    others = [FakeHolder(memory) for _ in range(5)]
+    slow, next_one = FakeReservation(memory), FakeReservation(memory)
+    others = [FakeReservation(memory) for _ in range(5)]
     assert memory.reserve(slow, 5000)
     assert not memory.reserve(next_one, 251)
     assert [memory.reserve(each, 250) for each in others] == [True] * 4 + [False]
@@ -106,7 +106,7 @@ def test_the_largest_have_one_place_beside_those_of_the_others() -> None:
 
 def test_who_holds_a_place_that_others_wait_for_and_does_not_move_is_cut() -> None:
     memory, time = small_memory()
-    stuck, waits = FakeHolder(memory), FakeHolder(memory)
+    stuck, waits = FakeReservation(memory), FakeReservation(memory)
     assert memory.reserve(stuck, 900)
     stuck.partial = 5
     time.run(5000)
@@ -119,14 +119,14 @@ def test_who_holds_a_place_that_others_wait_for_and_does_not_move_is_cut() -> No
 
 def test_who_fills_the_pool_with_what_waits_for_its_answer_is_cut_the_largest_first() -> None:
     memory, time = small_memory()
-    small, large, peer = (FakeHolder(memory) for _ in range(3))
+    small, large, peer = (FakeReservation(memory) for _ in range(3))
     small.unanswered, large.unanswered, peer.unanswered = 300, 500, 900
     peer.is_peer = True
     memory.requests.take(800)
     time.run(1000)
     memory.requests.take(200)
     time.run(200)
-    assert [holder.refused[:1] for holder in (small, large, peer)] == [
+    assert [reservation.refused[:1] for reservation in (small, large, peer)] == [
         ["slow request"],
         ["slow request"],
         [],
@@ -135,7 +135,7 @@ def test_who_fills_the_pool_with_what_waits_for_its_answer_is_cut_the_largest_fi
 
 def test_a_place_that_nobody_waits_for_may_be_held_for_long() -> None:
     memory, time = small_memory()
-    slow = FakeHolder(memory)
+    slow = FakeReservation(memory)
     assert memory.reserve(slow, 900)
     slow.partial = 5
     time.run(60_000)
@@ -144,17 +144,17 @@ def test_a_place_that_nobody_waits_for_may_be_held_for_long() -> None:
 
 def test_of_slow_readers_only_as_many_are_cut_as_have_to_be() -> None:
     memory, time = small_memory()
-    holders = [FakeHolder(memory) for _ in range(4)]
-    for holder, unread in zip(holders, (100_000, 400_000, 200_000, 300_000), strict=True):
-        holder.unread = unread
+    holders = [FakeReservation(memory) for _ in range(4)]
+    for reservation, unread in zip(holders, (100_000, 400_000, 200_000, 300_000), strict=True):
+        reservation.unread = unread
         memory.answers.take(unread)
     time.run(700)
-    assert [holder.refused for holder in holders] == [[], *[["slow reader"]] * 3]
+    assert [reservation.refused for reservation in holders] == [[], *[["slow reader"]] * 3]
 
 
 def test_a_reader_that_moves_is_not_cut() -> None:
     memory, time = small_memory()
-    reader = FakeHolder(memory)
+    reader = FakeReservation(memory)
     reader.unread = 10_000_000
     memory.answers.take(1_000_000)
     for _ in range(20):

@@ -140,14 +140,14 @@ async def a_full_volume(rig: Rig, machine: Machine, volume: SmallVolume) -> list
 
 @pytest.mark.parametrize("is_lent", [False, True])
 def test_a_broker_that_starts_on_a_full_volume_serves_and_frees_it(
-    tmp_path: Path, is_lent: bool
+    tmp_path: Path, is_reserved: bool
 ) -> None:
     async def scenario() -> None:
         async with controller() as rig:
             machine = Machine(rig, BrokerId(0), tmp_path / "volume")
             volume = SmallVolume(machine.path, VOLUME_BYTES)
             held = await a_full_volume(rig, machine, volume)
-            if is_lent:  # its former life was killed after it took the space for a checkpoint
+            if is_reserved:  # its former life was killed after it took the space for a checkpoint
                 (machine.path / RESERVE).write_bytes(b"")
             process = Running(rig, machine, volume, recovery_points=OFTEN)
             await process.served()
