@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from tidemark_broker.coordinator.core.group_config import GroupSettings
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.connection import KafkaConnection
 from tidemark_broker.kafka.network.socket_server import SocketServer
 from tidemark_broker.kafka_wire.messages.frames import PRODUCE, request_header
@@ -29,7 +29,7 @@ from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.leader_changes import LeaderChanges
-from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.leader_endpoint import LeaderEndpoint
 from tidemark_broker.replication.replica_manager import ReplicaManager
@@ -214,13 +214,13 @@ async def measure(path: Path, batch_bytes: int, depth: int, requests: int) -> di
     loop = asyncio.get_running_loop()
     groups = GroupCoordinators(leader, GroupSettings(), scheduler=loop, wall_clock_s=time.time)
     listener = SocketServer(
-        KafkaServices(
+        HandlerContext(
             leader,
             fetches,
             groups,
             loop,
             uuid.uuid4,
-            ClientQuotas(tuple),
+            ClientQuotaManager(tuple),
             LeaderChanges(leader.metadata, scheduler=loop),
             cluster_id="bench",
         )

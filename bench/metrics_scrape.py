@@ -28,7 +28,7 @@ from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_config import LogSettings
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
-from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
 from tidemark_protocol.ids import (
@@ -138,7 +138,7 @@ async def measure(partition_count: int, scrapes: int, profile: MetricsProfile, p
         incarnation="bench",
         is_ready=lambda: (True, ""),
         new_consumer=_no_consumer,
-        quotas=ClientQuotas(tuple),
+        quotas=ClientQuotaManager(tuple),
         metrics_profile=profile,
     )
     app = create_app(view)

@@ -18,7 +18,7 @@ MAX_THROTTLE_MS = 10_000
 MAX_CLIENTS = 10_000  # of which counts are kept; the one longest idle is forgotten
 
 
-class Used(Enum):
+class QuotaType(Enum):
     PRODUCE_BYTES = "produce"
     FETCH_BYTES = "fetch"
     LOOP_SECONDS = "request"
@@ -44,7 +44,7 @@ class _Bucket:
         return min(MAX_THROTTLE_MS, max(1, round(-self._left / self.rate * 1000)))
 
 
-class ClientQuotas:
+class ClientQuotaManager:
     def __init__(
         self,
         quotas: Callable[[], Sequence[ClientQuota]],
@@ -57,7 +57,7 @@ class ClientQuotas:
         self._by_client: dict[str, ClientQuota] = {}
         self._default: ClientQuota | None = None
         self._limits_time = False
-        self._buckets: dict[tuple[str, Used], _Bucket] = {}
+        self._buckets: dict[tuple[str, QuotaType], _Bucket] = {}
 
     @property
     def limits_time(self) -> bool:
@@ -67,7 +67,7 @@ class ClientQuotas:
         self._look()
         return self._limits_time
 
-    def throttle_ms(self, client_id: str | None, used: Used, amount: float) -> int:
+    def throttle_ms(self, client_id: str | None, used: QuotaType, amount: float) -> int:
         """Record the amount; return how long the client has to wait now."""
         if not self._current():
             return 0
@@ -84,12 +84,12 @@ class ClientQuotas:
         self._buckets[key] = bucket  # the longest idle come first
         return bucket.use(amount, now_s)
 
-    def most_bytes(self, client_id: str | None, used: Used) -> int | None:
+    def most_bytes(self, client_id: str | None, used: QuotaType) -> int | None:
         """Return the most bytes of an answer whose wait is within the window; None: no limit."""
         rate = self.rate(client_id, used)
         return None if rate is None else max(1, int(rate * WINDOW_SECONDS))
 
-    def rate(self, client_id: str | None, used: Used) -> float | None:
+    def rate(self, client_id: str | None, used: QuotaType) -> float | None:
         """Return the quota per second; None: unlimited."""
         self._look()
         own = self._by_client.get(client_id or "")
@@ -111,12 +111,12 @@ class ClientQuotas:
         }
 
 
-def _rate(quota: ClientQuota, used: Used) -> float | None:
+def _rate(quota: ClientQuota, used: QuotaType) -> float | None:
     match used:
-        case Used.PRODUCE_BYTES:
+        case QuotaType.PRODUCE_BYTES:
             return quota.produce_bytes_per_second
-        case Used.FETCH_BYTES:
+        case QuotaType.FETCH_BYTES:
             return quota.fetch_bytes_per_second
-        case Used.LOOP_SECONDS:
+        case QuotaType.LOOP_SECONDS:
             percentage = quota.request_percentage
             return None if percentage is None else percentage / 100

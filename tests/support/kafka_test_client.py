@@ -9,7 +9,7 @@ from pathlib import Path
 import uvloop
 from tidemark_broker.coordinator.core.group_config import GroupSettings
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.limits import ListenerLimits
 from tidemark_broker.kafka.network.socket_server import SocketServer
 from tidemark_broker.kafka_wire.messages.primitives import INT16, INT32, INT64, nullable_string
@@ -17,7 +17,7 @@ from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.leader_changes import LeaderChanges
-from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import (
@@ -58,13 +58,13 @@ class Door:
             partitions, GroupSettings(), scheduler=loop, wall_clock_s=time.time
         )
         partitions.listeners.role_changed = groups.on_role_changed
-        self.services = KafkaServices(
+        self.services = HandlerContext(
             partitions,
             FollowerFetchHandler(partitions, scheduler=loop),
             groups,
             loop,
             uuid.uuid4,
-            ClientQuotas(lambda: partitions.metadata.quotas),
+            ClientQuotaManager(lambda: partitions.metadata.quotas),
             LeaderChanges(partitions.metadata, scheduler=loop),
             limits=limits,
             processing_clock_s=time.perf_counter,

@@ -15,7 +15,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem, Outcome
 from tidemark_broker.http.request import Request
-from tidemark_broker.quota_manager import ClientQuotas, Used
+from tidemark_broker.quota_manager import ClientQuotaManager, QuotaType
 
 
 class Admission:
@@ -61,10 +61,10 @@ def _at_limit(what: str) -> HttpProblem:
 
 
 class HttpQuotas:
-    def __init__(self, quotas: ClientQuotas) -> None:
+    def __init__(self, quotas: ClientQuotaManager) -> None:
         self._quotas = quotas
 
-    def require(self, request: Request, used: Used) -> None:
+    def require(self, request: Request, used: QuotaType) -> None:
         """Raises HttpProblem (429)."""
         wait_ms = self._quotas.throttle_ms(request.client_id, used, 0)
         if wait_ms:
@@ -74,10 +74,10 @@ class HttpQuotas:
                 f"{name}: above its quota of {used.value} bytes for {wait_ms} ms more",
                 status=429,
                 outcome=Outcome.NOT_WRITTEN,
-                must_close=used is Used.PRODUCE_BYTES,
+                must_close=used is QuotaType.PRODUCE_BYTES,
                 retry_after_seconds=ceil(wait_ms / 1000),
             )
 
-    def note(self, request: Request, used: Used, size_bytes: int) -> float:
+    def note(self, request: Request, used: QuotaType, size_bytes: int) -> float:
         """Seconds until it is within its quota again."""
         return self._quotas.throttle_ms(request.client_id, used, size_bytes) / 1000

@@ -29,7 +29,7 @@ from tidemark_broker.http.request import Request
 from tidemark_broker.http.request_metrics import RequestMetrics
 from tidemark_broker.http.response import (
     Answer,
-    AnyAnswer,
+    AnyResponse,
     AsgiApp,
     ClientGone,
     Message,
@@ -37,7 +37,7 @@ from tidemark_broker.http.response import (
     Scope,
     Send,
 )
-from tidemark_broker.quota_manager import Used
+from tidemark_broker.quota_manager import QuotaType
 
 
 def health(view: BrokerView) -> Answer:
@@ -152,7 +152,7 @@ class HttpApp:
         started = time.perf_counter()
         request = Request(scope, receive)
         is_produce = route.startswith("produce")
-        answer: AnyAnswer | None
+        answer: AnyResponse | None
         try:
             body_bytes = request.body_bytes_at_most(self._limits) if is_produce else 0
             self._admission.enter(body_bytes)
@@ -175,13 +175,13 @@ class HttpApp:
 
     async def _answer(
         self, route: str, method: str, parts: list[str], request: Request
-    ) -> AnyAnswer | None:
+    ) -> AnyResponse | None:
         """The top of every hot request: nothing is raised past it but cancellation."""
-        handled: Awaitable[AnyAnswer]
+        handled: Awaitable[AnyResponse]
         is_produce = route.startswith("produce")
         try:
             if is_produce:
-                self._quotas.require(request, Used.PRODUCE_BYTES)
+                self._quotas.require(request, QuotaType.PRODUCE_BYTES)
             if route == "produce_partition":
                 handled = self._produce.to_partition(request, parts[2], parts[4])
             elif route == "produce_topic":
@@ -203,7 +203,7 @@ class HttpApp:
             return unexpected.answer(request.path, is_produce=is_produce)
         finally:
             if request.body_size_bytes and is_produce:
-                self._quotas.note(request, Used.PRODUCE_BYTES, request.body_size_bytes)
+                self._quotas.note(request, QuotaType.PRODUCE_BYTES, request.body_size_bytes)
 
     async def _serve_health(self, path: str, send: Send) -> None:
         started = time.perf_counter()

@@ -9,7 +9,7 @@ from tidemark_protocol.loop_lag import LoopLag
 from tidemark_broker.coordinator.core.requests import GroupCensus, GroupCounts, GroupsReport
 from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, GroupConsumer
 from tidemark_broker.metrics.broker_metrics import CrcFailures, MetricsProfile
-from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
 
@@ -25,7 +25,7 @@ class BrokerView:
     incarnation: str
     is_ready: Callable[[], tuple[bool, str]]
     new_consumer: Callable[[ConsumerSettings], GroupConsumer]  # of an HTTP client
-    quotas: ClientQuotas  # shared with the Kafka port
+    quotas: ClientQuotaManager  # shared with the Kafka port
     groups: Callable[[], GroupsReport] = GroupsReport  # that this broker coordinates
     group_census: Callable[[], GroupCensus] = GroupCensus
     group_counts: GroupCounts = field(default_factory=GroupCounts)

@@ -28,8 +28,8 @@ from tidemark_broker.http.record_batches import next_offset_of
 from tidemark_broker.http.record_json import FetchedRecords, RecordRenderer
 from tidemark_broker.http.record_stream import Reading, RecordStreams, positions
 from tidemark_broker.http.request import Request
-from tidemark_broker.http.response import Answer, AnyAnswer
-from tidemark_broker.quota_manager import Used
+from tidemark_broker.http.response import Answer, AnyResponse
+from tidemark_broker.quota_manager import QuotaType
 from tidemark_broker.replication.replica_manager import FetchResult
 from tidemark_broker.replication.results import Consumer
 
@@ -48,8 +48,8 @@ class FetchRoute:
         self._quotas = quotas
         self._streams = RecordStreams(self, limits)
 
-    async def records(self, request: Request, topic: str, partition_text: str) -> AnyAnswer:
-        self._quotas.require(request, Used.FETCH_BYTES)
+    async def records(self, request: Request, topic: str, partition_text: str) -> AnyResponse:
+        self._quotas.require(request, QuotaType.FETCH_BYTES)
         query = fetch_query(request.query_string, self._limits)
         read_format = format_of_read(request.accept)
         partition = leadership.partition_number(self._metadata, topic, partition_text)
@@ -120,7 +120,7 @@ class FetchRoute:
 
     def quota_wait_seconds(self, request: Request, size_bytes: int) -> float:
         """Notes what was read; how long its client is to wait before the next."""
-        return self._quotas.note(request, Used.FETCH_BYTES, size_bytes)
+        return self._quotas.note(request, QuotaType.FETCH_BYTES, size_bytes)
 
     def _may_read_here(self, topic: str, partition: int, query: FetchQuery) -> bool:
         """Whether a follower here is asked at all; a name such as `latest` only leaders resolve."""

@@ -24,7 +24,7 @@ async def until_gone(receive: Receive) -> None:
         pass
 
 
-class AnyAnswer(Protocol):
+class AnyResponse(Protocol):
     """`body`: what is held of it until it is sent."""
 
     status: int

@@ -31,7 +31,7 @@ from tidemark_protocol.ids import NO_EPOCH, BrokerId, Offset
 
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
 from tidemark_broker.kafka.apis.fetch_sessions import MAX_SESSION_ID
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.socket_server import SocketServer
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.clean_shutdown import Mount
@@ -42,7 +42,7 @@ from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.controller_channel import ControllerChannel
 from tidemark_broker.metadata.leader_changes import LeaderChanges
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
-from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.fetcher_manager import ReplicaFetcherManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.partition import Partition
@@ -154,7 +154,7 @@ class BrokerServer:
         )
         self.partitions.replica_fetch_max_bytes = settings.replica_fetch_max_bytes
         self.leader_changes = LeaderChanges(self.partitions.metadata, scheduler=self._loop)
-        self.quotas = ClientQuotas(lambda: self.partitions.metadata.quotas)
+        self.quotas = ClientQuotaManager(lambda: self.partitions.metadata.quotas)
         self.groups = GroupCoordinators(
             self.partitions,
             settings.groups,
@@ -353,7 +353,7 @@ class BrokerServer:
         self._background.append(self._tasks.create_task(work, name=name))
 
     async def _start_listener(self, directory: LogManager) -> SocketServer:
-        services = KafkaServices(
+        services = HandlerContext(
             self.partitions,
             self._fetches,
             self.groups,

@@ -9,7 +9,7 @@ from tidemark_broker.kafka_wire.messages.client_quotas import (
     DESCRIBE_CLIENT_QUOTAS_API,
 )
 from tidemark_broker.kafka_wire.messages.primitives import INT32
-from tidemark_broker.quota_manager import ClientQuotas, Used
+from tidemark_broker.quota_manager import ClientQuotaManager, QuotaType
 from tidemark_protocol.controller_messages import ClientQuota
 from tidemark_protocol.error_codes import ErrorCode
 
@@ -28,17 +28,17 @@ from tests.support.simulated_time import SimulatedTime
 MIB = 1024 * 1024
 
 
-def quotas_of(*entries: ClientQuota) -> tuple[ClientQuotas, SimulatedTime]:
+def quotas_of(*entries: ClientQuota) -> tuple[ClientQuotaManager, SimulatedTime]:
     simulated = SimulatedTime()
-    return ClientQuotas(lambda: entries, simulated.clock), simulated
+    return ClientQuotaManager(lambda: entries, simulated.clock), simulated
 
 
 def test_a_window_may_be_used_at_once_and_the_rest_is_waited_for() -> None:
     quotas, simulated = quotas_of(ClientQuota("a", produce_bytes_per_second=1000))
-    assert quotas.throttle_ms("a", Used.PRODUCE_BYTES, 10_000) == 0
-    assert quotas.throttle_ms("a", Used.PRODUCE_BYTES, 500) == 500
+    assert quotas.throttle_ms("a", QuotaType.PRODUCE_BYTES, 10_000) == 0
+    assert quotas.throttle_ms("a", QuotaType.PRODUCE_BYTES, 500) == 500
     simulated.run(500)
-    assert quotas.throttle_ms("a", Used.PRODUCE_BYTES, 100) == 100
+    assert quotas.throttle_ms("a", QuotaType.PRODUCE_BYTES, 100) == 100
 
 
 def test_over_a_long_time_the_rate_is_the_quota() -> None:
@@ -47,15 +47,15 @@ def test_over_a_long_time_the_rate_is_the_quota() -> None:
     end_ms = simulated.clock() + 100_000
     while simulated.clock() < end_ms:
         used += 700
-        simulated.run(quotas.throttle_ms("a", Used.FETCH_BYTES, 700) or 1)
+        simulated.run(quotas.throttle_ms("a", QuotaType.FETCH_BYTES, 700) or 1)
     assert 100_000 <= used <= 112_000
 
 
 def test_one_wait_is_never_longer_than_ten_seconds_and_the_rest_stays_owed() -> None:
     quotas, simulated = quotas_of(ClientQuota("a", produce_bytes_per_second=1000))
-    assert quotas.throttle_ms("a", Used.PRODUCE_BYTES, 40_000) == 10_000
+    assert quotas.throttle_ms("a", QuotaType.PRODUCE_BYTES, 40_000) == 10_000
     simulated.run(10_000)
-    assert quotas.throttle_ms("a", Used.PRODUCE_BYTES, 0) == 10_000
+    assert quotas.throttle_ms("a", QuotaType.PRODUCE_BYTES, 0) == 10_000
 
 
 def test_a_client_without_its_own_has_the_defaults_each_on_its_own_count() -> None:
@@ -63,22 +63,22 @@ def test_a_client_without_its_own_has_the_defaults_each_on_its_own_count() -> No
         ClientQuota("", produce_bytes_per_second=10),
         ClientQuota("large", produce_bytes_per_second=1_000_000),
     )
-    assert quotas.throttle_ms("x", Used.PRODUCE_BYTES, 101) == 100
-    assert quotas.throttle_ms("y", Used.PRODUCE_BYTES, 100) == 0
-    assert quotas.throttle_ms(None, Used.PRODUCE_BYTES, 101) == 100
-    assert quotas.throttle_ms("large", Used.PRODUCE_BYTES, 1_000_000) == 0
-    assert quotas.throttle_ms("large", Used.FETCH_BYTES, 10**9) == 0
+    assert quotas.throttle_ms("x", QuotaType.PRODUCE_BYTES, 101) == 100
+    assert quotas.throttle_ms("y", QuotaType.PRODUCE_BYTES, 100) == 0
+    assert quotas.throttle_ms(None, QuotaType.PRODUCE_BYTES, 101) == 100
+    assert quotas.throttle_ms("large", QuotaType.PRODUCE_BYTES, 1_000_000) == 0
+    assert quotas.throttle_ms("large", QuotaType.FETCH_BYTES, 10**9) == 0
 
 
 def test_a_new_quota_counts_anew_and_others_go_on() -> None:
     entries = [(ClientQuota("a", produce_bytes_per_second=10), ClientQuota("b", 10))]
     simulated = SimulatedTime()
-    quotas = ClientQuotas(lambda: entries[0], simulated.clock)
-    assert quotas.throttle_ms("a", Used.PRODUCE_BYTES, 150) == 5000
-    assert quotas.throttle_ms("b", Used.PRODUCE_BYTES, 150) == 5000
+    quotas = ClientQuotaManager(lambda: entries[0], simulated.clock)
+    assert quotas.throttle_ms("a", QuotaType.PRODUCE_BYTES, 150) == 5000
+    assert quotas.throttle_ms("b", QuotaType.PRODUCE_BYTES, 150) == 5000
     entries[0] = (ClientQuota("a", produce_bytes_per_second=20), ClientQuota("b", 10))
-    assert quotas.throttle_ms("a", Used.PRODUCE_BYTES, 0) == 0
-    assert quotas.throttle_ms("b", Used.PRODUCE_BYTES, 0) == 5000
+    assert quotas.throttle_ms("a", QuotaType.PRODUCE_BYTES, 0) == 0
+    assert quotas.throttle_ms("b", QuotaType.PRODUCE_BYTES, 0) == 5000
 
 
 def throttle_of_produce(answer: bytes) -> int:

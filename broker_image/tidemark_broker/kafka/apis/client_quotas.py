@@ -9,7 +9,7 @@ from enum import IntEnum
 from tidemark_protocol.controller_messages import ClientQuota
 from tidemark_protocol.error_codes import ErrorCode
 
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.client_quotas import (
     ALTER_CLIENT_QUOTAS_API,
@@ -27,7 +27,7 @@ class MatchType(IntEnum):
     ANY = 2  # all that were specified, the default too
 
 
-def quota_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
+def quota_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
     metadata = services.partitions.metadata
 
     def describe(request: KafkaRequest, asked: Values) -> Values:

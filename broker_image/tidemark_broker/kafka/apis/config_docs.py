@@ -36,98 +36,98 @@ class ResourceType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigWords:
+class ConfigDoc:
     documentation: str
     broker_name: str = ""  # of the broker's default; "": there is none by another name
 
 
 TOPIC_CONFIG_WORDS = {
-    "cleanup.policy": ConfigWords(
+    "cleanup.policy": ConfigDoc(
         "What becomes of old records: deleted by age and size, compacted by key, or both.",
         "log.cleanup.policy",
     ),
-    "compression.type": ConfigWords(
+    "compression.type": ConfigDoc(
         "Batches stay as their producers compressed them.", "compression.type"
     ),
-    "delete.retention.ms": ConfigWords(
+    "delete.retention.ms": ConfigDoc(
         "How long a tombstone can be seen in a compacted topic.", "log.cleaner.delete.retention.ms"
     ),
-    "file.delete.delay.ms": ConfigWords(
+    "file.delete.delay.ms": ConfigDoc(
         "How long the files of a deleted replica are kept.", "log.segment.delete.delay.ms"
     ),
-    "flush.messages": ConfigWords(
+    "flush.messages": ConfigDoc(
         "No record waits for the disk but by spec.flush of the Topic.",
         "log.flush.interval.messages",
     ),
-    "flush.ms": ConfigWords(
+    "flush.ms": ConfigDoc(
         "No record waits for the disk but by spec.flush of the Topic.", "log.flush.interval.ms"
     ),
-    "follower.replication.throttled.replicas": ConfigWords(
+    "follower.replication.throttled.replicas": ConfigDoc(
         "Replicas that are added are slowed down by moveBytesPerSecond of their BrokerPool."
     ),
-    "index.interval.bytes": ConfigWords(
+    "index.interval.bytes": ConfigDoc(
         "Bytes of log between two entries of an index.", "log.index.interval.bytes"
     ),
-    "leader.replication.throttled.replicas": ConfigWords(
+    "leader.replication.throttled.replicas": ConfigDoc(
         "Replicas that are added are slowed down by moveBytesPerSecond of their BrokerPool."
     ),
-    "max.compaction.lag.ms": ConfigWords(
+    "max.compaction.lag.ms": ConfigDoc(
         "How old a record may become before it is compacted, however little else is due.",
         "log.cleaner.max.compaction.lag.ms",
     ),
-    "max.message.bytes": ConfigWords(
+    "max.message.bytes": ConfigDoc(
         "The largest batch that a producer may send.", "message.max.bytes"
     ),
-    "message.timestamp.after.max.ms": ConfigWords(
+    "message.timestamp.after.max.ms": ConfigDoc(
         "How far ahead of the broker's clock a record may be dated.",
         "log.message.timestamp.after.max.ms",
     ),
-    "message.timestamp.before.max.ms": ConfigWords(
+    "message.timestamp.before.max.ms": ConfigDoc(
         "How far behind the broker's clock a record may be dated.",
         "log.message.timestamp.before.max.ms",
     ),
-    "message.timestamp.type": ConfigWords(
+    "message.timestamp.type": ConfigDoc(
         "Whether a record keeps its producer's time or gets that of its append.",
         "log.message.timestamp.type",
     ),
-    "min.cleanable.dirty.ratio": ConfigWords(
+    "min.cleanable.dirty.ratio": ConfigDoc(
         "The share of a log that was never compacted from which on it is.",
         "log.cleaner.min.cleanable.ratio",
     ),
-    "min.compaction.lag.ms": ConfigWords(
+    "min.compaction.lag.ms": ConfigDoc(
         "How old a record must be before it is compacted.", "log.cleaner.min.compaction.lag.ms"
     ),
-    "min.insync.replicas": ConfigWords(
+    "min.insync.replicas": ConfigDoc(
         "How many replicas must have a record before it is acknowledged with acks=all.",
         "min.insync.replicas",
     ),
-    "preallocate": ConfigWords("Segments grow as they are written.", "log.preallocate"),
-    "producer.id.expiration.ms": ConfigWords(
+    "preallocate": ConfigDoc("Segments grow as they are written.", "log.preallocate"),
+    "producer.id.expiration.ms": ConfigDoc(
         "After how much quiet the sequences of an idempotent producer are forgotten.",
         "producer.id.expiration.ms",
     ),
-    "remote.storage.enable": ConfigWords("Nothing is tiered."),
-    "replica.lag.time.max.ms": ConfigWords(
+    "remote.storage.enable": ConfigDoc("Nothing is tiered."),
+    "replica.lag.time.max.ms": ConfigDoc(
         "How long a follower may lag before it leaves the in-sync replicas.",
         "replica.lag.time.max.ms",
     ),
-    "retention.bytes": ConfigWords(
+    "retention.bytes": ConfigDoc(
         "How large a partition may become before its oldest segments go; -1: no limit.",
         "log.retention.bytes",
     ),
-    "retention.ms": ConfigWords(
+    "retention.ms": ConfigDoc(
         "How old a segment's newest record may become before the segment goes; -1: no limit.",
         "log.retention.ms",
     ),
-    "segment.bytes": ConfigWords("How large a segment becomes.", "log.segment.bytes"),
-    "segment.index.bytes": ConfigWords(
+    "segment.bytes": ConfigDoc("How large a segment becomes.", "log.segment.bytes"),
+    "segment.index.bytes": ConfigDoc(
         "Indexes grow with their segments.", "log.index.size.max.bytes"
     ),
-    "segment.jitter.ms": ConfigWords(
+    "segment.jitter.ms": ConfigDoc(
         "Segments are begun by their own records' times.", "log.roll.jitter.ms"
     ),
-    "segment.ms": ConfigWords("For how long one segment is written.", "log.roll.ms"),
-    "unclean.leader.election.enable": ConfigWords(
+    "segment.ms": ConfigDoc("For how long one segment is written.", "log.roll.ms"),
+    "unclean.leader.election.enable": ConfigDoc(
         "Whether the longest log of the live replicas may lead although it may lack records.",
         "unclean.leader.election.enable",
     ),

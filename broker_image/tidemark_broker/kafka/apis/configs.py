@@ -18,7 +18,7 @@ from tidemark_protocol.topic_messages import (
 )
 
 from tidemark_broker.kafka.apis.config_docs import ConfigType, ResourceType
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.apis.topic_configs import ConfigSource, topic_configs
 from tidemark_broker.kafka.apis.topics import by_topic, told
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
@@ -34,7 +34,7 @@ from tidemark_broker.server.config import GROUP_CONFIG_ERROR, broker_config_erro
 ALTER_TIMEOUT_MS = 30_000  # these requests carry none
 
 
-def config_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
+def config_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
     admin = ConfigAdmin(services)
     return (
         services.answering.prompt_handler(DESCRIBE_CONFIGS_API, admin.describe),
@@ -44,7 +44,7 @@ def config_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
 
 
 class ConfigAdmin:
-    def __init__(self, services: KafkaServices) -> None:
+    def __init__(self, services: HandlerContext) -> None:
         self._metadata = services.partitions.metadata
         self._changes = services.partitions.topic_changes
         self._broker_id = services.partitions.broker_id

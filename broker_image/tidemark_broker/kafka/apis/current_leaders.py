@@ -13,7 +13,7 @@ from tidemark_broker.replication.replica_manager import ReplicaManager
 _HINTED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-class LeaderHints:
+class CurrentLeaders:
     """The hints of one answer; `nodes` has each named leader once."""
 
     __slots__ = ("_listener", "_partitions", "nodes")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.topic_names import topic_name_fault
 
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.describe_producers import DESCRIBE_PRODUCERS_API
 from tidemark_broker.kafka_wire.messages.schema import Each, Values
@@ -16,7 +16,7 @@ from tidemark_broker.log.producer_state_entry import ProducerBatch
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
 
-def describe_producers_handler(services: KafkaServices) -> ApiHandler:
+def describe_producers_handler(services: HandlerContext) -> ApiHandler:
     partitions = services.partitions
 
     def respond(request: KafkaRequest, asked: Values) -> Values:

@@ -10,7 +10,7 @@ from functools import partial
 
 from tidemark_protocol.error_codes import ErrorCode
 
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.describe_quorum import DESCRIBE_QUORUM_API, METADATA_TOPIC
 from tidemark_broker.kafka_wire.messages.schema import Values, each_partition
@@ -18,7 +18,7 @@ from tidemark_broker.kafka_wire.messages.schema import Values, each_partition
 OPERATOR_NODE_ID = 3000  # above the ids of brokers, of which a pool has 1000 at most
 
 
-def describe_quorum_handler(services: KafkaServices) -> ApiHandler:
+def describe_quorum_handler(services: HandlerContext) -> ApiHandler:
     def respond(request: KafkaRequest, asked: Values) -> Values:
         topics = each_partition(asked["topics"], partial(_partition, services))
         return {"error": ErrorCode.NONE, "topics": topics, "nodes": _nodes(services)}
@@ -26,7 +26,7 @@ def describe_quorum_handler(services: KafkaServices) -> ApiHandler:
     return services.answering.prompt_handler(DESCRIBE_QUORUM_API, respond)
 
 
-def _nodes(services: KafkaServices) -> tuple[Values, ...]:
+def _nodes(services: HandlerContext) -> tuple[Values, ...]:
     address = services.controller_address()
     if address is None:
         return ()
@@ -34,7 +34,7 @@ def _nodes(services: KafkaServices) -> tuple[Values, ...]:
     return ({"node_id": OPERATOR_NODE_ID, "listeners": (listener,)},)
 
 
-def _partition(services: KafkaServices, topic: str, asked: Values) -> Values:
+def _partition(services: HandlerContext, topic: str, asked: Values) -> Values:
     found: Values = {"partition": asked["partition"], "error": ErrorCode.NONE}
     if (topic, asked["partition"]) != (METADATA_TOPIC, 0):
         return found | {"error": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

@@ -16,7 +16,7 @@ from tidemark_protocol.ids import BrokerId, LeaderEpoch, TopicId
 
 from tidemark_broker.clock import Clock, Scheduler, Timer
 from tidemark_broker.kafka.apis.advertised_listeners import reach_all_brokers
-from tidemark_broker.kafka.apis.current_leaders import LeaderHints
+from tidemark_broker.kafka.apis.current_leaders import CurrentLeaders
 from tidemark_broker.kafka.apis.fetch_sessions import (
     NO_SESSION,
     FetchSession,
@@ -24,7 +24,7 @@ from tidemark_broker.kafka.apis.fetch_sessions import (
     Key,
     asked_of,
 )
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.api_versions import SupportedApi
 from tidemark_broker.kafka_wire.messages.cooperative_steps import Steps
@@ -49,7 +49,7 @@ from tidemark_broker.kafka_wire.messages.primitives import (
     MAX_ELEMENTS_OF_PEERS,
     MalformedFrame,
 )
-from tidemark_broker.quota_manager import Used
+from tidemark_broker.quota_manager import QuotaType
 from tidemark_broker.replication.follower_session import REPLICA_SESSION_ID
 from tidemark_broker.replication.replica_manager import FetchResult, ReplicaManager
 from tidemark_broker.replication.results import Consumer
@@ -254,7 +254,7 @@ def _answer(partition: int, result: FetchResult) -> PartitionAnswer:
 _FIRST_VERSION_WITH_RACK = 11
 
 
-def fetch_handler(services: KafkaServices) -> ApiHandler:
+def fetch_handler(services: HandlerContext) -> ApiHandler:
     consumers = ConsumerFetches(services)
 
     turns = services.answering.turns
@@ -279,7 +279,7 @@ def fetch_handler(services: KafkaServices) -> ApiHandler:
     return ApiHandler(supported, handle, has_large_answer=True)
 
 
-def _fetch_of_replica(services: KafkaServices, request: KafkaRequest, fetch: FetchRequest) -> None:
+def _fetch_of_replica(services: HandlerContext, request: KafkaRequest, fetch: FetchRequest) -> None:
     correlation_id = request.header.correlation_id
     own_cluster = services.cluster_id
     if fetch.cluster_id is not None and own_cluster and fetch.cluster_id != own_cluster:
@@ -316,7 +316,7 @@ def _require_few(fetch: FetchRequest) -> None:
 
 
 class ConsumerFetches:
-    def __init__(self, services: KafkaServices) -> None:
+    def __init__(self, services: HandlerContext) -> None:
         self._services = services
         self._sessions = FetchSessions(services.first_session_id)
 
@@ -328,7 +328,7 @@ class ConsumerFetches:
             self._answer(request, FetchResponse(request.header.correlation_id, session))
             return
         is_incremental = session is not None and fetch.session_epoch > 0
-        quota_bytes = services.quotas.most_bytes(request.header.client_id, Used.FETCH_BYTES)
+        quota_bytes = services.quotas.most_bytes(request.header.client_id, QuotaType.FETCH_BYTES)
 
         def respond(found: Found) -> None:
             self._respond(request, session, found, is_incremental=is_incremental)
@@ -373,7 +373,7 @@ class ConsumerFetches:
         is_incremental: bool,
     ) -> None:
         topics: dict[tuple[str, TopicId], list[PartitionAnswer]] = {}
-        hints = LeaderHints(self._services.partitions, request.listener)
+        hints = CurrentLeaders(self._services.partitions, request.listener)
         for key, answer in found.items():
             if session is not None and is_incremental and not session.is_news(key, answer):
                 continue
@@ -394,7 +394,7 @@ class ConsumerFetches:
         self._answer(request, response._replace(nodes=hints.nodes.values()))
 
     def _with_leader(
-        self, hints: LeaderHints, key: Key, answer: PartitionAnswer
+        self, hints: CurrentLeaders, key: Key, answer: PartitionAnswer
     ) -> PartitionAnswer:
         topic = self._services.partitions.metadata.topics_by_id.get(key[1])
         if topic is None:
@@ -407,7 +407,7 @@ class ConsumerFetches:
             len(answer.records) for topic in response.topics for answer in topic.partitions
         )
         throttle_ms = self._services.quotas.throttle_ms(
-            request.header.client_id, Used.FETCH_BYTES, read_bytes
+            request.header.client_id, QuotaType.FETCH_BYTES, read_bytes
         )
         request.throttle_ms = max(request.throttle_ms, throttle_ms)
         if request.throttle_ms:

@@ -14,7 +14,7 @@ from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinat
 from tidemark_broker.kafka.apis.advertised_listeners import client_address
 from tidemark_broker.kafka.apis.group_membership import ask
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
-from tidemark_broker.kafka.network.response_writer import Answering
+from tidemark_broker.kafka.network.response_writer import ResponseWriter
 from tidemark_broker.kafka_wire.messages.authorized_operations import NOT_ASKED, OF_GROUP
 from tidemark_broker.kafka_wire.messages.group_admin import (
     DELETE_GROUPS_API,
@@ -42,7 +42,7 @@ _NOT_DELETED = {
 
 
 def group_admin_handlers(
-    groups: GroupCoordinators, answering: Answering, metadata: MetadataCache
+    groups: GroupCoordinators, answering: ResponseWriter, metadata: MetadataCache
 ) -> tuple[ApiHandler, ...]:
     asked = GroupAdmin(groups, metadata)
     return (

@@ -26,7 +26,7 @@ from tidemark_broker.coordinator.core.requests import (
 )
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
-from tidemark_broker.kafka.network.response_writer import Answering
+from tidemark_broker.kafka.network.response_writer import ResponseWriter
 from tidemark_broker.kafka_wire.messages.group_membership import (
     HEARTBEAT_API,
     JOIN_GROUP_API,
@@ -44,7 +44,7 @@ NewUuid = Callable[[], UUID]
 
 
 def group_member_handlers(
-    groups: GroupCoordinators, answering: Answering, new_uuid: NewUuid
+    groups: GroupCoordinators, answering: ResponseWriter, new_uuid: NewUuid
 ) -> tuple[ApiHandler, ...]:
     asked = GroupMembers(groups, new_uuid)
     return (

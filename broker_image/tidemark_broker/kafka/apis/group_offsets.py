@@ -24,7 +24,7 @@ from tidemark_broker.coordinator.core.requests import (
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
 from tidemark_broker.kafka.apis.group_membership import ask
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
-from tidemark_broker.kafka.network.response_writer import Answering
+from tidemark_broker.kafka.network.response_writer import ResponseWriter
 from tidemark_broker.kafka_wire.messages.group_admin import OFFSET_DELETE_API
 from tidemark_broker.kafka_wire.messages.group_offsets import OFFSET_COMMIT_API, OFFSET_FETCH_API
 from tidemark_broker.kafka_wire.messages.schema import Each, Values
@@ -40,7 +40,7 @@ AskedOnce = dict[tuple[str, int], None] | None  # None: all that the group has c
 
 
 def group_offset_handlers(
-    groups: GroupCoordinators, answering: Answering, metadata: MetadataCache
+    groups: GroupCoordinators, answering: ResponseWriter, metadata: MetadataCache
 ) -> tuple[ApiHandler, ...]:
     asked = GroupOffsets(groups, metadata)
     return (
@@ -50,7 +50,7 @@ def group_offset_handlers(
     )
 
 
-class AnswerRoom:
+class ResponseReservation:
     """The room for offsets in one answer.
 
     Groups that come when it is full get the error of a load that runs: clients ask for these again,
@@ -118,11 +118,11 @@ class GroupOffsets:
         if request.version >= _FIRST_WITH_TOPIC_IDS:
             return self._fetch_by_id(asked)
         if request.version >= _FIRST_FETCH_OF_GROUPS:
-            room = AnswerRoom()
+            room = ResponseReservation()
             groups = tuple(_asked_once(asked["groups"]).items())
             return {"groups": Each(groups, lambda entry: self._fetch_group(*entry, room))}
         ((group_id, partitions),) = _asked_once((asked,)).items()
-        found = self._fetch_group(group_id, partitions, AnswerRoom())
+        found = self._fetch_group(group_id, partitions, ResponseReservation())
         if request.version < _FIRST_FETCH_WITH_ERROR and found["error"] is not ErrorCode.NONE:
             found["topics"] = tuple(
                 {
@@ -149,7 +149,7 @@ class GroupOffsets:
             )
             if group["topics"] is not None:
                 group["topics"] = tuple(topic for topic in topics if topic["topic"])
-        room = AnswerRoom()
+        room = ResponseReservation()
 
         def answer(entry: tuple[str, AskedOnce]) -> Values:
             found = self._fetch_group(*entry, room)
@@ -165,7 +165,9 @@ class GroupOffsets:
 
         return {"groups": Each(tuple(_asked_once(asked["groups"]).items()), answer)}
 
-    def _fetch_group(self, group_id: str, partitions: AskedOnce, room: "AnswerRoom") -> Values:
+    def _fetch_group(
+        self, group_id: str, partitions: AskedOnce, room: "ResponseReservation"
+    ) -> Values:
         if room.is_full:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return {"group_id": group_id, "topics": (), "error": error}

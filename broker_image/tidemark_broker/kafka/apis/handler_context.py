@@ -9,11 +9,11 @@ from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinat
 from tidemark_broker.kafka.network.limits import ListenerLimits
 from tidemark_broker.kafka.network.memory_pool import MemoryPool
 from tidemark_broker.kafka.network.request import ApiHandler
-from tidemark_broker.kafka.network.response_writer import Answering
+from tidemark_broker.kafka.network.response_writer import ResponseWriter
 from tidemark_broker.log.disk import DiskSpace
 from tidemark_broker.metadata.controller_channel import Address
 from tidemark_broker.metadata.leader_changes import LeaderChanges
-from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
@@ -27,7 +27,7 @@ def no_address() -> Address | None:
 
 
 @dataclass(slots=True)
-class KafkaServices:
+class HandlerContext:
     """The parts of the broker that handlers use.
 
     `first_session_id` differs in each process, so that a client's fetch session of an earlier
@@ -40,7 +40,7 @@ class KafkaServices:
     groups: GroupCoordinators
     scheduler: Scheduler
     new_uuid: Callable[[], UUID]
-    quotas: ClientQuotas
+    quotas: ClientQuotaManager
     leader_changes: LeaderChanges
     cluster_id: str = ""
     log_directory: str = ""
@@ -52,7 +52,7 @@ class KafkaServices:
     clock: Clock = monotonic_ms
     processing_clock_s: Callable[[], float] = no_time
     limits: ListenerLimits = field(default_factory=ListenerLimits)
-    answering: Answering = field(default_factory=Answering)
+    answering: ResponseWriter = field(default_factory=ResponseWriter)
     handlers: dict[int, ApiHandler] = field(default_factory=dict)
     memory: MemoryPool = field(init=False)
 

@@ -14,7 +14,7 @@ from tidemark_broker.kafka.apis.fetch import fetch_handler
 from tidemark_broker.kafka.apis.group_admin import group_admin_handlers
 from tidemark_broker.kafka.apis.group_membership import group_member_handlers
 from tidemark_broker.kafka.apis.group_offsets import group_offset_handlers
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.apis.list_config_resources import list_config_resources_handler
 from tidemark_broker.kafka.apis.logs import log_admin_handlers
 from tidemark_broker.kafka.apis.metadata import cluster_handlers
@@ -33,7 +33,7 @@ from tidemark_broker.kafka_wire.messages.api_versions import (
 from tidemark_broker.kafka_wire.messages.frames import API_VERSIONS
 
 
-def api_versions_handler(services: KafkaServices) -> ApiHandler:
+def api_versions_handler(services: HandlerContext) -> ApiHandler:
     def handle(request: KafkaRequest) -> None:
         error = ErrorCode.NONE
         if 0 <= request.version <= MAX_API_VERSIONS_VERSION:
@@ -45,7 +45,7 @@ def api_versions_handler(services: KafkaServices) -> ApiHandler:
     return ApiHandler(SupportedApi(API_VERSIONS, 0, MAX_API_VERSIONS_VERSION), handle)
 
 
-def _meant_error(services: KafkaServices, meant: MeantNode) -> ErrorCode:
+def _meant_error(services: HandlerContext, meant: MeantNode) -> ErrorCode:
     if meant.is_half:
         return ErrorCode.INVALID_REQUEST
     if meant.cluster_id is None or not services.cluster_id:  # before the first registration
@@ -54,7 +54,7 @@ def _meant_error(services: KafkaServices, meant: MeantNode) -> ErrorCode:
     return ErrorCode.NONE if meant == local else ErrorCode.REBOOTSTRAP_REQUIRED
 
 
-def add_handlers(services: KafkaServices) -> None:
+def add_handlers(services: HandlerContext) -> None:
     services.add(
         produce_handler(services),
         fetch_handler(services),

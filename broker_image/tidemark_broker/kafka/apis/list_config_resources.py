@@ -7,14 +7,14 @@ here.
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.kafka.apis.config_docs import ResourceType
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.list_config_resources import LIST_CONFIG_RESOURCES_API
 from tidemark_broker.kafka_wire.messages.schema import Each, Values
 from tidemark_broker.metadata.metadata_cache import MetadataCache
 
 
-def list_config_resources_handler(services: KafkaServices) -> ApiHandler:
+def list_config_resources_handler(services: HandlerContext) -> ApiHandler:
     metadata = services.partitions.metadata
 
     def respond(request: KafkaRequest, asked: Values) -> Values:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS_API
 from tidemark_broker.kafka_wire.messages.logs import DELETE_RECORDS_API, DESCRIBE_LOG_DIRS_API
@@ -25,7 +25,7 @@ from tidemark_broker.replication.partition import Partition
 SpaceOf = Callable[[], DiskSpace]  # of the volume; in a worker
 
 
-def log_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
+def log_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
     admin = LogAdmin(services)
     return (
         services.answering.table_handler(DELETE_RECORDS_API, admin.delete_records),
@@ -35,7 +35,7 @@ def log_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
 
 
 class LogAdmin:
-    def __init__(self, services: KafkaServices) -> None:
+    def __init__(self, services: HandlerContext) -> None:
         self._partitions = services.partitions
         self._low_watermarks = DelayedDeleteRecords(services.partitions, services.fetches)
         self._path = services.log_directory

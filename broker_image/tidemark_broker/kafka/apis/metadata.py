@@ -22,7 +22,7 @@ from tidemark_protocol.topic_names import OFFSETS_TOPIC, topic_name_fault
 
 from tidemark_broker.kafka.apis.advertised_listeners import described_brokers, with_reachable_leader
 from tidemark_broker.kafka.apis.auto_create_topics import TopicAutoCreation
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.authorized_operations import (
     NOT_ASKED,
@@ -40,7 +40,7 @@ from tidemark_broker.kafka_wire.messages.schema import ZERO_TOPIC_ID, Each, Valu
 MAX_PARTITIONS_OF_A_PAGE = 2000  # as Kafka's max.request.partition.size.limit
 
 
-def cluster_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
+def cluster_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
     view = ClusterView(services)
     handler = services.answering.prompt_handler
     return (
@@ -51,7 +51,7 @@ def cluster_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
 
 
 class ClusterView:
-    def __init__(self, services: KafkaServices) -> None:
+    def __init__(self, services: HandlerContext) -> None:
         self._services = services
         self._metadata = services.partitions.metadata
         self._leader_changes = services.leader_changes

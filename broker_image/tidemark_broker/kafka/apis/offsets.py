@@ -12,7 +12,7 @@ from functools import partial
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.cooperative_steps import WHOLE_TURN
 from tidemark_broker.kafka_wire.messages.offsets import (
@@ -44,7 +44,7 @@ Named = tuple[str, int]
 _log = logging.getLogger(__name__)
 
 
-def list_offsets_handler(services: KafkaServices) -> ApiHandler:
+def list_offsets_handler(services: HandlerContext) -> ApiHandler:
     partitions = services.partitions
 
     def respond(request: KafkaRequest, asked: Values) -> Values:
@@ -131,7 +131,7 @@ def epoch_at(replica: Partition, offset: Offset) -> int:
     return epoch
 
 
-def offset_for_leader_epoch_handler(services: KafkaServices) -> ApiHandler:
+def offset_for_leader_epoch_handler(services: HandlerContext) -> ApiHandler:
     def answer(topic: str, asked: Values) -> Values:
         found: Values = {"partition": asked["partition"], "error": ErrorCode.NONE}
         replica = services.partitions.find_leading(topic, asked["partition"])

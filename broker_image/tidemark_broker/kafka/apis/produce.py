@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 
-from tidemark_broker.kafka.apis.current_leaders import LeaderHints
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.current_leaders import CurrentLeaders
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.request import NO_ANSWER, ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.api_versions import SupportedApi
 from tidemark_broker.kafka_wire.messages.cooperative_steps import WHOLE_TURN, Steps
@@ -32,7 +32,7 @@ from tidemark_broker.kafka_wire.messages.produce import (
     encode_produce_response,
 )
 from tidemark_broker.kafka_wire.messages.schema import Values
-from tidemark_broker.quota_manager import Used
+from tidemark_broker.quota_manager import QuotaType
 from tidemark_broker.replication.record_appender import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from tidemark_broker.replication.record_errors import MOST_RECORD_ERRORS
 from tidemark_broker.replication.replica_manager import ProduceResult, ReplicaManager
@@ -45,7 +45,7 @@ BATCHES_OF_A_TURN = 64  # each is a write to a file
 BYTES_OF_A_STEP = 256 * 1024  # of a batch that is large
 
 
-def produce_handler(services: KafkaServices) -> ApiHandler:
+def produce_handler(services: HandlerContext) -> ApiHandler:
     topics_by_id = services.partitions.metadata.topics_by_id
 
     def name_of(topic_id: TopicId) -> str:
@@ -56,10 +56,10 @@ def produce_handler(services: KafkaServices) -> ApiHandler:
         produce = decode_produce_request(request.reader, request.version, name_of=name_of)
         size_bytes = request.reader.end
         throttle_ms = services.quotas.throttle_ms(
-            request.header.client_id, Used.PRODUCE_BYTES, size_bytes
+            request.header.client_id, QuotaType.PRODUCE_BYTES, size_bytes
         )
         request.throttle_ms = max(request.throttle_ms, throttle_ms)
-        producing = Producing(services.partitions, request, produce)
+        producing = ProduceHandler(services.partitions, request, produce)
         services.answering.turns.take(
             request,
             producing.start_steps(produce.partitions),
@@ -71,7 +71,7 @@ def produce_handler(services: KafkaServices) -> ApiHandler:
     return ApiHandler(supported, handle, overlaps=True)
 
 
-class Producing:
+class ProduceHandler:
     """A request until its last partition is answered. It keeps no records."""
 
     __slots__ = (
@@ -157,7 +157,7 @@ class Producing:
             request.answer(NO_ANSWER)
             return
         header = request.header
-        hints = LeaderHints(self._partitions, request.listener)
+        hints = CurrentLeaders(self._partitions, request.listener)
         if any(answer.error is not ErrorCode.NONE for answer in answers):
             answers = [_with_leader(hints, answer) for answer in answers]
         request.answer(
@@ -171,7 +171,7 @@ class Producing:
         )
 
 
-def _with_leader(hints: LeaderHints, answer: ProduceAnswer) -> ProduceAnswer:
+def _with_leader(hints: CurrentLeaders, answer: ProduceAnswer) -> ProduceAnswer:
     leader = hints.leader(answer.error, answer.topic, answer.partition)
     return answer._replace(current_leader=leader)
 
@@ -209,7 +209,7 @@ def refusal(asked: ProducePartition, produce: ProduceRequest, version: int) -> P
     return None
 
 
-def init_producer_id_handler(services: KafkaServices) -> ApiHandler:
+def init_producer_id_handler(services: HandlerContext) -> ApiHandler:
     async def respond(request: KafkaRequest, asked: Values) -> Values:
         if asked["transactional_id"] is not None:
             return {"error": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}

@@ -16,7 +16,7 @@ from tidemark_protocol.topic_messages import (
     TopicResult,
 )
 
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.apis.topics import by_topic, told
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.reassignments import (
@@ -32,7 +32,7 @@ from tidemark_broker.metadata.topic_admin_client import Deadline
 _Place = tuple[str, int]  # topic, partition
 
 
-def partition_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
+def partition_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
     admin = PartitionAdmin(services)
     return (
         services.answering.table_handler(ELECT_LEADERS_API, admin.elect),
@@ -42,7 +42,7 @@ def partition_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
 
 
 class PartitionAdmin:
-    def __init__(self, services: KafkaServices) -> None:
+    def __init__(self, services: HandlerContext) -> None:
         self._metadata = services.partitions.metadata
         self._changes = services.partitions.topic_changes
 

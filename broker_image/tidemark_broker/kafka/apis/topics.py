@@ -23,7 +23,7 @@ from tidemark_protocol.topic_messages import (
 )
 from tidemark_protocol.topic_names import OFFSETS_TOPIC
 
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.apis.topic_configs import created_config
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.schema import ZERO_TOPIC_ID, Values
@@ -37,7 +37,7 @@ from tidemark_broker.metadata.topic_admin_client import Deadline
 MAX_MESSAGE = 1_000  # characters
 
 
-def topic_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
+def topic_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
     admin = TopicAdmin(services)
     handler = services.answering.table_handler
     return (
@@ -48,7 +48,7 @@ def topic_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
 
 
 class TopicAdmin:
-    def __init__(self, services: KafkaServices) -> None:
+    def __init__(self, services: HandlerContext) -> None:
         self._metadata = services.partitions.metadata
         self._changes = services.partitions.topic_changes
 

@@ -34,7 +34,7 @@ from tidemark_broker.kafka_wire.messages.frames import (
     read_request_header,
 )
 from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reader
-from tidemark_broker.quota_manager import ClientQuotas, Used
+from tidemark_broker.quota_manager import ClientQuotaManager, QuotaType
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler, FollowerSession
 
 # What a decoded request may hold more than its frame while its answer waits: many small fields of
@@ -62,7 +62,7 @@ class ConnectionOwner(Protocol):
     @property
     def fetches(self) -> FollowerFetchHandler: ...
     @property
-    def quotas(self) -> ClientQuotas: ...
+    def quotas(self) -> ClientQuotaManager: ...
     def processing_clock_s(self) -> float: ...
 
 
@@ -389,13 +389,13 @@ class KafkaConnection(asyncio.Protocol):
             return
         client_id = request.header.client_id
         # Of this request's time its own answer knows nothing yet, the next one does.
-        request.throttle_ms = quotas.throttle_ms(client_id, Used.LOOP_SECONDS, 0)
+        request.throttle_ms = quotas.throttle_ms(client_id, QuotaType.LOOP_SECONDS, 0)
         clock_s = self._owner.processing_clock_s
 
         def measured(part: Callable[[], None]) -> None:
             began_s = clock_s()
             part()
-            quotas.throttle_ms(client_id, Used.LOOP_SECONDS, clock_s() - began_s)
+            quotas.throttle_ms(client_id, QuotaType.LOOP_SECONDS, clock_s() - began_s)
 
         request.measured = measured
         measured(lambda: handler.handle(request))

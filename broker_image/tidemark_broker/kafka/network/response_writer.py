@@ -23,7 +23,7 @@ RespondLater = Callable[[KafkaRequest, Values], Awaitable[Values]]
 _log = logging.getLogger(__name__)
 
 
-class Answering:
+class ResponseWriter:
     def __init__(self) -> None:
         self.turns = FairQueue()
         self._tasks: dict[asyncio.Task[Any], None] = {}

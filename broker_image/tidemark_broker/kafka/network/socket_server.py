@@ -3,20 +3,20 @@
 import asyncio
 from collections.abc import Mapping
 
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.apis.handler_table import add_handlers
 from tidemark_broker.kafka.network.connection import KafkaConnection
 from tidemark_broker.kafka.network.connection_limit import OverLimitConnections
 from tidemark_broker.kafka.network.request import ApiHandler
 from tidemark_broker.kafka.network.violations import ProtocolViolations
-from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 
 
 class SocketServer:
     """The connections of all listeners of the broker."""
 
-    def __init__(self, services: KafkaServices) -> None:
+    def __init__(self, services: HandlerContext) -> None:
         self.services = services
         self.limits = services.limits
         self.memory = services.memory
@@ -38,7 +38,7 @@ class SocketServer:
         return self.services.fetches
 
     @property
-    def quotas(self) -> ClientQuotas:
+    def quotas(self) -> ClientQuotaManager:
         return self.services.quotas
 
     def processing_clock_s(self) -> float:

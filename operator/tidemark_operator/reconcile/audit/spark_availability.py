@@ -2,8 +2,8 @@
 
 The condition `SparkApplications` is a memory too: without the right nobody can look whether there
 is a schedule of them, and one beside a CronJob would judge, and write reports, twice. So the status
-says `Used` before the first one is made, and `OutOfReach` from when the right goes until it comes
-back, the CRDs go, or a human takes the condition away.
+says `QuotaType` before the first one is made, and `OutOfReach` from when the right goes until it
+comes back, the CRDs go, or a human takes the condition away.
 """
 
 from collections.abc import Iterable, Mapping

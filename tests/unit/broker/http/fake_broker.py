@@ -21,7 +21,7 @@ from tidemark_broker.kafka_wire.records.record_batch import Record, read_records
 from tidemark_broker.metadata.metadata_cache import MetadataCache
 from tidemark_broker.metadata.producer_id_manager import ProducerIdManager, ProducerIdResult
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
-from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.replication.results import (
@@ -336,7 +336,7 @@ def fake_broker(
         incarnation="5f3c",
         is_ready=lambda: is_ready,
         new_consumer=new_consumer,
-        quotas=ClientQuotas(lambda: quotas),
+        quotas=ClientQuotaManager(lambda: quotas),
         rack="rack-0",
         metrics_profile=metrics_profile,
         fsyncs=lambda: 17,

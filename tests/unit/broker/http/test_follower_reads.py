@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
-from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.results import FetchResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
@@ -40,7 +40,7 @@ def ask(pool: InProcessPool, number: int, query: str, listener: str = "") -> Res
             "5f3c",
             lambda: (True, ""),
             no_consumer,
-            ClientQuotas(tuple),
+            ClientQuotaManager(tuple),
         )
         return await Client(create_app(view), listener=listener).get(f"{RECORDS}?{query}")
 

@@ -11,7 +11,7 @@ from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
-from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import MetadataPush, TopicPush
 from tidemark_protocol.ids import (
@@ -61,7 +61,13 @@ async def client_of(directory: Path, push: MetadataPush, *, low_disk_space: str 
     partitions.apply_push(push)
     partitions.low_disk_space = low_disk_space
     view = BrokerView(
-        partitions, ME, "shop/default", "5f3c", lambda: (True, ""), no_consumer, ClientQuotas(tuple)
+        partitions,
+        ME,
+        "shop/default",
+        "5f3c",
+        lambda: (True, ""),
+        no_consumer,
+        ClientQuotaManager(tuple),
     )
     return Client(create_app(view, clock_ms=lambda: NOW_MS))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tidemark_broker.coordinator.core.group_config import GroupSettings
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
-from tidemark_broker.kafka.apis.handler_context import KafkaServices
+from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.socket_server import SocketServer
 from tidemark_broker.kafka_wire.messages.fetch import FetchRequest, encode_fetch_request
 from tidemark_broker.kafka_wire.messages.primitives import INT32
@@ -19,7 +19,7 @@ from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.leader_changes import LeaderChanges
-from tidemark_broker.quota_manager import ClientQuotas
+from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.core.reassignment_throttle import ReassignmentThrottle
 from tidemark_broker.replication.fetcher_manager import ReplicaFetcher, ReplicaFetcherManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
@@ -70,7 +70,7 @@ class Link:
         listeners.appended = listeners.role_changed = fetches.on_appended
         listeners.watermark_moved = fetches.on_watermark
         self.listener = SocketServer(
-            KafkaServices(
+            HandlerContext(
                 self.partitions[1],
                 fetches,
                 GroupCoordinators(
@@ -78,7 +78,7 @@ class Link:
                 ),
                 loop,
                 uuid.uuid4,
-                ClientQuotas(tuple),
+                ClientQuotaManager(tuple),
                 LeaderChanges(self.partitions[1].metadata, scheduler=loop),
                 cluster_id="mine",
             )

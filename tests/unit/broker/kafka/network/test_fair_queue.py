@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
-from tidemark_broker.kafka.apis.produce import Producing
+from tidemark_broker.kafka.apis.produce import ProduceHandler
 from tidemark_broker.kafka.network.fair_queue import STEPS_OF_A_SLICE, FairQueue
 from tidemark_broker.kafka.network.request import KafkaRequest
 from tidemark_broker.kafka_wire.messages.configs import DESCRIBE_CONFIGS_API
@@ -243,7 +243,7 @@ def test_a_turn_of_a_produce_ends_after_so_many_bytes_too(tmp_path: Path) -> Non
             ProducePartition(TOPIC, 0, memoryview(a_batch("x" * kib * 1024)))
             for kib in (1, 900, 500, 900)
         )
-        producing = Producing(door.partitions, asked, ProduceRequest(None, 1, 1000, batches))
+        producing = ProduceHandler(door.partitions, asked, ProduceRequest(None, 1, 1000, batches))
         # A step for each, and one more for each quarter of a mebibyte; the last one ends it.
         assert list(producing.start_steps(batches)) == [1, 4, 2, 1]
         assert len(answers) == 1
