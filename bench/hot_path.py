@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tidemark_broker.coordinator.core.group_config import GroupSettings
-from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.connection import KafkaConnection
 from tidemark_broker.kafka.network.socket_server import SocketServer
@@ -212,7 +212,9 @@ async def measure(path: Path, batch_bytes: int, depth: int, requests: int) -> di
     listeners.appended = listeners.role_changed = fetches.on_appended
     listeners.watermark_moved = fetches.on_watermark
     loop = asyncio.get_running_loop()
-    groups = GroupCoordinators(leader, GroupSettings(), scheduler=loop, wall_clock_s=time.time)
+    groups = GroupCoordinatorService(
+        leader, GroupSettings(), scheduler=loop, wall_clock_s=time.time
+    )
     listener = SocketServer(
         HandlerContext(
             leader,

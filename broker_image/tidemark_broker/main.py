@@ -98,7 +98,7 @@ class _Http:
                 ),
                 quotas=broker.quotas,
                 groups=broker.groups.report,
-                group_census=broker.groups.census,
+                group_gauges=broker.groups.gauges,
                 group_counts=broker.groups.counts,
                 crc_failures=broker.partitions.corrupt.crc_failures,
                 rack=broker.settings.rack,

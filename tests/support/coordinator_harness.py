@@ -6,15 +6,16 @@ from dataclasses import dataclass, replace
 from tidemark_broker.coordinator.core.group_config import GroupSettings
 from tidemark_broker.coordinator.core.group_coordinator_shard import (
     CoordinatorState,
-    GroupCoordinator,
+    GroupCoordinatorShard,
 )
 from tidemark_broker.coordinator.core.offsets_records import OffsetsRecord
 from tidemark_broker.coordinator.core.requests import (
     Answer,
     AppendRecords,
+    ClockReading,
     Effect,
     GroupAnswer,
-    GroupCounts,
+    GroupCounters,
     GroupRequest,
     Heartbeat,
     HeartbeatAnswer,
@@ -22,7 +23,6 @@ from tidemark_broker.coordinator.core.requests import (
     JoinGroupAnswer,
     LeaveGroup,
     LeavingMember,
-    Moment,
     OffsetCommit,
     OffsetCommitAnswer,
     OffsetFetch,
@@ -57,7 +57,7 @@ JOIN = JoinGroup(
 
 @dataclass
 class Rig:
-    coordinator: GroupCoordinator
+    coordinator: GroupCoordinatorShard
     log: list[OffsetsRecord]
     now_ms: int = 1_000_000
     wall_ahead_ms: int = 1_700_000_000_000
@@ -71,11 +71,11 @@ class Rig:
         self._next_member = 0
 
     @property
-    def now(self) -> Moment:
+    def now(self) -> ClockReading:
         return self.after(0)
 
-    def after(self, wait_ms: int) -> Moment:
-        return Moment(self.now_ms + wait_ms, self.now_ms + wait_ms + self.wall_ahead_ms)
+    def after(self, wait_ms: int) -> ClockReading:
+        return ClockReading(self.now_ms + wait_ms, self.now_ms + wait_ms + self.wall_ahead_ms)
 
     def perform(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
@@ -201,6 +201,6 @@ class Rig:
 
 
 def a_rig(settings: GroupSettings = SETTINGS) -> Rig:
-    rig = Rig(GroupCoordinator(settings, GroupCounts()), [])
+    rig = Rig(GroupCoordinatorShard(settings, GroupCounters()), [])
     rig.lead(1)
     return rig

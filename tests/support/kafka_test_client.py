@@ -8,7 +8,7 @@ from pathlib import Path
 
 import uvloop
 from tidemark_broker.coordinator.core.group_config import GroupSettings
-from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.limits import ListenerLimits
 from tidemark_broker.kafka.network.socket_server import SocketServer
@@ -54,7 +54,7 @@ class Door:
         partitions.attach(self.directory)
         partitions.set_broker_epoch(BrokerEpoch(11))
         self.partitions = partitions
-        groups = GroupCoordinators(
+        groups = GroupCoordinatorService(
             partitions, GroupSettings(), scheduler=loop, wall_clock_s=time.time
         )
         partitions.listeners.role_changed = groups.on_role_changed

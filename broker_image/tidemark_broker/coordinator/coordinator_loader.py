@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 OnRecord = Callable[[bytes, bytes | None], None]
 
 
-class OffsetsLoad:
+class CoordinatorLoader:
     def __init__(
         self,
         replica: Partition,

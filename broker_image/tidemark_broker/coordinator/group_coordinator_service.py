@@ -1,7 +1,7 @@
 """Find the coordinator of a group, and run those whose `__consumer_offsets` partition is led here.
 
 The service follows the roles of that topic's replicas on this broker, keeps one
-`CoordinatedPartition` for each leadership, and names the broker that coordinates a group that is
+`ShardRunner` for each leadership, and names the broker that coordinates a group that is
 not its own.
 
 `OffsetsTopicCreation` creates `__consumer_offsets`, a Topic object, by the controller when a group
@@ -29,14 +29,14 @@ from tidemark_broker.coordinator.core.offsets_records import partition_of_group
 from tidemark_broker.coordinator.core.requests import (
     DescribedGroup,
     GroupAnswer,
-    GroupCensus,
-    GroupCounts,
+    GroupCounters,
+    GroupGauges,
     GroupRequest,
     GroupsReport,
     ListedGroup,
 )
 from tidemark_broker.coordinator.core.validation import refusal
-from tidemark_broker.coordinator.shard_runner import CoordinatedPartition, GroupClock
+from tidemark_broker.coordinator.shard_runner import GroupClock, ShardRunner
 from tidemark_broker.metadata.topic_admin_client import Deadline, TopicAdminClient
 from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.replica_manager import ReplicaManager
@@ -85,7 +85,7 @@ class OffsetsTopicCreation:
             _log.warning("the offsets topic could not be made", extra={"problem": self.problem})
 
 
-class GroupCoordinators:
+class GroupCoordinatorService:
     """The group coordinators of a broker.
 
     One event loop owns it; each method but `ask` is synchronous.
@@ -102,10 +102,10 @@ class GroupCoordinators:
     ) -> None:
         self._partitions = partitions
         self._settings = settings
-        self.counts = GroupCounts()
+        self.counts = GroupCounters()
         self._scheduler = scheduler
         self._clock = GroupClock(clock, wall_clock_s)
-        self._coordinated: dict[tuple[TopicId, int], CoordinatedPartition] = {}
+        self._coordinated: dict[tuple[TopicId, int], ShardRunner] = {}
         self._request_ids = itertools.count()
         self._expiry_timer: Timer | None = None
         self._creation = OffsetsTopicCreation(partitions.topic_changes, settings.offsets_partitions)
@@ -121,7 +121,7 @@ class GroupCoordinators:
             previous.resign()
         if replica.leader is None or replica.topic_id in self._partitions.metadata.retained:
             return  # retained data is led for a move alone, and nothing in it expires
-        leading = CoordinatedPartition(
+        leading = ShardRunner(
             replica,
             self._partitions,
             self._settings,
@@ -175,7 +175,7 @@ class GroupCoordinators:
         broker = metadata.brokers.get(state.leader)
         return None if broker is None or broker.is_fenced else broker
 
-    def _find(self, group_id: str) -> CoordinatedPartition | None:
+    def _find(self, group_id: str) -> ShardRunner | None:
         topic = self.topic
         if topic is None:
             return None
@@ -241,11 +241,11 @@ class GroupCoordinators:
             lambda: is_loading or tuple(self._coordinated.values()) != begun,
         )
 
-    def census(self) -> GroupCensus:
-        census = GroupCensus()
+    def gauges(self) -> GroupGauges:
+        gauges = GroupGauges()
         for coordinated in self._coordinated.values():
-            coordinated.core.count(census)
-        return census
+            coordinated.core.count(gauges)
+        return gauges
 
     def describe_group(self, group_id: str) -> DescribedGroup:
         coordinated = self._find(group_id)

@@ -15,16 +15,16 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
 from tidemark_broker.clock import Clock, Scheduler, Timer
-from tidemark_broker.coordinator.coordinator_loader import OffsetsLoad
+from tidemark_broker.coordinator.coordinator_loader import CoordinatorLoader
 from tidemark_broker.coordinator.core.group_config import GroupSettings
-from tidemark_broker.coordinator.core.group_coordinator_shard import GroupCoordinator
+from tidemark_broker.coordinator.core.group_coordinator_shard import GroupCoordinatorShard
 from tidemark_broker.coordinator.core.requests import (
     AppendRecords,
+    ClockReading,
     Effect,
     GroupAnswer,
-    GroupCounts,
+    GroupCounters,
     GroupRequest,
-    Moment,
 )
 from tidemark_broker.coordinator.core.validation import refusal
 from tidemark_broker.kafka_wire.records.record_batch import build_batch
@@ -40,8 +40,8 @@ class GroupClock:
         self.monotonic_ms = clock
         self._wall_clock_s = wall_clock_s
 
-    def now(self) -> Moment:
-        return Moment(self.monotonic_ms(), int(self._wall_clock_s() * 1000))
+    def now(self) -> ClockReading:
+        return ClockReading(self.monotonic_ms(), int(self._wall_clock_s() * 1000))
 
 
 COORDINATOR_READER = 0  # its place among the replica's readers; those of consumers count from 1
@@ -61,20 +61,20 @@ class _Append:
     is_handed_over: bool = False
 
 
-class CoordinatedPartition:
+class ShardRunner:
     def __init__(
         self,
         replica: Partition,
         partitions: ReplicaManager,
         settings: GroupSettings,
-        counts: GroupCounts,
+        counts: GroupCounters,
         *,
         scheduler: Scheduler,
         clock: GroupClock,
     ) -> None:
         leader = replica.leader
         assert leader is not None
-        self.core = GroupCoordinator(settings, counts)
+        self.core = GroupCoordinatorShard(settings, counts)
         self.replica = replica
         self.leader_epoch = leader.leader_epoch
         self._partitions = partitions
@@ -88,7 +88,7 @@ class CoordinatedPartition:
         self._timer_due_ms = 0
         self._was_late = False
         self._is_over = False
-        self._load = OffsetsLoad(
+        self._load = CoordinatorLoader(
             replica, partitions, scheduler, on_record=self._on_record, on_end=self._on_loaded
         )
 

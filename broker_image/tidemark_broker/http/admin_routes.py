@@ -241,7 +241,7 @@ class AdminRoutes:
         view = self._view
         return (
             view.crc_failures.render(),
-            render_groups(view.group_census(), view.group_counts, view.metrics_profile),
+            render_groups(view.group_gauges(), view.group_counts, view.metrics_profile),
             self._request_metrics.render(self._admission.requests_in_flight),
         )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.loop_lag import LoopLag
 
-from tidemark_broker.coordinator.core.requests import GroupCensus, GroupCounts, GroupsReport
+from tidemark_broker.coordinator.core.requests import GroupCounters, GroupGauges, GroupsReport
 from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, GroupConsumer
 from tidemark_broker.metrics.broker_metrics import CrcFailures, MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotaManager
@@ -27,8 +27,8 @@ class BrokerView:
     new_consumer: Callable[[ConsumerSettings], GroupConsumer]  # of an HTTP client
     quotas: ClientQuotaManager  # shared with the Kafka port
     groups: Callable[[], GroupsReport] = GroupsReport  # that this broker coordinates
-    group_census: Callable[[], GroupCensus] = GroupCensus
-    group_counts: GroupCounts = field(default_factory=GroupCounts)
+    group_gauges: Callable[[], GroupGauges] = GroupGauges
+    group_counts: GroupCounters = field(default_factory=GroupCounters)
     # Shared with whoever else checks batches, so that /metrics shows all of them.
     crc_failures: CrcFailures = field(default_factory=CrcFailures)
     rack: str = ""

@@ -20,7 +20,7 @@ from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_broker.coordinator.core.classic_group import GroupState
-from tidemark_broker.coordinator.core.requests import GroupCensus, GroupCounts
+from tidemark_broker.coordinator.core.requests import GroupCounters, GroupGauges
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "tidemark_"
@@ -161,16 +161,16 @@ COMMITS = Family("group_offset_commits_total", "counter", "Offsets that were com
 
 
 def render_groups(
-    census: GroupCensus, counts: GroupCounts, profile: MetricsProfile
+    gauges: GroupGauges, counts: GroupCounters, profile: MetricsProfile
 ) -> Iterator[str]:
     if not profile.includes(GROUPS.profile):
         return
     yield GROUPS.head
     for state in GroupState:
-        yield GROUPS.sample(census.groups[state.value], state=state.value)
+        yield GROUPS.sample(gauges.groups[state.value], state=state.value)
     for family, value in (
-        (MEMBERS, census.members),
-        (OFFSETS, census.offsets),
+        (MEMBERS, gauges.members),
+        (OFFSETS, gauges.offsets),
         (REBALANCES, counts.completed_rebalances),
         (COMMITS, counts.committed_offsets),
     ):

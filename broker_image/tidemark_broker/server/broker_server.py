@@ -29,7 +29,7 @@ from uuid import UUID
 from tidemark_protocol.controller_messages import Endpoints, RegisterRequest
 from tidemark_protocol.ids import NO_EPOCH, BrokerId, Offset
 
-from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.apis.fetch_sessions import MAX_SESSION_ID
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.socket_server import SocketServer
@@ -155,7 +155,7 @@ class BrokerServer:
         self.partitions.replica_fetch_max_bytes = settings.replica_fetch_max_bytes
         self.leader_changes = LeaderChanges(self.partitions.metadata, scheduler=self._loop)
         self.quotas = ClientQuotaManager(lambda: self.partitions.metadata.quotas)
-        self.groups = GroupCoordinators(
+        self.groups = GroupCoordinatorService(
             self.partitions,
             settings.groups,
             scheduler=self._loop,

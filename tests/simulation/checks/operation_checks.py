@@ -121,7 +121,7 @@ class Erasures:
 
 
 @dataclass(frozen=True, slots=True)
-class _Moment:
+class _ClockReading:
     asked: int  # writes of slices and Brokers that the store was asked for
     # Without the partition epoch and the resource version, which each write raises.
     states: Mapping[Replica, PartitionState]
@@ -156,9 +156,9 @@ class QuietTime:
             raise Violation("I21", f"{self._written} writes in seconds where all was well")
         return False
 
-    def _moment(self) -> _Moment:
+    def _moment(self) -> _ClockReading:
         writes = self._world.world.store.writes_asked
-        return _Moment(
+        return _ClockReading(
             writes[PARTITION_SLICE.kind] + writes[BROKER.kind],
             {
                 (topic_id, state.partition): replace(state, partition_epoch=PartitionEpoch(0))

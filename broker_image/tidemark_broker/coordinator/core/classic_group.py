@@ -27,14 +27,14 @@ from tidemark_broker.coordinator.core.offsets_records import (
     encode_key,
     encode_metadata,
 )
-from tidemark_broker.coordinator.core.pending_appends import Outbox, group_error
+from tidemark_broker.coordinator.core.pending_appends import PendingAppends, group_error
 from tidemark_broker.coordinator.core.requests import (
     NO_GENERATION,
-    GroupCounts,
+    ClockReading,
+    GroupCounters,
     Heartbeat,
     JoinedMember,
     JoinGroupAnswer,
-    Moment,
     OffsetCommit,
     Protocol,
     SyncGroup,
@@ -59,14 +59,14 @@ class ClassicGroup:
         self,
         group_id: str,
         settings: GroupSettings,
-        outbox: Outbox,
-        now: Moment,
+        pending_appends: PendingAppends,
+        now: ClockReading,
         *,
-        counts: GroupCounts,
+        counts: GroupCounters,
     ) -> None:
         self.group_id = group_id
         self.settings = settings
-        self.outbox = outbox
+        self.pending_appends = pending_appends
         self._counts = counts
         self.state = GroupState.EMPTY
         self.state_since_ms = now.wall_ms
@@ -139,7 +139,7 @@ class ClassicGroup:
             return ErrorCode.ILLEGAL_GENERATION
         return error
 
-    def check_commit(self, commit: OffsetCommit, now: Moment) -> ErrorCode:
+    def check_commit(self, commit: OffsetCommit, now: ClockReading) -> ErrorCode:
         is_simple_commit = commit.generation_id < 0
         if is_simple_commit and self.state is GroupState.EMPTY:
             return ErrorCode.NONE
@@ -157,7 +157,7 @@ class ClassicGroup:
 
     # Requests of members
 
-    def on_heartbeat(self, heartbeat: Heartbeat, now: Moment) -> ErrorCode:
+    def on_heartbeat(self, heartbeat: Heartbeat, now: ClockReading) -> ErrorCode:
         error = self._check_of_generation(
             heartbeat.member_id, heartbeat.group_instance_id, heartbeat.generation_id
         )
@@ -168,10 +168,10 @@ class ClassicGroup:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def on_sync(self, request_id: int, sync: SyncGroup, now: Moment) -> None:
+    def on_sync(self, request_id: int, sync: SyncGroup, now: ClockReading) -> None:
         error = self._check_sync(sync)
         if error is not ErrorCode.NONE:
-            self.outbox.answer(request_id, SyncGroupAnswer(error))
+            self.pending_appends.answer(request_id, SyncGroupAnswer(error))
             return
         member = self.members[sync.member_id]
         self._awaited_syncs.pop(member.member_id, None)
@@ -202,12 +202,12 @@ class ClassicGroup:
     def _may_assign(self, member: Member) -> bool:
         return member.member_id == self.leader_id
 
-    def _store_assignment(self, assignments: dict[str, bytes], now: Moment) -> None:
+    def _store_assignment(self, assignments: dict[str, bytes], now: ClockReading) -> None:
         for member in self.members.values():
             member.assignment = assignments.get(member.member_id, b"")
         generation_id = self.generation_id
 
-        def settle(error: ErrorCode, settled: Moment) -> None:
+        def settle(error: ErrorCode, settled: ClockReading) -> None:
             is_current = self._is_assigning(generation_id)
             if is_current and error is ErrorCode.NONE:
                 self._become_stable(settled)
@@ -220,7 +220,7 @@ class ClassicGroup:
         if len(record.value) > self.settings.max_group_bytes:
             settle(ErrorCode.MESSAGE_TOO_LARGE, now)
             return
-        self.outbox.append((record,), settle)
+        self.pending_appends.append((record,), settle)
 
     def _is_assigning(self, generation_id: int) -> bool:
         """Return whether the group still waits for the assignment of this generation.
@@ -229,7 +229,7 @@ class ClassicGroup:
         """
         return self.state is GroupState.COMPLETING_REBALANCE and generation_id == self.generation_id
 
-    def _become_stable(self, now: Moment) -> None:
+    def _become_stable(self, now: ClockReading) -> None:
         self._become(GroupState.STABLE, now)
         for member in self.members.values():
             if member.sync_request_id is not None:
@@ -241,7 +241,7 @@ class ClassicGroup:
         answer = SyncGroupAnswer(
             ErrorCode.NONE, self.protocol_type, self.protocol, member.assignment
         )
-        self.outbox.answer(request_id, answer)
+        self.pending_appends.answer(request_id, answer)
 
     def _refuse_syncs(self, error: ErrorCode) -> None:
         for member in self.members.values():
@@ -251,7 +251,7 @@ class ClassicGroup:
 
     def _refuse_sync(self, member: Member, error: ErrorCode) -> None:
         assert member.sync_request_id is not None
-        self.outbox.answer(member.sync_request_id, SyncGroupAnswer(error))
+        self.pending_appends.answer(member.sync_request_id, SyncGroupAnswer(error))
         member.sync_request_id = None
 
     def fence_sync(self, member: Member) -> None:
@@ -262,14 +262,14 @@ class ClassicGroup:
 
     # Rebalances
 
-    def rebalance_or_complete_join(self, now: Moment) -> None:
+    def rebalance_or_complete_join(self, now: ClockReading) -> None:
         """Begin or complete a rebalance after members or their metadata changed."""
         if self.state is GroupState.PREPARING_REBALANCE:
             self.maybe_complete_join(now)
         elif self.state is not GroupState.DEAD:
             self.prepare_rebalance(now)
 
-    def prepare_rebalance(self, now: Moment) -> None:
+    def prepare_rebalance(self, now: ClockReading) -> None:
         if self.state is GroupState.COMPLETING_REBALANCE:
             self._refuse_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
         self._sync_deadline_ms = None
@@ -290,7 +290,7 @@ class ClassicGroup:
     def rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
-    def maybe_complete_join(self, now: Moment) -> None:
+    def maybe_complete_join(self, now: ClockReading) -> None:
         """Complete the join phase if all members have joined.
 
         The first rebalance of a group ends by time alone.
@@ -300,7 +300,7 @@ class ClassicGroup:
         if all(member.is_awaiting_join for member in self.members.values()):
             self._complete_join(now)
 
-    def _on_join_deadline(self, now: Moment) -> None:
+    def _on_join_deadline(self, now: ClockReading) -> None:
         if self.has_initial_rebalance and self.is_new_member_added and self._initial_wait_left_ms:
             delay_ms = min(self.settings.initial_rebalance_delay_ms, self._initial_wait_left_ms)
             self._initial_wait_left_ms -= delay_ms
@@ -309,7 +309,7 @@ class ClassicGroup:
             return
         self._complete_join(now)
 
-    def _complete_join(self, now: Moment) -> None:
+    def _complete_join(self, now: ClockReading) -> None:
         for member in tuple(self.members.values()):
             if not member.is_awaiting_join and member.group_instance_id is None:
                 self.forget_member(member)
@@ -340,13 +340,13 @@ class ClassicGroup:
             self.answer_join(member, self.joined_answer(member))
         self._sync_deadline_ms = now.monotonic_ms + self.rebalance_timeout_ms
 
-    def _become_empty(self, now: Moment) -> None:
+    def _become_empty(self, now: ClockReading) -> None:
         self.protocol = None
         self.topics = frozenset()
         self._become(GroupState.EMPTY, now)
         # Nobody waits for it: without this record the next coordinator would expect the former
         # members until their sessions end.
-        self.outbox.append((self.record(now),), lambda _error, _now: None)
+        self.pending_appends.append((self.record(now),), lambda _error, _now: None)
 
     def _elect_joined_leader(self) -> bool:
         """Keep the leader if it rejoined, else elect a joined member.
@@ -362,7 +362,7 @@ class ClassicGroup:
         self.leader_id = elected
         return True
 
-    def _become(self, state: GroupState, now: Moment) -> None:
+    def _become(self, state: GroupState, now: ClockReading) -> None:
         self.state = state
         self.state_since_ms = now.wall_ms
 
@@ -392,14 +392,14 @@ class ClassicGroup:
     def answer_join(self, member: Member, answer: JoinGroupAnswer) -> None:
         if member.join_request_id is not None:
             request_id, member.join_request_id = member.join_request_id, None
-            self.outbox.answer(request_id, answer)
+            self.pending_appends.answer(request_id, answer)
 
     # Members that come to an end
 
-    def believe_in(self, member: Member, now: Moment) -> None:
+    def believe_in(self, member: Member, now: ClockReading) -> None:
         member.expires_ms = now.monotonic_ms + member.session_timeout_ms
 
-    def remove_member(self, member: Member, now: Moment) -> None:
+    def remove_member(self, member: Member, now: ClockReading) -> None:
         """Remove a member that left or timed out, and rebalance.
 
         Its waiting requests are answered, because its client may be alive after all.
@@ -419,7 +419,7 @@ class ClassicGroup:
         if self.leader_id == member.member_id:
             self.leader_id = next(iter(self.members), None)
 
-    def on_tick(self, now: Moment) -> None:
+    def on_tick(self, now: ClockReading) -> None:
         """Do what is due. Call it at `next_deadline_ms`, or at any other time."""
         for member_id in [
             id_ for id_, until in self.pending_members.items() if until <= now.monotonic_ms
@@ -439,7 +439,7 @@ class ClassicGroup:
         if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now.monotonic_ms:
             self._on_sync_deadline(now)
 
-    def _on_sync_deadline(self, now: Moment) -> None:
+    def _on_sync_deadline(self, now: ClockReading) -> None:
         """Remove the members that have not sent SyncGroup, so that the others no longer wait."""
         self._sync_deadline_ms = None
         late = [self.members[id_] for id_ in self._awaited_syncs if id_ in self.members]
@@ -450,7 +450,7 @@ class ClassicGroup:
 
     # The log
 
-    def record(self, now: Moment) -> OffsetsRecord:
+    def record(self, now: ClockReading) -> OffsetsRecord:
         metadata = GroupMetadata(
             self.protocol_type or "",
             self.generation_id,
@@ -461,7 +461,7 @@ class ClassicGroup:
         )
         return OffsetsRecord(encode_key(GroupKey(self.group_id)), encode_metadata(metadata))
 
-    def load(self, metadata: GroupMetadata, now: Moment) -> None:
+    def load(self, metadata: GroupMetadata, now: ClockReading) -> None:
         """Restore the group from its newest record.
 
         Each member gets a full session timeout from now.

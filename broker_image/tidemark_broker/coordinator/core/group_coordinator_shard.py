@@ -15,26 +15,26 @@ from tidemark_broker.coordinator.core.classic_group import GroupState
 from tidemark_broker.coordinator.core.group_config import GroupSettings
 from tidemark_broker.coordinator.core.group_metadata_manager import (
     NO_SUCH_GROUP,
-    CoordinatedGroups,
+    GroupMetadataManager,
     describe,
     listed,
 )
 from tidemark_broker.coordinator.core.group_offsets import Loading
-from tidemark_broker.coordinator.core.pending_appends import Outbox
+from tidemark_broker.coordinator.core.pending_appends import PendingAppends
 from tidemark_broker.coordinator.core.requests import (
     Answer,
+    ClockReading,
     DeleteGroup,
     DescribedGroup,
     Effect,
-    GroupCensus,
-    GroupCounts,
+    GroupCounters,
+    GroupGauges,
     GroupReport,
     GroupRequest,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     ListedGroup,
-    Moment,
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
@@ -49,22 +49,22 @@ class CoordinatorState(Enum):
     ACTIVE = "active"
 
 
-class GroupCoordinator:
-    def __init__(self, settings: GroupSettings, counts: GroupCounts) -> None:
+class GroupCoordinatorShard:
+    def __init__(self, settings: GroupSettings, counts: GroupCounters) -> None:
         """Create a resigned coordinator; `counts` is shared by all coordinators of the broker."""
         self.state = CoordinatorState.RESIGNED
         self.leader_epoch = LeaderEpoch(NO_EPOCH)
         self.unreadable_records = 0  # of the last load; the shell tells somebody
         self._settings = settings
         self._counts = counts
-        self._outbox = Outbox(self.leader_epoch, 0)
+        self._pending_appends = PendingAppends(self.leader_epoch, 0)
         self._loading = Loading()
         self._deleted_while_loading: frozenset[str] = frozenset()
-        self._groups = CoordinatedGroups(settings, self._outbox, counts)
+        self._groups = GroupMetadataManager(settings, self._pending_appends, counts)
 
     # Leadership
 
-    def become_leader(self, leader_epoch: LeaderEpoch, now: Moment) -> tuple[Effect, ...]:
+    def become_leader(self, leader_epoch: LeaderEpoch, now: ClockReading) -> tuple[Effect, ...]:
         """Begin to load in this leader epoch.
 
         The caller then passes all committed records to `on_record`, in order, and calls
@@ -75,17 +75,17 @@ class GroupCoordinator:
         effects = self._resign(now)
         self.leader_epoch = leader_epoch
         self.state = CoordinatorState.LOADING
-        self._outbox = Outbox(leader_epoch, self._outbox.next_append_id)
+        self._pending_appends = PendingAppends(leader_epoch, self._pending_appends.next_append_id)
         self._loading = Loading()
         self._deleted_while_loading = frozenset()
-        self._groups = CoordinatedGroups(self._settings, self._outbox, self._counts)
+        self._groups = GroupMetadataManager(self._settings, self._pending_appends, self._counts)
         return effects
 
     def on_record(self, leader_epoch: LeaderEpoch, key: bytes, value: bytes | None) -> None:
         if self._is_loading(leader_epoch):
             self._loading.on_record(key, value)
 
-    def on_loaded(self, leader_epoch: LeaderEpoch, now: Moment) -> tuple[Effect, ...]:
+    def on_loaded(self, leader_epoch: LeaderEpoch, now: ClockReading) -> tuple[Effect, ...]:
         if not self._is_loading(leader_epoch):
             return ()
         self.unreadable_records = self._loading.unreadable_records
@@ -93,22 +93,22 @@ class GroupCoordinator:
         self._loading = Loading()
         self.state = CoordinatorState.ACTIVE
         self._groups.on_topics_deleted(self._deleted_while_loading)
-        return self._outbox.take()
+        return self._pending_appends.take()
 
-    def resign(self, leader_epoch: LeaderEpoch, now: Moment) -> tuple[Effect, ...]:
+    def resign(self, leader_epoch: LeaderEpoch, now: ClockReading) -> tuple[Effect, ...]:
         """Stop coordinating: another broker leads from this epoch on, or the replica is removed."""
         if leader_epoch < self.leader_epoch:
             return ()
         self.leader_epoch = leader_epoch
         return self._resign(now)
 
-    def _resign(self, now: Moment) -> tuple[Effect, ...]:
+    def _resign(self, now: ClockReading) -> tuple[Effect, ...]:
         self.state = CoordinatorState.RESIGNED
         self._groups.resign()
-        self._outbox.resign(now)
-        effects = self._outbox.take()
+        self._pending_appends.resign(now)
+        effects = self._pending_appends.take()
         assert all(isinstance(effect, Answer) for effect in effects)  # it may not write any more
-        self._groups = CoordinatedGroups(self._settings, self._outbox, self._counts)
+        self._groups = GroupMetadataManager(self._settings, self._pending_appends, self._counts)
         return effects
 
     def _is_loading(self, leader_epoch: LeaderEpoch) -> bool:
@@ -116,16 +116,18 @@ class GroupCoordinator:
 
     # Requests
 
-    def on_request(self, request_id: int, request: GroupRequest, now: Moment) -> tuple[Effect, ...]:
+    def on_request(
+        self, request_id: int, request: GroupRequest, now: ClockReading
+    ) -> tuple[Effect, ...]:
         error = check_request(request, self._settings)
         if error is ErrorCode.NONE:
             error = self._absence()
         if error is not ErrorCode.NONE:
             return (Answer(request_id, refusal(request, error)),)
         self._handle(request_id, request, now)
-        return self._outbox.take()
+        return self._pending_appends.take()
 
-    def _handle(self, request_id: int, request: GroupRequest, now: Moment) -> None:
+    def _handle(self, request_id: int, request: GroupRequest, now: ClockReading) -> None:
         groups = self._groups
         match request:
             case JoinGroup():
@@ -174,9 +176,9 @@ class GroupCoordinator:
             return DescribedGroup(NO_SUCH_GROUP, group_id, GroupState.DEAD.value)
         return describe(group)
 
-    def count(self, census: GroupCensus) -> None:
+    def count(self, gauges: GroupGauges) -> None:
         """Add this coordinator's groups to the census; none before they are loaded."""
-        self._groups.count(census)
+        self._groups.count(gauges)
 
     def group_ids(self) -> tuple[str, ...]:
         """Return the ids of all groups; none before they are loaded."""
@@ -191,20 +193,20 @@ class GroupCoordinator:
 
     # The log
 
-    def on_committed(self, append_id: int, now: Moment) -> tuple[Effect, ...]:
+    def on_committed(self, append_id: int, now: ClockReading) -> tuple[Effect, ...]:
         """Apply the records of an append that is committed: each later coordinator loads them."""
-        self._outbox.on_committed(append_id, now)
-        return self._outbox.take()
+        self._pending_appends.on_committed(append_id, now)
+        return self._pending_appends.take()
 
-    def on_refused(self, append_id: int, error: ErrorCode, now: Moment) -> tuple[Effect, ...]:
+    def on_refused(self, append_id: int, error: ErrorCode, now: ClockReading) -> tuple[Effect, ...]:
         """Drop an append whose records are not in the log and never will be."""
-        self._outbox.on_refused(append_id, error, now)
-        return self._outbox.take()
+        self._pending_appends.on_refused(append_id, error, now)
+        return self._pending_appends.take()
 
-    def on_late(self, append_id: int, now: Moment) -> tuple[Effect, ...]:
+    def on_late(self, append_id: int, now: ClockReading) -> tuple[Effect, ...]:
         """Answer the request of an append that was not committed in time; it may commit later."""
-        self._outbox.on_late(append_id, now)
-        return self._outbox.take()
+        self._pending_appends.on_late(append_id, now)
+        return self._pending_appends.take()
 
     # Time
 
@@ -212,10 +214,10 @@ class GroupCoordinator:
     def next_deadline_ms(self) -> int | None:
         return self._groups.next_deadline_ms
 
-    def on_tick(self, now: Moment) -> tuple[Effect, ...]:
+    def on_tick(self, now: ClockReading) -> tuple[Effect, ...]:
         if self.state is CoordinatorState.ACTIVE:
             self._groups.on_tick(now)
-        return self._outbox.take()
+        return self._pending_appends.take()
 
     def on_topics_deleted(self, topics: frozenset[str]) -> tuple[Effect, ...]:
         """Drop the offsets of topics that were deleted with their data.
@@ -226,13 +228,13 @@ class GroupCoordinator:
             self._deleted_while_loading |= topics
         elif self.state is CoordinatorState.ACTIVE:
             self._groups.on_topics_deleted(topics)
-        return self._outbox.take()
+        return self._pending_appends.take()
 
-    def on_expiry(self, now: Moment) -> tuple[Effect, ...]:
+    def on_expiry(self, now: ClockReading) -> tuple[Effect, ...]:
         """Delete expired offsets and groups. Call it at offsets.retention.check.interval.ms."""
         if self.state is CoordinatorState.ACTIVE:
             self._groups.on_expiry(now)
-        return self._outbox.take()
+        return self._pending_appends.take()
 
 
 def _is_wanted(state: GroupState, states: frozenset[str]) -> bool:

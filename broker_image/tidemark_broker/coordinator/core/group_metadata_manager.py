@@ -22,26 +22,26 @@ from tidemark_broker.coordinator.core.offsets_records import (
     encode_offset,
 )
 from tidemark_broker.coordinator.core.pending_appends import (
-    Outbox,
+    PendingAppends,
     Settle,
     group_error,
     offsets_error,
 )
 from tidemark_broker.coordinator.core.requests import (
+    ClockReading,
     DeleteGroup,
     DeleteGroupAnswer,
     DescribedGroup,
     DescribedMember,
     FetchedOffset,
-    GroupCensus,
-    GroupCounts,
+    GroupCounters,
+    GroupGauges,
     Heartbeat,
     HeartbeatAnswer,
     JoinGroup,
     LeaveGroup,
     LeaveGroupAnswer,
     ListedGroup,
-    Moment,
     OffsetCommit,
     OffsetCommitAnswer,
     OffsetDelete,
@@ -71,10 +71,12 @@ class _Coordinated:
         return is_empty and not self.group.pending_members and not len(self.offsets)
 
 
-class CoordinatedGroups:
-    def __init__(self, settings: GroupSettings, outbox: Outbox, counts: GroupCounts) -> None:
+class GroupMetadataManager:
+    def __init__(
+        self, settings: GroupSettings, pending_appends: PendingAppends, counts: GroupCounters
+    ) -> None:
         self._settings = settings
-        self._outbox = outbox
+        self._pending_appends = pending_appends
         self._counts = counts
         self._groups: dict[str, _Coordinated] = {}
 
@@ -88,19 +90,21 @@ class CoordinatedGroups:
     def offsets_of(self, group_id: str) -> tuple[FetchedOffset, ...]:
         return self._groups[group_id].offsets.fetch(None)
 
-    def count(self, census: GroupCensus) -> None:
+    def count(self, gauges: GroupGauges) -> None:
         for coordinated in self._groups.values():
-            census.groups[coordinated.group.state.value] += 1
-            census.members += len(coordinated.group.members)
-            census.offsets += len(coordinated.offsets)
+            gauges.groups[coordinated.group.state.value] += 1
+            gauges.members += len(coordinated.group.members)
+            gauges.offsets += len(coordinated.offsets)
 
-    def _add(self, group_id: str, now: Moment) -> _Coordinated:
-        group = ClassicGroup(group_id, self._settings, self._outbox, now, counts=self._counts)
+    def _add(self, group_id: str, now: ClockReading) -> _Coordinated:
+        group = ClassicGroup(
+            group_id, self._settings, self._pending_appends, now, counts=self._counts
+        )
         added = _Coordinated(group, GroupMembership(group), GroupOffsets())
         self._groups[group_id] = added
         return added
 
-    def load(self, loading: Loading, now: Moment) -> None:
+    def load(self, loading: Loading, now: ClockReading) -> None:
         for group_id, metadata in loading.groups.items():
             self._add(group_id, now).group.load(metadata, now)
         for group_id, offsets in loading.offsets.items():
@@ -116,7 +120,7 @@ class CoordinatedGroups:
 
     # Membership
 
-    def on_join(self, request_id: int, join: JoinGroup, now: Moment) -> None:
+    def on_join(self, request_id: int, join: JoinGroup, now: ClockReading) -> None:
         coordinated = self._groups.get(join.group_id)
         if coordinated is None:
             error = ErrorCode.NONE
@@ -125,7 +129,7 @@ class CoordinatedGroups:
             elif self._is_full():
                 error = ErrorCode.COORDINATOR_NOT_AVAILABLE
             if error is not ErrorCode.NONE:
-                self._outbox.answer(request_id, refusal(join, error))
+                self._pending_appends.answer(request_id, refusal(join, error))
                 return
             coordinated = self._add(join.group_id, now)
         coordinated.membership.on_join(request_id, join, now)
@@ -133,31 +137,31 @@ class CoordinatedGroups:
     def _is_full(self) -> bool:
         return len(self._groups) >= self._settings.max_groups
 
-    def on_sync(self, request_id: int, sync: SyncGroup, now: Moment) -> None:
+    def on_sync(self, request_id: int, sync: SyncGroup, now: ClockReading) -> None:
         group = self.find(sync.group_id)
         if group is None:
-            self._outbox.answer(request_id, refusal(sync, ErrorCode.UNKNOWN_MEMBER_ID))
+            self._pending_appends.answer(request_id, refusal(sync, ErrorCode.UNKNOWN_MEMBER_ID))
         else:
             group.on_sync(request_id, sync, now)
 
-    def on_heartbeat(self, request_id: int, heartbeat: Heartbeat, now: Moment) -> None:
+    def on_heartbeat(self, request_id: int, heartbeat: Heartbeat, now: ClockReading) -> None:
         group = self.find(heartbeat.group_id)
         error = ErrorCode.UNKNOWN_MEMBER_ID
         if group is not None:
             error = group.on_heartbeat(heartbeat, now)
-        self._outbox.answer(request_id, HeartbeatAnswer(error))
+        self._pending_appends.answer(request_id, HeartbeatAnswer(error))
 
-    def on_leave(self, request_id: int, leave: LeaveGroup, now: Moment) -> None:
+    def on_leave(self, request_id: int, leave: LeaveGroup, now: ClockReading) -> None:
         coordinated = self._groups.get(leave.group_id)
         if coordinated is None:
             members = tuple((member, ErrorCode.UNKNOWN_MEMBER_ID) for member in leave.members)
         else:
             members = coordinated.membership.on_leave(leave, now)
-        self._outbox.answer(request_id, LeaveGroupAnswer(ErrorCode.NONE, members))
+        self._pending_appends.answer(request_id, LeaveGroupAnswer(ErrorCode.NONE, members))
 
     # Offsets
 
-    def on_commit(self, request_id: int, commit: OffsetCommit, now: Moment) -> None:
+    def on_commit(self, request_id: int, commit: OffsetCommit, now: ClockReading) -> None:
         coordinated = self._groups.get(commit.group_id)
         if coordinated is not None:
             error = coordinated.group.check_commit(commit, now)
@@ -166,14 +170,18 @@ class CoordinatedGroups:
         else:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE if self._is_full() else ErrorCode.NONE
         if error is not ErrorCode.NONE:
-            self._outbox.answer(request_id, refusal(commit, error))
+            self._pending_appends.answer(request_id, refusal(commit, error))
             return
         offsets = GroupOffsets() if coordinated is None else coordinated.offsets
         errors = self._check_offsets(commit.offsets, offsets)
         self._commit(request_id, commit, errors, now)
 
     def _commit(
-        self, request_id: int, commit: OffsetCommit, errors: tuple[ErrorCode, ...], now: Moment
+        self,
+        request_id: int,
+        commit: OffsetCommit,
+        errors: tuple[ErrorCode, ...],
+        now: ClockReading,
     ) -> None:
         """Append offsets; they are answered and visible once the log holds them committed."""
         expire_ms = -1
@@ -187,7 +195,7 @@ class CoordinatedGroups:
             if error is ErrorCode.NONE
         }
 
-        def settle(error: ErrorCode, _now: Moment) -> None:
+        def settle(error: ErrorCode, _now: ClockReading) -> None:
             if error is ErrorCode.NONE:
                 self._counts.committed_offsets += len(taken)
             answered = tuple(
@@ -198,7 +206,7 @@ class CoordinatedGroups:
                 )
                 for asked, own in zip(commit.offsets, errors, strict=True)
             )
-            self._outbox.answer(request_id, OffsetCommitAnswer(answered))
+            self._pending_appends.answer(request_id, OffsetCommitAnswer(answered))
 
         records = tuple(
             OffsetsRecord(encode_key(OffsetKey(commit.group_id, *key)), encode_offset(committed))
@@ -209,16 +217,16 @@ class CoordinatedGroups:
         elif sum(_size_bytes(record) for record in records) > self._settings.max_group_bytes:
             settle(ErrorCode.RECORD_LIST_TOO_LARGE, now)
         else:
-            append_id = self._outbox.next_append_id
+            append_id = self._pending_appends.next_append_id
 
-            def apply(applied: Moment) -> None:
+            def apply(applied: ClockReading) -> None:
                 coordinated = self._groups.get(commit.group_id)
                 if coordinated is None:
                     coordinated = self._add(commit.group_id, applied)
                 for key, committed in taken.items():
                     coordinated.offsets.apply(append_id, key, committed)
 
-            self._outbox.append(records, settle, apply)
+            self._pending_appends.append(records, settle, apply)
 
     def _check_offsets(
         self, asked: tuple[OffsetToCommit, ...], offsets: GroupOffsets
@@ -245,27 +253,27 @@ class CoordinatedGroups:
         coordinated = self._groups.get(fetch.group_id)
         offsets = GroupOffsets() if coordinated is None else coordinated.offsets
         answer = OffsetFetchAnswer(ErrorCode.NONE, offsets.fetch(fetch.partitions))
-        self._outbox.answer(request_id, answer)
+        self._pending_appends.answer(request_id, answer)
 
-    def on_delete_offsets(self, request_id: int, delete: OffsetDelete, now: Moment) -> None:
+    def on_delete_offsets(self, request_id: int, delete: OffsetDelete, now: ClockReading) -> None:
         coordinated = self._groups.get(delete.group_id)
         error = ErrorCode.GROUP_ID_NOT_FOUND
         if coordinated is not None:
             error = _check_deletion(coordinated.group)
         if coordinated is None or error is not ErrorCode.NONE:
-            self._outbox.answer(request_id, OffsetDeleteAnswer(error))
+            self._pending_appends.answer(request_id, OffsetDeleteAnswer(error))
             return
         errors = tuple(_deletion_of(coordinated.group, topic) for topic, _ in delete.partitions)
 
-        def settle(error: ErrorCode, _now: Moment) -> None:
+        def settle(error: ErrorCode, _now: ClockReading) -> None:
             if error is not ErrorCode.NONE:
-                self._outbox.answer(request_id, OffsetDeleteAnswer(offsets_error(error)))
+                self._pending_appends.answer(request_id, OffsetDeleteAnswer(offsets_error(error)))
                 return
             answered = tuple(
                 PartitionError(topic, partition, own)
                 for (topic, partition), own in zip(delete.partitions, errors, strict=True)
             )
-            self._outbox.answer(request_id, OffsetDeleteAnswer(ErrorCode.NONE, answered))
+            self._pending_appends.answer(request_id, OffsetDeleteAnswer(ErrorCode.NONE, answered))
 
         known = frozenset(self._offsets_to_be(delete.group_id, self._under_way(delete.group_id)))
         removed = tuple(
@@ -287,11 +295,11 @@ class CoordinatedGroups:
             is_empty = coordinated.group.state is GroupState.EMPTY
             error = ErrorCode.NONE if is_empty else ErrorCode.NON_EMPTY_GROUP
         if coordinated is None or error is not ErrorCode.NONE:
-            self._outbox.answer(request_id, DeleteGroupAnswer(error))
+            self._pending_appends.answer(request_id, DeleteGroupAnswer(error))
             return
 
-        def settle(error: ErrorCode, _now: Moment) -> None:
-            self._outbox.answer(request_id, DeleteGroupAnswer(group_error(error)))
+        def settle(error: ErrorCode, _now: ClockReading) -> None:
+            self._pending_appends.answer(request_id, DeleteGroupAnswer(group_error(error)))
 
         offsets = self._offsets_to_be(delete.group_id, self._under_way(delete.group_id))
         self._append_tombstones(delete.group_id, offsets, settle, with_group=True)
@@ -303,7 +311,7 @@ class CoordinatedGroups:
         """
         coming: dict[str, list[TopicPartition]] = {}
         name = only_of.encode()  # looked for in the bytes: there may be many of other groups
-        for encoded in self._outbox.keys_under_way():
+        for encoded in self._pending_appends.keys_under_way():
             key = decode_key(encoded) if name in encoded else None
             if isinstance(key, OffsetKey):
                 coming.setdefault(key.group_id, []).append((key.topic, key.partition))
@@ -343,12 +351,12 @@ class CoordinatedGroups:
         *,
         with_group: bool = False,
     ) -> None:
-        append_id = self._outbox.next_append_id
+        append_id = self._pending_appends.next_append_id
         records = [OffsetsRecord(encode_key(OffsetKey(group_id, *key)), None) for key in partitions]
         if with_group:
             records.append(OffsetsRecord(encode_key(GroupKey(group_id)), None))
 
-        def apply(_now: Moment) -> None:
+        def apply(_now: ClockReading) -> None:
             coordinated = self._groups.get(group_id)
             if coordinated is None:
                 return
@@ -357,7 +365,7 @@ class CoordinatedGroups:
             if with_group and coordinated.is_idle:
                 del self._groups[group_id]
 
-        self._outbox.append(tuple(records), settle, apply)
+        self._pending_appends.append(tuple(records), settle, apply)
 
     def on_topics_deleted(self, topics: frozenset[str]) -> None:
         if not topics:
@@ -369,18 +377,18 @@ class CoordinatedGroups:
             if removed:
                 self._append_tombstones(group_id, removed, lambda _error, _now: None)
 
-    def on_expiry(self, now: Moment) -> None:
+    def on_expiry(self, now: ClockReading) -> None:
         """Append tombstones for what has expired.
 
         A key with a record under way is left alone: a tombstone would follow that record in the log
         and undo a commit that is then answered as done.
         """
         retention_ms = self._settings.offsets_retention_ms
-        under_way = {decode_key(key) for key in self._outbox.keys_under_way()}
+        under_way = {decode_key(key) for key in self._pending_appends.keys_under_way()}
         groups_under_way = {key.group_id for key in under_way if key is not None}
         for group_id, coordinated in tuple(self._groups.items()):
             group, offsets = coordinated.group, coordinated.offsets
-            offsets.forget_removed(self._outbox.oldest_append_id)
+            offsets.forget_removed(self._pending_appends.oldest_append_id)
             expired = tuple(
                 key
                 for key in offsets.expired(group, now.wall_ms, retention_ms)
@@ -404,7 +412,7 @@ class CoordinatedGroups:
         deadlines = (coordinated.group.next_deadline_ms for coordinated in self._groups.values())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
-    def on_tick(self, now: Moment) -> None:
+    def on_tick(self, now: ClockReading) -> None:
         for group_id, coordinated in tuple(self._groups.items()):
             coordinated.group.on_tick(now)
             # Ids were given out, nobody came, and the log knows nothing of it.

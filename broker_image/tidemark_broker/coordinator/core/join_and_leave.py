@@ -11,21 +11,21 @@ from tidemark_broker.coordinator.core.classic_group import ClassicGroup, GroupSt
 from tidemark_broker.coordinator.core.member import Member, new_member, voted_protocol
 from tidemark_broker.coordinator.core.pending_appends import group_error
 from tidemark_broker.coordinator.core.requests import (
+    ClockReading,
     JoinGroup,
     JoinGroupAnswer,
     LeaveGroup,
     LeavingMember,
-    Moment,
 )
 
 
 class GroupMembership:
     def __init__(self, group: ClassicGroup) -> None:
         self._group = group
-        self._outbox = group.outbox
+        self._pending_appends = group.pending_appends
         self._settings = group.settings
 
-    def on_join(self, request_id: int, join: JoinGroup, now: Moment) -> None:
+    def on_join(self, request_id: int, join: JoinGroup, now: ClockReading) -> None:
         error = self._check_join(join)
         if error is not ErrorCode.NONE:
             if error is ErrorCode.GROUP_MAX_SIZE_REACHED and join.member_id in self._group.members:
@@ -43,7 +43,7 @@ class GroupMembership:
             self._add(request_id, join.new_member_id, join, now)
 
     def _refuse(self, request_id: int, error: ErrorCode, member_id: str) -> None:
-        self._outbox.answer(request_id, JoinGroupAnswer(error, member_id))
+        self._pending_appends.answer(request_id, JoinGroupAnswer(error, member_id))
 
     def _check_join(self, join: JoinGroup) -> ErrorCode:
         group = self._group
@@ -82,7 +82,7 @@ class GroupMembership:
             return join.member_id
         return self._group.static_members.get(join.group_instance_id, "")
 
-    def _add(self, request_id: int, member_id: str, join: JoinGroup, now: Moment) -> None:
+    def _add(self, request_id: int, member_id: str, join: JoinGroup, now: ClockReading) -> None:
         group = self._group
         group.pending_members.pop(member_id, None)
         member = new_member(member_id, join)
@@ -100,7 +100,7 @@ class GroupMembership:
             group.is_new_member_added = True
         group.rebalance_or_complete_join(now)
 
-    def _join_known(self, request_id: int, join: JoinGroup, now: Moment) -> None:
+    def _join_known(self, request_id: int, join: JoinGroup, now: ClockReading) -> None:
         group = self._group
         if join.member_id in group.pending_members:
             self._add(request_id, join.member_id, join, now)
@@ -109,7 +109,7 @@ class GroupMembership:
         if self._is_answered_at_once(member, join):
             member.take_over(join)
             group.believe_in(member, now)
-            self._outbox.answer(request_id, group.joined_answer(member))
+            self._pending_appends.answer(request_id, group.joined_answer(member))
             return
         self._wait_for_join(request_id, member, join, now)
         group.rebalance_or_complete_join(now)
@@ -126,7 +126,9 @@ class GroupMembership:
         is_leader = member.member_id == self._group.leader_id
         return self._group.state is GroupState.STABLE and not is_leader
 
-    def _wait_for_join(self, request_id: int, member: Member, join: JoinGroup, now: Moment) -> None:
+    def _wait_for_join(
+        self, request_id: int, member: Member, join: JoinGroup, now: ClockReading
+    ) -> None:
         if member.join_request_id is not None:  # the client gave up on that request
             self._refuse(member.join_request_id, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         member.take_over(join)
@@ -135,7 +137,7 @@ class GroupMembership:
 
     # Static members
 
-    def _join_static(self, request_id: int, join: JoinGroup, now: Moment) -> None:
+    def _join_static(self, request_id: int, join: JoinGroup, now: ClockReading) -> None:
         assert join.group_instance_id is not None
         previous_id = self._group.static_members.get(join.group_instance_id)
         if previous_id is None:
@@ -150,7 +152,7 @@ class GroupMembership:
             group.rebalance_or_complete_join(now)
             return
 
-        def settle(error: ErrorCode, settled: Moment) -> None:
+        def settle(error: ErrorCode, settled: ClockReading) -> None:
             if member.join_request_id != request_id or group.state is not GroupState.STABLE:
                 return  # a rebalance came in between and will answer
             if error is ErrorCode.NONE:
@@ -161,7 +163,7 @@ class GroupMembership:
             self._rename(member.member_id, previous_id)
             self._refuse(request_id, group_error(error), "")
 
-        self._outbox.append((group.record(now),), settle)
+        self._pending_appends.append((group.record(now),), settle)
 
     def _rename(self, previous_id: str, member_id: str) -> Member:
         """Give a static member a new id; requests with the former id are fenced."""
@@ -181,7 +183,7 @@ class GroupMembership:
         return member
 
     def _answer_replaced(
-        self, member: Member, join: JoinGroup, leader_before: str | None, now: Moment
+        self, member: Member, join: JoinGroup, leader_before: str | None, now: ClockReading
     ) -> None:
         group = self._group
         group.believe_in(member, now)
@@ -207,7 +209,7 @@ class GroupMembership:
     # Leaving
 
     def on_leave(
-        self, leave: LeaveGroup, now: Moment
+        self, leave: LeaveGroup, now: ClockReading
     ) -> tuple[tuple[LeavingMember, ErrorCode], ...]:
         """Remove each member by itself, then begin one rebalance for all of them."""
         results = []

@@ -16,13 +16,13 @@ from tidemark_broker.coordinator.core.offsets_records import OffsetsRecord
 from tidemark_broker.coordinator.core.requests import (
     Answer,
     AppendRecords,
+    ClockReading,
     Effect,
     GroupAnswer,
-    Moment,
 )
 
-Settle = Callable[[ErrorCode, Moment], None]
-Apply = Callable[[Moment], None]
+Settle = Callable[[ErrorCode, ClockReading], None]
+Apply = Callable[[ClockReading], None]
 
 _UNAVAILABLE = frozenset(
     {
@@ -59,7 +59,7 @@ def offsets_error(error: ErrorCode) -> ErrorCode:
     return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error in _TOO_LARGE else group_error(error)
 
 
-def _nothing(_: Moment) -> None:
+def _nothing(_: ClockReading) -> None:
     """Do nothing: the state in memory is already ahead of the log."""
 
 
@@ -71,7 +71,7 @@ class _Pending:
     is_settled: bool = False
 
 
-class Outbox:
+class PendingAppends:
     """The effects and appends of one partition in one leader epoch.
 
     An append of another epoch cannot be named here.
@@ -109,7 +109,7 @@ class Outbox:
         self._pending[append_id] = _Pending(keys, settle, apply)
         self._effects.append(AppendRecords(append_id, self._leader_epoch, records))
 
-    def on_committed(self, append_id: int, now: Moment) -> None:
+    def on_committed(self, append_id: int, now: ClockReading) -> None:
         pending = self._pending.pop(append_id, None)
         if pending is None:
             return  # of an earlier leader epoch: what it wrote, we have replayed or will not have
@@ -117,18 +117,18 @@ class Outbox:
         if not pending.is_settled:
             pending.settle(ErrorCode.NONE, now)
 
-    def on_refused(self, append_id: int, error: ErrorCode, now: Moment) -> None:
+    def on_refused(self, append_id: int, error: ErrorCode, now: ClockReading) -> None:
         pending = self._pending.pop(append_id, None)
         if pending is not None and not pending.is_settled:
             pending.settle(error, now)
 
-    def on_late(self, append_id: int, now: Moment) -> None:
+    def on_late(self, append_id: int, now: ClockReading) -> None:
         pending = self._pending.get(append_id)
         if pending is not None and not pending.is_settled:
             pending.is_settled = True
             pending.settle(ErrorCode.REQUEST_TIMED_OUT, now)
 
-    def resign(self, now: Moment) -> None:
+    def resign(self, now: ClockReading) -> None:
         """Answer all requests that wait, because this broker no longer leads.
 
         Clients look for the next coordinator.

@@ -3,7 +3,7 @@
 A request carries a `request_id` that the shell chooses. Its answer, now or later, is one
 `Answer(request_id, ...)`.
 
-Counts and the census are for metrics alone. `Moment` has the two clocks of an event.
+Counts and the census are for metrics alone. `ClockReading` has the two clocks of an event.
 """
 
 from collections import Counter
@@ -304,7 +304,7 @@ Effect = Answer | AppendRecords
 
 
 @dataclass(slots=True)
-class GroupCounts:
+class GroupCounters:
     """Counts since the process started, of all coordinators of a broker together."""
 
     completed_rebalances: int = 0  # generations whose members were all told
@@ -312,7 +312,7 @@ class GroupCounts:
 
 
 @dataclass(slots=True)
-class GroupCensus:
+class GroupGauges:
     """The present numbers of groups and members."""
 
     groups: Counter[str] = field(default_factory=Counter)  # by state
@@ -321,7 +321,7 @@ class GroupCensus:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ClockReading:
     """The time of an event by two clocks.
 
     Sessions and deadlines use `monotonic_ms`, which neither goes back nor jumps when the wall clock

@@ -19,7 +19,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerId, TopicId
 
 from tidemark_broker.coordinator.core.consumer_protocol import TopicPartition
-from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.http.consumers.group_member import (
     Coordination,
     Generation,
@@ -94,7 +94,7 @@ ReserveBytes = Callable[[int], AbstractContextManager[None]]
 
 class GroupConsumer:
     def __init__(
-        self, settings: ConsumerSettings, groups: GroupCoordinators, metadata: MetadataCache
+        self, settings: ConsumerSettings, groups: GroupCoordinatorService, metadata: MetadataCache
     ) -> None:
         self.settings = settings
         self._metadata = metadata

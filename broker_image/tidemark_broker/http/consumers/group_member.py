@@ -28,7 +28,7 @@ from tidemark_broker.coordinator.core.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.http.consumers.peer_connections import PeerLink, Peers, PeerUnavailable
 from tidemark_broker.kafka_wire.messages.group_membership import (
     HEARTBEAT_API,
@@ -49,7 +49,7 @@ class GroupRefusal(Exception):
 
 
 class Coordination:
-    def __init__(self, groups: GroupCoordinators, peers: Peers, group_id: str) -> None:
+    def __init__(self, groups: GroupCoordinatorService, peers: Peers, group_id: str) -> None:
         self.group_id = group_id
         self._groups = groups
         self._peers = peers

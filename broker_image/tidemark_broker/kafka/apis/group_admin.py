@@ -10,7 +10,7 @@ import asyncio
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.coordinator.core.requests import DeleteGroup, DeleteGroupAnswer, DescribedGroup
-from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.apis.advertised_listeners import client_address
 from tidemark_broker.kafka.apis.group_membership import ask
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
@@ -42,7 +42,7 @@ _NOT_DELETED = {
 
 
 def group_admin_handlers(
-    groups: GroupCoordinators, answering: ResponseWriter, metadata: MetadataCache
+    groups: GroupCoordinatorService, answering: ResponseWriter, metadata: MetadataCache
 ) -> tuple[ApiHandler, ...]:
     asked = GroupAdmin(groups, metadata)
     return (
@@ -54,7 +54,7 @@ def group_admin_handlers(
 
 
 class GroupAdmin:
-    def __init__(self, groups: GroupCoordinators, metadata: MetadataCache) -> None:
+    def __init__(self, groups: GroupCoordinatorService, metadata: MetadataCache) -> None:
         self._groups = groups
         self._metadata = metadata
 
@@ -119,7 +119,9 @@ class GroupAdmin:
         return {"groups": await delete_all(self._groups, tuple(dict.fromkeys(asked["groups"])))}
 
 
-async def delete_all(groups: GroupCoordinators, group_ids: tuple[str, ...]) -> tuple[Values, ...]:
+async def delete_all(
+    groups: GroupCoordinatorService, group_ids: tuple[str, ...]
+) -> tuple[Values, ...]:
     """Delete groups, many at once because each waits for the log; return the result of each.
 
     Groups that are not reached within the limit get COORDINATOR_NOT_AVAILABLE, which clients retry.

@@ -24,7 +24,7 @@ from tidemark_broker.coordinator.core.requests import (
     SyncGroup,
     SyncGroupAnswer,
 )
-from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka.network.response_writer import ResponseWriter
 from tidemark_broker.kafka_wire.messages.group_membership import (
@@ -44,7 +44,7 @@ NewUuid = Callable[[], UUID]
 
 
 def group_member_handlers(
-    groups: GroupCoordinators, answering: ResponseWriter, new_uuid: NewUuid
+    groups: GroupCoordinatorService, answering: ResponseWriter, new_uuid: NewUuid
 ) -> tuple[ApiHandler, ...]:
     asked = GroupMembers(groups, new_uuid)
     return (
@@ -56,7 +56,7 @@ def group_member_handlers(
 
 
 class GroupMembers:
-    def __init__(self, groups: GroupCoordinators, new_uuid: NewUuid) -> None:
+    def __init__(self, groups: GroupCoordinatorService, new_uuid: NewUuid) -> None:
         self._groups = groups
         self._new_uuid = new_uuid
 
@@ -160,7 +160,7 @@ class GroupMembers:
 Found = TypeVar("Found")
 
 
-async def ask(groups: GroupCoordinators, request: GroupRequest, kind: type[Found]) -> Found:
+async def ask(groups: GroupCoordinatorService, request: GroupRequest, kind: type[Found]) -> Found:
     """Send a request to its coordinator and return the answer, which is of the type `kind`."""
     answer: GroupAnswer = await groups.ask(request)
     assert isinstance(answer, kind), f"{type(request).__name__}: answered {type(answer).__name__}"

@@ -21,7 +21,7 @@ from tidemark_broker.coordinator.core.requests import (
     OffsetToCommit,
     PartitionError,
 )
-from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.apis.group_membership import ask
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka.network.response_writer import ResponseWriter
@@ -40,7 +40,7 @@ AskedOnce = dict[tuple[str, int], None] | None  # None: all that the group has c
 
 
 def group_offset_handlers(
-    groups: GroupCoordinators, answering: ResponseWriter, metadata: MetadataCache
+    groups: GroupCoordinatorService, answering: ResponseWriter, metadata: MetadataCache
 ) -> tuple[ApiHandler, ...]:
     asked = GroupOffsets(groups, metadata)
     return (
@@ -72,7 +72,7 @@ class ResponseReservation:
 
 
 class GroupOffsets:
-    def __init__(self, groups: GroupCoordinators, metadata: MetadataCache) -> None:
+    def __init__(self, groups: GroupCoordinatorService, metadata: MetadataCache) -> None:
         self._groups = groups
         self._metadata = metadata
 

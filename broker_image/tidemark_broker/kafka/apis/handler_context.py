@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from tidemark_broker.clock import Clock, Scheduler, monotonic_ms
-from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.network.limits import ListenerLimits
 from tidemark_broker.kafka.network.memory_pool import MemoryPool
 from tidemark_broker.kafka.network.request import ApiHandler
@@ -37,7 +37,7 @@ class HandlerContext:
 
     partitions: ReplicaManager
     fetches: FollowerFetchHandler
-    groups: GroupCoordinators
+    groups: GroupCoordinatorService
     scheduler: Scheduler
     new_uuid: Callable[[], UUID]
     quotas: ClientQuotaManager

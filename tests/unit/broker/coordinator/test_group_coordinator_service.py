@@ -12,8 +12,8 @@ from tidemark_broker.coordinator.core.group_config import GroupSettings
 from tidemark_broker.coordinator.core.offsets_records import CommittedOffset
 from tidemark_broker.coordinator.core.requests import (
     GroupAnswer,
-    GroupCensus,
-    GroupCounts,
+    GroupCounters,
+    GroupGauges,
     GroupRequest,
     Heartbeat,
     HeartbeatAnswer,
@@ -28,7 +28,7 @@ from tidemark_broker.coordinator.core.requests import (
     SyncGroup,
     SyncGroupAnswer,
 )
-from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.apis.group_admin import delete_all
 from tidemark_broker.replication.partition import Partition
 from tidemark_protocol.error_codes import ErrorCode
@@ -59,9 +59,9 @@ class Rig:
         self.pool.lead(1)
         self.settle()
 
-    def coordinators(self, number: int) -> GroupCoordinators:
+    def coordinators(self, number: int) -> GroupCoordinatorService:
         broker = self.pool.brokers[number]
-        groups = GroupCoordinators(
+        groups = GroupCoordinatorService(
             broker.partitions,
             SETTINGS,
             scheduler=self.pool.time,
@@ -317,10 +317,10 @@ def test_metrics_tell_groups_members_rebalances_and_commits(rig: Rig) -> None:
     rig.ask(OffsetCommit("g", (OffsetToCommit("orders", 0, 7),), 1, "m"), OffsetCommitAnswer)
     rig.ask(OffsetCommit("simple", (OffsetToCommit("orders", 0, 7),)), OffsetCommitAnswer)
     groups = rig.groups[1]
-    assert groups.census() == GroupCensus(Counter(Stable=1, Empty=1), members=1, offsets=2)
-    assert groups.counts == GroupCounts(completed_rebalances=1, committed_offsets=2)
+    assert groups.gauges() == GroupGauges(Counter(Stable=1, Empty=1), members=1, offsets=2)
+    assert groups.counts == GroupCounters(completed_rebalances=1, committed_offsets=2)
     rig.pool.lead(2)
     rig.settle()
-    assert groups.census() == GroupCensus()
+    assert groups.gauges() == GroupGauges()
     assert groups.counts.committed_offsets == 2
-    assert rig.groups[2].census().members == 1
+    assert rig.groups[2].gauges().members == 1

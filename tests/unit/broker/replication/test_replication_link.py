@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tidemark_broker.coordinator.core.group_config import GroupSettings
-from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinators
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.socket_server import SocketServer
 from tidemark_broker.kafka_wire.messages.fetch import FetchRequest, encode_fetch_request
@@ -73,7 +73,7 @@ class Link:
             HandlerContext(
                 self.partitions[1],
                 fetches,
-                GroupCoordinators(
+                GroupCoordinatorService(
                     self.partitions[1], GroupSettings(), scheduler=loop, wall_clock_s=time.time
                 ),
                 loop,
