@@ -23,7 +23,7 @@ from tidemark_broker.http import pool_groups
 from tidemark_broker.http.broker_view import BrokerView
 
 
-class PlaceDocument(BaseModel):
+class TopicPartitionSchema(BaseModel):
     topic: str
     partition: int
 
@@ -33,7 +33,9 @@ class MemberDocument(BaseModel):
     group_instance_id: str | None
     client_id: str
     host: str
-    partitions: list[PlaceDocument] = Field(description="as assigned, of a stable consumer group")
+    partitions: list[TopicPartitionSchema] = Field(
+        description="as assigned, of a stable consumer group"
+    )
 
 
 class CommittedDocument(BaseModel):
@@ -134,5 +136,7 @@ def _member(member: DescribedMember, *, is_of_consumers: bool) -> MemberDocument
         group_instance_id=member.group_instance_id,
         client_id=member.client_id,
         host=member.client_host.lstrip("/"),
-        partitions=[PlaceDocument(topic=topic, partition=number) for topic, number in places],
+        partitions=[
+            TopicPartitionSchema(topic=topic, partition=number) for topic, number in places
+        ],
     )

@@ -25,7 +25,7 @@ from tidemark_broker.http.produce_bodies import ProducedRecord, ProducerStamp, d
 from tidemark_broker.http.produce_results import RecordResult, failed_as, produce_answer
 from tidemark_broker.http.queries import ProduceQuery, produce_query
 from tidemark_broker.http.record_batches import batches_answer, offsets_in
-from tidemark_broker.http.record_placement import Placement, RecordPlacer
+from tidemark_broker.http.record_placement import RecordPlacer, TopicPartitions
 from tidemark_broker.http.request import Request
 from tidemark_broker.http.response import Answer
 
@@ -115,7 +115,7 @@ class ProduceRoute:
         request: Request,
         topic: TopicState,
         records: Sequence[ProducedRecord],
-        placement: Placement,
+        placement: TopicPartitions,
         query: ProduceQuery,
         deadline: float,
         producer: ProducerStamp | None,
@@ -155,7 +155,7 @@ class ProduceRoute:
         self,
         request: Request,
         topic: TopicState,
-        placement: Placement,
+        placement: TopicPartitions,
         results: list[RecordResult | None],
     ) -> None:
         """Records that no append and no forwarding is for."""
@@ -178,7 +178,7 @@ class ProduceRoute:
         topic: str,
         places: Sequence[int],
         records: Sequence[ProducedRecord],
-        placement: Placement,
+        placement: TopicPartitions,
         terms: ForwardTerms,
         results: list[RecordResult | None],
     ) -> None:

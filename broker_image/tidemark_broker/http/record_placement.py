@@ -53,7 +53,7 @@ KEY_BYTES_PER_SLICE = 128 * 1024  # hashed (about 10 ms) before others get a tur
 
 
 @dataclass(slots=True)
-class Placement:
+class TopicPartitions:
     """Places are indexes into the request's records, ascending in every list."""
 
     partitions: list[int]  # of each record
@@ -76,8 +76,8 @@ class RecordPlacer:
         self._broker_id = broker_id
         self._turn = count()
 
-    async def place(self, topic: TopicState, records: Sequence[ProducedRecord]) -> Placement:
-        placement = Placement(await self._partitions(topic, records))
+    async def place(self, topic: TopicState, records: Sequence[ProducedRecord]) -> TopicPartitions:
+        placement = TopicPartitions(await self._partitions(topic, records))
         groups: dict[int, list[int]] = {}
         for place, partition in enumerate(placement.partitions):
             groups.setdefault(partition, []).append(place)

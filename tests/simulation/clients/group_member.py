@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 from tidemark_broker.coordinator.core.offsets_records import partition_of_group
-from tidemark_broker.http.consumers.peer_connections import PeerLink, PeerUnavailable
+from tidemark_broker.http.consumers.peer_connections import BrokerConnection, BrokerUnavailable
 from tidemark_broker.kafka_wire.messages.group_membership import (
     FIND_COORDINATOR_API,
     HEARTBEAT_API,
@@ -76,7 +76,7 @@ class GroupMember:
     checks: GroupChecks
 
     def __post_init__(self) -> None:
-        self._link: PeerLink | None = None
+        self._link: BrokerConnection | None = None
         self._coordinator_id = -1
         self._member_id = ""
         self._generation_id = -1
@@ -89,7 +89,7 @@ class GroupMember:
                 await self._read()
             except _Refused as refused:
                 self._note(refused.error)
-            except PeerUnavailable:
+            except BrokerUnavailable:
                 self._drop()
             await asyncio.sleep(RETRY_SECONDS * self.chance.random())
 
@@ -106,13 +106,13 @@ class GroupMember:
 
     # ---- the coordinator
 
-    async def _coordinator(self) -> PeerLink:
+    async def _coordinator(self) -> BrokerConnection:
         if self._link is not None and self._link.is_open:
             return self._link
         plan = self.plan
         broker = self.chance.choice(self.around.brokers)
         host, _ = self.around.address_of(broker)
-        asked = await PeerLink.open(plan.name, host, plan.kafka_port)
+        asked = await BrokerConnection.open(plan.name, host, plan.kafka_port)
         try:
             values = {"key_type": 0, "keys": (self.checks.group_id,)}
             found = await asked.ask(FIND_COORDINATOR_API, values, ANSWER_MS)
@@ -120,7 +120,9 @@ class GroupMember:
             asked.close()
         (coordinator,) = found["coordinators"]
         _check(coordinator)
-        self._link = await PeerLink.open(plan.name, coordinator["host"], coordinator["port"])
+        self._link = await BrokerConnection.open(
+            plan.name, coordinator["host"], coordinator["port"]
+        )
         self._coordinator_id = coordinator["broker_id"]
         return self._link
 
@@ -234,7 +236,7 @@ class GroupMember:
     # ---- in a generation
 
     async def _read(self) -> None:
-        """Until something is refused. Raises _Refused, PeerUnavailable."""
+        """Until something is refused. Raises _Refused, BrokerUnavailable."""
         while not self.around.is_over():
             await asyncio.sleep(self.chance.uniform(0.05, 0.3))
             if self.chance.random() < self.plan.mishap_share:

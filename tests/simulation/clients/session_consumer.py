@@ -9,7 +9,7 @@ import asyncio
 import random
 from dataclasses import dataclass, field
 
-from tidemark_broker.http.consumers.peer_connections import PeerLink, PeerUnavailable
+from tidemark_broker.http.consumers.peer_connections import BrokerConnection, BrokerUnavailable
 from tidemark_broker.kafka_wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -39,7 +39,7 @@ MAX_BYTES = 64 * 1024
 class _Session:
     """With one leader: what it was told of each partition, so that only changes are sent."""
 
-    link: PeerLink
+    link: BrokerConnection
     session_id: int = 0
     epoch: int = 0
     sent: dict[int, int] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class SessionConsumer:
                     await self._look_up()
                 for leader in dict.fromkeys(self._leaders.values()):
                     await self._fetch(leader)
-            except PeerUnavailable:
+            except BrokerUnavailable:
                 self._forget()
             await asyncio.sleep(self.chance.uniform(0.0, 2 * PAUSE_SECONDS))
 
@@ -79,7 +79,7 @@ class SessionConsumer:
 
     async def _look_up(self) -> None:
         host, _ = self.around.address_of(self.chance.choice(self.around.brokers))
-        link = await PeerLink.open(self.name, host, self.kafka_port)
+        link = await BrokerConnection.open(self.name, host, self.kafka_port)
         try:
             asked = {"topics": ({"topic": self.topic},), "allow_auto_topic_creation": False}
             found = await link.ask(METADATA_API, asked, ANSWER_MS)
@@ -87,7 +87,7 @@ class SessionConsumer:
             link.close()
         (topic,) = found["topics"]
         if topic["error"] != ErrorCode.NONE:
-            raise PeerUnavailable(ErrorCode(topic["error"]).name)
+            raise BrokerUnavailable(ErrorCode(topic["error"]).name)
         if topic["topic_id"] != self._topic_id:  # recreated: another log
             self._topic_id = topic["topic_id"]
             for entry in topic["partitions"]:
@@ -104,7 +104,7 @@ class SessionConsumer:
     async def _fetch(self, leader: tuple[str, int]) -> None:
         session = self._sessions.get(leader)
         if session is None or not session.link.is_open:
-            session = _Session(await PeerLink.open(self.name, *leader))
+            session = _Session(await BrokerConnection.open(self.name, *leader))
             self._sessions[leader] = session
         positions = {
             partition: self._positions.offset(partition)

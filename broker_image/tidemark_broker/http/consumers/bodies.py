@@ -72,7 +72,7 @@ class _Place(_Strict):
     partition: int
 
 
-class PlacesBody(_Strict):
+class TopicPartitionsBody(_Strict):
     partitions: list[_Place]
 
 
@@ -113,7 +113,7 @@ def topics_of(body: SubscriptionBody) -> tuple[str, ...]:
     return topics
 
 
-def places_of(body: PlacesBody) -> tuple[TopicPartition, ...]:
+def places_of(body: TopicPartitionsBody) -> tuple[TopicPartition, ...]:
     _check_count("partitions", len(body.partitions))
     return tuple(dict.fromkeys((place.topic, place.partition) for place in body.partitions))
 

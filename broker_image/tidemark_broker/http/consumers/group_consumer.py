@@ -21,12 +21,12 @@ from tidemark_protocol.ids import NO_EPOCH, BrokerId, TopicId
 from tidemark_broker.coordinator.core.consumer_protocol import TopicPartition
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.http.consumers.group_member import (
-    Coordination,
+    CoordinatorLookup,
     Generation,
-    GroupRefusal,
-    Membership,
+    GroupMemberClient,
+    GroupRejected,
 )
-from tidemark_broker.http.consumers.peer_connections import Peers, PeerUnavailable
+from tidemark_broker.http.consumers.peer_connections import BrokerConnections, BrokerUnavailable
 from tidemark_broker.http.consumers.positions import RESETS, Commit, NoOffset, Positions
 from tidemark_broker.kafka_wire.messages.fetch import (
     FetchPartition,
@@ -99,17 +99,17 @@ class GroupConsumer:
         self.settings = settings
         self._metadata = metadata
         # Joining may take a minute: nothing else waits behind it on one connection.
-        self._coordinating = Peers(metadata, settings.name)
-        self._reading = Peers(metadata, settings.name)
-        self.membership = Membership(
-            Coordination(groups, self._coordinating, settings.group_id),
+        self._coordinating = BrokerConnections(metadata, settings.name)
+        self._reading = BrokerConnections(metadata, settings.name)
+        self.membership = GroupMemberClient(
+            CoordinatorLookup(groups, self._coordinating, settings.group_id),
             metadata,
             before_revoke=self._commit_confirmed,
         )
         self._positions = Positions(
             metadata,
             self._reading,
-            Coordination(groups, self._reading, settings.group_id),
+            CoordinatorLookup(groups, self._reading, settings.group_id),
             settings.reset,
         )
         self._unreadable: Unreadable | None = None  # found in the last fetch
@@ -158,7 +158,7 @@ class GroupConsumer:
                 else:
                     with reserved(max_bytes):
                         found = await self._fetch(0, max_bytes)
-            except (PeerUnavailable, GroupRefusal) as error:
+            except (BrokerUnavailable, GroupRejected) as error:
                 _log.info("a consumer could not read", extra={"reason": str(error)})
                 found = ()
                 await asyncio.sleep(min(PAUSE_SECONDS, left_ms / 1000))
@@ -240,7 +240,7 @@ class GroupConsumer:
         try:
             link = await self._reading.broker(leader)
             response = await link.fetch(request, wait_ms + FETCH_GRACE_MS)
-        except PeerUnavailable:
+        except BrokerUnavailable:
             await asyncio.sleep(min(PAUSE_SECONDS, wait_ms / 1000))
             return []
         found = []
@@ -274,21 +274,21 @@ class GroupConsumer:
     # ---- offsets
 
     async def seek(self, places: dict[TopicPartition, int]) -> None:
-        """To these offsets; EARLIEST and LATEST too. Raises PeerUnavailable."""
+        """To these offsets; EARLIEST and LATEST too. Raises BrokerUnavailable."""
         self._positions.enter(self.generation)
         for place, offset in places.items():
             found = offset if offset >= 0 else await self._positions.end_of(place, offset)
             self._positions.seek(place, found)
 
     async def committed(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Commit]:
-        """The group's offsets, where it has some. Raises PeerUnavailable, GroupRefusal."""
+        """The group's offsets, where it has some. Raises BrokerUnavailable, GroupRejected."""
         return await self._positions.committed(places)
 
     async def commit(
         self, commits: dict[TopicPartition, Commit] | None = None
     ) -> dict[TopicPartition, ErrorCode]:
         """None: all that was handed out. The error of each; REBALANCE_IN_PROGRESS of partitions
-        that are not ours. Raises PeerUnavailable: they may be committed or not."""
+        that are not ours. Raises BrokerUnavailable: they may be committed or not."""
         self._positions.enter(self.generation)
         return await self._commit(self.generation, commits)
 
@@ -315,5 +315,5 @@ class GroupConsumer:
         try:
             confirmed = self._positions.confirmed.items()
             await self._commit(generation, {place: Commit(offset) for place, offset in confirmed})
-        except PeerUnavailable as error:
+        except BrokerUnavailable as error:
             _log.info("offsets of a consumer were not committed", extra={"reason": str(error)})

@@ -29,7 +29,11 @@ from tidemark_broker.coordinator.core.consumer_protocol import (
     encode_subscription,
 )
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
-from tidemark_broker.http.consumers.peer_connections import PeerLink, Peers, PeerUnavailable
+from tidemark_broker.http.consumers.peer_connections import (
+    BrokerConnection,
+    BrokerConnections,
+    BrokerUnavailable,
+)
 from tidemark_broker.kafka_wire.messages.group_membership import (
     HEARTBEAT_API,
     JOIN_GROUP_API,
@@ -40,7 +44,7 @@ from tidemark_broker.kafka_wire.messages.schema import Api, Values
 from tidemark_broker.metadata.metadata_cache import MetadataCache
 
 
-class GroupRefusal(Exception):
+class GroupRejected(Exception):
     """The coordinator said no."""
 
     def __init__(self, error: ErrorCode) -> None:
@@ -48,22 +52,24 @@ class GroupRefusal(Exception):
         self.error = error
 
 
-class Coordination:
-    def __init__(self, groups: GroupCoordinatorService, peers: Peers, group_id: str) -> None:
+class CoordinatorLookup:
+    def __init__(
+        self, groups: GroupCoordinatorService, peers: BrokerConnections, group_id: str
+    ) -> None:
         self.group_id = group_id
         self._groups = groups
         self._peers = peers
 
     async def ask(self, api: Api, values: Values, timeout_ms: int) -> Values:
-        """Raises PeerUnavailable; errors in the answer are the caller's."""
+        """Raises BrokerUnavailable; errors in the answer are the caller's."""
         link = await self._link()
         return await link.ask(api, {"group_id": self.group_id, **values}, timeout_ms)
 
-    async def _link(self) -> PeerLink:
+    async def _link(self) -> BrokerConnection:
         await self._groups.ensure_topic()
         broker = self._groups.coordinator_of(self.group_id)
         if broker is None:
-            raise PeerUnavailable(self._groups.absence(self.group_id))
+            raise BrokerUnavailable(self._groups.absence(self.group_id))
         return await self._peers.at(broker.endpoints.host, broker.endpoints.kafka_port)
 
 
@@ -112,10 +118,10 @@ class Generation:
 NO_GENERATION = Generation()
 
 
-class Membership:
+class GroupMemberClient:
     def __init__(
         self,
-        coordination: Coordination,
+        coordinator_lookup: CoordinatorLookup,
         metadata: MetadataCache,
         *,
         before_revoke: Callable[[Generation], Awaitable[None]],
@@ -123,7 +129,7 @@ class Membership:
         self.topics: tuple[str, ...] = ()
         self.generation = NO_GENERATION
         self.problem: NotInGroup | None = None  # why it is in no generation
-        self._coordination = coordination
+        self._coordinator_lookup = coordinator_lookup
         self._metadata = metadata
         self._before_revoke = before_revoke
         self._member_id = ""
@@ -171,7 +177,7 @@ class Membership:
             try:
                 await self._take_part()
                 retry_seconds = FIRST_RETRY_SECONDS
-            except (GroupRefusal, PeerUnavailable, MalformedAssignment) as error:
+            except (GroupRejected, BrokerUnavailable, MalformedAssignment) as error:
                 self._note(error)
                 await asyncio.sleep(retry_seconds)
                 retry_seconds = min(2 * retry_seconds, MAX_RETRY_SECONDS)
@@ -189,14 +195,14 @@ class Membership:
         values = {"members": ({"member_id": self._member_id, "group_instance_id": None},)}
         self._member_id = ""
         try:
-            await self._coordination.ask(LEAVE_GROUP_API, values, ANSWER_TIMEOUT_MS)
-        except (GroupRefusal, PeerUnavailable) as error:
+            await self._coordinator_lookup.ask(LEAVE_GROUP_API, values, ANSWER_TIMEOUT_MS)
+        except (GroupRejected, BrokerUnavailable) as error:
             _log.info("a consumer left without a word", extra={"reason": str(error)})
 
     def _note(self, error: Exception) -> None:
         self._lose_joined()
         problem: NotInGroup | None = NotInGroup(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
-        if isinstance(error, GroupRefusal):
+        if isinstance(error, GroupRejected):
             problem = _problem_of(error)
             if error.error in _LOST_ID:
                 self._member_id = ""
@@ -212,7 +218,7 @@ class Membership:
         self._changed.set()
 
     async def _take_part(self) -> None:
-        """One generation from its beginning to its end. Raises GroupRefusal, PeerUnavailable,
+        """One generation from its beginning to its end. Raises GroupRejected, BrokerUnavailable,
         MalformedAssignment."""
         self._is_wanted_anew.clear()
         topics = self.topics
@@ -237,7 +243,7 @@ class Membership:
                 if error is ErrorCode.NONE:
                     continue
                 if error is not ErrorCode.REBALANCE_IN_PROGRESS:
-                    raise GroupRefusal(error)
+                    raise GroupRejected(error)
             await self._before_revoke(generation)
             self._lose_joined()
             if not self.topics:
@@ -250,7 +256,7 @@ class Membership:
 
     async def _heartbeat(self, generation: Generation) -> ErrorCode:
         values = {"generation_id": generation.generation_id, "member_id": generation.member_id}
-        answer = await self._coordination.ask(HEARTBEAT_API, values, ANSWER_TIMEOUT_MS)
+        answer = await self._coordinator_lookup.ask(HEARTBEAT_API, values, ANSWER_TIMEOUT_MS)
         return ErrorCode(answer["error"])
 
     async def _join(self, topics: tuple[str, ...]) -> Generation:
@@ -260,7 +266,7 @@ class Membership:
         assignments: tuple[Values, ...] = ()
         if joined["leader_id"] == member_id and not joined["skip_assignment"]:
             assignments = self._assign(joined["members"])
-        synced = await self._coordination.ask(
+        synced = await self._coordinator_lookup.ask(
             SYNC_GROUP_API,
             {
                 "generation_id": generation_id,
@@ -285,7 +291,7 @@ class Membership:
                 "protocol_type": "consumer",
                 "protocols": ({"name": RANGE, "metadata": encode_subscription(topics)},),
             }
-            joined = await self._coordination.ask(
+            joined = await self._coordinator_lookup.ask(
                 JOIN_GROUP_API, values, REBALANCE_TIMEOUT_MS + GRACE_MS
             )
             if joined["error"] != ErrorCode.MEMBER_ID_REQUIRED:
@@ -307,7 +313,7 @@ class Membership:
         )
 
 
-def _problem_of(refusal: GroupRefusal) -> NotInGroup | None:
+def _problem_of(refusal: GroupRejected) -> NotInGroup | None:
     """None: it joins again, as all do in a rebalance."""
     error = refusal.error
     if error in _LOST_ID or error is ErrorCode.REBALANCE_IN_PROGRESS:
@@ -321,4 +327,4 @@ def _problem_of(refusal: GroupRefusal) -> NotInGroup | None:
 
 def _check(answer: Values) -> None:
     if answer["error"] != ErrorCode.NONE:
-        raise GroupRefusal(ErrorCode(answer["error"]))
+        raise GroupRejected(ErrorCode(answer["error"]))

@@ -34,11 +34,11 @@ CONNECT_TIMEOUT_SECONDS = 1.0
 _PEER_VERSIONS = {LIST_OFFSETS: 10, OFFSET_COMMIT: 9, OFFSET_FETCH: 9}
 
 
-class PeerUnavailable(Exception):
+class BrokerUnavailable(Exception):
     """No answer: the request may have had its effect or not."""
 
 
-class PeerLink(asyncio.Protocol):
+class BrokerConnection(asyncio.Protocol):
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
         self._splitter = FrameSplitter(max_frame_bytes=MAX_ANSWER_BYTES)
@@ -47,14 +47,14 @@ class PeerLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     @classmethod
-    async def open(cls, client_id: str, host: str, port: int) -> "PeerLink":
-        """Raises PeerUnavailable."""
+    async def open(cls, client_id: str, host: str, port: int) -> "BrokerConnection":
+        """Raises BrokerUnavailable."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 _, link = await loop.create_connection(lambda: cls(client_id), host, port)
         except (OSError, TimeoutError) as error:
-            raise PeerUnavailable(f"{host}:{port}: {error or 'no connection'}") from error
+            raise BrokerUnavailable(f"{host}:{port}: {error or 'no connection'}") from error
         return link
 
     @property
@@ -73,7 +73,7 @@ class PeerLink(asyncio.Protocol):
         self._transport = None
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(PeerUnavailable("the connection was lost"))
+                waiting.set_exception(BrokerUnavailable("the connection was lost"))
         self._waiting.clear()
 
     def data_received(self, data: bytes) -> None:
@@ -88,29 +88,29 @@ class PeerLink(asyncio.Protocol):
                 waiting.set_result(bytes(frame))
 
     async def ask(self, api: Api, values: Values, timeout_ms: int) -> Values:
-        """In the newest version that every broker of the pool knows. Raises PeerUnavailable."""
+        """In the newest version that every broker of the pool knows. Raises BrokerUnavailable."""
         version = _PEER_VERSIONS.get(api.api_key, api.max_version)
         frame = api.encode_request(self._correlation_id + 1, version, self._client_id, values)
         answer = await self._ask(frame, timeout_ms)
         try:
             return api.decode_response(answer, version)[1]
         except MalformedFrame as error:
-            raise PeerUnavailable(f"{api.name}: {error}") from error
+            raise BrokerUnavailable(f"{api.name}: {error}") from error
 
     async def fetch(self, request: FetchRequest, timeout_ms: int) -> FetchResponse:
-        """Raises PeerUnavailable."""
+        """Raises BrokerUnavailable."""
         number = self._correlation_id + 1
         frame = encode_fetch_request(request, correlation_id=number, client_id=self._client_id)
         answer = await self._ask(frame, timeout_ms)
         try:
             return decode_fetch_response(answer)
         except MalformedFrame as error:
-            raise PeerUnavailable(f"Fetch: {error}") from error
+            raise BrokerUnavailable(f"Fetch: {error}") from error
 
     async def _ask(self, frame: bytes, timeout_ms: int) -> bytes:
         transport = self._transport
         if transport is None or transport.is_closing():
-            raise PeerUnavailable("the connection is closed")
+            raise BrokerUnavailable("the connection is closed")
         self._correlation_id += 1
         number = self._correlation_id
         waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -121,18 +121,18 @@ class PeerLink(asyncio.Protocol):
                 return await waiting
         except TimeoutError as error:
             self.close()
-            raise PeerUnavailable(f"no answer within {timeout_ms} ms") from error
+            raise BrokerUnavailable(f"no answer within {timeout_ms} ms") from error
         finally:
             self._waiting.pop(number, None)
             if waiting.cancelled() and not self._waiting:
                 self.close()
 
 
-class Peers:
+class BrokerConnections:
     def __init__(self, metadata: MetadataCache, client_id: str) -> None:
         self._metadata = metadata
         self._client_id = client_id
-        self._links: dict[tuple[str, int], PeerLink] = {}
+        self._links: dict[tuple[str, int], BrokerConnection] = {}
         self._is_closed = False
 
     def close(self) -> None:
@@ -141,24 +141,24 @@ class Peers:
             link.close()
         self._links.clear()
 
-    async def broker(self, broker_id: BrokerId) -> PeerLink:
-        """Raises PeerUnavailable."""
+    async def broker(self, broker_id: BrokerId) -> BrokerConnection:
+        """Raises BrokerUnavailable."""
         broker = self._metadata.brokers.get(broker_id)
         if broker is None:
-            raise PeerUnavailable(f"broker {broker_id} is not known")
+            raise BrokerUnavailable(f"broker {broker_id} is not known")
         return await self.at(broker.endpoints.host, broker.endpoints.kafka_port)
 
-    async def at(self, host: str, port: int) -> PeerLink:
-        """Raises PeerUnavailable."""
+    async def at(self, host: str, port: int) -> BrokerConnection:
+        """Raises BrokerUnavailable."""
         known = self._links.get((host, port))
         if known is not None and known.is_open:
             return known
-        link = await PeerLink.open(self._client_id, host, port)
+        link = await BrokerConnection.open(self._client_id, host, port)
         opened = self._links.get((host, port))
         if self._is_closed or (opened is not None and opened.is_open):
             link.close()
             if opened is None or not opened.is_open:
-                raise PeerUnavailable(f"{host}:{port}: closed")
+                raise BrokerUnavailable(f"{host}:{port}: closed")
             return opened
         self._links[host, port] = link
         return link

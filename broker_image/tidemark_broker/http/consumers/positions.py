@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.coordinator.core.consumer_protocol import TopicPartition
-from tidemark_broker.http.consumers.group_member import Coordination, Generation, GroupRefusal
-from tidemark_broker.http.consumers.peer_connections import Peers, PeerUnavailable
+from tidemark_broker.http.consumers.group_member import CoordinatorLookup, Generation, GroupRejected
+from tidemark_broker.http.consumers.peer_connections import BrokerConnections, BrokerUnavailable
 from tidemark_broker.kafka_wire.messages.group_offsets import OFFSET_COMMIT_API, OFFSET_FETCH_API
 from tidemark_broker.kafka_wire.messages.offsets import EARLIEST, LATEST, LIST_OFFSETS_API
 from tidemark_broker.kafka_wire.messages.schema import Values
@@ -42,8 +42,8 @@ class Commit:
 @dataclass
 class Positions:
     metadata: MetadataCache
-    peers: Peers
-    coordination: Coordination
+    peers: BrokerConnections
+    coordinator_lookup: CoordinatorLookup
     reset: str  # earliest, latest, none
     generation_id: int = -1
     next_offsets: dict[TopicPartition, int] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Positions:
     # ---- looking up
 
     async def look_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """Of those that have none. Raises PeerUnavailable, GroupRefusal, NoOffset."""
+        """Of those that have none. Raises BrokerUnavailable, GroupRejected, NoOffset."""
         missing = [place for place in partitions if place not in self.next_offsets]
         if not missing:
             return
@@ -110,14 +110,14 @@ class Positions:
         self.next_offsets = found | self.next_offsets
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Commit]:
-        """Of those for which the group has one. Raises PeerUnavailable, GroupRefusal."""
-        asked = {"group_id": self.coordination.group_id, "topics": _by_topic(partitions)}
-        answer = await self.coordination.ask(
+        """Of those for which the group has one. Raises BrokerUnavailable, GroupRejected."""
+        asked = {"group_id": self.coordinator_lookup.group_id, "topics": _by_topic(partitions)}
+        answer = await self.coordinator_lookup.ask(
             OFFSET_FETCH_API, {"groups": (asked,)}, ANSWER_TIMEOUT_MS
         )
         (found,) = answer["groups"]
         if found["error"] != ErrorCode.NONE:
-            raise GroupRefusal(ErrorCode(found["error"]))
+            raise GroupRejected(ErrorCode(found["error"]))
         return {
             (topic["topic"], entry["partition"]): Commit(entry["offset"], entry["metadata"] or "")
             for topic in found["topics"]
@@ -126,11 +126,11 @@ class Positions:
         }
 
     async def end_of(self, partition: TopicPartition, end: int) -> int:
-        """Of its log: EARLIEST or LATEST. Raises PeerUnavailable."""
+        """Of its log: EARLIEST or LATEST. Raises BrokerUnavailable."""
         topic, number = partition
         state = self.metadata.partition(topic, number)
         if state is None or not state.has_leader:
-            raise PeerUnavailable(f"partition {topic}-{number} has no leader now")
+            raise BrokerUnavailable(f"partition {topic}-{number} has no leader now")
         link = await self.peers.broker(state.leader)
         asked = {"partition": number, "current_leader_epoch": -1, "timestamp": end}
         answer = await link.ask(
@@ -140,7 +140,7 @@ class Positions:
         )
         entry = answer["topics"][0]["partitions"][0]
         if entry["error"] != ErrorCode.NONE:
-            raise PeerUnavailable(f"{topic}-{number}: {ErrorCode(entry['error']).name}")
+            raise BrokerUnavailable(f"{topic}-{number}: {ErrorCode(entry['error']).name}")
         return max(0, int(entry["offset"]))
 
     # ---- committing
@@ -148,7 +148,7 @@ class Positions:
     async def commit(
         self, generation: Generation, commits: dict[TopicPartition, Commit]
     ) -> dict[TopicPartition, ErrorCode]:
-        """The error of each. Raises PeerUnavailable: they may be committed or not."""
+        """The error of each. Raises BrokerUnavailable: they may be committed or not."""
         topics: dict[str, list[Values]] = {}
         for (topic, number), commit in commits.items():
             entry = {"partition": number, "offset": commit.offset, "metadata": commit.metadata}
@@ -160,7 +160,7 @@ class Positions:
                 {"topic": topic, "partitions": tuple(entries)} for topic, entries in topics.items()
             ),
         }
-        answer = await self.coordination.ask(OFFSET_COMMIT_API, values, ANSWER_TIMEOUT_MS)
+        answer = await self.coordinator_lookup.ask(OFFSET_COMMIT_API, values, ANSWER_TIMEOUT_MS)
         errors = {
             (topic["topic"], entry["partition"]): ErrorCode(entry["error"])
             for topic in answer["topics"]

@@ -18,9 +18,9 @@ from tidemark_broker.http.admission import Admission
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.consumers import bodies
 from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, Fetched, Unreadable
-from tidemark_broker.http.consumers.group_member import GroupRefusal, NotInGroup
+from tidemark_broker.http.consumers.group_member import GroupRejected, NotInGroup
 from tidemark_broker.http.consumers.instances import Instance, Instances
-from tidemark_broker.http.consumers.peer_connections import PeerUnavailable
+from tidemark_broker.http.consumers.peer_connections import BrokerUnavailable
 from tidemark_broker.http.consumers.positions import NoOffset
 from tidemark_broker.http.leadership import client_url
 from tidemark_broker.http.limits import HttpLimits
@@ -143,7 +143,7 @@ class ConsumerRoutes:
         return _json({"partitions": [{"topic": topic, "partition": at} for topic, at in held]})
 
     async def _assign(self, request: Request, instance: Instance) -> Answer:
-        body = bodies.decode(await request.read_body(BODY_BYTES), bodies.PlacesBody)
+        body = bodies.decode(await request.read_body(BODY_BYTES), bodies.TopicPartitionsBody)
         places = bodies.places_of(body)
         self._require_known(places)
         if instance.consumer.membership.topics:
@@ -238,13 +238,13 @@ class ConsumerRoutes:
         places = instance.consumer.generation.partitions
         data = await request.read_body(BODY_BYTES)
         if data.strip():
-            places = bodies.places_of(bodies.decode(data, bodies.PlacesBody))
+            places = bodies.places_of(bodies.decode(data, bodies.TopicPartitionsBody))
             self._require_known(places)
         try:
             committed = await instance.consumer.committed(places) if places else {}
-        except PeerUnavailable as error:
+        except BrokerUnavailable as error:
             raise HttpProblem(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
-        except GroupRefusal as error:
+        except GroupRejected as error:
             raise HttpProblem(error.error, str(error)) from error
         offsets = [
             {"topic": topic, "partition": at, "offset": commit.offset, "metadata": commit.metadata}
@@ -258,7 +258,7 @@ class ConsumerRoutes:
         self._require_known(commits or ())
         try:
             errors = await instance.consumer.commit(commits)
-        except PeerUnavailable as error:
+        except BrokerUnavailable as error:
             raise HttpProblem(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"{error}; the offsets may be committed or not: commit again",
@@ -281,7 +281,7 @@ class ConsumerRoutes:
         return await self._seek_to_end_of(request, instance, LATEST)
 
     async def _seek_to_end_of(self, request: Request, instance: Instance, end: int) -> Answer:
-        body = bodies.decode(await request.read_body(BODY_BYTES), bodies.PlacesBody)
+        body = bodies.decode(await request.read_body(BODY_BYTES), bodies.TopicPartitionsBody)
         return await self._seek_to(instance, dict.fromkeys(bodies.places_of(body), end))
 
     async def _seek_to(self, instance: Instance, places: dict[TopicPartition, int]) -> Answer:
@@ -291,7 +291,7 @@ class ConsumerRoutes:
                 raise _conflict(f"partition {topic[:80]}-{partition} is not assigned to it now")
         try:
             await instance.consumer.seek(places)
-        except PeerUnavailable as error:
+        except BrokerUnavailable as error:
             raise HttpProblem(ErrorCode.LEADER_NOT_AVAILABLE, str(error)) from error
         return _DONE
 

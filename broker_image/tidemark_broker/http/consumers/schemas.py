@@ -50,13 +50,13 @@ class HeldDocument(BaseModel):
     partitions: list[dict[str, list[int]]]
 
 
-class PlaceDocument(_Strict):
+class TopicPartitionSchema(_Strict):
     topic: str = Field(max_length=MAX_NAME)
     partition: int = Field(ge=0, le=2**31 - 1)
 
 
-class PlacesDocument(_Strict):
-    partitions: list[PlaceDocument] = Field(min_length=1, max_length=MAX_PARTITIONS)
+class TopicPartitionsSchema(_Strict):
+    partitions: list[TopicPartitionSchema] = Field(min_length=1, max_length=MAX_PARTITIONS)
 
 
 class OffsetDocument(_Strict):
@@ -75,7 +75,7 @@ class CommitDocument(_Strict):
 
 
 class AssignmentsDocument(BaseModel):
-    partitions: list[PlaceDocument]
+    partitions: list[TopicPartitionSchema]
 
 
 class CommittedDocument(BaseModel):
@@ -84,7 +84,7 @@ class CommittedDocument(BaseModel):
 
 NewConsumer = Annotated[NewConsumerDocument, Body(media_type=BODY_TYPE)]
 Subscription = Annotated[SubscriptionDocument, Body(media_type=BODY_TYPE)]
-Places = Annotated[PlacesDocument, Body(media_type=BODY_TYPE)]
+Places = Annotated[TopicPartitionsSchema, Body(media_type=BODY_TYPE)]
 Offsets = Annotated[OffsetsDocument, Body(media_type=BODY_TYPE)]
 Commits = Annotated[CommitDocument, Body(media_type=BODY_TYPE)]
 

@@ -11,8 +11,8 @@ from tidemark_broker.http.consumers import instances as instances_module
 from tidemark_broker.http.consumers.bodies import (
     NewConsumerBody,
     OffsetsBody,
-    PlacesBody,
     SubscriptionBody,
+    TopicPartitionsBody,
     decode,
     offsets_of,
     places_of,
@@ -24,7 +24,11 @@ from tidemark_broker.http.consumers.group_consumer import (
     GroupConsumer,
     ReserveBytes,
 )
-from tidemark_broker.http.consumers.group_member import Coordination, Generation, Membership
+from tidemark_broker.http.consumers.group_member import (
+    CoordinatorLookup,
+    Generation,
+    GroupMemberClient,
+)
 from tidemark_broker.http.consumers.instances import Instances
 from tidemark_broker.http.consumers.positions import Commit
 from tidemark_broker.http.limits import HttpLimits
@@ -93,7 +97,7 @@ def test_lists_are_neither_empty_nor_endless() -> None:
     assert (
         refused(lambda: topics_of(SubscriptionBody(["t"] + [f"{n}" for n in range(2000)]))) == 400
     )
-    assert refused(lambda: places_of(PlacesBody([]))) == 400
+    assert refused(lambda: places_of(TopicPartitionsBody([]))) == 400
     negative = decode(b'{"offsets":[{"topic":"t","partition":0,"offset":-1}]}', OffsetsBody)
     assert refused(lambda: offsets_of(negative)) == 400
 
@@ -132,7 +136,7 @@ class ForgottenConsumer(GroupConsumer):
         self.settings = settings
         self.closed = []
         self.is_closed = asyncio.Event()
-        self.membership = cast(Membership, self)
+        self.membership = cast(GroupMemberClient, self)
 
     async def run(self) -> None:
         await asyncio.Event().wait()
@@ -142,7 +146,7 @@ class ForgottenConsumer(GroupConsumer):
         self.is_closed.set()
 
 
-class FailingMembership(ForgottenConsumer):
+class FailingMemberClient(ForgottenConsumer):
     reason = ""
 
     async def run(self) -> None:
@@ -203,9 +207,9 @@ def test_names_are_taken_and_there_is_an_end_to_their_number(
 
 def test_a_consumer_whose_membership_fails_says_so_from_then_on() -> None:
     async def run() -> None:
-        instances = Instances(FailingMembership)
+        instances = Instances(FailingMemberClient)
         made = instances.create(ConsumerSettings("g", "c"), EmbeddedFormat.JSON, 100)
-        assert isinstance(made.consumer, FailingMembership)
+        assert isinstance(made.consumer, FailingMemberClient)
         async with asyncio.timeout(HANG_SECONDS):
             await made.consumer.is_closed.wait()
         assert made.consumer.reason == "its part in the group has failed (KeyError)"
@@ -215,8 +219,8 @@ def test_a_consumer_whose_membership_fails_says_so_from_then_on() -> None:
 
 
 def test_a_failed_membership_has_no_generation_and_a_reason() -> None:
-    membership = Membership(
-        cast(Coordination, None), MetadataCache(), before_revoke=lambda _: asyncio.sleep(0)
+    membership = GroupMemberClient(
+        cast(CoordinatorLookup, None), MetadataCache(), before_revoke=lambda _: asyncio.sleep(0)
     )
     membership.generation = Generation(4, "m", (("orders", 0),))
     membership.fail("it has failed")

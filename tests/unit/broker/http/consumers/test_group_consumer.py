@@ -14,8 +14,12 @@ from tidemark_broker.http.consumers.group_consumer import (
     GroupConsumer,
     Unreadable,
 )
-from tidemark_broker.http.consumers.group_member import Coordination, Generation, Membership
-from tidemark_broker.http.consumers.peer_connections import Peers
+from tidemark_broker.http.consumers.group_member import (
+    CoordinatorLookup,
+    Generation,
+    GroupMemberClient,
+)
+from tidemark_broker.http.consumers.peer_connections import BrokerConnections
 from tidemark_broker.http.consumers.positions import Commit
 from tidemark_broker.kafka.network.request import ApiHandler
 from tidemark_broker.kafka_wire.messages.api_versions import SupportedApi
@@ -40,7 +44,7 @@ def run(scenario: Callable[[], Any]) -> None:
     asyncio.run(asyncio.wait_for(scenario(), HANG_SECONDS))
 
 
-class OneMemberGroup(Coordination):
+class OneMemberGroup(CoordinatorLookup):
     """A coordinator of a group of one; `may_join`: when a JoinGroup is answered."""
 
     def __init__(self) -> None:
@@ -70,7 +74,9 @@ class Member:
         self.group = OneMemberGroup()
         self.revoked: list[Generation] = []
         self.may_revoke = asyncio.Event()
-        self.membership = Membership(self.group, MetadataCache(), before_revoke=self._before_revoke)
+        self.membership = GroupMemberClient(
+            self.group, MetadataCache(), before_revoke=self._before_revoke
+        )
         self.running = asyncio.create_task(self.membership.run())
 
     async def _before_revoke(self, generation: Generation) -> None:
@@ -137,7 +143,7 @@ class Committing:
         self.committed = -1
         self.membership.generation = GENERATION
         monkeypatch.setattr(self.membership, "leave", AsyncMock())
-        monkeypatch.setattr(self.positions.coordination, "ask", self._ask)
+        monkeypatch.setattr(self.positions.coordinator_lookup, "ask", self._ask)
         self.positions.enter(GENERATION)
 
     async def _ask(self, api: object, values: dict[str, Any], _timeout_ms: int) -> dict[str, Any]:
@@ -324,7 +330,7 @@ def test_a_partition_that_cannot_be_read_is_said_and_not_asked_for_without_a_pau
 
 def test_a_link_that_somebody_has_given_up_waiting_on_holds_up_nobody(tmp_path: Path) -> None:
     async def scenario(door: Door) -> None:
-        peers = Peers(door.partitions.metadata, "me")
+        peers = BrokerConnections(door.partitions.metadata, "me")
         link = await peers.broker(ONLY)
         asked = FetchTopic(TOPIC_ID, (FetchPartition(0, -1, 0, -1, -1, 1000),))
         waiting = asyncio.create_task(link.fetch(FetchRequest(600_000, 1, 1000, (asked,)), 600_000))
@@ -342,7 +348,7 @@ def test_a_link_that_somebody_has_given_up_waiting_on_holds_up_nobody(tmp_path: 
 
 def test_what_is_given_up_on_a_link_takes_no_other_question_along(tmp_path: Path) -> None:
     async def scenario(door: Door) -> None:
-        peers = Peers(door.partitions.metadata, "me")
+        peers = BrokerConnections(door.partitions.metadata, "me")
         link = await peers.broker(ONLY)
         asked = FetchTopic(TOPIC_ID, (FetchPartition(0, -1, 0, -1, -1, 1000),))
         given_up = asyncio.create_task(link.fetch(FetchRequest(200, 1, 1000, (asked,)), 10_000))
@@ -358,7 +364,7 @@ def test_what_is_given_up_on_a_link_takes_no_other_question_along(tmp_path: Path
 
 def test_two_that_need_a_link_at_once_share_it_and_none_is_left_open(tmp_path: Path) -> None:
     async def scenario(door: Door) -> None:
-        peers = Peers(door.partitions.metadata, "me")
+        peers = BrokerConnections(door.partitions.metadata, "me")
         first, second = await asyncio.gather(peers.broker(ONLY), peers.broker(ONLY))
         assert first is second and first.is_open
         await eventually(lambda: len(door.listener.connections) == 1)
@@ -374,7 +380,7 @@ def test_brokers_ask_each_other_in_versions_that_those_before_an_upgrade_know(
     """An unknown version closes the connection: no consumer would go on during an upgrade."""
 
     async def scenario(door: Door) -> None:
-        peers = Peers(door.partitions.metadata, "me")
+        peers = BrokerConnections(door.partitions.metadata, "me")
         for api, version in ((LIST_OFFSETS_API, 10), (OFFSET_COMMIT_API, 9), (OFFSET_FETCH_API, 9)):
             door.services.handlers[api.api_key] = ApiHandler(
                 SupportedApi(api.api_key, version, version),

@@ -91,7 +91,7 @@ CASES = [
 ]
 
 
-def peers_class(name: str, version: int) -> Any:
+def connections_class(name: str, version: int) -> Any:
     found = next(
         vars(module)[name] for module in (consumer, admin, metadata) if name in vars(module)
     )
@@ -149,7 +149,7 @@ def snake(name: str) -> str:
 def test_each_version_has_the_bytes_and_the_order_of_an_independent_schema(
     api: Api, version: int, side: str
 ) -> None:
-    peer = peers_class(f"{api.name}{side}", version)
+    peer = connections_class(f"{api.name}{side}", version)
     numbers = count(1)
     raw = bytes(filled(peer, peer._json, version, numbers).encode())
     struct = api.request if side == "Request" else api.response
