@@ -19,7 +19,7 @@ import msgspec
 import uvloop
 from tidemark_protocol.loop_lag import LoopLag
 
-from tidemark_broker.http.app import HttpApp, create_app
+from tidemark_broker.http.app import HttpServer, create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.consumers.group_consumer import GroupConsumer
 from tidemark_broker.http.server import serve
@@ -80,7 +80,7 @@ class _Http:
 
     def __init__(self, disk: OsDisk) -> None:
         self._disk = disk
-        self._app: HttpApp | None = None
+        self._app: HttpServer | None = None
 
     async def serve(
         self, broker: BrokerServer, stop: asyncio.Event, on_listening: Callable[[int], None]

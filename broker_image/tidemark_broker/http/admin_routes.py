@@ -80,7 +80,7 @@ class AdminRoutes:
             ],
         )
 
-    async def partitions(self, topic: Topic) -> list[schemas.PlacedPartitionDocument]:
+    async def partitions(self, topic: Topic) -> list[schemas.PlacedPartitionSchema]:
         """As the REST Proxy v2 and the Strimzi bridge have it."""
         state = self._metadata.served_topic(topic)
         if state is None:
@@ -90,7 +90,7 @@ class AdminRoutes:
 
     async def partition(
         self, topic: Topic, partition: PartitionText
-    ) -> schemas.PlacedPartitionDocument:
+    ) -> schemas.PlacedPartitionSchema:
         number = leadership.partition_number(self._metadata, topic, partition)
         return _placed(number, self._metadata.partition(topic, number))
 
@@ -276,15 +276,15 @@ def _partition_document(number: int, state: PartitionState | None) -> schemas.Pa
     )
 
 
-def _placed(number: int, state: PartitionState | None) -> schemas.PlacedPartitionDocument:
+def _placed(number: int, state: PartitionState | None) -> schemas.PlacedPartitionSchema:
     if state is None:  # nobody may tell it now (S3)
-        return schemas.PlacedPartitionDocument(partition=number, leader=NO_BROKER, replicas=[])
+        return schemas.PlacedPartitionSchema(partition=number, leader=NO_BROKER, replicas=[])
     in_sync = {member.broker_id for member in state.in_sync_replicas}
-    return schemas.PlacedPartitionDocument(
+    return schemas.PlacedPartitionSchema(
         partition=number,
         leader=state.leader,
         replicas=[
-            schemas.PlacedReplicaDocument(
+            schemas.PlacedReplicaSchema(
                 broker=broker_id,
                 leader=broker_id == state.leader,
                 in_sync=broker_id in in_sync,

@@ -52,7 +52,7 @@ def readiness(view: BrokerView) -> Answer:
     return Answer(200 if is_ready else 503, msgspec.json.encode(body))
 
 
-__all__ = ["AsgiApp", "HttpApp", "create_app"]
+__all__ = ["AsgiApp", "HttpServer", "create_app"]
 
 logger = logging.getLogger(__name__)
 
@@ -72,9 +72,9 @@ def create_app(
     *,
     limits: HttpLimits = DEFAULT_LIMITS,
     clock_ms: Callable[[], int] = wall_clock_ms,
-) -> "HttpApp":
+) -> "HttpServer":
     """The whole HTTP API of one broker, for `server.serve`. `clock_ms`: timestamps of records."""
-    return HttpApp(broker_view, limits, clock_ms)
+    return HttpServer(broker_view, limits, clock_ms)
 
 
 def _load_api(
@@ -89,7 +89,7 @@ def _load_api(
     return create_api(AdminRoutes(view, limits, metrics, admission), GroupRoutes(view))
 
 
-class HttpApp:
+class HttpServer:
     def __init__(self, view: BrokerView, limits: HttpLimits, clock_ms: Callable[[], int]) -> None:
         self._limits = limits
         self._admission = Admission(limits)

@@ -26,7 +26,7 @@ from tidemark_broker.http.problems import HttpProblem, kind_of
 from tidemark_broker.http.queries import EARLIEST, LATEST, FetchQuery, fetch_query
 from tidemark_broker.http.record_batches import next_offset_of
 from tidemark_broker.http.record_json import FetchedRecords, RecordRenderer
-from tidemark_broker.http.record_stream import Reading, RecordStreams, positions
+from tidemark_broker.http.record_stream import FetchTarget, RecordStreams, positions
 from tidemark_broker.http.request import Request
 from tidemark_broker.http.response import Answer, AnyResponse
 from tidemark_broker.quota_manager import QuotaType
@@ -58,7 +58,7 @@ class FetchRoute:
                 self._metadata, self._view.broker_id, request, topic, partition
             )
         offset = self._offset(request, topic, partition, query)
-        reading = Reading(request, topic, partition, query)
+        reading = FetchTarget(request, topic, partition, query)
         wait_ms = 0 if read_format.is_stream else query.max_wait_ms
         result = await self.read(reading, offset, wait_ms=wait_ms)
         if result.preferred_replica != NO_BROKER:
@@ -82,7 +82,7 @@ class FetchRoute:
         return Answer(200, fetched.body, read_format.embedded.value, headers)
 
     async def read(
-        self, reading: Reading, offset: int, *, wait_ms: int, max_bytes: int = 0
+        self, reading: FetchTarget, offset: int, *, wait_ms: int, max_bytes: int = 0
     ) -> FetchResult:
         """Raises HttpProblem."""
         result = await self._fetch(reading, offset, wait_ms, max_bytes or reading.query.max_bytes)
@@ -92,7 +92,7 @@ class FetchRoute:
 
     async def render(
         self,
-        reading: Reading,
+        reading: FetchTarget,
         embedded: EmbeddedFormat,
         data: bytes,
         offset: int,
@@ -143,7 +143,7 @@ class FetchRoute:
         raise self._problem(request, topic, partition, query.offset, result)
 
     async def _fetch(
-        self, reading: Reading, offset: int, wait_ms: int, max_bytes: int
+        self, reading: FetchTarget, offset: int, wait_ms: int, max_bytes: int
     ) -> FetchResult:
         topic, partition, query = reading.topic, reading.partition, reading.query
         pending: Pending[FetchResult] = Pending()

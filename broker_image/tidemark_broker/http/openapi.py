@@ -59,7 +59,7 @@ _SERVED_BEFORE = "the dispatcher in app.py serves this route before FastAPI sees
 
 async def produce_to_topic(
     topic: Topic, body: Records, acks: Acks = "all", timeout_ms: TimeoutMs = 30_000
-) -> documents.ProduceAnswerDocument:
+) -> documents.ProduceResponseSchema:
     """Append records. Each goes to its `partition`, else by its key (murmur2), else to one chosen
     for the request. If one other broker leads them all: 307; else records led elsewhere are
     forwarded. One entry per record, in order."""
@@ -72,7 +72,7 @@ async def produce_to_partition(
     body: Records,
     acks: Acks = "all",
     timeout_ms: TimeoutMs = 30_000,
-) -> documents.ProduceAnswerDocument:
+) -> documents.ProduceResponseSchema:
     """Append records to one partition, as one batch."""
     raise AssertionError(_SERVED_BEFORE)
 

@@ -28,8 +28,8 @@ from tidemark_broker.http.produce_results import (
 from tidemark_broker.http.queries import ProduceQuery
 from tidemark_broker.http.record_batches import (
     NO_PRODUCER,
-    NotOneBatch,
     RecordTooLarge,
+    SpansSeveralBatches,
     build_batches,
 )
 from tidemark_broker.http.request import Request
@@ -77,7 +77,7 @@ class PartitionWrite:
                 members=record_errors_of(self._record_errors),
             )
             return
-        except NotOneBatch as error:
+        except SpansSeveralBatches as error:
             self._refusal = HttpProblem(ErrorCode.MESSAGE_TOO_LARGE, str(error))
             return
         self.append(memoryview(batches), query)

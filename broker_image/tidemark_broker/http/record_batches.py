@@ -103,7 +103,7 @@ class RecordTooLarge(Exception):
         self.message = message
 
 
-class NotOneBatch(Exception):
+class SpansSeveralBatches(Exception):
     """An idempotent producer's request that would become several."""
 
 
@@ -114,13 +114,14 @@ async def build_batches(
     batch_bytes: int,
     producer: ProducerStamp = NO_PRODUCER,
 ) -> bytes:
-    """Raises RecordTooLarge; NotOneBatch, with a producer: a retry must find the whole of what the
+    """Raises RecordTooLarge; SpansSeveralBatches, with a producer: a retry must find the whole of
+    what the
     first try wrote or none of it, and a failover may leave one batch of two."""
     batches: list[bytes] = []
     position = 0
     async for chunk in _chunks(records, batch_bytes - HEADER_BYTES):
         if batches and producer is not NO_PRODUCER:
-            raise NotOneBatch(
+            raise SpansSeveralBatches(
                 "with a producer_id the records of a request are one batch: expected less than "
                 f"{batch_bytes} bytes (max.message.bytes of the topic) and one timestamp"
             )

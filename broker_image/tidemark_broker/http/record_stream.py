@@ -28,7 +28,7 @@ from tidemark_broker.replication.results import FetchResult
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FetchTarget:
     """One client at one partition."""
 
     request: Request
@@ -55,12 +55,12 @@ class RecordSource(Protocol):
     """The route of single reads. Both raise HttpProblem."""
 
     async def read(
-        self, reading: Reading, offset: int, *, wait_ms: int, max_bytes: int = 0
+        self, reading: FetchTarget, offset: int, *, wait_ms: int, max_bytes: int = 0
     ) -> FetchResult: ...
 
     async def render(
         self,
-        reading: Reading,
+        reading: FetchTarget,
         embedded: EmbeddedFormat,
         data: bytes,
         offset: int,
@@ -104,7 +104,7 @@ class RecordStreams:
         self._open = 0
 
     def open(
-        self, reading: Reading, embedded: EmbeddedFormat, offset: int, first: FetchResult
+        self, reading: FetchTarget, embedded: EmbeddedFormat, offset: int, first: FetchResult
     ) -> StreamedAnswer:
         """`first`: what the first read gave, which has decided that there is a stream. Raises
         HttpProblem."""
@@ -120,7 +120,7 @@ class RecordStreams:
         )
 
     async def _pieces(
-        self, reading: Reading, embedded: EmbeddedFormat, offset: int, result: FetchResult
+        self, reading: FetchTarget, embedded: EmbeddedFormat, offset: int, result: FetchResult
     ) -> AsyncIterator[bytes]:
         query = reading.query
         idle_ms = round(self._limits.stream_idle_seconds * 1000)
@@ -150,13 +150,13 @@ class RecordStreams:
         finally:
             self._open -= 1
 
-    async def _keep_to_quota(self, reading: Reading, size_bytes: int) -> None:
+    async def _keep_to_quota(self, reading: FetchTarget, size_bytes: int) -> None:
         wait_seconds = self._source.quota_wait_seconds(reading.request, size_bytes)
         while wait_seconds:
             await asyncio.sleep(wait_seconds)
             wait_seconds = self._source.quota_wait_seconds(reading.request, 0)
 
-    async def _read(self, reading: Reading, offset: int, *, wait_ms: int) -> FetchResult:
+    async def _read(self, reading: FetchTarget, offset: int, *, wait_ms: int) -> FetchResult:
         max_bytes = min(reading.query.max_bytes, self._limits.stream_bytes)
         result = await self._source.read(reading, offset, wait_ms=wait_ms, max_bytes=max_bytes)
         if result.preferred_replica != NO_BROKER:
@@ -168,7 +168,7 @@ class RecordStreams:
         return result
 
     async def _render(
-        self, reading: Reading, embedded: EmbeddedFormat, data: bytes, offset: int
+        self, reading: FetchTarget, embedded: EmbeddedFormat, data: bytes, offset: int
     ) -> FetchedRecords:
         while True:
             try:

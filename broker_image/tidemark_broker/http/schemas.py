@@ -75,7 +75,7 @@ class ProducedDocument(BaseModel):
     outcome: str | None = None
 
 
-class ProduceAnswerDocument(BaseModel):
+class ProduceResponseSchema(BaseModel):
     offsets: list[ProducedDocument]
 
 
@@ -122,16 +122,16 @@ class PartitionDocument(BaseModel):
     min_insync_replicas: int
 
 
-class PlacedReplicaDocument(BaseModel):
+class PlacedReplicaSchema(BaseModel):
     broker: int
     leader: bool
     in_sync: bool
 
 
-class PlacedPartitionDocument(BaseModel):
+class PlacedPartitionSchema(BaseModel):
     partition: int
     leader: int = Field(description="broker id; -1: none, or not known now")
-    replicas: list[PlacedReplicaDocument]
+    replicas: list[PlacedReplicaSchema]
 
 
 class TopicDocument(BaseModel):

@@ -2,7 +2,7 @@
 
 httptools, no access log (it doubles a request's cost), no server or date headers, no signal
 handlers (the broker has its own). uvicorn bounds neither heads, nor connections, nor clients that
-do not read their answers: GuardedProtocol does, by cutting the connection.
+do not read their answers: LimitedHttpProtocol does, by cutting the connection.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class _Server(uvicorn.Server):
         await self._stop.wait()
 
 
-class GuardedProtocol(HttpToolsProtocol):
+class LimitedHttpProtocol(HttpToolsProtocol):
     """One connection. The class variables are set on the subclass that `serve` makes."""
 
     server_limits = DEFAULT_LIMITS
@@ -121,7 +121,7 @@ async def serve(
     OSError when the address cannot be bound."""
     sockets = [_listen(host, port, limits.backlog)]
     of_this_server = {"server_limits": limits, "listeners": listeners}
-    protocol: Any = type("LimitedProtocol", (GuardedProtocol,), of_this_server)
+    protocol: Any = type("LimitedProtocol", (LimitedHttpProtocol,), of_this_server)
     config = uvicorn.Config(
         app,
         http=protocol,

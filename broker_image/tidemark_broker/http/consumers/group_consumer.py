@@ -27,7 +27,7 @@ from tidemark_broker.http.consumers.group_member import (
     GroupRejected,
 )
 from tidemark_broker.http.consumers.peer_connections import BrokerConnections, BrokerUnavailable
-from tidemark_broker.http.consumers.positions import RESETS, Commit, NoOffset, Positions
+from tidemark_broker.http.consumers.positions import RESETS, Commit, NoCommittedOffset, Positions
 from tidemark_broker.kafka_wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -136,8 +136,9 @@ class GroupConsumer:
         self, wait_ms: int, max_bytes: int, reserved: ReserveBytes
     ) -> tuple[Fetched, ...]:
         """What there is, within `wait_ms`; `hand_out` is told what of it goes to the client. Raises
-        NoOffset; Unreadable, if there is nothing to read but an error that may last; NotInGroup if
-        it has not got into its group for a reason that may last; what `reserved` raises if there
+        NoCommittedOffset; Unreadable, if there is nothing to read but an error that may last;
+        NotInGroup if it has not got into its group for a reason that may last; what `reserved`
+        raises if there
         is no memory for so many bytes now."""
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + wait_ms / 1000
@@ -263,7 +264,7 @@ class GroupConsumer:
             return [Fetched(*place, offset, bytes(answer.records), topic_id)]
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             if self.settings.reset not in RESETS:
-                raise NoOffset(place)
+                raise NoCommittedOffset(place)
             end = await self._positions.end_of(place, RESETS[self.settings.reset])
             if self._positions.next_offsets.get(place) == offset:
                 self._positions.seek(place, end)

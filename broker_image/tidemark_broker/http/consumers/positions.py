@@ -23,7 +23,7 @@ ANSWER_TIMEOUT_MS = 6_000  # a commit is answered within five seconds
 RESETS = {"earliest": EARLIEST, "latest": LATEST}
 
 
-class NoOffset(Exception):
+class NoCommittedOffset(Exception):
     """Nothing is committed, and `auto.offset.reset` is `none`."""
 
     def __init__(self, partition: TopicPartition) -> None:
@@ -88,7 +88,7 @@ class Positions:
     # ---- looking up
 
     async def look_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """Of those that have none. Raises BrokerUnavailable, GroupRejected, NoOffset."""
+        """Of those that have none. Raises BrokerUnavailable, GroupRejected, NoCommittedOffset."""
         missing = [place for place in partitions if place not in self.next_offsets]
         if not missing:
             return
@@ -100,7 +100,7 @@ class Positions:
             if place in found:
                 continue
             if self.reset not in RESETS:
-                raise NoOffset(place)
+                raise NoCommittedOffset(place)
             ends[place] = await self.end_of(place, RESETS[self.reset])
         if generation_id != self.generation_id:
             return

@@ -21,7 +21,7 @@ from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, Fetc
 from tidemark_broker.http.consumers.group_member import GroupRejected, NotInGroup
 from tidemark_broker.http.consumers.instances import Instance, Instances
 from tidemark_broker.http.consumers.peer_connections import BrokerUnavailable
-from tidemark_broker.http.consumers.positions import NoOffset
+from tidemark_broker.http.consumers.positions import NoCommittedOffset
 from tidemark_broker.http.leadership import client_url
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.media_types import (
@@ -224,7 +224,7 @@ class ConsumerRoutes:
             raise HttpProblem(error.error, f"{error}; this consumer: {future}") from error
         except Unreadable as error:
             raise HttpProblem(error.error, f"{error}: {kind_of(error.error).title}") from error
-        except NoOffset as error:
+        except NoCommittedOffset as error:
             raise HttpProblem(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{error}, and auto.offset.reset is none: seek with POST positions",

@@ -205,7 +205,7 @@ def test_hot_answers_are_what_the_document_says() -> None:
         return good, bad, await broker.client.get(f"{target}/records")
 
     good, bad, records = asyncio.run(scenario())
-    schemas.ProduceAnswerDocument.model_validate(good.json())
+    schemas.ProduceResponseSchema.model_validate(good.json())
     schemas.ProblemDocument.model_validate(bad.json())
     for record in records.json():
         assert set(record) == set(schemas.FetchedDocument.model_fields)
