@@ -31,7 +31,7 @@ class DirectoryLocked(StorageError):
         self.holder_pid = holder_pid
 
 
-class ForeignVolume(StorageError):
+class WrongVolume(StorageError):
     """An error: the volume belongs to another broker or cluster, or its owner is unknown."""
 
     def __init__(self, path: Path, expected: str, found: str) -> None:

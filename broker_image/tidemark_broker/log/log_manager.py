@@ -33,9 +33,9 @@ from tidemark_broker.log.errors import (
     NO_ROOM_ERRORS,
     DirectoryLocked,
     DiskFull,
-    ForeignVolume,
     StorageFailed,
     UnsafeFilesystem,
+    WrongVolume,
 )
 from tidemark_broker.log.offset_checkpoint import OffsetCheckpoint
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
@@ -109,7 +109,7 @@ class LogManager:
     ) -> "LogManager":
         """Lock and open a log directory; `mount` is where the volume is now.
 
-        Raises DirectoryLocked (try again), ForeignVolume, UnsafeFilesystem, StorageFailed.
+        Raises DirectoryLocked (try again), WrongVolume, UnsafeFilesystem, StorageFailed.
         """
         try:
             if not disk.is_directory(path):
@@ -156,12 +156,12 @@ class LogManager:
     def set_cluster_id(self, cluster_id: str) -> None:
         """Store the cluster id at the first registration, durably.
 
-        Raises ForeignVolume if the volume belongs to another cluster.
+        Raises WrongVolume if the volume belongs to another cluster.
         """
         if self.cluster_id == cluster_id:
             return
         if self.cluster_id:
-            raise ForeignVolume(self.path, f"cluster {cluster_id}", f"cluster {self.cluster_id}")
+            raise WrongVolume(self.path, f"cluster {cluster_id}", f"cluster {self.cluster_id}")
         self._guarded("write the cluster id", lambda: self._write_identity(cluster_id))
         self.cluster_id = cluster_id
 

@@ -13,7 +13,7 @@ from tidemark_protocol.ids import BrokerId
 
 from tidemark_broker.log import checkpoint_formats
 from tidemark_broker.log.disk import Disk
-from tidemark_broker.log.errors import ForeignVolume
+from tidemark_broker.log.errors import WrongVolume
 from tidemark_broker.log.removed import LOG_NAME
 
 
@@ -28,13 +28,13 @@ def identify(
 ) -> VolumeIdentity:
     """Return the identity of a volume; an empty one becomes this broker's.
 
-    Raises ForeignVolume, OSError.
+    Raises WrongVolume, OSError.
     """
     names = [name for name in disk.list_names(path) if name != "lost+found"]
     file = path / checkpoint_formats.META_PROPERTIES
     if file.name not in names:
         if any(LOG_NAME.match(name) for name in names):
-            raise ForeignVolume(path, f"{file.name} of broker {broker_id}", "none")
+            raise WrongVolume(path, f"{file.name} of broker {broker_id}", "none")
         encoded = base64.urlsafe_b64encode(new_uuid().bytes)
         made = VolumeIdentity(encoded.rstrip(b"=").decode(), "", was_empty=True)
         write_identity(disk, path, broker_id, made)
@@ -42,16 +42,16 @@ def identify(
     try:
         properties = checkpoint_formats.decode_properties(disk.read(file))
     except checkpoint_formats.MalformedFile as error:
-        raise ForeignVolume(path, f"a readable {file.name}", str(error)) from error
+        raise WrongVolume(path, f"a readable {file.name}", str(error)) from error
     if properties.get("version") != "1" or properties.get("node.id") != str(broker_id):
-        raise ForeignVolume(
+        raise WrongVolume(
             path,
             f"version 1, node.id {broker_id}",
             f"version {properties.get('version')}, node.id {properties.get('node.id')}",
         )
     directory_id = properties.get("directory.id", "")
     if not directory_id:
-        raise ForeignVolume(path, "a directory.id", "none")
+        raise WrongVolume(path, "a directory.id", "none")
     return VolumeIdentity(directory_id, properties.get("cluster.id", ""))
 
 

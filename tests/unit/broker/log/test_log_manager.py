@@ -14,9 +14,9 @@ from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.errors import (
     DirectoryLocked,
     DiskFull,
-    ForeignVolume,
     StorageFailed,
     UnsafeFilesystem,
+    WrongVolume,
 )
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
@@ -81,7 +81,7 @@ def test_a_volume_emptied_under_a_known_id_says_so(path, tmp_path):
 def test_a_volume_of_another_broker_is_refused_and_left_alone(path):
     stopped_cleanly(path, b"a")
     before = {p: p.read_bytes() for p in path.rglob("*") if p.is_file() and p.name != ".lock"}
-    with pytest.raises(ForeignVolume, match=r"expected .*node.id 4, found .*node.id 3"):
+    with pytest.raises(WrongVolume, match=r"expected .*node.id 4, found .*node.id 3"):
         opened(path, broker_id=4)
     assert {p: p.read_bytes() for p in before} == before
     assert opened(path).clean_stop_epoch == 7
@@ -92,7 +92,7 @@ def test_a_volume_of_another_cluster_is_refused(path):
     directory.set_cluster_id("red")
     again = restarted(directory)
     again.set_cluster_id("red")
-    with pytest.raises(ForeignVolume, match="expected cluster blue, found cluster red"):
+    with pytest.raises(WrongVolume, match="expected cluster blue, found cluster red"):
         again.set_cluster_id("blue")
     assert again.cluster_id == "red"
 
@@ -103,7 +103,7 @@ def test_logs_without_a_readable_identity_are_refused(path, content):
     (path / "meta.properties").unlink()
     if content is not None:
         (path / "meta.properties").write_bytes(content)
-    with pytest.raises(ForeignVolume, match="empty this one"):
+    with pytest.raises(WrongVolume, match="empty this one"):
         opened(path)
 
 
@@ -158,7 +158,7 @@ def test_a_second_process_is_told_who_holds_the_directory(path):  # I17
 
 def test_the_lock_is_let_go_when_opening_fails(path):
     stopped_cleanly(path)
-    with pytest.raises(ForeignVolume):
+    with pytest.raises(WrongVolume):
         opened(path, broker_id=4)
     opened(path).close()
 
