@@ -50,10 +50,10 @@ def test_slices_that_a_deposed_controller_made_after_its_successor_had_read_all_
 
     async def scenario() -> None:
         rig = await Rig().start(3)
-        deposed, rig.service = rig.service, rig.another_controller()
+        superseded, rig.service = rig.service, rig.another_controller()
         await rig.service.load(ControllerEpoch(2))
         ids = [broker.broker_id for broker in rig.brokers]
-        await deposed.create_topic(POOL, rig.topic_state(), place(1, 3, ids))
+        await superseded.create_topic(POOL, rig.topic_state(), place(1, 3, ids))
         stored = rig.stored_slice()
         reported = ReplicaReport(ORDERS, 0, LeaderEpoch(0), Offset(0), Offset(0))
         await FakeBroker(rig, BrokerId(0), "0-b", replicas=(reported,)).register()

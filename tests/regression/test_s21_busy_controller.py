@@ -267,8 +267,8 @@ def test_what_a_deposed_controller_had_begun_is_refused_once_its_successor_wrote
             rig.service.create_topic(POOL, rig.topic_state(), ((BrokerId(0), BrokerId(1)),))
         )
         await settle()
-        deposed = rig.service
-        deposed.depose()
+        superseded = rig.service
+        superseded.depose()
         second, rig.service = candidate(rig, "two")
         rig.clock.ms += 1
         await second.step()

@@ -36,8 +36,8 @@ def test_a_deposed_controllers_newer_looking_version_is_older_than_its_successor
 ) -> None:
     pool = InProcessPool(tmp_path, brokers=(1, 2), min_insync=1)
     pool.lead(1, in_sync=[1, 2])
-    deposed = replace(pool.image(), image_version=1_000_000)
+    superseded = replace(pool.image(), image_version=1_000_000)
     pool.controller_epoch, pool.image_version = ControllerEpoch(2), 0
     pool.lead(2, in_sync=[2])
-    assert not pool.brokers[1].partitions.apply_push(deposed)
+    assert not pool.brokers[1].partitions.apply_push(superseded)
     assert pool.brokers[1].replica().role == "follower"

@@ -17,10 +17,10 @@ def test_progress_from_before_an_epoch_that_the_leader_missed_acknowledges_nothi
     leads again and heard of neither change. 2 is in the ISR, but has not got the record now."""
     pool = InProcessPool(tmp_path, brokers=(1, 2, 3), min_insync=2)
     pool.lead(1)
-    deposed = pool.brokers[1]
-    answers = deposed.produce("r", timeout_ms=600_000)
+    superseded = pool.brokers[1]
+    answers = superseded.produce("r", timeout_ms=600_000)
     pool.replicate(2, rounds=2)
-    leader = deposed.replica().leader
+    leader = superseded.replica().leader
     assert leader is not None
     follower = leader.follower(BrokerId(2))
     assert follower is not None and follower.log_end_offset == 1
@@ -28,11 +28,11 @@ def test_progress_from_before_an_epoch_that_the_leader_missed_acknowledges_nothi
     pool.lead(3, in_sync=None)
     pool.brokers[3].produce("other")
     pool.replicate(2, rounds=3)
-    pool.brokers[1] = deposed
+    pool.brokers[1] = superseded
     pool.kill(3)
     pool.lead(1, in_sync=[1, 2])
     assert answers == []
-    assert deposed.replica().high_watermark == 0
+    assert superseded.replica().high_watermark == 0
     pool.replicate(2, rounds=4)
     assert [answer.error for answer in answers] == [0]
-    assert pool.brokers[2].log_bytes() == deposed.log_bytes()
+    assert pool.brokers[2].log_bytes() == superseded.log_bytes()

@@ -2,8 +2,8 @@
 
 import pytest
 from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE
-from tidemark_operator.controller.service import NotLeading
-from tidemark_operator.controller.slice_store import Deposed, PutOff
+from tidemark_operator.controller.service import NotController
+from tidemark_operator.controller.slice_store import ControllerSuperseded, Deferred
 from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset
@@ -157,7 +157,7 @@ def test_a_successor_strikes_nothing_out_by_what_it_read_before_a_late_registrat
     async def scenario() -> None:
         rig = await Rig().start(3)
         await rig.create(**{"min.insync.replicas": "3"})
-        deposed = rig.service
+        superseded = rig.service
         new_controller = rig.another_controller()
         await new_controller.load(ControllerEpoch(2))
         late = FakeBroker(rig, BrokerId(1), "1-b", replicas=(held(0, 5),))
@@ -167,7 +167,7 @@ def test_a_successor_strikes_nothing_out_by_what_it_read_before_a_late_registrat
         assert (await third.register(clean_stop_epoch=late.epoch)).broker_epoch == -1
         assert not new_controller.is_leading  # everything is read again
         assert rig.stored_slice()["partitions"][0]["eligibleLeaders"] == [{"id": 1, "epoch": 2}]
-        rig.service = deposed
+        rig.service = superseded
         await forgotten_by_all(rig, 3)
         assert (await third.register(clean_stop_epoch=late.epoch)).is_clean
         assert rig.partition().eligible_leaders == members("1@2")
@@ -181,18 +181,18 @@ def test_a_life_that_its_controller_stands_by_for_is_not_written_over_meanwhile(
 
     async def scenario() -> None:
         rig = await Rig().start(3)
-        deposed = rig.service
+        superseded = rig.service
         rig.service = new_controller = rig.another_controller()
         await new_controller.load(ControllerEpoch(2))
         late = FakeBroker(rig, BrokerId(1), "1-b")
-        rig.service = deposed
+        rig.service = superseded
         await late.register()
         rig.service = new_controller
         decisions = new_controller._pools[POOL].decisions
         life = (BrokerId(1), BrokerEpoch(2))
-        with pytest.raises(Deposed):
+        with pytest.raises(ControllerSuperseded):
             await decisions.slice_store.confirm_broker(decisions.state.brokers[BrokerId(1)])
-        with pytest.raises((Deposed, PutOff)):
+        with pytest.raises((ControllerSuperseded, Deferred)):
             await decisions.fence([life], "silent")
         stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
         assert (stored["brokerEpoch"], stored["incarnation"]) == (4, late.incarnation)
@@ -209,7 +209,7 @@ def test_what_a_deposed_controller_declared_void_is_not_made_valid_again(next_wr
     async def scenario() -> None:
         rig = await Rig().start(3)
         await rig.create()
-        deposed = rig.service
+        superseded = rig.service
         new_controller = rig.another_controller()
         await new_controller.load(ControllerEpoch(2))
         failed = rig.brokers[1]
@@ -221,13 +221,13 @@ def test_what_a_deposed_controller_declared_void_is_not_made_valid_again(next_wr
         proof = {"clean_stop_epoch": failed.epoch}
         if next_write == "a fence":
             decisions = new_controller._pools[POOL].decisions
-            with pytest.raises((Deposed, PutOff)):
+            with pytest.raises((ControllerSuperseded, Deferred)):
                 await decisions.fence([(BrokerId(1), failed.epoch)], "silent")
         else:
             assert (await again.register(**proof)).error is ErrorCode.NOT_CONTROLLER
         stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
         assert (stored["brokerEpoch"], stored["cleanSince"]) == (2, 3)
-        rig.service = deposed
+        rig.service = superseded
         await forgotten_by_all(rig, 3)  # everything is read again
         assert not (await again.register(**proof)).is_clean
 
@@ -239,7 +239,7 @@ def test_a_successor_ends_no_life_that_it_does_not_know_of_yet() -> None:
 
     async def scenario() -> None:
         rig = await Rig().start(3)
-        deposed = rig.service
+        superseded = rig.service
         new_controller = rig.another_controller()
         await new_controller.load(ControllerEpoch(2))
         late = FakeBroker(rig, BrokerId(1), "1-b")
@@ -247,7 +247,7 @@ def test_a_successor_ends_no_life_that_it_does_not_know_of_yet() -> None:
         rig.service = new_controller
         assert (await late.heartbeat()).error is ErrorCode.NOT_CONTROLLER
         assert not new_controller.is_leading  # everything is read again
-        rig.service = deposed
+        rig.service = superseded
         await forgotten_by_all(rig, 3)
         assert (await late.poll_to_the_end()).error is ErrorCode.NONE
 
@@ -306,7 +306,7 @@ def test_a_topic_that_a_deposed_controller_made_late_keeps_the_life_that_it_regi
         await rig.create()
         assert rig.partition().in_sync_replicas == members("0@1 1@4 2@3")
         rig.service = new_controller
-        with pytest.raises(NotLeading, match="everything has to be read again"):
+        with pytest.raises(NotController, match="everything has to be read again"):
             await rig.service.look_for_slices(POOL, ORDERS)
         assert not new_controller.is_leading
         assert {"id": 1, "epoch": 4} in rig.stored_slice()["partitions"][0]["isr"]

@@ -319,7 +319,7 @@ class FollowerFetchHandler:
         """Return the answer if there is news, and the fetch if it was accepted and read."""
         replica = self._partitions.hosted(*key)
         if replica is None or replica.leader is None:
-            return self._not_leading(key, asked, replica), None
+            return self._not_controller(key, asked, replica), None
         log = replica.log
         fetch = ReplicaFetch(
             BrokerId(request.replica_id),
@@ -380,7 +380,7 @@ class FollowerFetchHandler:
             shared[wanted] = records
         return records
 
-    def _not_leading(
+    def _not_controller(
         self, key: Key, asked: FetchPartition, replica: Partition | None
     ) -> PartitionAnswer:
         """Return the error, in Kafka's order: is it known, the leader epoch, who leads."""

@@ -45,8 +45,8 @@ class AppliedPushes:
             async with self._applying:  # else it would be asked for over and over
                 return False
         async with self._applying:
-            is_deposed = push.controller_epoch < self._controller_epoch()
-            if is_deposed or version < self._newest or self._is_applied(request, version):
+            is_superseded = push.controller_epoch < self._controller_epoch()
+            if is_superseded or version < self._newest or self._is_applied(request, version):
                 return False
             self._under_way = version
             try:

@@ -17,7 +17,7 @@ from tidemark_operator.controller.commands.relieve_stalled_leaders import GrayFa
 from tidemark_operator.controller.core.eligibility import Replica
 from tidemark_operator.controller.core.registration import is_storage_failed
 from tidemark_operator.controller.pool_loop import PoolController
-from tidemark_operator.controller.slice_store import PutOff
+from tidemark_operator.controller.slice_store import Deferred
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class HeartbeatWishes:
     def note(self, request: HeartbeatRequest) -> bool:
         """Record a heartbeat of the registered epoch; return whether it requests a transition.
 
-        Raises NotLeading.
+        Raises NotController.
         """
         is_stalled = not request.storage_failed and self._gray_failures.note(request)
         broker_id = request.broker_id
@@ -100,7 +100,7 @@ class HeartbeatWishes:
         """
         try:
             await self._decide(request)
-        except PutOff as error:
+        except Deferred as error:
             logger.warning(
                 "heartbeat's wish put off",
                 extra={"broker_id": request.broker_id, "error": str(error)},

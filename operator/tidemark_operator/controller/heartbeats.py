@@ -36,7 +36,7 @@ from tidemark_operator.controller.heartbeat_wishes import HeartbeatWishes, faile
 from tidemark_operator.controller.long_polls import OpenPoll, Polls
 from tidemark_operator.controller.pool_loop import PoolController
 from tidemark_operator.controller.probe import ProbeVerdict
-from tidemark_operator.controller.slice_store import PutOff
+from tidemark_operator.controller.slice_store import Deferred
 from tidemark_operator.store.object_store import ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -327,7 +327,7 @@ class PoolHeartbeats:
         try:
             async with asyncio.timeout(self._settings.heartbeat_interval_ms / 1000):
                 await self._tasks.decide(self.decisions.confirm(request.broker_id))
-        except (PutOff, TimeoutError) as error:
+        except (Deferred, TimeoutError) as error:
             epoch = self.decisions.state.controller_epoch
             text = f"{error or 'its object is being read'}: ask again"
             return HeartbeatResponse(ErrorCode.REQUEST_TIMED_OUT, text, epoch)

@@ -42,7 +42,7 @@ from tidemark_operator.controller.core.topic_views import TopicViews
 from tidemark_operator.controller.core.views import Change, PoolSettings, TopicView
 from tidemark_operator.controller.keyed_locks import KeyedLocks
 from tidemark_operator.controller.slice_changes import SliceChanges
-from tidemark_operator.controller.slice_store import Decide, NamespaceGone, PutOff, SliceStore
+from tidemark_operator.controller.slice_store import Decide, Deferred, NamespaceDeleted, SliceStore
 from tidemark_operator.controller.turns import Turns
 from tidemark_operator.store.object_store import ObjectStore
 
@@ -85,7 +85,7 @@ class PoolController:
             on_unknown=self._slice_is_unknown,
             on_vanished=self.forget_slice,
         )
-        self._changes = SliceChanges(self.state, self.slice_store, on_put_off=self._note_dirty)
+        self._changes = SliceChanges(self.state, self.slice_store, on_deferred=self._note_dirty)
 
     # Decisions.
 
@@ -123,7 +123,7 @@ class PoolController:
                 return RegisterResponse(outcome.error, outcome.message)
             try:
                 await self._admit(request, stored, outcome)
-            except PutOff as error:
+            except Deferred as error:
                 self.is_dirty = True
                 return RegisterResponse(ErrorCode.REQUEST_TIMED_OUT, f"{error}: register again")
         record = outcome.record
@@ -140,7 +140,7 @@ class PoolController:
     async def confirm(self, broker_id: BrokerId) -> None:
         """Return if the broker is stored as we know it.
 
-        Raises PutOff, Deposed.
+        Raises Deferred, Deposed.
         """
         async with self.lock:
             known = self.state.brokers.get(broker_id)
@@ -348,7 +348,7 @@ class PoolController:
                 lost_below=notes.lost_below,
             )
             if not await self.settle(leaving):
-                raise PutOff(f"broker {broker_id}: its former life could not be fenced yet")
+                raise Deferred(f"broker {broker_id}: its former life could not be fenced yet")
         if not outcome.is_same_epoch:
             if stored is not None and request.clean_stop_epoch == stored.broker_epoch:
                 # Known already, unless another controller led when it stopped.
@@ -435,13 +435,13 @@ class PoolController:
     async def _save_quietly(self, broker_id: BrokerId) -> None:
         try:
             await self.save_broker(self.state.brokers[broker_id])
-        except NamespaceGone:
+        except NamespaceDeleted:
             # Its object went with the namespace; kept here it would be written for ever.
             logger.info("broker forgotten with its namespace", extra=self._fields(broker_id))
             self.state.brokers.pop(broker_id, None)
             self._unsaved_brokers.discard(broker_id)
             self.sessions.end(broker_id)
-        except PutOff as error:
+        except Deferred as error:
             self.is_dirty = True
             self._unsaved_brokers.add(broker_id)
             logger.warning("broker not saved", extra={"broker_id": broker_id, "error": str(error)})

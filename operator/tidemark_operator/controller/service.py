@@ -54,7 +54,7 @@ from tidemark_operator.controller.core.views import BrokerView, Change, PoolSett
 from tidemark_operator.controller.heartbeats import PoolEnvironment, PoolHeartbeats
 from tidemark_operator.controller.pool_loop import PoolController
 from tidemark_operator.controller.probe import Probe, ProbeVerdict
-from tidemark_operator.controller.slice_store import Deposed, PutOff
+from tidemark_operator.controller.slice_store import ControllerSuperseded, Deferred
 from tidemark_operator.store.lease import EpochTaken, highest_stored_epoch
 from tidemark_operator.store.object_store import ObjectStore, StoreError
 
@@ -64,7 +64,7 @@ __all__ = [
     "ControllerService",
     "ControllerSettings",
     "NoLiveReplica",
-    "NotLeading",
+    "NotController",
     "ProbeVerdict",
     "SliceMissing",
     "TopicUnknown",
@@ -79,7 +79,7 @@ MAX_TASKS = 10_000
 Result = TypeVar("Result")
 
 
-class NotLeading(Exception):
+class NotController(Exception):
     """An error: this controller does not lead; ask the leading one."""
 
 
@@ -122,7 +122,7 @@ class ControllerService:
         self._pools: dict[str, PoolHeartbeats] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}  # by age
         self._ticker: asyncio.Task[None] | None = None
-        self._is_deposed = False  # the Lease is lost, and this loop has not turned since
+        self._is_superseded = False  # the Lease is lost, and this loop has not turned since
         self._balance_due_ms = 0
 
     async def take_over(
@@ -140,7 +140,7 @@ class ControllerService:
         self, controller_epoch: ControllerEpoch, *, is_second_opinion: bool = False
     ) -> None:
         """Take over without ticks, for callers that call `tick` themselves."""
-        self._is_deposed = False  # before anything is awaited: a Lease may be lost meanwhile
+        self._is_superseded = False  # before anything is awaited: a Lease may be lost meanwhile
         await self.step_down()
         brokers = await self._store.list(BROKER, None)
         slices = await self._store.list(PARTITION_SLICE, None)
@@ -175,11 +175,11 @@ class ControllerService:
 
     def depose(self) -> None:
         """Let no decision begin from now on, also while the loop is busy (I16). From any thread."""
-        self._is_deposed = True
+        self._is_superseded = True
 
     @property
     def is_leading(self) -> bool:
-        return self._controller_epoch is not None and not self._is_deposed
+        return self._controller_epoch is not None and not self._is_superseded
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
@@ -224,7 +224,7 @@ class ControllerService:
         pool = self._pool(request.pool, epoch)
         try:
             response = await self.decide(pool.register(request))
-        except (NotLeading, Deposed):
+        except (NotController, ControllerSuperseded):
             return self._registers_elsewhere()
         pool.answer_ready()
         return response
@@ -255,7 +255,7 @@ class ControllerService:
                 self._note_seen(ControllerEpoch(epoch + 1))
                 return HeartbeatResponse(ErrorCode.NOT_CONTROLLER)
             return await pool.heartbeat(request)
-        except (NotLeading, Deposed):
+        except (NotController, ControllerSuperseded):
             return self._polls_elsewhere()
 
     def _polls_elsewhere(self) -> HeartbeatResponse:
@@ -277,7 +277,7 @@ class ControllerService:
             )
         try:
             return await self.decide(producer_ids.allocate(pool.decisions, request))
-        except (NotLeading, Deposed):
+        except (NotController, ControllerSuperseded):
             return not_controller
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
@@ -291,10 +291,10 @@ class ControllerService:
             )
         try:
             return await self.decide(alter_partition(pool.decisions, request))
-        except (NotLeading, Deposed):
+        except (NotController, ControllerSuperseded):
             return AlterPartitionResponse(ErrorCode.NOT_CONTROLLER)
 
-    # Reconcilers' calls. All raise NotLeading; writes raise StoreError (retry later).
+    # Reconcilers' calls. All raise NotController; writes raise StoreError (retry later).
 
     def highest_broker_controller_epoch(self) -> ControllerEpoch:
         """Return the highest controller epoch that a broker reported (S16), or -1."""
@@ -473,7 +473,7 @@ class ControllerService:
         while self.is_leading:
             try:
                 await self.tick()
-            except NotLeading as error:  # deposed in the middle of it, or overloaded
+            except NotController as error:  # deposed in the middle of it, or overloaded
                 logger.warning("tick cut short", extra={"error": str(error)})
             except Exception:  # the driver: without ticks nobody is ever fenced
                 logger.exception("tick failed")
@@ -481,7 +481,7 @@ class ControllerService:
 
     def _check_leading(self) -> ControllerEpoch:
         if self._controller_epoch is None:
-            raise NotLeading("this controller stands by: ask the leading one")
+            raise NotController("this controller stands by: ask the leading one")
         return self._controller_epoch
 
     def _known(self, pool: str) -> PoolController | None:
@@ -511,7 +511,7 @@ class ControllerService:
     async def decide(self, decision: Coroutine[Any, Any, Result]) -> Result:
         """Run a decision to its end, whatever becomes of the caller.
 
-        Raises NotLeading if this controller steps down meanwhile.
+        Raises NotController if this controller steps down meanwhile.
         """
         task = self.spawn(decision, "decision")
         try:
@@ -520,21 +520,21 @@ class ControllerService:
             caller = asyncio.current_task()
             # Both may be cancelled at once: who is to end must not be told to try again.
             if task.cancelled() and not (caller is not None and caller.cancelling()):
-                raise NotLeading("stepped down while deciding") from None
+                raise NotController("stepped down while deciding") from None
             raise
 
     async def _decide_for_reconciler(self, decision: Coroutine[Any, Any, Result]) -> Result:
         try:
             return await self.decide(decision)
-        except PutOff as error:
+        except Deferred as error:
             raise StoreError(f"{error}: try again") from error
-        except Deposed as error:
-            raise NotLeading(str(error)) from error
+        except ControllerSuperseded as error:
+            raise NotController(str(error)) from error
 
     def spawn(self, coroutine: Coroutine[Any, Any, Result], name: str) -> "asyncio.Task[Result]":
-        if self._is_deposed or len(self._tasks) >= MAX_TASKS:
+        if self._is_superseded or len(self._tasks) >= MAX_TASKS:
             coroutine.close()
-            raise NotLeading("the Lease is lost, or too many decisions are under way")
+            raise NotController("the Lease is lost, or too many decisions are under way")
         task = asyncio.create_task(coroutine, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._note_done)
@@ -543,7 +543,7 @@ class ControllerService:
     def _note_done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, Deposed):
+        if isinstance(error, ControllerSuperseded):
             logger.error("deposed: standing by", extra={"error": str(error)})
             self._stand_by()
         elif error is not None and task.get_name() != "decision":

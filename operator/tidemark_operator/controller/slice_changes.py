@@ -16,7 +16,12 @@ from tidemark_protocol.ids import TopicId
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.pool_state import PoolState
-from tidemark_operator.controller.slice_store import Decide, Deposed, PutOff, SliceStore
+from tidemark_operator.controller.slice_store import (
+    ControllerSuperseded,
+    Decide,
+    Deferred,
+    SliceStore,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -28,11 +33,11 @@ WRITES_AT_ONCE = 64
 
 class SliceChanges:
     def __init__(
-        self, state: PoolState, slice_store: SliceStore, *, on_put_off: Callable[[], None]
+        self, state: PoolState, slice_store: SliceStore, *, on_deferred: Callable[[], None]
     ) -> None:
         self._state = state
         self._slice_store = slice_store
-        self._on_put_off = on_put_off
+        self._on_deferred = on_deferred
 
     async def settle(
         self, *overriding: BrokerEligibility, topics: Collection[TopicId] | None = None
@@ -87,8 +92,10 @@ class SliceChanges:
                 for _ in range(min(WRITES_AT_ONCE, len(waiting))):
                     tasks.create_task(write_some(), name="slice writes")
         except ExceptionGroup as failed:
-            deposed = [error for error in failed.exceptions if isinstance(error, Deposed)]
-            raise (deposed or failed.exceptions)[0] from failed
+            superseded = [
+                error for error in failed.exceptions if isinstance(error, ControllerSuperseded)
+            ]
+            raise (superseded or failed.exceptions)[0] from failed
         return all(outcomes)
 
     async def _write(self, name: str, decide: Decide) -> bool:
@@ -97,8 +104,8 @@ class SliceChanges:
             return True  # it is gone since
         try:
             await self._slice_store.change(value, decide)
-        except PutOff as error:
-            self._on_put_off()
+        except Deferred as error:
+            self._on_deferred()
             logger.warning("decision put off", extra={"slice": name, "error": str(error)})
             return False
         return True

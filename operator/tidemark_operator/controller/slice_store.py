@@ -48,15 +48,15 @@ from tidemark_operator.store.object_store import (
 logger = logging.getLogger(__name__)
 
 
-class Deposed(Exception):
+class ControllerSuperseded(Exception):
     """An error: the store holds a later controller's write; stop deciding."""
 
 
-class PutOff(Exception):
+class Deferred(Exception):
     """An error: a write was not possible within its attempts; the decision is made again later."""
 
 
-class NamespaceGone(PutOff):
+class NamespaceDeleted(Deferred):
     """An error: the pool's namespace is being deleted, so nothing will be stored for it again."""
 
 
@@ -97,7 +97,7 @@ class SliceStore:
         """Apply `decide` to what is stored, and return what is stored then.
 
         `value` is as last known. `decide` returns its argument if there is nothing to write.
-        Returns None for a slice that others deleted. Raises PutOff, Deposed.
+        Returns None for a slice that others deleted. Raises Deferred, Deposed.
         """
         current: PartitionSlice | None = value
         for attempt in range(self._settings.write_attempts):
@@ -117,13 +117,15 @@ class SliceStore:
                 # promise that nothing was written: the same (S3).
                 logger.warning("slice write not settled", extra=_fields(value, error))
                 self.unsettle(value)
-        raise PutOff(f"slice {value.name}: not settled in {self._settings.write_attempts} attempts")
+        raise Deferred(
+            f"slice {value.name}: not settled in {self._settings.write_attempts} attempts"
+        )
 
     async def create(self, value: PartitionSlice) -> PartitionSlice:
         """Create a slice.
 
         Raises AlreadyExists when another topic has the name, Refused (a quota, a policy: retrying
-        is useless before the user acts), PutOff.
+        is useless before the user acts), Deferred.
         """
         stamped = _stamped(value, self._controller_epoch)
         for attempt in range(self._settings.write_attempts):
@@ -147,7 +149,9 @@ class SliceStore:
                 return self._accepted_as_ours(stored, value)
             except StoreError as error:
                 logger.warning("slice not created yet", extra=_fields(value, error))
-        raise PutOff(f"slice {value.name}: not created in {self._settings.write_attempts} attempts")
+        raise Deferred(
+            f"slice {value.name}: not created in {self._settings.write_attempts} attempts"
+        )
 
     async def find(self, pool: str, topic_id: TopicId) -> tuple[PartitionSlice, ...]:
         """Return the topic's slices that can be read.
@@ -164,7 +168,7 @@ class SliceStore:
         for flaw in flaws:
             logger.error("slice unreadable", extra={"error": flaw})
         for value in found:
-            self._check_not_deposed(value)
+            self._check_not_superseded(value)
         return tuple(found)
 
     async def read(self, value: PartitionSlice) -> PartitionSlice | None:
@@ -211,10 +215,10 @@ class SliceStore:
             return False  # not known
         return stored is None or (bool(value.uid) and stored["metadata"].get("uid") != value.uid)
 
-    async def bury(self, tombstone: Tombstone) -> Tombstone:
+    async def store_deletion_record(self, tombstone: Tombstone) -> Tombstone:
         """Store a deletion record and return it.
 
-        Raises PutOff.
+        Raises Deferred.
         """
         namespace, _ = split_pool(tombstone.pool)
         item = tombstone_object(tombstone, self._controller_epoch)
@@ -231,9 +235,9 @@ class SliceStore:
                     "tombstone not stored yet",
                     extra={"topic": tombstone.topic, "error": str(error)},
                 )
-        raise PutOff(f"topic {tombstone.topic}: its deletion could not be stored")
+        raise Deferred(f"topic {tombstone.topic}: its deletion could not be stored")
 
-    async def unbury(self, tombstone: Tombstone) -> None:
+    async def remove_deletion_record(self, tombstone: Tombstone) -> None:
         """Remove a deletion record.
 
         Raises StoreError.
@@ -254,8 +258,8 @@ class SliceStore:
     async def write_broker(self, record: BrokerRecord) -> None:
         """Store a broker's record.
 
-        A stored record that is not ours is overwritten only if that lowers no epoch. Raises PutOff,
-        NamespaceGone, Deposed.
+        A stored record that is not ours is overwritten only if that lowers no epoch. Raises
+        Deferred, NamespaceDeleted, Deposed.
         """
         for attempt in range(self._settings.write_attempts):
             try:
@@ -272,24 +276,24 @@ class SliceStore:
                 self._broker_objects[record.broker_id] = written
                 return
             except NamespaceIsGoing as error:
-                raise NamespaceGone(f"broker {record.broker_id}: {error}") from error
+                raise NamespaceDeleted(f"broker {record.broker_id}: {error}") from error
             except StoreError as error:
                 logger.warning(
                     "broker write not settled",
                     extra={"broker_id": record.broker_id, "error": str(error)},
                 )
-        raise PutOff(f"broker {record.broker_id}: its object could not be written")
+        raise Deferred(f"broker {record.broker_id}: its object could not be written")
 
     # guard: broker-confirmed-before-void (S2)
     async def confirm_broker(self, known: BrokerRecord) -> None:
         """Return if no other controller registered that broker since its object was read.
 
-        Raises PutOff, Deposed.
+        Raises Deferred, Deposed.
         """
         try:
             await self._reread_broker(known)
         except StoreError as error:
-            raise PutOff(f"broker {known.broker_id}: its object could not be read") from error
+            raise Deferred(f"broker {known.broker_id}: its object could not be read") from error
 
     # guard: slice-written-by-compare-and-set (S3)
     async def _replace(self, current: PartitionSlice, wanted: PartitionSlice) -> PartitionSlice:
@@ -324,13 +328,13 @@ class SliceStore:
             # As at a take-over: one slice that says nothing must not hold up the pool (S12).
             logger.error("slice unreadable", extra={"error": str(error)})
             return None
-        self._check_not_deposed(stored)
+        self._check_not_superseded(stored)
         return stored
 
     # guard: read-tells-later-controller (I16)
-    def _check_not_deposed(self, stored: PartitionSlice) -> None:
+    def _check_not_superseded(self, stored: PartitionSlice) -> None:
         if stored.controller_epoch > self._controller_epoch:  # I16
-            raise Deposed(
+            raise ControllerSuperseded(
                 f"slice {stored.name} was written by controller epoch {stored.controller_epoch},"
                 f" ours is {self._controller_epoch}"
             )
@@ -356,7 +360,7 @@ class SliceStore:
     # guard: later-life-is-not-overwritten (I14)
     def _check_may_write_over(self, stored: BrokerRecord, record: BrokerRecord) -> None:
         if stored.controller_epoch > self._controller_epoch:
-            raise Deposed(
+            raise ControllerSuperseded(
                 f"broker {record.broker_id} was written by controller epoch"
                 f" {stored.controller_epoch}, ours is {self._controller_epoch}"
             )
@@ -364,18 +368,18 @@ class SliceStore:
         if stored.broker_epoch > record.broker_epoch - is_other_epoch:
             # I14: a deposed controller registered it after we had read everything, or a write of
             # ours landed after all. Two lives never share an epoch (S2).
-            raise Deposed(
+            raise ControllerSuperseded(
                 f"broker {record.broker_id} has epoch {stored.broker_epoch}, known to us is"
                 f" {record.broker_epoch}: everything has to be read again"
             )
         if stored.clean_since > record.clean_since or stored.disk_since > record.disk_since:
             # S2, S8: what was declared void, and perhaps told to be, would prove something again.
-            raise Deposed(
+            raise ControllerSuperseded(
                 f"broker {record.broker_id} proves nothing below epoch {stored.clean_since}, known"
                 f" to us is {record.clean_since}: everything has to be read again"
             )
         if self._is_used_by_another(stored):  # S5
-            raise Deposed(
+            raise ControllerSuperseded(
                 f"broker {record.broker_id}: a deposed controller handed out producer id round"
                 f" {stored.producer_id_round}: everything has to be read again"
             )

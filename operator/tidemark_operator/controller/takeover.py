@@ -85,7 +85,7 @@ def _load_broker(pool_of: PoolOf, item: Object) -> None:
 
 def _load_tombstone(pool_of: PoolOf, item: Object) -> None:
     tombstone = read_tombstone(item)
-    delete_topic.note_deleted(pool_of(tombstone.pool), tombstone)
+    delete_topic.record_deleted(pool_of(tombstone.pool), tombstone)
 
 
 def _load_slice(

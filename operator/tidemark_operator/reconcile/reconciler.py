@@ -24,7 +24,7 @@ from tidemark_operator.api.kinds import (
     ResourceKind,
 )
 from tidemark_operator.broker_runtime.broker_runtime import BrokerRuntime
-from tidemark_operator.controller.service import Change, ControllerService, NotLeading
+from tidemark_operator.controller.service import Change, ControllerService, NotController
 from tidemark_operator.reconcile.audit.reconciler import AuditReconciler
 from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.reconcile.pool.reconciler import PoolReconciler
@@ -92,7 +92,7 @@ class Reconciler:
         with self._turns.begin(key) as turn:
             try:
                 return await self._reconcile(key, turn)
-            except NotLeading:
+            except NotController:
                 return None  # the next term begins with every key
             except NamespaceIsGoing:
                 return None

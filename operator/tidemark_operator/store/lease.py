@@ -227,8 +227,8 @@ class ControllerLease:
         if self._has_run_out():
             await self._lose("no renewal succeeded in time")
             return self._settings.retry_interval_ms
-        is_deposed = self._taking_over is None and not self._leader.is_leading
-        if is_deposed:  # it found a later controller's write
+        is_superseded = self._taking_over is None and not self._leader.is_leading
+        if is_superseded:  # it found a later controller's write
             await self._lose("deposed")
             return self._settings.retry_interval_ms
         if self._leader.highest_broker_controller_epoch() > _epoch_of(held):

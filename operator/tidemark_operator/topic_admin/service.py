@@ -45,7 +45,7 @@ from tidemark_protocol.topic_messages import (
 
 from tidemark_operator.controller.broker_call import BrokerCall, broker_call
 from tidemark_operator.controller.core.reassignment import is_moving, original_of
-from tidemark_operator.controller.service import ControllerService, NotLeading
+from tidemark_operator.controller.service import ControllerService, NotController
 from tidemark_operator.store.object_store import ObjectStore, Refused, StoreError
 from tidemark_operator.topic_admin.changes import (
     Targets,
@@ -265,7 +265,7 @@ class TopicAdmin:
             if not self._is_registered(broker):
                 return TopicsResponse(ErrorCode.STALE_BROKER_EPOCH, "register first", epoch)
             results = tuple(await work())
-        except NotLeading:
+        except NotController:
             return not_controller
         except StoreError as error:
             return TopicsResponse(ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again", epoch)

@@ -103,7 +103,7 @@ class WatchedWorld:
         item = msgspec.json.decode(data)
         if kind == PARTITION_SLICE.kind:
             if is_tombstone(item):
-                self._bury(read_tombstone(item).topic_id)
+                self._store_deletion_record(read_tombstone(item).topic_id)
                 return
             value = read_slice(item)
             if value.topic.topic_id not in self._buried:
@@ -115,7 +115,7 @@ class WatchedWorld:
             self._brokers.append((self._records.get(record.broker_id), record))
             self._records[record.broker_id] = record
 
-    def _bury(self, topic_id: TopicId) -> None:
+    def _store_deletion_record(self, topic_id: TopicId) -> None:
         """Deleted from here on, whenever its slices go (S12)."""
         self._buried[topic_id] = None
         for value in [v for v in self._values.values() if v.topic.topic_id == topic_id]:

@@ -16,7 +16,7 @@ from tidemark_operator.controller.core.views import PoolSettings
 from tidemark_operator.controller.service import (
     ControllerService,
     NoLiveReplica,
-    NotLeading,
+    NotController,
     SliceMissing,
     TopicUnknown,
     TopicView,
@@ -90,11 +90,11 @@ async def keep_topics(world: "World", who: str, service: ControllerService) -> N
                 break
             try:
                 done = await _step(service, world, wish)
-            except (NotLeading, StoreError, NoLiveReplica, TooFewBrokers, TopicUnknown):
+            except (NotController, StoreError, NoLiveReplica, TooFewBrokers, TopicUnknown):
                 continue  # tried again
             except SliceMissing as error:
                 done = f"{type(error).__name__}: {error}"
-                with contextlib.suppress(NotLeading, StoreError):
+                with contextlib.suppress(NotController, StoreError):
                     await service.look_for_slices(world.pool, wish.topic_id)
             except CannotReassign as error:
                 done = f"{type(error).__name__}: {error}"
@@ -110,7 +110,7 @@ async def _keep_settings(world: "World", service: ControllerService, told: int) 
         return 0
     wanted = world.move_bytes_per_second
     if wanted != told and world.pool in service.pools():
-        with contextlib.suppress(NotLeading):
+        with contextlib.suppress(NotController):
             await service.set_settings(world.pool, PoolSettings(wanted))
             return wanted
     return told

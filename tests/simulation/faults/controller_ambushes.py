@@ -248,20 +248,20 @@ def register_apart(world: World, number: int) -> None:
     The broker's next life registers with the deposed one, the only one that brokers reach, and
     comes in sync. Both are killed then: the life after that asks the one that stays, which knows of
     the first life only (0083)."""
-    slot, deposed = broker_of(world, number), world.leading_controller
-    if deposed is None or slot.process is None or slot.is_held_down:
+    slot, superseded = broker_of(world, number), world.leading_controller
+    if superseded is None or slot.process is None or slot.is_held_down:
         return
     slot.is_held_down = True
     slot.process.kill()
     world.store.delete(LEASE, world.namespace, "tidemark-controller")
-    others = [other for other in world.controllers if other is not deposed]
+    others = [other for other in world.controllers if other is not superseded]
     for other in others:
         for broker in world.brokers.values():
             block_link(world, broker.machine.name, other.machine.name, APART_US)
 
     def kill_both() -> None:
         world.coverage["registered while two controllers lead"] += 1
-        for process in (deposed.process, slot.process):
+        for process in (superseded.process, slot.process):
             if process is not None:
                 process.kill()
 

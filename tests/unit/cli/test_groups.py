@@ -39,8 +39,8 @@ def test_a_lag_that_nobody_knows_is_not_guessed() -> None:
 
 
 def test_of_two_brokers_that_tell_a_group_the_one_with_its_members_counts() -> None:
-    deposed, coordinator = read(answer(1, members=0)), read(answer(2))
-    assert [group.coordinator for group in merged([deposed, coordinator])] == [2]
+    superseded, coordinator = read(answer(1, members=0)), read(answer(2))
+    assert [group.coordinator for group in merged([superseded, coordinator])] == [2]
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {"broker_id": 1, "is_loading": 0, "groups": [{}]}])

@@ -34,7 +34,7 @@ class Instance:
     membership: asyncio.Task[None]
     used_s: float
     polls: int = 0  # under way
-    put_off: tuple[str, int, int] | None = None  # topic, partition, offset of an untold problem
+    deferred: tuple[str, int, int] | None = None  # topic, partition, offset of an untold problem
 
     @property
     def key(self) -> tuple[str, str]:

@@ -201,7 +201,7 @@ class ConsumerRoutes:
                     refused.append((found, error))
         if refused:
             has_others = any(len(rendered.body) > 2 for _, rendered in pieces)
-            _tell_or_put_off(instance, refused, has_others=has_others)
+            _notify_or_defer(instance, refused, has_others=has_others)
         # Not before all of them are there: what is refused must be read again.
         return [
             rendered.body[1:-1]
@@ -310,7 +310,7 @@ async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, Result]) -> R
         watching.cancel()
 
 
-def _tell_or_put_off(
+def _notify_or_defer(
     instance: Instance, refused: list[tuple[Fetched, UnrenderableRecords]], *, has_others: bool
 ) -> None:
     """Raises the first problem, unless the others' records come first: once for each problem."""
@@ -319,8 +319,8 @@ def _tell_or_put_off(
         consumer.put_last(found, found.offset)
     found, problem = refused[0]
     position = (found.topic, found.partition, found.offset)
-    if has_others and position != instance.put_off:
-        instance.put_off = position
+    if has_others and position != instance.deferred:
+        instance.deferred = position
         return
     if consumer.hand_out(found, problem.next_offset):  # its client has not gone elsewhere
         consumer.put_last(found, problem.next_offset)

@@ -23,7 +23,7 @@ from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.api.broker import BLOCK_SIZE, first_producer_id
 from tidemark_operator.controller.pool_loop import PoolController
-from tidemark_operator.controller.slice_store import PutOff
+from tidemark_operator.controller.slice_store import Deferred
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ async def allocate(
         producer_id_round = state.next_producer_id_round()
         try:
             await _use_up(pool, request.broker_id, producer_id_round)
-        except PutOff as error:
+        except Deferred as error:
             return AllocateProducerIdsResponse(
                 ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again", state.controller_epoch
             )

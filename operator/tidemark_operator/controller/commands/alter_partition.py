@@ -18,7 +18,7 @@ from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.isr import checked_proposal
 from tidemark_operator.controller.core.reassignment import is_moving
 from tidemark_operator.controller.pool_loop import PoolController
-from tidemark_operator.controller.slice_store import PutOff
+from tidemark_operator.controller.slice_store import Deferred
 
 
 async def alter_partition(
@@ -104,7 +104,7 @@ async def _check_slice(
 
     try:
         written = await pool.slice_store.change(value, decide)
-    except PutOff:
+    except Deferred:
         pool.is_dirty = True
         return []
     return answers if written is not None else []

@@ -201,7 +201,7 @@ async def _confirm_epochs(pool: PoolController, value: PartitionSlice) -> None:
     """Read the brokers whose entries are above the known broker epochs.
 
     Such an entry is invalid, unless a deposed controller registered that epoch after we had read
-    (decision 0083). Raises PutOff, Deposed.
+    (decision 0083). Raises Deferred, Deposed.
     """
     epochs: dict[BrokerId, BrokerEpoch] = {}
     for state in value.partitions:

@@ -26,7 +26,7 @@ SWEPT_AT_ONCE = 128
 async def delete_for_good(pool: PoolController, topic_id: TopicId, topic: str) -> None:
     """Delete a topic permanently.
 
-    Requires: the caller holds the topic and a turn of the pool. Raises PutOff, then nothing has
+    Requires: the caller holds the topic and a turn of the pool. Raises Deferred, then nothing has
     changed. `topic` is its name, by which brokers are notified also if its slices are gone; "" if
     unknown.
     """
@@ -39,7 +39,7 @@ async def delete_for_good(pool: PoolController, topic_id: TopicId, topic: str) -
         tombstone = tombstone_of(slices, present)
     else:
         tombstone = Tombstone(pool.state.pool, topic_id, topic, tuple(sorted(present)))
-    note_deleted(pool, await pool.slice_store.bury(tombstone))
+    record_deleted(pool, await pool.slice_store.store_deletion_record(tombstone))
     for value in slices:
         pool.state.slices.pop(value.name, None)
         pool.state.leftovers[value.name] = value
@@ -47,7 +47,7 @@ async def delete_for_good(pool: PoolController, topic_id: TopicId, topic: str) -
     await _delete_leftovers(pool, slices)
 
 
-def note_deleted(pool: PoolController, tombstone: Tombstone) -> None:
+def record_deleted(pool: PoolController, tombstone: Tombstone) -> None:
     """Notify brokers of a durable deletion record."""
     pool.image.delete(tombstone.topic_state)
     pool.state.tombstones[tombstone.topic_id] = (tombstone, pool.image.version)
@@ -87,14 +87,14 @@ async def sweep(pool: PoolController) -> None:
                 each for each in pool.state.finished_tombstones() if each.topic_id not in waiting
             )
             some = tuple(islice(finished, SWEPT_AT_ONCE))
-            await asyncio.gather(*(_unbury(pool, tombstone) for tombstone in some))
+            await asyncio.gather(*(_remove_deletion_record(pool, tombstone) for tombstone in some))
     finally:
         pool.is_sweeping = False
 
 
-async def _unbury(pool: PoolController, tombstone: Tombstone) -> None:
+async def _remove_deletion_record(pool: PoolController, tombstone: Tombstone) -> None:
     try:
-        await pool.slice_store.unbury(tombstone)
+        await pool.slice_store.remove_deletion_record(tombstone)
     except StoreError as error:
         logger.warning(
             "tombstone not removed yet",

@@ -23,7 +23,7 @@ async def elect_preferred(
     """Elect preferred leaders; return an error code for each partition.
 
     NONE, ELECTION_NOT_NEEDED (it leads), PREFERRED_LEADER_NOT_AVAILABLE (not live and in sync),
-    UNKNOWN_TOPIC_OR_PARTITION. Raises PutOff, Deposed.
+    UNKNOWN_TOPIC_OR_PARTITION. Raises Deferred, Deposed.
     """
     async with pool.lock:
         before = _states(pool, topic_id)

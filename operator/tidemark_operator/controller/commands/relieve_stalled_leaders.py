@@ -20,7 +20,7 @@ from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.elections import LeaderCounts, leader_moved_off
 from tidemark_operator.controller.core.eligibility import Eligibility, Replica
 from tidemark_operator.controller.pool_loop import PoolController
-from tidemark_operator.controller.slice_store import PutOff
+from tidemark_operator.controller.slice_store import Deferred
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class GrayFailures:
             stored = await self._decisions.slice_store.change(
                 value, lambda found: wanted if found is value else found
             )
-        except PutOff as error:
+        except Deferred as error:
             self._decisions.is_dirty = True
             logger.warning("decision put off", extra={"slice": value.name, "error": str(error)})
             now_ms = self._forget_old()

@@ -19,7 +19,7 @@ from tidemark_operator.controller.core.new_partitions import (
     unheard,
 )
 from tidemark_operator.controller.pool_loop import PoolController
-from tidemark_operator.controller.slice_store import Decide, PutOff
+from tidemark_operator.controller.slice_store import Decide, Deferred
 
 Assignments = tuple[tuple[BrokerId, ...], ...]
 
@@ -52,7 +52,7 @@ class Growth:
 async def grow(pool: PoolController, growth: Growth) -> bool:
     """Do one step; return whether nothing is left to do.
 
-    Raises NoLiveReplica, SliceMissing, PutOff.
+    Raises NoLiveReplica, SliceMissing, Deferred.
     """
     slices = pool.state.topic_slices(growth.topic.topic_id)
     check_complete(slices)
@@ -114,7 +114,7 @@ async def _count(pool: PoolController, slices: list[PartitionSlice], count: int)
     others = [value for value in slices if value.topic.partition_count != count]
     some = others[:COUNTED_AT_ONCE]
     if some and not await pool.write({value.name: _counting(count) for value in some}):
-        raise PutOff(f"topic {some[0].topic.topic}: its partition count is not stored yet")
+        raise Deferred(f"topic {some[0].topic.topic}: its partition count is not stored yet")
     return not others
 
 

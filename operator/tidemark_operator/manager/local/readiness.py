@@ -10,7 +10,7 @@ from tidemark_protocol.condition_reasons import LASTING_REASONS
 
 from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, Object
 from tidemark_operator.controller.core.views import BrokerView
-from tidemark_operator.controller.service import ControllerService, NotLeading
+from tidemark_operator.controller.service import ControllerService, NotController
 from tidemark_operator.manager.local.apply import NAMESPACE
 from tidemark_operator.store.object_store import ObjectStore
 
@@ -64,7 +64,7 @@ async def readiness_of(store: ObjectStore, controller: ControllerService) -> Rea
     for pool in await store.list(BROKER_POOL, NAMESPACE):
         name = str(pool["metadata"]["name"])
         views: tuple[BrokerView, ...] = ()
-        with contextlib.suppress(NotLeading):
+        with contextlib.suppress(NotController):
             views = controller.brokers(f"{NAMESPACE}/{name}")
         active = [
             view

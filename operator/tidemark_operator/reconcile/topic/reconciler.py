@@ -14,7 +14,7 @@ from tidemark_operator.controller.core.reassignment import CannotReassign
 from tidemark_operator.controller.service import (
     ControllerService,
     NoLiveReplica,
-    NotLeading,
+    NotController,
     SliceMissing,
     TopicUnknown,
     TopicView,
@@ -210,7 +210,7 @@ class TopicReconciler:
                 await asyncio.wait_for(is_applied.wait(), interval_ms / 1000)
                 return
             # What this write meets, the one at the end of the turn meets again.
-            with suppress(StoreError, OSError, NotLeading):
+            with suppress(StoreError, OSError, NotController):
                 view = self._controller.topic(spec.pool, topic_id)
                 if view is not None and not view.is_retained:
                     conditions = ready_conditions(view, wanted=spec.partitions)

@@ -229,7 +229,7 @@ def test_a_deposed_controllers_answer_is_dropped(tmp_path: Path) -> None:  # I16
     async def scenario(controller: FakeController, bench: Bench) -> None:
         async def steps() -> None:
             push = MetadataPush(ControllerEpoch(4), 99, True, (), ())
-            deposed = HeartbeatResponse(
+            superseded = HeartbeatResponse(
                 ErrorCode.NONE,
                 controller_epoch=ControllerEpoch(4),
                 is_fenced=False,
@@ -237,7 +237,7 @@ def test_a_deposed_controllers_answer_is_dropped(tmp_path: Path) -> None:  # I16
                 push=push,
             )
             bench.session.stop()
-            controller.answer(0, deposed)
+            controller.answer(0, superseded)
             await eventually(lambda: len(controller.polls) >= 2)
             assert bench.partitions.metadata.image_version == -1
             assert bench.session.is_fenced

@@ -1,9 +1,9 @@
-"""Callers of a controller that steps down: who is to end ends, others hear NotLeading."""
+"""Callers of a controller that steps down: who is to end ends, others hear NotController."""
 
 import asyncio
 
 import pytest
-from tidemark_operator.controller.service import NotLeading
+from tidemark_operator.controller.service import NotController
 
 from tests.support.controller_harness import Rig, settle
 from tests.support.waiting import eventually, run
@@ -22,7 +22,7 @@ async def waiting_caller(rig: Rig) -> "asyncio.Task[None]":
 
 @pytest.mark.parametrize("turns", range(5))
 def test_who_is_cancelled_while_the_controller_steps_down_ends(turns: int) -> None:
-    """Found by the simulator (seed 13): told NotLeading instead, the caller went on for ever."""
+    """Found by the simulator (seed 13): told NotController instead, the caller went on for ever."""
 
     async def scenario() -> None:
         rig = await Rig().start(0)
@@ -42,7 +42,7 @@ def test_who_waits_for_a_decision_hears_that_the_controller_stepped_down() -> No
         rig = await Rig().start(0)
         caller = await waiting_caller(rig)
         await rig.service.step_down()
-        with pytest.raises(NotLeading):
+        with pytest.raises(NotController):
             await caller
 
     run(scenario)
@@ -60,7 +60,7 @@ def test_an_overloaded_tick_is_followed_by_the_next_until_the_lease_is_lost(
         async def overloaded() -> None:
             nonlocal ticks
             ticks += 1
-            raise NotLeading("too many decisions are under way")
+            raise NotController("too many decisions are under way")
 
         monkeypatch.setattr(rig.service, "tick", overloaded)
         ticking = asyncio.create_task(rig.service._run_ticks())

@@ -8,7 +8,7 @@ from tidemark_operator.controller.core.placement import place
 from tidemark_operator.controller.service import (
     Change,
     NoLiveReplica,
-    NotLeading,
+    NotController,
     ProbeVerdict,
     SliceMissing,
 )
@@ -220,7 +220,7 @@ def test_stepping_down_answers_open_polls_and_names_the_leader() -> None:
         response = await poll
         assert response.error is ErrorCode.NOT_CONTROLLER
         assert response.controller_address == "10.0.0.9:8070"
-        with pytest.raises(NotLeading):
+        with pytest.raises(NotController):
             rig.service.brokers(POOL)
 
     run(scenario)
