@@ -32,7 +32,7 @@ from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock,
 from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.controller.http_api import serve
 from tidemark_operator.controller.probe import HttpProbe
-from tidemark_operator.controller.service import Change, ControllerService
+from tidemark_operator.controller.service import ControllerService, StateChange
 from tidemark_operator.manager.forbidden_namespaces import find_closed, wait_until_open
 from tidemark_operator.manager.garbage import look_once_at_what_stays
 from tidemark_operator.manager.health import create_health_app
@@ -178,7 +178,7 @@ class Operator:
         if not self.ended.done():
             self.ended.set_result(error)
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: StateChange) -> None:
         self._reconciler.on_change(change)
 
 

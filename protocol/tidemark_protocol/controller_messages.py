@@ -121,7 +121,7 @@ class RegisterResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldEpoch:
+class ReportedEpoch:
     """A partition whose epochs on this broker are above those pushed (S17)."""
 
     topic_id: TopicId
@@ -162,7 +162,7 @@ class HeartbeatRequest:
     oldest_append_age_ms: int = 0
     disk_probe_age_ms: int = 0
     storage_failed: bool = False
-    held_epochs: tuple[HeldEpoch, ...] = ()
+    held_epochs: tuple[ReportedEpoch, ...] = ()
     failed_replicas: tuple[ReplicaReport, ...] = ()
     sent_at_ms: int = 0  # the broker's wall clock: how far it is from the controller's; 0: unsaid
     committed_cuts: tuple[

@@ -11,7 +11,7 @@ from tidemark_operator.api.broker import BrokerControlState, BrokerRecord
 from tidemark_operator.api.elect_annotation import Choice
 from tidemark_operator.api.unclean_election import Cause
 from tidemark_operator.controller.core.elections import (
-    Evidence,
+    ElectionEvidence,
     LeaderCounts,
     preferred_leader_restored,
     settled,
@@ -192,7 +192,7 @@ class SmallController:
                 partition,
                 eligibility,
                 leader_counts=LeaderCounts([partition]),
-                evidence=Evidence(Reports(reports), self.choice),
+                evidence=ElectionEvidence(Reports(reports), self.choice),
             )
             if election.recovery is not None:
                 self.last_resort = election.recovery.cause

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tidemark_operator.api.elect_annotation import Choice
 from tidemark_operator.controller.core import observations
-from tidemark_operator.controller.core.elections import Evidence
+from tidemark_operator.controller.core.elections import ElectionEvidence
 from tidemark_operator.controller.core.leaderless_reasons import leaderless_sentence
 from tidemark_operator.controller.core.unclean_recovery import ANYBODY
 from tidemark_protocol.controller_messages import ReplicaReport
@@ -125,7 +125,7 @@ def test_who_has_the_longest_log_and_is_gone_again_is_given_up_by_a_word_or_by_t
     for named, leader in ((ANYBODY, 2), (BrokerId(0), 0), (BrokerId(1), NO_BROKER)):
         choice = Choice(0, named, LeaderEpoch(6))
         assert after(state, brokers, reports=ends, choice=choice).leader == leader
-    sentence = leaderless_sentence(topic(), state, brokers, Evidence(ends))
+    sentence = leaderless_sentence(topic(), state, brokers, ElectionEvidence(ends))
     assert "brokers 1, which have the longest log, are not active" in sentence
     assert sentence.endswith("tidemark.dev/elect=0=2@6")
 

@@ -6,7 +6,7 @@ import copy
 import pytest
 from tidemark_operator.api.kinds import PARTITION_SLICE, Object
 from tidemark_operator.controller.core.placement import place
-from tidemark_operator.controller.service import Change, NoLiveReplica
+from tidemark_operator.controller.service import NoLiveReplica, StateChange
 from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 
@@ -99,7 +99,7 @@ def test_after_a_take_over_growth_waits_until_every_live_broker_said_what_logs_i
             await grow(rig, 1, 1)
         rig.changes.clear()
         await rig.advance(300, *rig.brokers)
-        assert Change("broker", POOL, "2") in rig.changes  # the Topic looks again
+        assert StateChange("broker", POOL, "2") in rig.changes  # the Topic looks again
         await grow(rig, 1, 1)
         await rig.advance(300, *rig.brokers)
         assert (rig.partition(1).leader, rig.partition(1).in_sync_ids) == (0, {0})

@@ -10,7 +10,7 @@ from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.views import TopicView
-from tidemark_protocol.controller_messages import HeldEpoch
+from tidemark_protocol.controller_messages import ReportedEpoch
 from tidemark_protocol.ids import (
     BrokerEpoch,
     BrokerId,
@@ -284,7 +284,7 @@ def test_what_a_controller_knew_counts_when_it_died_before_its_write_was_stored(
     with pytest.raises(Violation, match=r"I12.*unclean, and .* was live and valid"):
         elect(2)  # another one, that was never seen
     state.brokers.update(stored)
-    state.notes_of(BrokerId(0)).failed_replicas = frozenset({(old.topic.topic_id, 0)})
+    state.soft_state_of(BrokerId(0)).failed_replicas = frozenset({(old.topic.topic_id, 0)})
     assert "election: unclean" in elect(1)
     # I13: it struck out what it was told of in the same moment.
     judge, before = SliceJudge(watched), a_slice(partition("0@1 1@1", leader="1@1"))
@@ -305,7 +305,7 @@ def test_a_failure_that_is_heard_of_while_a_write_is_under_way_makes_no_void_ent
     new = a_slice(partition("0@1 1@1", leader="1@1", leader_epoch=6, partition_epoch=10))
     stored = {BrokerId(0): active(0, 1), BrokerId(1): active(1, 1)}
     state.brokers.update(stored)
-    notes = state.notes_of(BrokerId(1))
+    notes = state.soft_state_of(BrokerId(1))
     notes.failed_replicas = frozenset({(old.topic.topic_id, 0)})
     assert "election: in-sync replica" in [e.kind for e in judge.on_slice(old, new, stored)]
     notes.settled_failures = notes.failed_replicas
@@ -326,8 +326,8 @@ def test_a_slice_from_long_ago_waits_for_reports_before_a_dead_leader_goes() -> 
     watched._values[value.name] = value
     with pytest.raises(Violation, match=r"I12: orders-0: .*all is written"):
         check_led_at_rest(watched)
-    held = HeldEpoch(value.topic.topic_id, 0, LeaderEpoch(6), PartitionEpoch(12))
-    assert state.note_held((held,), version=1)
+    held = ReportedEpoch(value.topic.topic_id, 0, LeaderEpoch(6), PartitionEpoch(12))
+    assert state.record_reported_epochs((held,), version=1)
     check_led_at_rest(watched)
 
 

@@ -53,11 +53,11 @@ def test_what_is_sent_once_lies_in_one_topic() -> None:
 
 @pytest.mark.parametrize("place", [FORMER, NEXT])
 def test_a_send_that_was_told_no_topic_belongs_where_it_was_read(place: str) -> None:
-    untold = replace(SENT, partition=UNTOLD, outcome=Outcome.INFO, offsets=())
-    sends = [each for each in placed([read_in(place, 3), untold]) if each.kind is Kind.SEND]
+    unannounced = replace(SENT, partition=UNTOLD, outcome=Outcome.INFO, offsets=())
+    sends = [each for each in placed([read_in(place, 3), unannounced]) if each.kind is Kind.SEND]
     assert [each.partition for each in sends] == [place]
 
 
 def test_a_send_that_nobody_read_stays_where_it_was_thought_to_go() -> None:
-    untold = replace(SENT, partition=UNTOLD, outcome=Outcome.INFO, offsets=())
-    assert list(placed([untold])) == [untold]
+    unannounced = replace(SENT, partition=UNTOLD, outcome=Outcome.INFO, offsets=())
+    assert list(placed([unannounced])) == [unannounced]

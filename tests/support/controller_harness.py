@@ -11,10 +11,10 @@ from typing import Any
 from tidemark_operator.api.kinds import PARTITION_SLICE, Object, ResourceKind
 from tidemark_operator.controller.core.placement import place
 from tidemark_operator.controller.service import (
-    Change,
     ControllerService,
     ControllerSettings,
     ProbeVerdict,
+    StateChange,
 )
 from tidemark_operator.store.object_store import (
     AlreadyExists,
@@ -253,7 +253,7 @@ class Rig:
         self.clock = FakeClock()
         self.store = store if store is not None else FakeStore()
         self.probe = FakeProbe()
-        self.changes: list[Change] = []
+        self.changes: list[StateChange] = []
         self.settings = ControllerSettings(settle_retry_ms=0, **settings)
         self.service = self.another_controller()
         self.brokers: list[FakeBroker] = []

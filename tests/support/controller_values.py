@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark_operator.api.elect_annotation import Choice
-from tidemark_operator.controller.core.elections import Evidence, LeaderCounts, settled
+from tidemark_operator.controller.core.elections import ElectionEvidence, LeaderCounts, settled
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.unclean_recovery import Reports
 from tidemark_protocol.controller_messages import IsrProposal, ReplicaReport
@@ -103,7 +103,7 @@ def after(
         state,
         brokers,
         leader_counts=counts or LeaderCounts([state]),
-        evidence=Evidence(reports or Reports({}), choice),
+        evidence=ElectionEvidence(reports or Reports({}), choice),
     ).partition
 
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from tidemark_protocol.controller_messages import (
     BrokerState,
     ClientQuota,
-    HeldEpoch,
     ListenerAddress,
     MetadataPush,
+    ReportedEpoch,
     TopicPush,
 )
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId
@@ -75,7 +75,7 @@ class MetadataCache:
         self.quotas: tuple[ClientQuota, ...] = ()
         self.addresses: Mapping[tuple[str, BrokerId], ListenerAddress] = {}
         self.retained: dict[TopicId, None] = {}  # kept without a Topic: clients do not see them
-        self._held: dict[TopicPartition, HeldEpoch] = {}
+        self._held: dict[TopicPartition, ReportedEpoch] = {}
         self._numbers: dict[TopicId, set[int]] = {}  # of the partitions that are known
 
     @property
@@ -110,7 +110,7 @@ class MetadataCache:
         return Leader(state.leader, state.leader_epoch)
 
     @property
-    def held_epochs(self) -> tuple[HeldEpoch, ...]:
+    def held_epochs(self) -> tuple[ReportedEpoch, ...]:
         """Return partitions with epochs above those last pushed, for the next heartbeat."""
         return tuple(self._held.values())
 
@@ -201,7 +201,7 @@ class MetadataCache:
             )
             is_another = state != known and state.partition_epoch == known.partition_epoch
             if is_older or is_another:
-                self._held[key] = HeldEpoch(
+                self._held[key] = ReportedEpoch(
                     topic_id,
                     state.partition,
                     known.leader_epoch,

@@ -8,16 +8,18 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tidemark_operator.controller.core.views import Change
+from tidemark_operator.controller.core.views import StateChange
 
 
 class Announcements:
-    def __init__(self, on_image: Callable[[], None], on_change: Callable[[Change], None]) -> None:
+    def __init__(
+        self, on_image: Callable[[], None], on_change: Callable[[StateChange], None]
+    ) -> None:
         self._on_image = on_image
         self._on_change = on_change
         self._is_image_due = False
         self._holding = 0
-        self._held: dict[Change, None] = {}
+        self._reported: dict[StateChange, None] = {}
 
     def image(self) -> None:
         """Notify the brokers of a changed image at the end of this turn."""
@@ -25,9 +27,9 @@ class Announcements:
             self._is_image_due = True
             asyncio.get_running_loop().call_soon(self._tell_brokers)
 
-    def change(self, change: Change) -> None:
+    def change(self, change: StateChange) -> None:
         if self._holding:
-            self._held[change] = None
+            self._reported[change] = None
         else:
             self._on_change(change)
 
@@ -39,7 +41,7 @@ class Announcements:
         finally:
             self._holding -= 1
             if not self._holding:
-                held, self._held = self._held, {}
+                held, self._reported = self._reported, {}
                 for change in held:
                     self._on_change(change)
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from tidemark_protocol.controller_messages import CommittedTruncation, HeartbeatRequest
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
-from tidemark_operator.controller.commands.relieve_stalled_leaders import GrayFailures
+from tidemark_operator.controller.commands.relieve_stalled_leaders import StalledLeaders
 from tidemark_operator.controller.core.eligibility import Replica
 from tidemark_operator.controller.core.registration import is_storage_failed
 from tidemark_operator.controller.pool_loop import PoolController
@@ -35,13 +35,13 @@ class HeartbeatWishes:
     def __init__(
         self,
         decisions: PoolController,
-        gray_failures: GrayFailures,
+        stalled_leaders: StalledLeaders,
         tasks: Spawns,
         *,
         on_granted: Callable[[], None],
     ) -> None:
         self._decisions = decisions
-        self._gray_failures = gray_failures
+        self._stalled_leaders = stalled_leaders
         self._tasks = tasks
         self._on_granted = on_granted
         self._newest: dict[BrokerId, HeartbeatRequest] = {}  # not looked at yet
@@ -55,7 +55,7 @@ class HeartbeatWishes:
 
         Raises NotController.
         """
-        is_stalled = not request.storage_failed and self._gray_failures.note(request)
+        is_stalled = not request.storage_failed and self._stalled_leaders.note(request)
         broker_id = request.broker_id
         if not (is_stalled or self._has_any(request)):
             self._newest.pop(broker_id, None)  # what it asked before it asks no more
@@ -76,7 +76,7 @@ class HeartbeatWishes:
 
     def _has_any(self, request: HeartbeatRequest) -> bool:
         record = self._decisions.state.brokers[request.broker_id]
-        notes = self._decisions.state.notes_of(request.broker_id)
+        notes = self._decisions.state.soft_state_of(request.broker_id)
         return (
             (request.storage_failed and not is_storage_failed(record))
             or (bool(request.committed_cuts) and not self.are_cuts_recorded(request))
@@ -116,7 +116,7 @@ class HeartbeatWishes:
             return
         if decisions.current(broker_id, broker_epoch) is None:
             return
-        notes = decisions.state.notes_of(broker_id)
+        notes = decisions.state.soft_state_of(broker_id)
         if notes.failed_replicas != notes.settled_failures:
             await decisions.settle_failures(broker_id, broker_epoch)
         record = decisions.current(broker_id, broker_epoch)
@@ -128,7 +128,7 @@ class HeartbeatWishes:
         elif request.wants_to_serve and not record.is_live:
             await decisions.activate(broker_id, broker_epoch)
         if notes.is_write_stalled:
-            await self._gray_failures.relieve()
+            await self._stalled_leaders.move_leaders_off()
 
     async def _record_truncations(self, request: HeartbeatRequest) -> None:
         """Store reported truncations.

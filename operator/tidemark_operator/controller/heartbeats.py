@@ -25,13 +25,13 @@ from tidemark_protocol.ids import BrokerId, ControllerEpoch
 
 from tidemark_operator.api.broker import BrokerRecord
 from tidemark_operator.controller.commands import delete_topic
-from tidemark_operator.controller.commands.relieve_stalled_leaders import GrayFailures
-from tidemark_operator.controller.core.broker_soft_state import BrokerNotes
+from tidemark_operator.controller.commands.relieve_stalled_leaders import StalledLeaders
+from tidemark_operator.controller.core.broker_soft_state import BrokerSoftState
 from tidemark_operator.controller.core.own_stall import OwnStall
 from tidemark_operator.controller.core.registration import is_of_before, is_storage_failed
 from tidemark_operator.controller.core.sessions import Expiry
 from tidemark_operator.controller.core.settings import ControllerSettings
-from tidemark_operator.controller.core.views import Change
+from tidemark_operator.controller.core.views import StateChange
 from tidemark_operator.controller.heartbeat_wishes import HeartbeatWishes, failed_replicas
 from tidemark_operator.controller.long_polls import OpenPoll, Polls
 from tidemark_operator.controller.pool_loop import PoolController
@@ -64,7 +64,7 @@ class PoolEnvironment:
     wall_clock_ms: Callable[[], int]
     probe: Callable[[Endpoints, str], Awaitable[ProbeVerdict]]
     tasks: Tasks
-    on_change: Callable[[Change], None]
+    on_change: Callable[[StateChange], None]
     new_uuid: Callable[[], UUID]
 
 
@@ -82,14 +82,14 @@ class PoolHeartbeats:
             on_change=environment.on_change,
             new_uuid=environment.new_uuid,
         )
-        self._gray_failures = GrayFailures(
+        self._stalled_leaders = StalledLeaders(
             self.decisions,
             now_ms=environment.now_ms,
             stall_limit_ms=environment.settings.write_stall_limit_ms,
         )
         self._wishes = HeartbeatWishes(
             self.decisions,
-            self._gray_failures,
+            self._stalled_leaders,
             environment.tasks,
             on_granted=self.answer_ready,
         )
@@ -193,8 +193,8 @@ class PoolHeartbeats:
             self.suspect(suspected, f"reported by broker {broker_id}")
         if self._is_overtaken(request):
             return HeartbeatResponse(ErrorCode.NONE)  # the newer one says what is true and wished
-        self.decisions.state.notes_of(broker_id).heartbeat = request.number
-        is_told_to_stop = self.decisions.state.notes_of(broker_id).was_told_to_stop
+        self.decisions.state.soft_state_of(broker_id).heartbeat = request.number
+        is_told_to_stop = self.decisions.state.soft_state_of(broker_id).was_told_to_stop
         if self.decisions.state.brokers[broker_id].is_live and not is_told_to_stop:
             self.decisions.sessions.contact(broker_id, self._now_ms())
         self._note_applied(request)
@@ -222,7 +222,7 @@ class PoolHeartbeats:
 
     def _is_overtaken(self, request: HeartbeatRequest) -> bool:
         """Return whether a later heartbeat of the same process arrived, whose requests count."""
-        return request.number < self.decisions.state.notes_of(request.broker_id).heartbeat
+        return request.number < self.decisions.state.soft_state_of(request.broker_id).heartbeat
 
     def _note_applied(self, request: HeartbeatRequest) -> None:
         """Record what the broker applied, what it holds above that, and its failed replicas.
@@ -234,7 +234,7 @@ class PoolHeartbeats:
             return  # whatever it says that it applied may not be on its disk
         state = self.decisions.state
         had_heard = state.applied_version(request.broker_id) >= 0
-        notes = state.notes_of(request.broker_id)
+        notes = state.soft_state_of(request.broker_id)
         notes.applied_controller_epoch = request.applied_controller_epoch
         notes.applied_version = request.applied_image_version
         notes.failed_replicas = failed_replicas(request)
@@ -242,11 +242,13 @@ class PoolHeartbeats:
             # What failed no more may come in sync, and fail again before that is looked at.
             notes.settled_failures &= notes.failed_replicas
             self.decisions.is_dirty = True
-        self.decisions.note_held(request.held_epochs)
-        applied, untold = state.applied_version(request.broker_id), notes.untold_replicas
+        self.decisions.record_reported_epochs(request.held_epochs)
+        applied, unannounced = state.applied_version(request.broker_id), notes.unannounced_replicas
         image = self.decisions.image
-        notes.untold_replicas = frozenset(r for r in untold if not image.is_told(*r, applied))
-        if (not had_heard and applied >= 0) or notes.untold_replicas != untold:
+        notes.unannounced_replicas = frozenset(
+            r for r in unannounced if not image.is_told(*r, applied)
+        )
+        if (not had_heard and applied >= 0) or notes.unannounced_replicas != unannounced:
             self.decisions.is_dirty = True  # elections may have waited for just this
 
     # guard: suspect-is-probed (L1)
@@ -266,7 +268,7 @@ class PoolHeartbeats:
             response = self._response(poll)
             may_stop_is_news = (
                 response.may_stop
-                and not self.decisions.state.notes_of(poll.broker_id).was_told_to_stop
+                and not self.decisions.state.soft_state_of(poll.broker_id).was_told_to_stop
             )
             if response.push is not None or may_stop_is_news or response.error:
                 self._answer(poll, response, now_ms)
@@ -277,14 +279,14 @@ class PoolHeartbeats:
         if response.push is not None:
             record = self.decisions.state.brokers[poll.broker_id]
             self._pushed_to.add((poll.broker_id, record.incarnation))
-            notes = self.decisions.state.notes_of(poll.broker_id)
+            notes = self.decisions.state.soft_state_of(poll.broker_id)
             if response.push.is_full and notes.report_version < 0:
-                notes.untold_replicas |= self.decisions.image.hidden()
+                notes.unannounced_replicas |= self.decisions.image.withheld()
         self.polls.answer(poll, response, now_ms)
 
     def _note_allowed_to_stop(self, poll: OpenPoll) -> None:
         """End the session of a broker that leads nothing and is in no ISR."""
-        self.decisions.state.notes_of(poll.broker_id).was_told_to_stop = True
+        self.decisions.state.soft_state_of(poll.broker_id).was_told_to_stop = True
         if self.decisions.state.brokers[poll.broker_id].is_live:
             self.decisions.sessions.end(poll.broker_id)
             life = (poll.broker_id, poll.broker_epoch)
@@ -342,7 +344,7 @@ class PoolHeartbeats:
                 "another process registered under this broker id",
                 state.controller_epoch,
             )
-        notes = state.notes_of(poll.broker_id)
+        notes = state.soft_state_of(poll.broker_id)
         push = self.decisions.image.push_for(notes.applied_controller_epoch, poll.applied_version)
         may_ask = push is None and record.is_live and not record.is_stopping
         if may_ask and state.wants_report_from(poll.broker_id):
@@ -364,7 +366,7 @@ class PoolHeartbeats:
 
     def _may_stop(self, record: BrokerRecord) -> bool:
         state = self.decisions.state
-        notes = state.notes_of(record.broker_id)
+        notes = state.soft_state_of(record.broker_id)
         if not record.is_live:
             return True  # it leads nothing and is in no ISR already
         if notes.drained_at_version is None:
@@ -374,7 +376,7 @@ class PoolHeartbeats:
         return all(
             other.applied_controller_epoch == state.controller_epoch
             and other.applied_version >= notes.drained_at_version
-            for other in (state.notes_of(i) for i, r in state.brokers.items() if r.is_live)
+            for other in (state.soft_state_of(i) for i, r in state.brokers.items() if r.is_live)
         )
 
     async def _probe_until_clear(self, suspected: BrokerRecord, reason: str) -> None:
@@ -419,7 +421,7 @@ class PoolHeartbeats:
 
 
 # guard: failure-settled-once-stored (S9)
-def _are_failures_settled(poll: OpenPoll, notes: BrokerNotes) -> bool:
+def _are_failures_settled(poll: OpenPoll, notes: BrokerSoftState) -> bool:
     """Return whether the failed replicas that the poll reports are stored (S9).
 
     A later heartbeat may have the poll answered before that.

@@ -14,9 +14,9 @@ from uuid import UUID
 
 from tidemark_protocol.controller_messages import (
     CommittedTruncation,
-    HeldEpoch,
     RegisterRequest,
     RegisterResponse,
+    ReportedEpoch,
 )
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch, TopicId
@@ -24,7 +24,7 @@ from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpo
 from tidemark_operator.api.broker import NO_ROUND, BrokerControlState, BrokerRecord, round_of
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.announcements import Announcements
-from tidemark_operator.controller.core.broker_soft_state import BrokerNotes
+from tidemark_operator.controller.core.broker_soft_state import BrokerSoftState
 from tidemark_operator.controller.core.eligibility import BrokerEligibility
 from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.pool_state import PoolState
@@ -39,7 +39,7 @@ from tidemark_operator.controller.core.registration import (
 from tidemark_operator.controller.core.sessions import Sessions
 from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.controller.core.topic_views import TopicViews
-from tidemark_operator.controller.core.views import Change, PoolSettings, TopicView
+from tidemark_operator.controller.core.views import PoolSettings, StateChange, TopicView
 from tidemark_operator.controller.keyed_locks import KeyedLocks
 from tidemark_operator.controller.slice_changes import SliceChanges
 from tidemark_operator.controller.slice_store import Decide, Deferred, NamespaceDeleted, SliceStore
@@ -59,7 +59,7 @@ class PoolController:
         settings: ControllerSettings,
         now_ms: Callable[[], int],
         on_image: Callable[[], None],
-        on_change: Callable[[Change], None],
+        on_change: Callable[[StateChange], None],
         new_uuid: Callable[[], UUID],
     ) -> None:
         """Create an empty pool; `on_image` is called when its brokers may be notified."""
@@ -163,7 +163,7 @@ class PoolController:
         """Move all leadership off a broker and remove it from each ISR (controlled shutdown)."""
         async with self.lock:
             record = self.current(broker_id, broker_epoch)
-            notes = self.state.notes_of(broker_id)
+            notes = self.state.soft_state_of(broker_id)
             if record is None or not record.is_live or notes.drained_at_version is not None:
                 return
             self.state.observations.planned_restarts.begin(broker_id, self._now_ms())
@@ -217,7 +217,7 @@ class PoolController:
         async with self.lock:
             if self.current(broker_id, broker_epoch) is None:
                 return
-            notes = self.state.notes_of(broker_id)
+            notes = self.state.soft_state_of(broker_id)
             failed = notes.failed_replicas  # a later heartbeat may say more while this is stored
             if notes.settled_failures != failed:
                 notes.settled_failures = failed if await self.settle() else frozenset()
@@ -267,7 +267,7 @@ class PoolController:
             self.state.note_known(value.topic.topic_id, state, version=self.image.version)
         self.state.slices.pop(value.name, None)
         logger.error("slice is missing", extra={"slice": value.name, "topic": value.topic.topic})
-        self._announcements.change(Change("topic", self.state.pool, value.object_name))
+        self._announcements.change(StateChange("topic", self.state.pool, value.object_name))
 
     def forget_topic(self, topic_id: TopicId) -> None:
         """Forget a topic whose slices are deleted permanently."""
@@ -287,10 +287,10 @@ class PoolController:
         views = map(self.topic_view, topic_ids)
         return tuple(view for view in views if view is not None)
 
-    def note_held(self, held: tuple[HeldEpoch, ...]) -> None:
-        self.note_behind(self.state.note_held(held, version=self.image.version))
+    def record_reported_epochs(self, held: tuple[ReportedEpoch, ...]) -> None:
+        self.record_stale(self.state.record_reported_epochs(held, version=self.image.version))
 
-    def note_behind(self, slices: tuple[PartitionSlice, ...]) -> None:
+    def record_stale(self, slices: tuple[PartitionSlice, ...]) -> None:
         """Report stale slices and read them again (S17).
 
         The epochs may also come from a deposed controller's write that we have not read.
@@ -320,14 +320,14 @@ class PoolController:
         """
         broker_id, record = request.broker_id, outcome.record
         report = report_of(request)
-        self.note_behind(self.state.note_reported(request.replicas, version=self.image.version))
-        notes = BrokerNotes(
+        self.record_stale(self.state.note_reported(request.replicas, version=self.image.version))
+        notes = BrokerSoftState(
             lost_replicas=lost_replicas(report, self.state.assigned(), request),
             lost_below=record.broker_epoch,
             found_replicas=found_replicas(report),
         )
         if outcome.is_same_epoch:
-            known = self.state.notes_of(broker_id)
+            known = self.state.soft_state_of(broker_id)
             known.lost_replicas, known.lost_below = notes.lost_replicas, notes.lost_below
             known.found_replicas = notes.found_replicas
             known.applied_version = -1
@@ -336,7 +336,7 @@ class PoolController:
                 # Of a life that a deposed controller registered this start may well be the proof:
                 # its entries are not struck out by what we read before.
                 await self.slice_store.confirm_broker(stored)
-            self.state.notes_of(broker_id).report = None  # of a log as it was before
+            self.state.soft_state_of(broker_id).report = None  # of a log as it was before
             self.state.observations.record_next_epoch(stored, request.clean_stop_epoch)
             leaving = BrokerEligibility(
                 broker_id,
@@ -367,14 +367,14 @@ class PoolController:
                     "disk_since": record.disk_since,
                 },
             )
-        known = self.state.notes_of(broker_id)
+        known = self.state.soft_state_of(broker_id)
         known.report = report
         known.report_version = self._report_version(request, outcome)
         self.image.set_brokers(self.state.broker_states())
         await self.settle()  # the report may be the last one that an election waited for (S14)
         if self.state.reports_wanted >= 0:
             self._announcements.change(
-                Change("broker", self.state.pool, str(broker_id))
+                StateChange("broker", self.state.pool, str(broker_id))
             )  # or a Topic (S17)
 
     def _report_version(self, request: RegisterRequest, outcome: Accepted) -> int:
@@ -414,7 +414,7 @@ class PoolController:
         )
         self.image.set_brokers(self.state.broker_states())
         for broker_id in broker_ids:
-            self._announcements.change(Change("broker", self.state.pool, str(broker_id)))
+            self._announcements.change(StateChange("broker", self.state.pool, str(broker_id)))
         self._announcements.image()
         return bool(is_settled)
 
@@ -430,7 +430,7 @@ class PoolController:
         await self.slice_store.write_broker(stamped)
         self.state.brokers[record.broker_id] = stamped
         self._unsaved_brokers.discard(record.broker_id)
-        self._announcements.change(Change("broker", self.state.pool, str(record.broker_id)))
+        self._announcements.change(StateChange("broker", self.state.pool, str(record.broker_id)))
 
     async def _save_quietly(self, broker_id: BrokerId) -> None:
         try:
@@ -459,7 +459,7 @@ class PoolController:
             is_retained=value.is_retained,
         )
         self.state.note_leaderless(value, version=self.image.version)
-        self._announcements.change(Change("topic", self.state.pool, value.object_name))
+        self._announcements.change(StateChange("topic", self.state.pool, value.object_name))
         self._announcements.image()
 
     def _note_dirty(self) -> None:
@@ -469,7 +469,7 @@ class PoolController:
         # What is stored may be another controller's decision, made for brokers as it knew them:
         # whoever reads it again for its own purpose does not settle it (L1).
         self.is_dirty = True
-        self.image.hide(value.topic.topic_id, value.numbers)
+        self.image.withhold(value.topic.topic_id, value.numbers)
 
     def _fields(self, broker_id: BrokerId) -> dict[str, object]:
         record = self.state.brokers[broker_id]

@@ -50,7 +50,7 @@ from tidemark_operator.controller.commands.reassign_partitions import Targets
 from tidemark_operator.controller.commands.topic_growth import Assignments, SliceMissing
 from tidemark_operator.controller.core.new_partitions import NoLiveReplica
 from tidemark_operator.controller.core.settings import ControllerSettings
-from tidemark_operator.controller.core.views import BrokerView, Change, PoolSettings, TopicView
+from tidemark_operator.controller.core.views import BrokerView, PoolSettings, StateChange, TopicView
 from tidemark_operator.controller.heartbeats import PoolEnvironment, PoolHeartbeats
 from tidemark_operator.controller.pool_loop import PoolController
 from tidemark_operator.controller.probe import Probe, ProbeVerdict
@@ -60,13 +60,13 @@ from tidemark_operator.store.object_store import ObjectStore, StoreError
 
 __all__ = [
     "BrokerView",
-    "Change",
     "ControllerService",
     "ControllerSettings",
     "NoLiveReplica",
     "NotController",
     "ProbeVerdict",
     "SliceMissing",
+    "StateChange",
     "TopicUnknown",
     "TopicView",
 ]
@@ -92,7 +92,7 @@ class ControllerService:
         clock: Clock,
         wall_clock_ms: Callable[[], int],
         probe: Probe,
-        on_change: Callable[[Change], None],
+        on_change: Callable[[StateChange], None],
         new_uuid: Callable[[], UUID] = uuid4,
         rack_of: Callable[[RegisterRequest], Awaitable[str]] | None = None,
     ) -> None:

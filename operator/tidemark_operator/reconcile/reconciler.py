@@ -24,7 +24,7 @@ from tidemark_operator.api.kinds import (
     ResourceKind,
 )
 from tidemark_operator.broker_runtime.broker_runtime import BrokerRuntime
-from tidemark_operator.controller.service import Change, ControllerService, NotController
+from tidemark_operator.controller.service import ControllerService, NotController, StateChange
 from tidemark_operator.reconcile.audit.reconciler import AuditReconciler
 from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.reconcile.pool.reconciler import PoolReconciler
@@ -119,7 +119,7 @@ class Reconciler:
             index.note(kind, item)
         return key if self._turns.is_news(key, item, is_deleted=is_deleted) else None
 
-    def on_change(self, change: Change) -> None:
+    def on_change(self, change: StateChange) -> None:
         """Of the controller: puts the keys that it concerns into the queue."""
         namespace, _, name = change.pool.partition("/")
         if change.kind == "topic":

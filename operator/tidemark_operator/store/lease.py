@@ -116,7 +116,7 @@ class ControllerLease:
         self._clock = clock
         self._settings = settings
         self._is_holder_terminated = is_holder_terminated
-        self._held: Object | None = None  # the Lease as we last wrote it
+        self._reported: Object | None = None  # the Lease as we last wrote it
         self._renewed_at_ms = 0
         self._observed_version = ""
         self._observed_at_ms = 0
@@ -125,7 +125,7 @@ class ControllerLease:
 
     @property
     def is_held(self) -> bool:
-        return self._held is not None
+        return self._reported is not None
 
     async def run(self) -> None:
         """Until cancelled; then steps down and releases, so that a standby takes over at once."""
@@ -150,12 +150,12 @@ class ControllerLease:
 
     async def _look_or_renew(self) -> int:
         try:
-            if self._held is None:
+            if self._reported is None:
                 return await self._try_to_acquire()
-            return await self._renew(self._held)
+            return await self._renew(self._reported)
         except (StoreError, TimeoutError) as error:
             logger.warning("lease not reached", extra={"error": str(error)})
-        if self._held is not None and self._has_run_out():
+        if self._reported is not None and self._has_run_out():
             await self._lose("no renewal succeeded in time")
         return self._settings.retry_interval_ms
 
@@ -167,7 +167,7 @@ class ControllerLease:
         try:
             task.result()
         except (StoreError, TimeoutError) as error:
-            held = self._held
+            held = self._reported
             await self._lose(f"taking over failed: {error or 'it took too long'}")
             await self._empty_holder(held)
             return 0 if isinstance(error, EpochTaken) else self._settings.retry_interval_ms
@@ -179,7 +179,7 @@ class ControllerLease:
 
     async def release(self) -> None:
         """Empties the holder; the epoch stays."""
-        held, self._held = self._held, None
+        held, self._reported = self._reported, None
         await self._empty_holder(held)
 
     async def _empty_holder(self, held: Object | None) -> None:
@@ -208,9 +208,9 @@ class ControllerLease:
         sent_at_ms = self._clock.now_ms()
         async with self._in_time():
             if stored is None:
-                self._held = await self._store.create(LEASE, wanted)
+                self._reported = await self._store.create(LEASE, wanted)
             else:
-                self._held = await self._store.replace(LEASE, wanted)
+                self._reported = await self._store.replace(LEASE, wanted)
         self._renewed_at_ms = sent_at_ms
         logger.info("lease acquired", extra={"controller_epoch": epoch})
         self._leader.set_leader_address(self._address)
@@ -246,7 +246,7 @@ class ControllerLease:
         if not self._is_ours(stored):
             await self._lose("somebody else holds the lease")
             return self._settings.retry_interval_ms
-        self._held = stored
+        self._reported = stored
         if not is_renewed:
             return self._settings.retry_interval_ms
         self._renewed_at_ms = sent_at_ms
@@ -354,9 +354,9 @@ class ControllerLease:
     def _is_ours(self, stored: Object | None) -> bool:
         return (
             stored is not None
-            and self._held is not None
+            and self._reported is not None
             and stored["spec"].get("holderIdentity") == self._identity
-            and _epoch_of(stored) == _epoch_of(self._held)
+            and _epoch_of(stored) == _epoch_of(self._reported)
         )
 
     def _has_run_out(self) -> bool:
@@ -368,7 +368,7 @@ class ControllerLease:
 
     async def _lose(self, reason: str) -> None:
         logger.warning("leadership lost", extra={"reason": reason})
-        self._held = None
+        self._reported = None
         self._observed_version = ""
         self._leader.depose()  # its loop may be busy: stepping down waits for that
         self._leader.set_leader_address("")

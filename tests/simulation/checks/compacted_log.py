@@ -168,8 +168,10 @@ class CompactedLog(CommittedLog):
 
     def _is_blind_past(self, offset: int) -> bool:
         """What outdates it may have been committed in logs alone that a flipped bit hides."""
-        is_behind = self.end_offset < self.led_to
-        return not self.sees_all() and (is_behind or any(gap.stop > offset for gap in self._gaps))
+        is_stale_slice = self.end_offset < self.led_to
+        return not self.sees_all() and (
+            is_stale_slice or any(gap.stop > offset for gap in self._gaps)
+        )
 
     def _may_have_passed(self, horizon_ms: int | None) -> bool:
         """Where a bit flipped, some log may have had a horizon behind it that nobody looked at."""

@@ -18,7 +18,7 @@ from tidemark_operator.api.broker import BrokerRecord, read_broker
 from tidemark_operator.api.elect_annotation import Choice
 from tidemark_operator.api.kinds import BROKER, LEASE, PARTITION_SLICE
 from tidemark_operator.api.partition_slice import PartitionSlice, read_slice
-from tidemark_operator.controller.core.broker_soft_state import BrokerNotes
+from tidemark_operator.controller.core.broker_soft_state import BrokerSoftState
 from tidemark_operator.controller.core.deleted_topics import is_tombstone, read_tombstone
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.views import TopicView
@@ -261,7 +261,7 @@ class WatchedWorld:
                     continue
                 for state in value.partitions:
                     replica = (value.topic.topic_id, state.partition)
-                    if decisions.state.is_behind(replica, state):
+                    if decisions.state.is_stale_slice(replica, state):
                         continue
                     if state.has_leader:
                         yield decisions.state.brokers.get(state.leader), value, state
@@ -467,7 +467,7 @@ def _file_of(segment: Segment) -> FileNode:
     return file.node
 
 
-def _failed_replicas(notes: BrokerNotes, *, surely: bool) -> frozenset[tuple[TopicId, int]]:
+def _failed_replicas(notes: BrokerSoftState, *, surely: bool) -> frozenset[tuple[TopicId, int]]:
     if surely:
         return notes.failed_replicas & notes.settled_failures
     return notes.failed_replicas | notes.settled_failures

@@ -62,11 +62,11 @@ def test_internal_topics_are_shown_when_asked_for() -> None:
     controller.topic("__consumer_offsets", partition(0, -1, 0, 1))
     for command in ("topics", "status"):
         assert "rack" in run_command(controller, "status").out
-        hidden = run_command(controller, command).out
+        withheld = run_command(controller, command).out
         shown = run_command(controller, command, "--internal").out
-        assert "__consumer_offsets   " not in hidden
+        assert "__consumer_offsets   " not in withheld
         assert "__consumer_offsets   " in shown
-    assert "1 of 1 partitions not fully in sync, 1 without a leader" in hidden
+    assert "1 of 1 partitions not fully in sync, 1 without a leader" in withheld
     assert "__consumer_offsets   0" in run_command(controller, "status", "__consumer_offsets").out
 
 

@@ -18,7 +18,7 @@ class ProtocolViolations:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._counts: dict[tuple[str, str], int] = {}
-        self._untold = 0
+        self._unannounced = 0
         self._window_ends_ms = 0
 
     def note(self, host: str, kind: str, reason: str) -> None:
@@ -30,7 +30,7 @@ class ProtocolViolations:
             self._counts[key] = 0
             _log.warning("connection closed", extra={"peer": host, "kind": kind, "reason": reason})
         else:
-            self._untold += 1
+            self._unannounced += 1
 
     def sweep(self) -> None:
         """Log the counts of a window that is over. Call it now and then."""
@@ -46,7 +46,7 @@ class ProtocolViolations:
                 _log.warning(
                     "more connections closed", extra={"peer": host, "kind": kind, "count": count}
                 )
-        if self._untold:
-            _log.warning("more connections closed", extra={"count": self._untold})
+        if self._unannounced:
+            _log.warning("more connections closed", extra={"count": self._unannounced})
         self._counts.clear()
-        self._untold = 0
+        self._unannounced = 0

@@ -111,7 +111,7 @@ def _is_known(pool: PoolController, broker_id: BrokerId) -> bool:
 def _begun(pool: PoolController, stored: PartitionSlice, targets: Targets) -> PartitionSlice:
     eligibility = pool.state.eligibility()
 
-    def begun(state: PartitionState) -> PartitionState:
+    def new_partitions(state: PartitionState) -> PartitionState:
         target = targets.get(state.partition)
         # What is stored may have changed since it was checked: then the next pass looks again.
         if target is None or obstacle(state, target, is_retained=stored.is_retained):
@@ -120,4 +120,4 @@ def _begun(pool: PoolController, stored: PartitionSlice, targets: Targets) -> Pa
             return state
         return reassigned(stored.topic, state, eligibility, target, is_retained=stored.is_retained)
 
-    return stored.with_partitions(tuple(begun(state) for state in stored.partitions))
+    return stored.with_partitions(tuple(new_partitions(state) for state in stored.partitions))

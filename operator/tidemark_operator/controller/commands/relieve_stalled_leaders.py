@@ -25,7 +25,7 @@ from tidemark_operator.controller.slice_store import Deferred
 logger = logging.getLogger(__name__)
 
 
-class GrayFailures:
+class StalledLeaders:
     """The stalled leaders of one pool, as one controller sees them."""
 
     def __init__(
@@ -39,11 +39,11 @@ class GrayFailures:
         self._perhaps_moved: dict[Replica, tuple[BrokerId, int]] = {}
 
     def note(self, request: HeartbeatRequest) -> bool:
-        """Record a heartbeat; return whether `relieve` is due.
+        """Record a heartbeat; return whether `move_leaders_off` is due.
 
         It is due if the broker cannot write now.
         """
-        notes = self._decisions.state.notes_of(request.broker_id)
+        notes = self._decisions.state.soft_state_of(request.broker_id)
         is_stalled = self._cannot_write(request)
         if is_stalled != notes.is_write_stalled:
             logger.warning(
@@ -61,7 +61,7 @@ class GrayFailures:
         oldest_ms = max(request.oldest_append_age_ms, request.disk_probe_age_ms)
         return oldest_ms >= self._stall_limit_ms
 
-    async def relieve(self) -> None:
+    async def move_leaders_off(self) -> None:
         """Move what stalled brokers lead to in-sync replicas that can write, if there are any."""
         decisions = self._decisions
         async with decisions.lock:
@@ -70,14 +70,17 @@ class GrayFailures:
             for name in sorted(decisions.state.slices):
                 value = decisions.state.slices[name]
                 if name not in decisions.slice_store.unsettled:
-                    await self._relieve_slice(value, eligibility, counts)
+                    await self._move_leaders_off(value, eligibility, counts)
 
-    async def _relieve_slice(
+    async def _move_leaders_off(
         self, value: PartitionSlice, eligibility: Eligibility, counts: LeaderCounts
     ) -> None:
         topic = value.topic
         wanted = value.with_partitions(
-            tuple(self._relieved(topic, state, eligibility, counts) for state in value.partitions)
+            tuple(
+                self._with_leaders_moved(topic, state, eligibility, counts)
+                for state in value.partitions
+            )
         )
         if wanted is value:
             return
@@ -120,7 +123,7 @@ class GrayFailures:
         }
         return now_ms
 
-    def _relieved(
+    def _with_leaders_moved(
         self,
         topic: TopicState,
         state: PartitionState,

@@ -14,7 +14,7 @@ from tidemark_operator.api.partition_slice import PARTITIONS_PER_SLICE, Partitio
 from tidemark_operator.api.unclean_election import Recovery
 from tidemark_operator.controller.core.new_partitions import (
     Beginning,
-    Begun,
+    NewPartition,
     NoLiveReplica,
     unheard,
 )
@@ -86,10 +86,12 @@ async def _add(
     """Add partitions to the slice of that name; `topic` has the count that there will be."""
     beginning = Beginning(pool.state, topic)
     numbers = range(topic.partition_count - len(part), topic.partition_count)
-    begun = tuple(beginning.of(number, to) for number, to in zip(numbers, part, strict=True))
+    new_partitions = tuple(
+        beginning.of(number, to) for number, to in zip(numbers, part, strict=True)
+    )
     existing = pool.state.slices.get(name)
     if existing is not None and existing.topic.topic_id == topic.topic_id:
-        await _change(pool, existing, _appending(topic, begun))
+        await _change(pool, existing, _appending(topic, new_partitions))
         return
     await pool.slice_store.create(
         PartitionSlice(
@@ -100,8 +102,8 @@ async def _add(
             deletion_policy=growth.deletion_policy,
             is_retained=False,
             controller_epoch=pool.state.controller_epoch,
-            partitions=tuple(each.partition for each in begun),
-            recoveries=_recoveries(begun),
+            partitions=tuple(each.partition for each in new_partitions),
+            recoveries=_recoveries(new_partitions),
         )
     )
 
@@ -165,7 +167,7 @@ async def _change(pool: PoolController, value: PartitionSlice, decide: Decide) -
         raise SliceMissing(f"PartitionSlice {value.name} is gone: restore it (S12)")
 
 
-def _appending(topic: TopicState, part: tuple[Begun, ...]) -> Decide:
+def _appending(topic: TopicState, part: tuple[NewPartition, ...]) -> Decide:
     def decide(stored: PartitionSlice) -> PartitionSlice:
         present = set(stored.numbers)
         added = tuple(each for each in part if each.partition.partition not in present)
@@ -181,7 +183,7 @@ def _appending(topic: TopicState, part: tuple[Begun, ...]) -> Decide:
     return decide
 
 
-def _recoveries(part: tuple[Begun, ...]) -> tuple[Recovery, ...]:
+def _recoveries(part: tuple[NewPartition, ...]) -> tuple[Recovery, ...]:
     return tuple(each.recovery for each in part if each.recovery is not None)
 
 

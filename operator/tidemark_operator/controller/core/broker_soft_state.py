@@ -10,7 +10,7 @@ from tidemark_operator.controller.core.eligibility import Replica
 
 
 @dataclass(slots=True)
-class BrokerNotes:
+class BrokerSoftState:
     """The reports of a broker to this controller.
 
     They are lost with the controller, and invalid for another broker epoch.
@@ -19,7 +19,7 @@ class BrokerNotes:
     applied_controller_epoch: ControllerEpoch = ControllerEpoch(NO_EPOCH)
     applied_version: int = -1
     # Left out of its first push, as their last write had no known outcome then (S3): not told yet.
-    untold_replicas: frozenset[Replica] = frozenset()
+    unannounced_replicas: frozenset[Replica] = frozenset()
     heartbeat: int = 0  # the number of the newest one
     report: dict[Replica, ReplicaReport] | None = None
     # The image version that was applied when it reported: what stood still by then is as it said.

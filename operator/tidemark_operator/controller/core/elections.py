@@ -39,7 +39,7 @@ from tidemark_operator.controller.core.unclean_recovery import (
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class ElectionEvidence:
     """What is known of one partition besides its slice and the brokers' eligibility."""
 
     reports: Reports = NO_REPORTS
@@ -49,7 +49,7 @@ class Evidence:
     is_confirmed: bool = True
 
 
-NO_EVIDENCE = Evidence()
+NO_EVIDENCE = ElectionEvidence()
 
 
 class LeaderCounts:
@@ -89,7 +89,7 @@ def settled(
     eligibility: Eligibility,
     *,
     leader_counts: LeaderCounts,
-    evidence: Evidence = NO_EVIDENCE,
+    evidence: ElectionEvidence = NO_EVIDENCE,
 ) -> Election:
     """Return the state that a partition should have; the same value if nothing changes."""
     is_completed = (
@@ -131,7 +131,7 @@ def kept_or_moved(
     """
     if not is_moving(partition):
         return _stripped(topic, partition, eligibility)
-    evidence = Evidence(is_confirmed=is_confirmed)
+    evidence = ElectionEvidence(is_confirmed=is_confirmed)
     after = settled(
         topic, partition, eligibility, leader_counts=leader_counts, evidence=evidence
     ).partition
@@ -169,7 +169,7 @@ def _settled(
     partition: PartitionState,
     eligibility: Eligibility,
     leader_counts: LeaderCounts,
-    evidence: Evidence,
+    evidence: ElectionEvidence,
 ) -> Election:
     replica = (topic.topic_id, partition.partition)
     in_sync = _remaining_in_sync(topic, partition, eligibility)
@@ -195,7 +195,7 @@ def _settled(
 
 
 # guard: slice-is-confirmed (S17)
-def may_grant(evidence: Evidence) -> bool:
+def may_grant(evidence: ElectionEvidence) -> bool:
     """Return whether a leader may be assigned (S17)."""
     return evidence.is_confirmed
 

@@ -34,7 +34,7 @@ class BrokerEligibility:
     # This controller heard of what it holds and of what failed there: as only memory keeps both, a
     # former controller's word is nothing that a successor knows.
     has_spoken: bool = True
-    untold_replicas: frozenset[Replica] = frozenset()  # of these it has not, whatever it said
+    unannounced_replicas: frozenset[Replica] = frozenset()  # of these it has not, whatever it said
     # It lives, but its disk takes no writes (S20): any other replica leads better.
     is_write_stalled: bool = False
 
@@ -116,7 +116,9 @@ def may_renew(broker_eligibility: BrokerEligibility, replica: Replica) -> bool:
     the same one (S2). Only of brokers that have reported: the others may lack that log, like one
     that another controller registered while the slice was away (S9).
     """
-    has_spoken = broker_eligibility.has_spoken and replica not in broker_eligibility.untold_replicas
+    has_spoken = (
+        broker_eligibility.has_spoken and replica not in broker_eligibility.unannounced_replicas
+    )
     return broker_eligibility.is_live and has_spoken
 
 

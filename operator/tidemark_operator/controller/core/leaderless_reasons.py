@@ -4,7 +4,7 @@ from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
 from tidemark_operator.api.elect_annotation import ELECT_ANNOTATION, Choice, choice_text
-from tidemark_operator.controller.core.elections import Evidence
+from tidemark_operator.controller.core.elections import ElectionEvidence
 from tidemark_operator.controller.core.eligibility import Eligibility, Replica
 from tidemark_operator.controller.core.unclean_recovery import has_valid_entry
 
@@ -15,7 +15,7 @@ def leaderless_sentence(
     topic: TopicState,
     partition: PartitionState,
     eligibility: Eligibility,
-    evidence: Evidence,
+    evidence: ElectionEvidence,
     *,
     is_lasting: bool = True,
 ) -> str:
@@ -55,7 +55,7 @@ def leaderless_sentence(
 
 
 def _with_longest_log(
-    partition: PartitionState, replica: Replica, evidence: Evidence
+    partition: PartitionState, replica: Replica, evidence: ElectionEvidence
 ) -> list[BrokerId]:
     ends = {b: evidence.reports.log_end(b, replica) or NOTHING_SAID for b in partition.replicas}
     return [b for b, end in ends.items() if end == max(ends.values())]

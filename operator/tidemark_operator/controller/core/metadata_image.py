@@ -24,12 +24,12 @@ class _Topic:
     partitions: dict[int, PartitionState] = field(default_factory=dict)
     versions: dict[int, int] = field(default_factory=dict)  # in the order in which they changed
     elected: dict[int, int] = field(default_factory=dict)  # at which version, by leader epoch
-    hidden: set[int] = field(default_factory=set)
+    withheld: set[int] = field(default_factory=set)
 
     def set_partition(self, partition: PartitionState, version: int) -> None:
         number = partition.partition
         previous = self.partitions.get(number)
-        self.hidden.discard(number)
+        self.withheld.discard(number)
         self.partitions[number] = partition
         self.versions.pop(number, None)
         self.versions[number] = version
@@ -46,7 +46,7 @@ class _Topic:
         for number, changed in reversed(self.versions.items()):
             if changed <= version:
                 break
-            if number not in self.hidden:
+            if number not in self.withheld:
                 (elected if self.elected[number] > version else others).append(number)
         return sorted(elected), sorted(others)
 
@@ -89,7 +89,7 @@ class MetadataImage:
         topic = self._topics.get(state.topic_id)
         version = self.version + 1
         if topic is None:
-            self._hide_previous(state.topic)
+            self._withhold_previous(state.topic)
             topic = self._topics[state.topic_id] = _Topic(state, is_retained, version, version)
             self._note_name(state)
             self.version = version
@@ -100,14 +100,14 @@ class MetadataImage:
             self.version = version
         for partition in partitions:
             number = partition.partition
-            if topic.partitions.get(number) != partition or number in topic.hidden:
+            if topic.partitions.get(number) != partition or number in topic.withheld:
                 topic.set_partition(partition, version)
                 self.version = version
         if self.version == version:
             topic.changed = version
             self._topics[state.topic_id] = self._topics.pop(state.topic_id)
 
-    def _hide_previous(self, name: str) -> None:
+    def _withhold_previous(self, name: str) -> None:
         """Withhold an earlier topic of this name.
 
         Brokers keep the data of a topic whose slices were deleted by hand (S12), until another
@@ -115,20 +115,20 @@ class MetadataImage:
         """
         for topic_id in self._ids_by_name.get(name, ()):
             topic = self._topics[topic_id]
-            topic.hidden.update(topic.partitions)
+            topic.withheld.update(topic.partitions)
 
-    def hide(self, topic_id: TopicId, partitions: tuple[int, ...]) -> None:
+    def withhold(self, topic_id: TopicId, partitions: tuple[int, ...]) -> None:
         """Withhold partitions whose last write has an unknown outcome (S3)."""
         topic = self._topics.get(topic_id)
         if topic is not None:
-            topic.hidden.update(number for number in partitions if number in topic.partitions)
+            topic.withheld.update(number for number in partitions if number in topic.partitions)
 
     # guard: unannounced-partitions (S9)
-    def hidden(self) -> frozenset[tuple[TopicId, int]]:
+    def withheld(self) -> frozenset[tuple[TopicId, int]]:
         return frozenset(
             (topic_id, number)
             for topic_id, topic in self._topics.items()
-            for number in topic.hidden
+            for number in topic.withheld
         )
 
     def is_told(self, topic_id: TopicId, partition: int, version: int) -> bool:
@@ -139,7 +139,7 @@ class MetadataImage:
         topic = self._topics.get(topic_id)
         if topic is None or partition not in topic.partitions:
             return True
-        return partition not in topic.hidden and topic.versions[partition] <= version
+        return partition not in topic.withheld and topic.versions[partition] <= version
 
     def delete(self, state: TopicState) -> None:
         """Add an explicit deletion to pushes, until `finish_deletion`."""

@@ -24,9 +24,9 @@ from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 from tidemark_operator.api.unclean_election import Cause, Recovery
 from tidemark_operator.controller.core.partition_change import effective_min_insync
 from tidemark_operator.controller.core.pool_state import PoolState
-from tidemark_operator.controller.core.stale_slices import Floor, holders_of, rebuilt
+from tidemark_operator.controller.core.stale_slices import MinimumEpochs, holders_of, rebuilt
 
-NOTHING_KNOWN = Floor(LeaderEpoch(NO_EPOCH), PartitionEpoch(NO_EPOCH), noted_at_version=0)
+NOTHING_KNOWN = MinimumEpochs(LeaderEpoch(NO_EPOCH), PartitionEpoch(NO_EPOCH), noted_at_version=0)
 
 
 class NoLiveReplica(Exception):
@@ -34,27 +34,27 @@ class NoLiveReplica(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class NewPartition:
     partition: PartitionState
     recovery: Recovery | None = None  # it has a past
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard:
+class MissingReports:
     """The live brokers that have not reported their logs since that image version."""
 
     since_version: int
     brokers: tuple[BrokerId, ...]
 
 
-def unheard(state: PoolState, topic_id: TopicId, numbers: Iterable[int]) -> Unheard | None:
+def unheard(state: PoolState, topic_id: TopicId, numbers: Iterable[int]) -> MissingReports | None:
     """Return the missing reports, or None if all live brokers have reported these partitions."""
-    floors = (state.held.floor_of((topic_id, number)) for number in numbers)
+    floors = (state.held.minimum_epochs_of((topic_id, number)) for number in numbers)
     since = max((floor.noted_at_version for floor in floors if floor is not None), default=0)
     said = state.reports_from(since)
     live = (broker_id for broker_id, record in sorted(state.brokers.items()) if record.is_live)
     brokers = tuple(broker_id for broker_id in live if broker_id not in said)
-    return Unheard(since, brokers) if brokers else None
+    return MissingReports(since, brokers) if brokers else None
 
 
 class Beginning:
@@ -66,26 +66,28 @@ class Beginning:
         self._eligibility = state.eligibility()
         self._reports = state.reports_from(NO_EPOCH)
 
-    def of(self, number: int, replicas: tuple[BrokerId, ...]) -> Begun:
+    def of(self, number: int, replicas: tuple[BrokerId, ...]) -> NewPartition:
         """Return how the partition begins.
 
         Raises NoLiveReplica.
         """
         replica = (self._topic.topic_id, number)
-        floor = self._state.held.floor_of(replica)
+        floor = self._state.held.minimum_epochs_of(replica)
         holders = holders_of(replica, self._reports)
         if floor is not None or holders:
             empty = _state(self._topic, number, replicas, ())
             after = rebuilt(empty, floor or NOTHING_KNOWN, holders)
-            return Begun(after, Recovery(number, Cause.RESTORED, after.leader_epoch))
-        return Begun(self._as_new(number, replicas))
+            return NewPartition(after, Recovery(number, Cause.RESTORED, after.leader_epoch))
+        return NewPartition(self._as_new(number, replicas))
 
     def check(self, number: int, replicas: tuple[BrokerId, ...]) -> None:
         """Raise NoLiveReplica if `of` would."""
         replica = (self._topic.topic_id, number)
         if any(self._eligibility.is_active(broker_id, replica) for broker_id in replicas):
             return
-        if self._state.held.floor_of(replica) is None and not holders_of(replica, self._reports):
+        if self._state.held.minimum_epochs_of(replica) is None and not holders_of(
+            replica, self._reports
+        ):
             raise self._none_is_active(number, replicas)
 
     def _as_new(self, number: int, replicas: tuple[BrokerId, ...]) -> PartitionState:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidemark_protocol.controller_messages import BrokerState, HeldEpoch, ReplicaReport
+from tidemark_protocol.controller_messages import BrokerState, ReplicaReport, ReportedEpoch
 from tidemark_protocol.ids import (
     NO_BROKER,
     BrokerEpoch,
@@ -24,10 +24,10 @@ from tidemark_operator.api.broker import NO_ROUND, BrokerControlState, BrokerRec
 from tidemark_operator.api.elect_annotation import Choice
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.api.unclean_election import Cause, Recovery
-from tidemark_operator.controller.core.broker_soft_state import BrokerNotes
+from tidemark_operator.controller.core.broker_soft_state import BrokerSoftState
 from tidemark_operator.controller.core.deleted_topics import Tombstone
 from tidemark_operator.controller.core.elections import (
-    Evidence,
+    ElectionEvidence,
     LeaderCounts,
     kept_or_moved,
     may_grant,
@@ -37,7 +37,7 @@ from tidemark_operator.controller.core.elections import (
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility, Replica
 from tidemark_operator.controller.core.known_slices import KnownSlices
 from tidemark_operator.controller.core.observations import Observations
-from tidemark_operator.controller.core.stale_slices import HeldEpochs, holders_of, rebuilt
+from tidemark_operator.controller.core.stale_slices import ReportedEpochs, holders_of, rebuilt
 from tidemark_operator.controller.core.unclean_recovery import Reports, needs_reports
 from tidemark_operator.controller.core.views import BrokerView
 
@@ -49,11 +49,11 @@ class PoolState:
     pool: str
     controller_epoch: ControllerEpoch
     brokers: dict[BrokerId, BrokerRecord] = field(default_factory=dict)
-    notes: dict[BrokerId, BrokerNotes] = field(default_factory=dict)
+    notes: dict[BrokerId, BrokerSoftState] = field(default_factory=dict)
     slices: KnownSlices = field(default_factory=KnownSlices)
     # Served partitions without a leader: in which leader epoch, and the image version that says so.
     leaderless_since: dict[Replica, tuple[int, int]] = field(default_factory=dict)
-    held: HeldEpochs = field(default_factory=HeldEpochs)
+    held: ReportedEpochs = field(default_factory=ReportedEpochs)
     behind: dict[Replica, int] = field(default_factory=dict)  # known to be (S17), and since when
     reports_wanted: int = -1  # since which image version, of every live broker (S17); -1: not
     choices: dict[Replica, Choice] = field(default_factory=dict)
@@ -64,10 +64,10 @@ class PoolState:
     replaced: dict[BrokerId, deque[str]] = field(default_factory=dict)  # former incarnations
     highest_producer_id_round: int = NO_ROUND  # beside those of `brokers`: reported, not stored
 
-    def notes_of(self, broker_id: BrokerId) -> BrokerNotes:
+    def soft_state_of(self, broker_id: BrokerId) -> BrokerSoftState:
         notes = self.notes.get(broker_id)
         if notes is None:
-            notes = self.notes[broker_id] = BrokerNotes()
+            notes = self.notes[broker_id] = BrokerSoftState()
         return notes
 
     def note_replaced(self, previous: BrokerRecord) -> None:
@@ -78,7 +78,7 @@ class PoolState:
     def eligibility(self, *overriding: BrokerEligibility) -> Eligibility:
         eligibility = {}
         for broker_id, record in self.brokers.items():
-            notes = self.notes_of(broker_id)
+            notes = self.soft_state_of(broker_id)
             eligibility[broker_id] = BrokerEligibility(
                 broker_id,
                 record.broker_epoch,
@@ -90,7 +90,7 @@ class PoolState:
                 lost_below=notes.lost_below,
                 failed_replicas=notes.failed_replicas,
                 has_spoken=self._has_heard(broker_id),
-                untold_replicas=notes.untold_replicas,
+                unannounced_replicas=notes.unannounced_replicas,
                 is_write_stalled=notes.is_write_stalled,
             )
         eligibility.update(
@@ -101,8 +101,8 @@ class PoolState:
     def leader_counts(self) -> LeaderCounts:
         return LeaderCounts(counts=self.slices.leaders())
 
-    def evidence(self, replica: Replica, state: PartitionState) -> Evidence:
-        return Evidence(
+    def evidence(self, replica: Replica, state: PartitionState) -> ElectionEvidence:
+        return ElectionEvidence(
             self._reports_for(replica),
             self.choices.get(replica),
             self._is_confirmed(replica, state),
@@ -133,14 +133,17 @@ class PoolState:
             or not record.is_live
             or (
                 self._has_heard(broker_id)
-                and replica not in self.notes_of(broker_id).untold_replicas
+                and replica not in self.soft_state_of(broker_id).unannounced_replicas
             )
             for broker_id in state.replicas
             for record in (self.brokers.get(broker_id),)
         )
 
     def _has_heard(self, broker_id: BrokerId) -> bool:
-        return self.applied_version(broker_id) >= 0 or self.notes_of(broker_id).report_version >= 0
+        return (
+            self.applied_version(broker_id) >= 0
+            or self.soft_state_of(broker_id).report_version >= 0
+        )
 
     def lowest_applied_version(self) -> int:
         """Return the version that each live broker has applied, as far as reported."""
@@ -149,7 +152,7 @@ class PoolState:
 
     def applied_version(self, broker_id: BrokerId) -> int:
         """Return the broker's applied version of our images, or -1."""
-        notes = self.notes_of(broker_id)
+        notes = self.soft_state_of(broker_id)
         is_ours = notes.applied_controller_epoch == self.controller_epoch
         return notes.applied_version if is_ours else -1
 
@@ -177,7 +180,7 @@ class PoolState:
         leader_counts: LeaderCounts,
     ) -> tuple[PartitionState, Recovery | None]:
         replica = (value.topic.topic_id, state.partition)
-        if self.is_behind(replica, state):
+        if self.is_stale_slice(replica, state):
             return self._rebuilt_when_all_said(replica, state)
         if value.is_retained:
             kept = kept_or_moved(
@@ -201,12 +204,12 @@ class PoolState:
             recovery = replace(recovery, cause=previous.cause)
         return election.partition, recovery
 
-    def is_behind(self, replica: Replica, state: PartitionState) -> bool:
+    def is_stale_slice(self, replica: Replica, state: PartitionState) -> bool:
         """Return whether a broker holds later epochs than the slice (S17).
 
         Nothing is decided by such a slice.
         """
-        return replica in self.behind and self.held.floor_above(replica, state) is not None
+        return replica in self.behind and self.held.minimum_epochs_above(replica, state) is not None
 
     # guard: slice-is-not-behind (S17)
     def may_grant(self, replica: Replica, state: PartitionState) -> bool:
@@ -214,12 +217,12 @@ class PoolState:
 
         Not by a slice that is an old backup, or may be one.
         """
-        return may_grant(self.evidence(replica, state)) and not self.is_behind(replica, state)
+        return may_grant(self.evidence(replica, state)) and not self.is_stale_slice(replica, state)
 
     def _rebuilt_when_all_said(
         self, replica: Replica, state: PartitionState
     ) -> tuple[PartitionState, Recovery | None]:
-        floor = self.held.floor_above(replica, state)
+        floor = self.held.minimum_epochs_above(replica, state)
         assert floor is not None, replica
         said = self.reports_from(floor.noted_at_version)
         if any(record.is_live and i not in said for i, record in self.brokers.items()):
@@ -262,7 +265,7 @@ class PoolState:
         self.slices[value.name] = value
         for state in value.partitions:
             replica = (value.topic.topic_id, state.partition)
-            self._note_behind(replica, state)
+            self._record_stale(replica, state)
             for member in state.in_sync_replicas + state.eligible_leaders:
                 if (notes := self.notes.get(member.broker_id)) is not None:
                     notes.note_entry(replica, member)
@@ -271,7 +274,7 @@ class PoolState:
         for state in value.partitions:
             for member in state.in_sync_replicas + state.eligible_leaders:
                 if (record := self.brokers.get(member.broker_id)) is not None:
-                    self.notes_of(member.broker_id).note_entry_put_back(
+                    self.soft_state_of(member.broker_id).note_entry_put_back(
                         (value.topic.topic_id, state.partition), member, record.broker_epoch
                     )
 
@@ -279,11 +282,13 @@ class PoolState:
         replica = (topic_id, state.partition)
         self.held.note(replica, state.leader_epoch, state.partition_epoch, version=version)
 
-    def note_held(self, held: Iterable[HeldEpoch], *, version: int) -> tuple[PartitionSlice, ...]:
+    def record_reported_epochs(
+        self, held: Iterable[ReportedEpoch], *, version: int
+    ) -> tuple[PartitionSlice, ...]:
         """Record reported epochs; return the slices that are stale by them."""
         held = tuple(held)
         for each in held:
-            self.held.note_held(each, version=version)
+            self.held.record_reported_epochs(each, version=version)
         return self._behind_by([(each.topic_id, each.partition) for each in held])
 
     def note_reported(
@@ -298,7 +303,7 @@ class PoolState:
         """Return the slices that became stale."""
         found: dict[str, PartitionSlice] = {}
         for value, state in self.places_of(replicas).values():
-            if self._note_behind((value.topic.topic_id, state.partition), state):
+            if self._record_stale((value.topic.topic_id, state.partition), state):
                 found[value.name] = value
         return tuple(found.values())
 
@@ -316,9 +321,9 @@ class PoolState:
                         found[replica] = (value, state)
         return found
 
-    def _note_behind(self, replica: Replica, state: PartitionState) -> bool:
+    def _record_stale(self, replica: Replica, state: PartitionState) -> bool:
         """Record whether the slice is stale; return whether that is new."""
-        floor = self.held.floor_above(replica, state)
+        floor = self.held.minimum_epochs_above(replica, state)
         if floor is None:
             self.behind.pop(replica, None)
             return False
@@ -367,7 +372,10 @@ class PoolState:
         It has applied all pushes, and its report is from before a partition lost its leader, or
         before a slice was found stale, or new partitions wait for it (S17).
         """
-        reported, applied = self.notes_of(broker_id).report_version, self.applied_version(broker_id)
+        reported, applied = (
+            self.soft_state_of(broker_id).report_version,
+            self.applied_version(broker_id),
+        )
         wanted = (self.reports_wanted, *self.behind.values())
         if any(reported < version <= applied for version in wanted):
             return True

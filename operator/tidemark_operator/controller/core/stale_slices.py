@@ -10,7 +10,7 @@ longest log of all leads (S14).
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tidemark_protocol.controller_messages import HeldEpoch, ReplicaReport
+from tidemark_protocol.controller_messages import ReplicaReport, ReportedEpoch
 from tidemark_protocol.ids import (
     NO_BROKER,
     NO_EPOCH,
@@ -26,7 +26,7 @@ from tidemark_operator.controller.core.eligibility import Replica
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class MinimumEpochs:
     """The lowest epochs that a true state can have."""
 
     leader_epoch: LeaderEpoch
@@ -40,9 +40,9 @@ class Floor:
         )
 
 
-class HeldEpochs:
+class ReportedEpochs:
     def __init__(self) -> None:
-        self._floors: dict[TopicId, dict[int, Floor]] = {}
+        self._floors: dict[TopicId, dict[int, MinimumEpochs]] = {}
 
     def note(
         self, replica: Replica, leader_epoch: int, partition_epoch: int, *, version: int
@@ -55,11 +55,11 @@ class HeldEpochs:
             partition_epoch = max(partition_epoch, known.partition_epoch)
             if (leader_epoch, partition_epoch) == (known.leader_epoch, known.partition_epoch):
                 return
-        floors[partition] = Floor(
+        floors[partition] = MinimumEpochs(
             LeaderEpoch(leader_epoch), PartitionEpoch(partition_epoch), version
         )
 
-    def note_held(self, held: HeldEpoch, *, version: int) -> None:
+    def record_reported_epochs(self, held: ReportedEpoch, *, version: int) -> None:
         # The same partition epoch with another state: two histories, and ours is the younger one.
         above = int(held.has_other_state)
         replica = (held.topic_id, held.partition)
@@ -72,12 +72,12 @@ class HeldEpochs:
                 replica = (report.topic_id, report.partition)
                 self.note(replica, report.last_epoch, NO_EPOCH, version=version)
 
-    def floor_above(self, replica: Replica, state: PartitionState) -> Floor | None:
+    def minimum_epochs_above(self, replica: Replica, state: PartitionState) -> MinimumEpochs | None:
         """Return the epochs above the state, or None if it is as new as all reports."""
-        floor = self.floor_of(replica)
+        floor = self.minimum_epochs_of(replica)
         return floor if floor is not None and floor.is_above(state) else None
 
-    def floor_of(self, replica: Replica) -> Floor | None:
+    def minimum_epochs_of(self, replica: Replica) -> MinimumEpochs | None:
         """Return the known epochs, or None if none was reported or durable here."""
         topic_id, partition = replica
         return self._floors.get(topic_id, {}).get(partition)
@@ -86,7 +86,9 @@ class HeldEpochs:
         self._floors.pop(topic_id, None)
 
 
-def rebuilt(state: PartitionState, floor: Floor, holders: Iterable[BrokerId]) -> PartitionState:
+def rebuilt(
+    state: PartitionState, floor: MinimumEpochs, holders: Iterable[BrokerId]
+) -> PartitionState:
     """Return the partition rebuilt above `floor`, without leader and entries.
 
     `holders` reported a log of it. Those that the slice does not name become replicas too, which

@@ -24,18 +24,18 @@ class TopicViews:
         self._state = state
         self._made: dict[TopicId, tuple[list[PartitionSlice], TopicView]] = {}
 
-    def of(self, topic_id: TopicId, hidden: Set[str]) -> TopicView | None:
-        """Return the topic's view; `hidden` are slices that are unreadable now (S3)."""
+    def of(self, topic_id: TopicId, withheld: Set[str]) -> TopicView | None:
+        """Return the topic's view; `withheld` are slices that are unreadable now (S3)."""
         slices = self._state.topic_slices(topic_id)
         made = self._made.get(topic_id)
-        if made is not None and _are_the_same(made[0], slices) and not _any_in(slices, hidden):
+        if made is not None and _are_the_same(made[0], slices) and not _any_in(slices, withheld):
             return made[1]
         self._made.pop(topic_id, None)
         if not slices:
             return None
         leaderless = list(_leaderless(slices))
-        view = self._view(topic_id, slices, leaderless, hidden)
-        if not leaderless and not _any_in(slices, hidden):
+        view = self._view(topic_id, slices, leaderless, withheld)
+        if not leaderless and not _any_in(slices, withheld):
             self._made[topic_id] = (slices, view)
         return view
 
@@ -51,7 +51,7 @@ class TopicViews:
         topic_id: TopicId,
         slices: list[PartitionSlice],
         leaderless: list[tuple[PartitionSlice, PartitionState]],
-        hidden: Set[str],
+        withheld: Set[str],
     ) -> TopicView:
         count = max(value.topic.partition_count for value in slices)
         newest = slices[-1]
@@ -62,7 +62,10 @@ class TopicViews:
         return TopicView(
             topic=newest.topic.counting(count),
             partitions=tuple(
-                state for value in slices if value.name not in hidden for state in value.partitions
+                state
+                for value in slices
+                if value.name not in withheld
+                for state in value.partitions
             ),
             object_name=newest.object_name,
             deletion_policy=newest.deletion_policy,

@@ -41,7 +41,7 @@ class ElectionCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateChange:
     """A change that a reconciler may handle.
 
     `name` is the broker id as text, or metadata.name of the Topic object.

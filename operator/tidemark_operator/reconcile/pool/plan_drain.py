@@ -105,7 +105,9 @@ def _conditions(
         names = ", ".join(map(str, held))
         return (Condition("Drained", True, "NoReplicas", f"brokers {names} hold no replicas"),)
     shown = left[:MAX_BROKERS_NAMED]
-    sentences = [_held(broker_id, held[broker_id], kept.get(broker_id, {})) for broker_id in shown]
+    sentences = [
+        _reported(broker_id, held[broker_id], kept.get(broker_id, {})) for broker_id in shown
+    ]
     if len(left) > len(shown):
         sentences.append(f"and {len(left) - len(shown)} more brokers hold replicas")
     if unknown:
@@ -124,7 +126,7 @@ def _conditions(
     return (Condition("Drained", False, reason, "; ".join(sentences)),)
 
 
-def _held(broker_id: BrokerId, count: int | None, kept: KeptReplicas) -> str:
+def _reported(broker_id: BrokerId, count: int | None, kept: KeptReplicas) -> str:
     of_kept = kept_count(kept)
     said = f"{of_kept} replicas of data kept without a Topic: {kept_text(kept)}"
     if count is None:

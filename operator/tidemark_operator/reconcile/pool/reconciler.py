@@ -176,8 +176,8 @@ class PoolReconciler:
                 break
         if not moves.targets:
             return moves
-        begun = plan_retained_moves(self._controller.topics(spec.pool), places)
-        return begun.and_waiting(problems)
+        new_partitions = plan_retained_moves(self._controller.topics(spec.pool), places)
+        return new_partitions.and_waiting(problems)
 
     async def _drain(
         self,

@@ -141,8 +141,8 @@ def test_what_is_not_committed_is_not_shown(tmp_path: Path) -> None:
         client = await client_of(tmp_path / "logs", led_alone(min_insync_replicas=2))
         accepted = await client.post(f"{TARGET}?acks=1", {"records": [{"value": 1}]})
         assert accepted.status == 200
-        hidden = await client.get(f"{TARGET}/records?offset=0")
-        assert (hidden.status, hidden.json()) == (200, [])
+        withheld = await client.get(f"{TARGET}/records?offset=0")
+        assert (withheld.status, withheld.json()) == (200, [])
 
     asyncio.run(scenario())
 

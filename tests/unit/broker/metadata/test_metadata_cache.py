@@ -6,8 +6,8 @@ from tidemark_broker.metadata.metadata_cache import Leader, MetadataCache, Metad
 from tidemark_protocol.controller_messages import (
     BrokerState,
     Endpoints,
-    HeldEpoch,
     MetadataPush,
+    ReportedEpoch,
     TopicPush,
 )
 from tidemark_protocol.ids import (
@@ -88,7 +88,9 @@ def test_lower_partition_epochs_are_kept_out_and_reported_as_held() -> None:  # 
     cache.apply_push(a_push(orders(a_state(partition_epoch=8, leader_epoch=5))))
     stale = a_push(orders(a_state(partition_epoch=3)), controller_epoch=2)
     assert cache.apply_push(stale).partitions == ()
-    assert cache.held_epochs == (HeldEpoch(ORDERS.topic_id, 0, LeaderEpoch(5), PartitionEpoch(8)),)
+    assert cache.held_epochs == (
+        ReportedEpoch(ORDERS.topic_id, 0, LeaderEpoch(5), PartitionEpoch(8)),
+    )
     rebuilt = a_state(partition_epoch=9, leader_epoch=6)
     cache.apply_push(a_push(orders(rebuilt), controller_epoch=2, version=2))
     assert cache.held_epochs == ()

@@ -84,7 +84,7 @@ def test_of_two_reports_that_wait_for_a_decision_the_newer_counts() -> None:
             again = sick.heartbeat(number=4, failed_replicas=FAILED)
             await settle()
         await settle()
-        notes = decisions(rig).state.notes_of(sick.broker_id)
+        notes = decisions(rig).state.soft_state_of(sick.broker_id)
         assert notes.failed_replicas == notes.settled_failures == {(ORDERS, 0)}
         again.cancel()
         await asyncio.gather(mended, again, return_exceptions=True)
@@ -104,7 +104,7 @@ def test_what_a_broker_says_first_to_a_successor_counts_before_it_may_lead() -> 
         async with decisions(rig).lock:
             poll = sick.heartbeat(number=1, failed_replicas=FAILED)
             await settle()
-            assert decisions(rig).state.notes_of(sick.broker_id).failed_replicas
+            assert decisions(rig).state.soft_state_of(sick.broker_id).failed_replicas
         poll.cancel()
         await asyncio.gather(poll, return_exceptions=True)
 

@@ -11,7 +11,7 @@ from tidemark_operator.controller import slice_changes
 from tidemark_operator.controller.commands import delete_topic
 from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.pool_state import PoolState
-from tidemark_operator.controller.service import Change, ControllerService, SliceMissing
+from tidemark_operator.controller.service import ControllerService, SliceMissing, StateChange
 from tidemark_protocol.ids import ControllerEpoch, LeaderEpoch, PartitionEpoch
 from tidemark_protocol.partition_state import TopicState
 
@@ -148,7 +148,7 @@ def test_elections_come_before_what_only_leaves_an_isr(monkeypatch: pytest.Monke
 def test_reconcilers_hear_of_an_election_when_all_are_made() -> None:
     async def scenario() -> None:
         rig, store = await with_topics(*MANY[:3])
-        heard: list[tuple[Change, int]] = []
+        heard: list[tuple[StateChange, int]] = []
         rig.changes.clear()
         written = store.log
         decisions(rig)._announcements._on_change = lambda change: heard.append(

@@ -6,11 +6,11 @@ import pytest
 from tidemark_operator.api.kinds import BROKER
 from tidemark_operator.controller.core.placement import place
 from tidemark_operator.controller.service import (
-    Change,
     NoLiveReplica,
     NotController,
     ProbeVerdict,
     SliceMissing,
+    StateChange,
 )
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
@@ -326,7 +326,7 @@ def test_creating_a_topic_again_writes_nothing() -> None:
         writes = rig.store.writes
         await rig.create(3)
         assert rig.store.writes == writes
-        assert Change("topic", POOL, "orders") in rig.changes
+        assert StateChange("topic", POOL, "orders") in rig.changes
 
     run(scenario)
 

@@ -130,7 +130,7 @@ def test_what_an_overtaken_heartbeat_says_of_failed_replicas_is_not_believed() -
         older = sick.heartbeat(number=1, suspects=(BrokerId(2),))
         await settle()
         assert older.done()  # and the newer one goes on being its open poll
-        notes = rig.service._pools[POOL].decisions.state.notes_of(sick.broker_id)
+        notes = rig.service._pools[POOL].decisions.state.soft_state_of(sick.broker_id)
         assert notes.failed_replicas == {(ORDERS, 0)}
         assert rig.probe.asked == [rig.brokers[2].incarnation]  # whom it suspected, it suspected
         newer.cancel()

@@ -102,14 +102,14 @@ class Turns:
 
     def __init__(self) -> None:
         self.running: list[WorkKey] = []
-        self.begun: list[WorkKey] = []
+        self.new_partitions: list[WorkKey] = []
         self.most_at_once = 0
         self._ends: dict[WorkKey, asyncio.Event] = {}
 
     async def reconcile(self, key: WorkKey) -> int | None:
         assert key not in self.running
         self.running.append(key)
-        self.begun.append(key)
+        self.new_partitions.append(key)
         self.most_at_once = max(self.most_at_once, len(self.running))
         self._ends[key] = asyncio.Event()
         try:
@@ -134,8 +134,8 @@ def test_turns_of_several_topics_run_at_once_up_to_the_limit() -> None:
         work = asyncio.create_task(queue.work(turns.reconcile))
         await eventually(lambda: len(turns.running) == 3)
         turns.end(topics(5)[1])
-        await eventually(lambda: len(turns.begun) == 4)
-        assert turns.begun == topics(4)
+        await eventually(lambda: len(turns.new_partitions) == 4)
+        assert turns.new_partitions == topics(4)
         assert turns.most_at_once == 3
         work.cancel()
 
@@ -173,7 +173,7 @@ def test_key_that_another_asks_for_again_keeps_its_place() -> None:
             await eventually(lambda wanted=key: turns.running == [wanted])
             turns.end(key)
         await eventually(lambda: not turns.running)
-        assert turns.begun == [A, B]
+        assert turns.new_partitions == [A, B]
         work.cancel()
 
     asyncio.run(story())
@@ -189,7 +189,7 @@ def test_key_in_work_runs_again_only_after_its_turn() -> None:
         queue.add(B)
         await eventually(lambda: turns.running == [A, B])  # A waits and holds up nothing
         turns.end(A)
-        await eventually(lambda: turns.begun == [A, B, A])
+        await eventually(lambda: turns.new_partitions == [A, B, A])
         work.cancel()
 
     asyncio.run(story())
@@ -222,12 +222,12 @@ def test_swept_keys_wait_behind_changed_ones_but_are_not_starved() -> None:
             queue.add(key)
         work = asyncio.create_task(queue.work(turns.reconcile))
         await eventually(lambda: len(turns.running) == 3)
-        assert turns.begun == [swept[0], *topics(2)]
+        assert turns.new_partitions == [swept[0], *topics(2)]
         turns.end(topics(1)[0])
-        await eventually(lambda: len(turns.begun) == 4)
+        await eventually(lambda: len(turns.new_partitions) == 4)
         turns.end(topics(3)[1])  # nothing changed waits any more: the sweep has the room
-        await eventually(lambda: len(turns.begun) == 5)
-        assert turns.begun[3:] == [topics(3)[2], swept[1]]
+        await eventually(lambda: len(turns.new_partitions) == 5)
+        assert turns.new_partitions[3:] == [topics(3)[2], swept[1]]
         work.cancel()
 
     asyncio.run(story())

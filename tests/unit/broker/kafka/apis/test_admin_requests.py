@@ -371,9 +371,9 @@ def test_an_election_of_a_partition_whose_state_is_hidden_is_the_controllers(
         asked = {"election_type": election_type, "topics": places, "timeout_ms": 50}
         await ask(link, ELECT_LEADERS_API, asked)
         await ask(link, ELECT_LEADERS_API, asked | {"topics": None})
-        hidden = (ElectedPartition(TOPIC, 1),)
+        withheld = (ElectedPartition(TOPIC, 1),)
         for request in controller.requests:
-            assert isinstance(request, ElectLeadersRequest) and request.partitions == hidden
+            assert isinstance(request, ElectLeadersRequest) and request.partitions == withheld
         assert len(controller.requests) == 2
 
     run(tmp_path, scenario)

@@ -146,8 +146,8 @@ def test_a_leader_is_named_where_the_client_reaches_it_or_not_at_all(tmp_path: P
     async def scenario(door: Door) -> None:
         outside = await door.listener.start("127.0.0.1", 0, listener=OUTSIDE)
         door.push(next_leader=OTHER)
-        hidden = hint_of(await answered(outside, produce(12), producer.ProduceResponse))
-        assert hidden == (ErrorCode.NOT_LEADER_OR_FOLLOWER, NOBODY, [])
+        withheld = hint_of(await answered(outside, produce(12), producer.ProduceResponse))
+        assert withheld == (ErrorCode.NOT_LEADER_OR_FOLLOWER, NOBODY, [])
         address = ListenerAddress(OUTSIDE, OTHER.broker_id, "node.example", 30002)
         door.push(next_leader=OTHER, addresses=(address,))
         named = hint_of(await answered(outside, fetch(17), consumer.FetchResponse))

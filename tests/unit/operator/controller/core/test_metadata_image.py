@@ -87,7 +87,7 @@ def test_deletions_stay_explicit_also_in_full_pushes() -> None:
 
 def test_an_unreadable_partition_is_in_no_push_until_it_is_settled_and_then_in_everybodys() -> None:
     image = image_of(P0, P1)
-    image.hide(TOPIC_ID, (1,))
+    image.withhold(TOPIC_ID, (1,))
     push = image.push_for(ControllerEpoch(-1), -1)
     assert push is not None
     assert numbers(push) == [0]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from tidemark_operator.api.kinds import BROKER_POOL, PARTITION_SLICE, TOPIC, Object, ResourceKind
-from tidemark_operator.controller.core.views import Change
+from tidemark_operator.controller.core.views import StateChange
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.store.object_store import Refused
 
@@ -427,7 +427,7 @@ def test_what_attention_says_is_looked_at_again_when_brokers_come_and_go(
 ) -> None:
     async def story(world: World) -> None:
         await world.ready_topic()
-        broker_came = Change("broker", POOL, "1")
+        broker_came = StateChange("broker", POOL, "1")
         world.added.clear()
         world.reconciler.on_change(broker_came)
         key = WorkKey("Topic", NAMESPACE, "orders")

@@ -33,7 +33,7 @@ class Users:
     def __init__(self, shop: Shop, chance: random.Random) -> None:
         self._shop = shop
         self._chance = chance
-        self._untold: list[tuple[Object, bool]] = []  # object, whether it was deleted
+        self._unannounced: list[tuple[Object, bool]] = []  # object, whether it was deleted
 
     async def act(self) -> None:
         chance, objects = self._chance, self._shop.store.objects
@@ -42,23 +42,23 @@ class Users:
             spec = {"topicName": chance.choice(NAMES), "deletionPolicy": chance.choice(POLICIES)}
             made = self._shop.store.put(TOPIC, name, spec={"partitions": 3, **spec})
             made["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{chance.randrange(60):02}Z"
-            self._untold.append((copy.deepcopy(made), False))
+            self._unannounced.append((copy.deepcopy(made), False))
         elif chance.random() < 0.6:
-            self._untold.append((objects.pop((TOPIC.kind, NAMESPACE, name)), True))
+            self._unannounced.append((objects.pop((TOPIC.kind, NAMESPACE, name)), True))
         for each in chance.sample(OBJECTS, len(OBJECTS)):  # of one object they keep their order
-            first = next((e for e in self._untold if e[0]["metadata"]["name"] == each), None)
+            first = next((e for e in self._unannounced if e[0]["metadata"]["name"] == each), None)
             if first is not None and chance.random() < 0.6:
                 self._tell(first)
         for _ in range(chance.randrange(12)):
             await asyncio.sleep(0)
 
     async def tell_the_rest(self) -> None:
-        while self._untold:
-            self._tell(self._untold[0])
+        while self._unannounced:
+            self._tell(self._unannounced[0])
             await asyncio.sleep(0)
 
     def _tell(self, event: tuple[Object, bool]) -> None:
-        self._untold.remove(event)
+        self._unannounced.remove(event)
         self._shop.tell(event[0], is_deleted=event[1])
 
 
