@@ -172,7 +172,7 @@ def _members(world: World, new: PartitionState, eligibility: Eligibility) -> str
 def _eligible(world: World, old: PartitionState, new: PartitionState) -> str:
     """I13. A write of a deposed controller may know less of what is void."""
     found = {member.broker_id for member in new.eligible_leaders}
-    if world.controller.last_resort is not None:
+    if world.controller.unclean_recovery is not None:
         return "" if not found else "I13: eligible leaders of a history that has ended"
     if world.setting.commit_rule == "Isr" or len(new.in_sync_replicas) >= new.min_insync_replicas:
         return "" if not found else "I13: eligible leaders although the ISR says enough"

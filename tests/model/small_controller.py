@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
 from tidemark_operator.api.broker import BrokerControlState, BrokerRecord
-from tidemark_operator.api.elect_annotation import Choice
-from tidemark_operator.api.unclean_election import Cause
+from tidemark_operator.api.elect_annotation import LeaderChoice
+from tidemark_operator.api.unclean_election import UncleanCause
 from tidemark_operator.controller.core.elections import (
     ElectionEvidence,
     LeaderCounts,
@@ -97,8 +97,8 @@ class SmallController:
         self.store = store
         self.known = store.partition
         self.hides = False  # the last write's outcome is unknown
-        self.choice: Choice | None = None
-        self.last_resort: Cause | None = None  # taken by the last decision
+        self.choice: LeaderChoice | None = None
+        self.unclean_recovery: UncleanCause | None = None  # taken by the last decision
         self._key: int | None = None
         self._states: dict[BrokerId, BrokerState] | None = None
         self._eligibility: Eligibility | None = None
@@ -107,7 +107,7 @@ class SmallController:
         copy = SmallController.__new__(SmallController)
         copy.__dict__.update(self.__dict__)
         copy.brokers, copy.notes, copy.store = dict(self.brokers), dict(self.notes), store
-        copy.last_resort = copy._key = copy._states = copy._eligibility = None
+        copy.unclean_recovery = copy._key = copy._states = copy._eligibility = None
         return copy
 
     def key(self) -> int:
@@ -195,7 +195,7 @@ class SmallController:
                 evidence=ElectionEvidence(Reports(reports), self.choice),
             )
             if election.recovery is not None:
-                self.last_resort = election.recovery.cause
+                self.unclean_recovery = election.recovery.cause
             return election.partition
 
         self._change(decide, late=late)

@@ -14,8 +14,8 @@ from tidemark_broker.replication.core.effects import (
     ReplicaFetch,
 )
 from tidemark_operator.api.broker import BrokerControlState
-from tidemark_operator.api.elect_annotation import Choice
-from tidemark_operator.api.unclean_election import Cause
+from tidemark_operator.api.elect_annotation import LeaderChoice
+from tidemark_operator.api.unclean_election import UncleanCause
 from tidemark_operator.controller.core.registration import Accepted
 from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
@@ -331,7 +331,7 @@ class World:
     def choose(self, broker_id: int) -> None:
         """A human says who shall lead, whatever is lost."""
         controller = self.own_controller()
-        controller.choice = Choice(0, BrokerId(broker_id), controller.known.leader_epoch)
+        controller.choice = LeaderChoice(0, BrokerId(broker_id), controller.known.leader_epoch)
         self.settle()
 
     def min_isr(self, min_insync_replicas: int) -> None:
@@ -347,12 +347,12 @@ class World:
 
     def _note_elections(self) -> None:
         """S14 may lose what no replica has any more; other last resorts what the leader lacks."""
-        cause = self.controller.last_resort
+        cause = self.controller.unclean_recovery
         if cause is None:
             return
         self.say(f"controller: last resort, {cause.value}")
         leader = self.brokers[self.controller.known.leader]
-        asked = self.brokers if cause is Cause.ALL_UNCLEAN else [leader]
+        asked = self.brokers if cause is UncleanCause.ALL_UNCLEAN else [leader]
         kept = 0
         while kept < len(self.committed) and any(
             has_record(broker.log, kept, self.committed[kept]) for broker in asked

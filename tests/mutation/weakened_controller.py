@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from tidemark_operator.api.unclean_election import Cause
+from tidemark_operator.api.unclean_election import UncleanCause
 from tidemark_operator.controller.core.sessions import Expiry
 from tidemark_operator.store.object_store import OutcomeUnknown
 from tidemark_protocol.partition_state import Member
@@ -104,9 +104,11 @@ def _whoever_is_active(original: Any) -> Any:
 def _takes_the_shortest(original: Any) -> Any:
     """Once all have reported."""
 
-    def last_resort(topic: Any, partition: Any, eligibility: Any, reports: Any, choice: Any) -> Any:
+    def unclean_recovery(
+        topic: Any, partition: Any, eligibility: Any, reports: Any, choice: Any
+    ) -> Any:
         found = original(topic, partition, eligibility, reports, choice)
-        if found is None or found.cause is not Cause.ALL_UNCLEAN:
+        if found is None or found.cause is not UncleanCause.ALL_UNCLEAN:
             return found
         replica = (topic.topic_id, partition.partition)
         active = [b for b in partition.replicas if eligibility.is_active(b, replica)]
@@ -115,7 +117,7 @@ def _takes_the_shortest(original: Any) -> Any:
         leader = Member(shortest, eligibility.of(shortest).broker_epoch)
         return replace(found, leader=leader, start_offset=ends[shortest][1])
 
-    return last_resort
+    return unclean_recovery
 
 
 MUTANTS = (

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.controller.core import observations
 from tidemark_operator.controller.core.elections import ElectionEvidence
 from tidemark_operator.controller.core.leaderless_reasons import leaderless_sentence
@@ -90,7 +90,7 @@ def test_anybody_chosen_once_is_an_unclean_election_of_that_epoch_only() -> None
     state = partition("", eligible="0@1", leader_epoch=6)
     brokers = eligibility(dead("0@1"), "1@12", "2@13")
     ends = reports(b1=(5, 70), b2=(5, 71))
-    wrong, right = (Choice(0, ANYBODY, LeaderEpoch(epoch)) for epoch in (5, 6))
+    wrong, right = (LeaderChoice(0, ANYBODY, LeaderEpoch(epoch)) for epoch in (5, 6))
     assert after(state, brokers, reports=ends, choice=wrong) is state
     assert after(state, brokers, reports=reports(b1=(5, 70)), choice=right) is state
     assert after(state, brokers, reports=ends, choice=right).leader == 2
@@ -123,7 +123,7 @@ def test_who_has_the_longest_log_and_is_gone_again_is_given_up_by_a_word_or_by_t
     assert after(state, brokers, reports=ends) is state
     assert after(state, brokers, reports=ends, of=topic(**UNCLEAN)).leader == 2
     for named, leader in ((ANYBODY, 2), (BrokerId(0), 0), (BrokerId(1), NO_BROKER)):
-        choice = Choice(0, named, LeaderEpoch(6))
+        choice = LeaderChoice(0, named, LeaderEpoch(6))
         assert after(state, brokers, reports=ends, choice=choice).leader == leader
     sentence = leaderless_sentence(topic(), state, brokers, ElectionEvidence(ends))
     assert "brokers 1, which have the longest log, are not active" in sentence
@@ -148,7 +148,7 @@ def test_a_humans_choice_counts_in_one_leader_epoch_only() -> None:
     state = partition("", leader_epoch=6)
     brokers = eligibility(dead("0@1"), broker_eligibility("1@12", clean_since=12), "2@13")
     ends = reports(b1=(5, 70), b2=(5, 71))
-    wrong, right = (Choice(0, BrokerId(1), LeaderEpoch(epoch)) for epoch in (5, 6))
+    wrong, right = (LeaderChoice(0, BrokerId(1), LeaderEpoch(epoch)) for epoch in (5, 6))
     assert after(state, brokers, reports=ends, choice=wrong) is state
     assert after(state, brokers, reports=ends, choice=right).leader == 1
     assert after(state, brokers, reports=reports(b2=(5, 71)), choice=right) is state
@@ -176,8 +176,8 @@ def test_what_an_unclean_election_lost_is_measured_when_the_old_leader_comes_bac
         )
         rig.brokers[0] = await started(rig, 0, "b", *on_disk(0, 90, 85))
         await rig.advance(100, *rig.brokers)
-        (recovery,) = rig.stored_slice()["recoveries"]
-        assert (recovery["lostRecords"], recovery["lostCommitted"]) == (20, 15)
+        (unclean_election,) = rig.stored_slice()["recoveries"]
+        assert (unclean_election["lostRecords"], unclean_election["lostCommitted"]) == (20, 15)
         assert rig.partition().leader == 2
 
     run(scenario)
@@ -217,7 +217,7 @@ def test_with_one_replica_missing_only_a_human_decides_and_is_told_how(
         (said,) = notices(rig)
         # Broker 2 was last in sync and nobody knows yet whether its start is clean.
         assert f"tidemark.dev/elect=0=0@{state.leader_epoch}" in said
-        choice = Choice(0, BrokerId(1), state.leader_epoch)  # not the one that was proposed
+        choice = LeaderChoice(0, BrokerId(1), state.leader_epoch)  # not the one that was proposed
         await rig.service.choose_leaders(POOL, ORDERS, (choice,))
         await rig.advance(200, *rig.brokers[:2])
         assert rig.partition().leader == 1
@@ -248,8 +248,8 @@ def test_a_report_is_believed_only_from_a_broker_that_had_heard_that_nobody_lead
             pass
         second.replicas = on_disk(0, 25)
         await second.register()
-        (recovery,) = rig.stored_slice()["recoveries"]
-        assert recovery["startOffset"] == 25
+        (unclean_election,) = rig.stored_slice()["recoveries"]
+        assert unclean_election["startOffset"] == 25
 
     run(scenario)
 
@@ -277,7 +277,7 @@ def test_a_report_from_before_its_broker_heard_is_not_believed_though_it_is_judg
             asked = await second.poll_to_the_end()
         assert asked.error is ErrorCode.BROKER_ID_NOT_REGISTERED
         await second.register()
-        (recovery,) = rig.stored_slice()["recoveries"]
-        assert recovery["startOffset"] == 25
+        (unclean_election,) = rig.stored_slice()["recoveries"]
+        assert unclean_election["startOffset"] == 25
 
     run(scenario)

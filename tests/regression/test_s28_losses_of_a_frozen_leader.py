@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tidemark_broker.replication.partition import MAX_REPORTED, CommittedTruncations
 from tidemark_operator.api.kinds import PARTITION_SLICE
-from tidemark_operator.api.unclean_election import Cause, Recovery
+from tidemark_operator.api.unclean_election import UncleanCause, UncleanElection
 from tidemark_protocol.controller_messages import CommittedTruncation, ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
@@ -34,7 +34,7 @@ def world() -> Iterator[World]:
         yield world
 
 
-def recovery(world: World) -> dict[str, Any]:
+def unclean_election(world: World) -> dict[str, Any]:
     """The one that is stored."""
     (item,) = world.store.objects(PARTITION_SLICE)
     (found,) = item["recoveries"]
@@ -44,7 +44,7 @@ def recovery(world: World) -> dict[str, Any]:
 
 def lost(world: World) -> tuple[int, int]:
     """(records, those below a high watermark)."""
-    found = recovery(world)
+    found = unclean_election(world)
     return found["lostRecords"], found["lostCommitted"]
 
 
@@ -70,7 +70,7 @@ def another_leads(world: World, previous: BrokerSlot) -> None:
     (item,) = world.store.objects(PARTITION_SLICE)
     (state,) = item["partitions"]
     assert state["leader"] not in (-1, previous.broker_id)
-    assert (recovery(world)["startOffset"], lost(world)) == (5, (0, 0))
+    assert (unclean_election(world)["startOffset"], lost(world)) == (5, (0, 0))
 
 
 def test_a_leader_that_thaws_reports_what_it_cuts(world: World) -> None:
@@ -141,7 +141,7 @@ def test_what_compaction_left_empty_over_the_cut_is_no_loss() -> None:
 
 # The arithmetic.
 
-TAKEN = Recovery(0, Cause.UNCLEAN, LeaderEpoch(7), BrokerId(2), Offset(60))
+TAKEN = UncleanElection(0, UncleanCause.UNCLEAN, LeaderEpoch(7), BrokerId(2), Offset(60))
 CUT = CommittedTruncation(
     TopicId("t"), 0, LeaderEpoch(8), Offset(60), LeaderEpoch(5), Offset(90), Offset(85)
 )

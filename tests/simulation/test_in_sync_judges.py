@@ -10,8 +10,8 @@ from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
 from tests.simulation.checks.in_sync_checks import EntryJudge, MaximalJudge
-from tests.simulation.checks.last_resort_checks import ACTIVE_FOR_US, LastResortJudge
 from tests.simulation.checks.slice_checks import LONGEST_LOG, UNCLEAN, SliceEvent
+from tests.simulation.checks.unclean_recovery_checks import ACTIVE_FOR_US, UncleanRecoveryChecker
 from tests.simulation.checks.violations import Violation
 from tests.support.broker_records import a_record
 from tests.support.controller_values import partition, topic
@@ -110,7 +110,7 @@ def elected(kind: str, *brokers: Any, known: BrokerRecord | None = None, **world
         "last_known_broker": lambda *_: known,
     }
     watched: Any = SimpleNamespace(**seen | world)
-    judge = LastResortJudge(watched)
+    judge = UncleanRecoveryChecker(watched)
     for each in records.values():
         judge.on_broker(None, each)
     watched.now_us += ACTIVE_FOR_US

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidemark_operator.api.unclean_election import Cause, Recovery
+from tidemark_operator.api.unclean_election import UncleanCause, UncleanElection
 from tidemark_protocol.controller_messages import CommittedTruncation
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 
@@ -14,20 +14,23 @@ from tests.simulation.checks.loss_checks import LossJudge
 from tests.simulation.checks.violations import Violation
 from tests.support.log_fixtures import TOPIC_ID
 
-ELECTED = Recovery(0, Cause.UNCLEAN, LeaderEpoch(5), BrokerId(2), Offset(15))
+ELECTED = UncleanElection(0, UncleanCause.UNCLEAN, LeaderEpoch(5), BrokerId(2), Offset(15))
 
 
-def a_slice(recovery: Recovery) -> Any:
+def a_slice(unclean_election: UncleanElection) -> Any:
     return SimpleNamespace(
         name="orders",
         topic=SimpleNamespace(topic_id=TOPIC_ID),
-        recoveries=(recovery,),
-        recovery_of=lambda number: recovery,
+        recoveries=(unclean_election,),
+        unclean_election_of=lambda number: unclean_election,
     )
 
 
 def conclude(
-    recovery: Recovery, *, begun_anew_at: int | None = None, aged_to: int | None = None
+    unclean_election: UncleanElection,
+    *,
+    begun_anew_at: int | None = None,
+    aged_to: int | None = None,
 ) -> None:
     """Who led in epoch 4 had committed all below 35, and lived on; nobody else had more than 15."""
     state: Any = SimpleNamespace(partition=0, leader_epoch=LeaderEpoch(5), leader=BrokerId(2))
@@ -42,10 +45,10 @@ def conclude(
         log.begun_anew[previous] = begun_anew_at
     if aged_to is not None:
         log.aged_to[previous] = aged_to
-    judge.conclude(a_slice(recovery), {(TOPIC_ID, 0): log}, [previous])
+    judge.conclude(a_slice(unclean_election), {(TOPIC_ID, 0): log}, [previous])
 
 
-def cut_at(offset: int) -> Recovery:
+def cut_at(offset: int) -> UncleanElection:
     """As that follower tells what it cut in a log from 10 to 40."""
     epochs = LeaderEpoch(5), Offset(offset), LeaderEpoch(4)
     return ELECTED.with_truncations(
@@ -55,9 +58,9 @@ def cut_at(offset: int) -> Recovery:
 
 def test_all_that_was_cut_by_whoever_lived_on_is_recorded() -> None:
     conclude(cut_at(15))
-    for recovery in (ELECTED, cut_at(16), cut_at(0)):
+    for unclean_election in (ELECTED, cut_at(16), cut_at(0)):
         with pytest.raises(Violation, match="loss"):
-            conclude(recovery)
+            conclude(unclean_election)
 
 
 @pytest.mark.parametrize("leader_start", [30, 50])

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.controller.core.elections import ElectionEvidence, LeaderCounts, settled
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.unclean_recovery import Reports
@@ -96,7 +96,7 @@ def after(
     of: TopicState | None = None,
     counts: LeaderCounts | None = None,
     reports: Reports | None = None,
-    choice: Choice | None = None,
+    choice: LeaderChoice | None = None,
 ) -> PartitionState:
     return settled(
         of or topic(),

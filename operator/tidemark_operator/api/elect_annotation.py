@@ -13,7 +13,7 @@ from tidemark_protocol.ids import BrokerId, LeaderEpoch
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LeaderChoice:
     """A person's choice: this broker leads, whatever records are lost.
 
     It applies while the partition has no leader and the leader epoch is this one, so never twice.
@@ -29,11 +29,11 @@ MAX_CHOICES = 1000
 _CHOICE = re.compile(r"([0-9]{1,5})=([0-9]{1,7})@([0-9]{1,18})")
 
 
-def choice_text(choice: Choice) -> str:
+def choice_text(choice: LeaderChoice) -> str:
     return f"{choice.partition}={choice.leader}@{choice.leader_epoch}"
 
 
-def annotated_choices(annotations: Mapping[str, str]) -> tuple[Choice, ...]:
+def annotated_choices(annotations: Mapping[str, str]) -> tuple[LeaderChoice, ...]:
     """Return the choices of a valid annotation, else none."""
     return _read(annotations) or ()
 
@@ -48,12 +48,12 @@ def elect_fault(annotations: Mapping[str, str]) -> str | None:
     )
 
 
-def _read(annotations: Mapping[str, str]) -> tuple[Choice, ...] | None:
+def _read(annotations: Mapping[str, str]) -> tuple[LeaderChoice, ...] | None:
     text = annotations.get(ELECT_ANNOTATION, "")
     parts = [part.strip() for part in text.split(",")] if text.strip() else []
     matches = [_CHOICE.fullmatch(part) for part in parts]
     if len(parts) > MAX_CHOICES or not all(matches):
         return None
     return tuple(
-        Choice(int(m[1]), BrokerId(int(m[2])), LeaderEpoch(int(m[3]))) for m in matches if m
+        LeaderChoice(int(m[1]), BrokerId(int(m[2])), LeaderEpoch(int(m[3]))) for m in matches if m
     )

@@ -21,7 +21,7 @@ from tidemark_protocol.ids import (
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
 from tidemark_operator.api.kinds import PARTITION_SLICE, Object
-from tidemark_operator.api.unclean_election import Cause, Recovery
+from tidemark_operator.api.unclean_election import UncleanCause, UncleanElection
 
 PARTITIONS_PER_SLICE = 128
 
@@ -47,7 +47,7 @@ class PartitionSlice:
     resource_version: str = ""
     uid: str = ""
     topic_object: str = ""  # "": as the slices' names say
-    recoveries: tuple[Recovery, ...] = ()  # the last one of each partition that had any
+    recoveries: tuple[UncleanElection, ...] = ()  # the last one of each partition that had any
 
     @property
     def object_name(self) -> str:
@@ -74,20 +74,20 @@ class PartitionSlice:
     def with_partitions(self, partitions: tuple[PartitionState, ...]) -> "PartitionSlice":
         return self if partitions == self.partitions else replace(self, partitions=partitions)
 
-    def with_recoveries(self, recoveries: tuple[Recovery, ...]) -> "PartitionSlice":
+    def with_unclean_elections(self, recoveries: tuple[UncleanElection, ...]) -> "PartitionSlice":
         return self if recoveries == self.recoveries else replace(self, recoveries=recoveries)
 
     def with_truncations(self, truncations: Sequence[CommittedTruncation]) -> "PartitionSlice":
         """Return the slice with these truncations; those of other topics are ignored."""
         mine = [cut for cut in truncations if cut.topic_id == self.topic.topic_id]
-        return self.with_recoveries(
+        return self.with_unclean_elections(
             tuple(
                 each.with_truncations(cut for cut in mine if cut.partition == each.partition)
                 for each in self.recoveries
             )
         )
 
-    def recovery_of(self, partition: int) -> Recovery | None:
+    def unclean_election_of(self, partition: int) -> UncleanElection | None:
         return next((each for each in self.recoveries if each.partition == partition), None)
 
 
@@ -143,7 +143,9 @@ def slice_object(value: PartitionSlice) -> Object:
         "partitionCount": topic.partition_count,
         "controllerEpoch": value.controller_epoch,
         "partitions": [_partition_json(state) for state in value.partitions],
-        "recoveries": [_recovery_json(recovery) for recovery in value.recoveries],
+        "recoveries": [
+            _unclean_election_json(unclean_election) for unclean_election in value.recoveries
+        ],
     }
 
 
@@ -171,7 +173,7 @@ def read_slice(item: Object) -> PartitionSlice:
             resource_version=metadata["resourceVersion"],
             uid=metadata.get("uid", ""),
             topic_object=item.get("topicObject", ""),
-            recoveries=tuple(_read_recovery(each) for each in item.get("recoveries", [])),
+            recoveries=tuple(_read_unclean_election(each) for each in item.get("recoveries", [])),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedObject(f"{place}: {type(error).__name__} {error}") from error
@@ -307,23 +309,23 @@ def _read_member(item: dict[str, Any]) -> Member:
     return Member(BrokerId(int(item["id"])), BrokerEpoch(int(item["epoch"])))
 
 
-def _recovery_json(recovery: Recovery) -> dict[str, Any]:
+def _unclean_election_json(unclean_election: UncleanElection) -> dict[str, Any]:
     return {
-        "partition": recovery.partition,
-        "cause": recovery.cause.value,
-        "leaderEpoch": recovery.leader_epoch,
-        "leader": recovery.leader,
-        "startOffset": recovery.start_offset,
-        "unheard": list(recovery.unheard),
-        "lostRecords": recovery.lost_records,
-        "lostCommitted": recovery.lost_committed,
+        "partition": unclean_election.partition,
+        "cause": unclean_election.cause.value,
+        "leaderEpoch": unclean_election.leader_epoch,
+        "leader": unclean_election.leader,
+        "startOffset": unclean_election.start_offset,
+        "unheard": list(unclean_election.unheard),
+        "lostRecords": unclean_election.lost_records,
+        "lostCommitted": unclean_election.lost_committed,
     }
 
 
-def _read_recovery(item: dict[str, Any]) -> Recovery:
-    return Recovery(
+def _read_unclean_election(item: dict[str, Any]) -> UncleanElection:
+    return UncleanElection(
         partition=int(item["partition"]),
-        cause=Cause(item["cause"]),
+        cause=UncleanCause(item["cause"]),
         leader_epoch=LeaderEpoch(int(item["leaderEpoch"])),
         leader=BrokerId(int(item["leader"])),
         start_offset=Offset(int(item["startOffset"])),

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from tidemark_protocol.ids import BrokerId, TopicId
 
-from tidemark_operator.api.elect_annotation import Choice, annotated_choices, elect_fault
+from tidemark_operator.api.elect_annotation import LeaderChoice, annotated_choices, elect_fault
 from tidemark_operator.api.kinds import Object
 
 
@@ -26,7 +26,7 @@ class TopicSpec:
     deletion_policy: str  # Retain | Delete
     config: dict[str, str] = field(default_factory=dict)  # effective: defaults filled in
     placement: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)  # by partition
-    choices: tuple[Choice, ...] = ()  # leaders named by a human, where nobody may lead
+    choices: tuple[LeaderChoice, ...] = ()  # leaders named by a human, where nobody may lead
     choices_fault: str = ""  # why what was said of them cannot be read, for the user
 
     @property

@@ -13,7 +13,7 @@ from tidemark_protocol.controller_messages import CommittedTruncation, ReplicaRe
 from tidemark_protocol.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, Offset
 
 
-class Cause(Enum):
+class UncleanCause(Enum):
     ALL_UNCLEAN = "AllUnclean"  # S14: every replica reported, none could prove anything
     UNCLEAN = "Unclean"  # the topic's choice: unclean.leader.election.enable
     CHOSEN = "Chosen"  # a human named the broker, or asked for the longest log of those live
@@ -21,14 +21,14 @@ class Cause(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
+class UncleanElection:
     """An unclean election; the new history begins in `leader_epoch`.
 
     NO_BROKER and -1 while no broker leads yet.
     """
 
     partition: int
-    cause: Cause
+    cause: UncleanCause
     leader_epoch: LeaderEpoch
     leader: BrokerId = NO_BROKER
     start_offset: Offset = Offset(-1)
@@ -38,10 +38,10 @@ class Recovery:
 
     def led_by(
         self, leader: BrokerId, leader_epoch: LeaderEpoch, start_offset: Offset
-    ) -> "Recovery":
+    ) -> "UncleanElection":
         return replace(self, leader=leader, leader_epoch=leader_epoch, start_offset=start_offset)
 
-    def measured(self, reports: Iterable[ReplicaReport]) -> "Recovery":
+    def measured(self, reports: Iterable[ReplicaReport]) -> "UncleanElection":
         """Return the record with what these logs of earlier epochs hold past the start.
 
         It never falls. A watermark beyond its own log's end has no meaning here: it may be of the
@@ -61,7 +61,7 @@ class Recovery:
             return self
         return replace(self, lost_records=lost, lost_committed=committed)
 
-    def with_truncations(self, truncations: Iterable[CommittedTruncation]) -> "Recovery":
+    def with_truncations(self, truncations: Iterable[CommittedTruncation]) -> "UncleanElection":
         """Return the record with what followers truncated to follow the history that began here.
 
         That is exact, because they diverge there. The same truncation again changes nothing.
@@ -98,11 +98,14 @@ class Recovery:
 
 
 _REASONS = {
-    Cause.ALL_UNCLEAN: "no replica could prove that it has every committed record, so the longest"
+    UncleanCause.ALL_UNCLEAN: "no replica could prove that it has every committed record, so the "
+                              "longest"
     " log of all was taken",
-    Cause.UNCLEAN: "no safe replica was live and the topic allows unclean election, so the longest"
+    UncleanCause.UNCLEAN: "no safe replica was live and the topic allows unclean election, so the "
+                          "longest"
     " log of those live was taken",
-    Cause.CHOSEN: "a human chose its leader, or asked for the longest log of those live",
-    Cause.RESTORED: "its slice was older than what brokers held (restored from a backup?), so it"
+    UncleanCause.CHOSEN: "a human chose its leader, or asked for the longest log of those live",
+    UncleanCause.RESTORED: "its slice was older than what brokers held (restored from a backup?), "
+                           "so it"
     " was rebuilt",
 }

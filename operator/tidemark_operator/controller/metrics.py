@@ -9,7 +9,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from tidemark_operator.api.broker import BrokerControlState
-from tidemark_operator.api.unclean_election import Cause
+from tidemark_operator.api.unclean_election import UncleanCause
 from tidemark_operator.controller.partition_metrics import PartitionMetrics
 from tidemark_operator.controller.service import ControllerService
 
@@ -105,7 +105,7 @@ class ControllerCollector(Collector):
                 [pool], sum(len(p.in_sync_replicas) < len(p.replicas) for p in served)
             )
             causes = [each.cause for view in views for each in view.recoveries]
-            for cause in Cause:
+            for cause in UncleanCause:
                 recovered.add_metric([pool, cause.value], causes.count(cause))
             for view in views:
                 if view.recoveries:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tidemark_protocol.partition_state import PartitionState
 
-from tidemark_operator.api.unclean_election import Recovery
+from tidemark_operator.api.unclean_election import UncleanElection
 from tidemark_operator.controller.core.views import ElectionKind, TopicView
 
 PARTITIONS_AT_A_TIME = 64
@@ -63,14 +63,14 @@ class PartitionMetrics:
                 lambda state: len(state.in_sync_replicas),
             ),
         )
-        self._recoveries: tuple[tuple[_Family, Callable[[Recovery], int]], ...] = (
+        self._unclean_elections: tuple[tuple[_Family, Callable[[UncleanElection], int]], ...] = (
             (
                 _Family(
                     "tidemark_partition_recovery_epoch",
                     "gauge",
                     "Leader epoch of the last election by a last resort.",
                 ),
-                lambda recovery: recovery.leader_epoch,
+                lambda unclean_election: unclean_election.leader_epoch,
             ),
             (
                 _Family(
@@ -78,7 +78,7 @@ class PartitionMetrics:
                     "gauge",
                     "Records past its start that other logs held, as reported so far.",
                 ),
-                lambda recovery: recovery.lost_records,
+                lambda unclean_election: unclean_election.lost_records,
             ),
             (
                 _Family(
@@ -86,7 +86,7 @@ class PartitionMetrics:
                     "gauge",
                     "Of these, below a high watermark: above 0 is proof of loss.",
                 ),
-                lambda recovery: recovery.lost_committed,
+                lambda unclean_election: unclean_election.lost_committed,
             ),
         )
 
@@ -114,17 +114,17 @@ class PartitionMetrics:
             if number % PARTITIONS_AT_A_TIME == 0:
                 yield
         yield
-        for recovery in view.recoveries:
-            named = f'{labels},partition="{recovery.partition}",cause="{recovery.cause.value}"'
-            for recovery_family, lost in self._recoveries:
-                recovery_family.add(named, lost(recovery))
+        for unclean_election in view.recoveries:
+            named = f'{labels},partition="{unclean_election.partition}",cause="{unclean_election.cause.value}"'  # noqa: E501
+            for unclean_election_family, lost in self._unclean_elections:
+                unclean_election_family.add(named, lost(unclean_election))
 
     def pieces(self) -> Iterator[str]:
         for family in (self._info, self._factor, self._count, self._elections):
             yield family.text
         for family, _ in self._durable:
             yield family.text
-        for family, _ in self._recoveries:
+        for family, _ in self._unclean_elections:
             yield family.text
 
 

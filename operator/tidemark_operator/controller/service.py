@@ -28,7 +28,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import TopicState
 
-from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE
 from tidemark_operator.controller import takeover
 from tidemark_operator.controller.clock import Clock
@@ -412,7 +412,7 @@ class ControllerService:
         await self._decide_for_reconciler(deleting)
 
     async def choose_leaders(
-        self, pool: str, topic_id: TopicId, choices: tuple[Choice, ...]
+        self, pool: str, topic_id: TopicId, choices: tuple[LeaderChoice, ...]
     ) -> None:
         """Store a person's choices of leaders (S14). Idempotent.
 

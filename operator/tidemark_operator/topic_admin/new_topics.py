@@ -40,9 +40,10 @@ class _Counts:
 
 
 def topic_manifest(
-    new: NewTopic, places: PoolPlaces, *, request_id: str, name_choice: int = 0
+    new: NewTopic, places: PoolPlaces, *, request_id: str, name_leader_choice: int = 0
 ) -> Object | Refusal:
-    """With its defaults. `name_choice`: another object name, where the first is taken by a Topic of
+    """With its defaults. `name_leader_choice`: another object name, where the first is taken by a
+    Topic of
     another topicName."""
     fault = topic_name_fault(new.topic)
     if fault:
@@ -62,7 +63,7 @@ def topic_manifest(
         "deletionPolicy": new.deletion_policy,
         "config": {name: canonical_value(name, new.config[name]) for name in sorted(new.config)},
     }
-    name = names[min(name_choice, len(names) - 1)]
+    name = names[min(name_leader_choice, len(names) - 1)]
     if name != new.topic:
         spec["topicName"] = new.topic
     if new.assignments:

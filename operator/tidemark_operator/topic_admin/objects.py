@@ -128,7 +128,9 @@ class TopicObjects:
             return refused(new.topic, refusal)
         name = ""
         for choice in range(NAME_CHOICES):
-            item = topic_manifest(new, places, request_id=request.request_id, name_choice=choice)
+            item = topic_manifest(
+                new, places, request_id=request.request_id, name_leader_choice=choice
+            )
             if isinstance(item, Refusal):
                 return refused(new.topic, item)
             refusal = there.room.take(new.topic, item["spec"]["partitions"])

@@ -30,7 +30,6 @@ from tests.simulation.checks.coverage_rows import (
     REFUSED_BELOW_MIN_ISR,
 )
 from tests.simulation.checks.in_sync_checks import EntryJudge, MaximalJudge
-from tests.simulation.checks.last_resort_checks import LastResortJudge
 from tests.simulation.checks.loss_checks import LossJudge
 from tests.simulation.checks.min_insync_checks import MinInsyncJudge, check_acknowledged, has_enough
 from tests.simulation.checks.operation_checks import (
@@ -45,6 +44,7 @@ from tests.simulation.checks.read_checks import check_in_touch, check_shown
 from tests.simulation.checks.replica_audit import ReplicaAudit
 from tests.simulation.checks.seen_epochs import GivenIds, SeenEpochs
 from tests.simulation.checks.slice_checks import WITHOUT_CLEAN_SHUTDOWN, SliceEvent, SliceJudge
+from tests.simulation.checks.unclean_recovery_checks import UncleanRecoveryChecker
 from tests.simulation.checks.violations import Violation
 from tests.simulation.checks.watched_world import LiveBroker, WatchedWorld
 from tests.simulation.clients.client_port import Fetch, Produce
@@ -83,7 +83,7 @@ class Invariants:
         self._awaited_grants: dict[tuple[TopicPartition, int], None] = {}
         self._losses = LossJudge(self.coverage)
         self.deleted: dict[str, None] = {}  # partitions of topics that are gone
-        self._resorts = LastResortJudge(world)
+        self._resorts = UncleanRecoveryChecker(world)
         self._erasures = Erasures(world.was_asked_to_delete)
         self._registered_us: dict[BrokerId, int] = {}
         self._notes_due_us = 0

@@ -1,7 +1,7 @@
 """What a last resort cost, as the controller measured it, against what was really committed.
 
-Pure. An election that no entry could justify leaves a `Recovery` in the slice: where its leader
-began, and how many committed records other logs held past that. It is told by reports and
+Pure. An election that no entry could justify leaves a `UncleanElection` in the slice: where its
+leader began, and how many committed records other logs held past that. It is told by reports and
 heartbeats, so it never says more than was lost; and it says all of it where whoever had committed
 most lived on, cut its log and told.
 """
@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from tidemark_broker.replication.partition import Partition
 from tidemark_operator.api.partition_slice import PartitionSlice
-from tidemark_operator.api.unclean_election import Recovery
+from tidemark_operator.api.unclean_election import UncleanElection
 from tidemark_protocol.ids import LeaderEpoch, Offset, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
@@ -31,7 +31,7 @@ class LossJudge:
         """By the longest log, or uncleanly. Raises Violation unless the same write says so."""
         key = (value.topic.topic_id, state.partition)
         self._elected.setdefault(key, []).append(state.leader_epoch)
-        found = value.recovery_of(state.partition)
+        found = value.unclean_election_of(state.partition)
         if found is None or (found.leader, found.leader_epoch) != (
             state.leader,
             state.leader_epoch,
@@ -43,7 +43,7 @@ class LossJudge:
     ) -> None:
         """Whoever was elected leads. Raises Violation unless it begins where it was said to."""
         self._began[(value.topic.topic_id, number), epoch] = start_offset
-        found = value.recovery_of(number)
+        found = value.unclean_election_of(number)
         if found is not None and found.leader_epoch == epoch and found.start_offset != start_offset:
             raise Violation(
                 "loss",
@@ -58,16 +58,16 @@ class LossJudge:
     ) -> None:
         """In the end, when every replica is in sync. `living`: those that have lived on until then
         since they were opened. Raises Violation."""
-        for recovery in value.recoveries:
-            key = (value.topic.topic_id, recovery.partition)
+        for unclean_election in value.recoveries:
+            key = (value.topic.topic_id, unclean_election.partition)
             log = committed.get(key)
             if log is None:
                 continue
-            most = _most_lost(log, recovery.leader_epoch)
-            least = self._least_lost(key, log, recovery, living)
+            most = _most_lost(log, unclean_election.leader_epoch)
+            least = self._least_lost(key, log, unclean_election, living)
             text = f"{log.name}: {least} to {most} committed records were lost, recorded is"
-            if not least <= recovery.lost_committed <= most:
-                raise Violation("loss", f"{text} {recovery}")
+            if not least <= unclean_election.lost_committed <= most:
+                raise Violation("loss", f"{text} {unclean_election}")
             self._coverage["last resorts: committed records lost at most"] += most
             if least:
                 self._coverage["last resorts: a loss that is known was recorded"] += 1
@@ -76,21 +76,21 @@ class LossJudge:
         self,
         key: TopicPartition,
         log: CommittedLog,
-        recovery: Recovery,
+        unclean_election: UncleanElection,
         living: Collection[Partition],
     ) -> int:
         """What leaders since the election before had committed past where this one's began, who
         lived on: they cut it, and told so. Who dropped its log to begin where its leader's starts
         (S32) tells of no more than what lay past that: where it parts its leader has forgotten. Nor
         does anybody tell of what was too old before it was cut."""
-        began = self._began.get((key, recovery.leader_epoch))
+        began = self._began.get((key, unclean_election.leader_epoch))
         if began is None:
             return 0
-        before = [epoch for epoch in self._elected[key] if epoch < recovery.leader_epoch]
+        before = [epoch for epoch in self._elected[key] if epoch < unclean_election.leader_epoch]
         known = (
             high_watermark - max(began, log.begun_anew.get(replica, 0), log.aged_to.get(replica, 0))
             for epoch, (high_watermark, replica) in log.led.items()
-            if max(before, default=0) <= epoch < recovery.leader_epoch and replica in living
+            if max(before, default=0) <= epoch < unclean_election.leader_epoch and replica in living
         )
         return max(0, 0, *known)
 

@@ -221,7 +221,7 @@ class SliceJudge:
             self._check_granted(value, new, where)
             is_chosen = self._world.is_chosen(key[0], old, new.leader)
             if kind == LONGEST_LOG and not is_chosen:
-                self._check_last_resort(value, old, brokers, where)
+                self._check_unclean_recovery(value, old, brokers, where)
             if kind == UNCLEAN:
                 self._check_unclean(value, old, brokers, where)
         if not is_by_void_entry and value.topic.commit_rule != COMMIT_RULE_ISR:
@@ -289,7 +289,7 @@ class SliceJudge:
         assert entry is not None, kind
         return record is not None and entry.broker_epoch < record.clean_since
 
-    def _check_last_resort(
+    def _check_unclean_recovery(
         self, value: PartitionSlice, old: PartitionState, brokers: Brokers, where: str
     ) -> None:
         """S14: only if no entry is valid any more."""

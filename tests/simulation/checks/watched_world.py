@@ -15,7 +15,7 @@ from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.log.segment import Segment
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_operator.api.broker import BrokerRecord, read_broker
-from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.api.kinds import BROKER, LEASE, PARTITION_SLICE
 from tidemark_operator.api.partition_slice import PartitionSlice, read_slice
 from tidemark_operator.controller.core.broker_soft_state import BrokerSoftState
@@ -236,7 +236,7 @@ class WatchedWorld:
 
     def is_chosen(self, topic_id: TopicId, before: PartitionState, leader: BrokerId) -> bool:
         """A human named that leader for that leader epoch (B4)."""
-        choice = Choice(before.partition, leader, before.leader_epoch)
+        choice = LeaderChoice(before.partition, leader, before.leader_epoch)
         return any(
             wish.choices.get(before.partition) == choice
             for wish in self.world.topics

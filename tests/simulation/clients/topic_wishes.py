@@ -9,7 +9,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.controller.core.placement import TooFewBrokers, place
 from tidemark_operator.controller.core.reassignment import CannotReassign, is_moving, original_of
 from tidemark_operator.controller.core.views import PoolSettings
@@ -46,7 +46,7 @@ class TopicWish:
     moves: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)  # until they are done
     is_cancelling: bool = False  # moves, when they are looked at next
     # Of leaders, as an annotation that stays where it is.
-    choices: dict[int, Choice] = field(default_factory=dict)
+    choices: dict[int, LeaderChoice] = field(default_factory=dict)
     is_deleted: bool = False
     is_retained: bool = False  # deleted with deletionPolicy Retain, until applied again
     had_slices: bool = False

@@ -8,7 +8,7 @@ of `ambushes.py`.
 from typing import Any
 
 from tidemark_operator.api.broker import BrokerControlState
-from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.api.kinds import LEASE, PARTITION_SLICE
 
 from tests.simulation.clients.topic_wishes import TopicWish, states_of
@@ -163,7 +163,7 @@ def _choose(world: World, wish: TopicWish) -> bool:
     for state in states_of(world, wish):
         running = [b for b in state.replicas if world.brokers[b].process is not None]
         if running and not state.has_leader:
-            choice = Choice(state.partition, world.random.choice(running), state.leader_epoch)
+            choice = LeaderChoice(state.partition, world.random.choice(running), state.leader_epoch)
             wish.choices[state.partition] = choice
             world.note("fault", f"a human chooses: {choice}")
             return True

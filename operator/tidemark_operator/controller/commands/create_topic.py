@@ -14,7 +14,7 @@ from dataclasses import replace
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
-from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.commands.delete_topic import delete_for_good
 from tidemark_operator.controller.commands.topic_growth import (
@@ -145,7 +145,7 @@ async def delete(pool: PoolController, topic_id: TopicId, *, retain: bool, topic
 
 
 async def choose_leaders(
-    pool: PoolController, topic_id: TopicId, choices: tuple[Choice, ...]
+    pool: PoolController, topic_id: TopicId, choices: tuple[LeaderChoice, ...]
 ) -> None:
     """Store leader choices; drop those that no longer fit the partition.
 

@@ -10,7 +10,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 from tidemark_protocol.partition_state import PartitionState
 
-from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.elections import preferred_leader_restored
 from tidemark_operator.controller.core.unclean_recovery import ANYBODY
@@ -85,7 +85,9 @@ async def elect_anybody(
                 outcomes[number] = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
             else:
                 outcomes[number] = ErrorCode.NONE
-                pool.state.choices[topic_id, number] = Choice(number, ANYBODY, state.leader_epoch)
+                pool.state.choices[topic_id, number] = LeaderChoice(
+                    number, ANYBODY, state.leader_epoch
+                )
         await pool.settle(topics=(topic_id,))
     pool.tell_brokers()
     return outcomes

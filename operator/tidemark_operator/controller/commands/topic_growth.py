@@ -11,7 +11,7 @@ from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import TopicState
 
 from tidemark_operator.api.partition_slice import PARTITIONS_PER_SLICE, PartitionSlice, slice_name
-from tidemark_operator.api.unclean_election import Recovery
+from tidemark_operator.api.unclean_election import UncleanElection
 from tidemark_operator.controller.core.new_partitions import (
     Beginning,
     NewPartition,
@@ -103,7 +103,7 @@ async def _add(
             is_retained=False,
             controller_epoch=pool.state.controller_epoch,
             partitions=tuple(each.partition for each in new_partitions),
-            recoveries=_recoveries(new_partitions),
+            recoveries=_unclean_elections(new_partitions),
         )
     )
 
@@ -177,14 +177,14 @@ def _appending(topic: TopicState, part: tuple[NewPartition, ...]) -> Decide:
             stored,
             topic=replace(stored.topic, partition_count=topic.partition_count),
             partitions=stored.partitions + tuple(each.partition for each in added),
-            recoveries=stored.recoveries + _recoveries(added),
+            recoveries=stored.recoveries + _unclean_elections(added),
         )
 
     return decide
 
 
-def _recoveries(part: tuple[NewPartition, ...]) -> tuple[Recovery, ...]:
-    return tuple(each.recovery for each in part if each.recovery is not None)
+def _unclean_elections(part: tuple[NewPartition, ...]) -> tuple[UncleanElection, ...]:
+    return tuple(each.unclean_election for each in part if each.unclean_election is not None)
 
 
 def _counting(count: int) -> Decide:

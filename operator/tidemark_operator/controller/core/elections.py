@@ -3,8 +3,8 @@
 `settled` returns the state that a partition should have given the present brokers: dead, stopping
 and invalid members are out of the ISR (I13), a fenced leader is replaced (I12). Candidates in
 order: live valid ISR members; live valid eligible leaders; an unclean election (`unclean_recovery`:
-S14, a person's choice, the topic's config), which leaves a `Recovery`; else there is no leader.
-Among equals the broker that leads the fewest partitions wins, ties go by assignment order.
+S14, a person's choice, the topic's config), which leaves a `UncleanElection`; else there is no
+leader. Among equals the broker that leads the fewest partitions wins, ties go by assignment order.
 """
 
 from collections import Counter
@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from tidemark_protocol.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
-from tidemark_operator.api.elect_annotation import Choice
-from tidemark_operator.api.unclean_election import Recovery
+from tidemark_operator.api.elect_annotation import LeaderChoice
+from tidemark_operator.api.unclean_election import UncleanElection
 from tidemark_operator.controller.core.eligibility import Eligibility, Replica
 from tidemark_operator.controller.core.partition_change import (
     COMMIT_RULE_ISR,
@@ -32,9 +32,9 @@ from tidemark_operator.controller.core.reassignment import (
 )
 from tidemark_operator.controller.core.unclean_recovery import (
     NO_REPORTS,
-    LastResort,
     Reports,
-    last_resort,
+    UncleanRecovery,
+    unclean_recovery,
 )
 
 
@@ -43,7 +43,7 @@ class ElectionEvidence:
     """What is known of one partition besides its slice and the brokers' eligibility."""
 
     reports: Reports = NO_REPORTS
-    choice: Choice | None = None
+    choice: LeaderChoice | None = None
     # Every live replica has been told of this state and could have said that it holds a newer one
     # (S17): before that a slice may be an old backup, and nobody is made a leader by it.
     is_confirmed: bool = True
@@ -80,7 +80,9 @@ class LeaderCounts:
 @dataclass(frozen=True, slots=True)
 class Election:
     partition: PartitionState
-    recovery: Recovery | None = None  # a last resort was used: a condition has to say so
+    unclean_election: UncleanElection | None = (
+        None  # a last resort was used: a condition has to say so
+    )
 
 
 def settled(
@@ -185,9 +187,11 @@ def _settled(
         if candidates:
             leader = _preferred(candidates, partition, eligibility, leader_counts)
             return Election(_granted(topic, partition, eligibility, leader, (leader,)))
-        resort = last_resort(topic, partition, eligibility, evidence.reports, evidence.choice)
-        if resort is not None:
-            return _taken(topic, partition, eligibility, resort)
+        recovery_plan = unclean_recovery(
+            topic, partition, eligibility, evidence.reports, evidence.choice
+        )
+        if recovery_plan is not None:
+            return _taken(topic, partition, eligibility, recovery_plan)
     leadership_none = NOBODY if partition.has_leader else None
     return Election(
         changed(topic, partition, eligibility, in_sync_replicas=in_sync, leadership=leadership_none)
@@ -201,20 +205,23 @@ def may_grant(evidence: ElectionEvidence) -> bool:
 
 
 def _taken(
-    topic: TopicState, partition: PartitionState, eligibility: Eligibility, resort: LastResort
+    topic: TopicState,
+    partition: PartitionState,
+    eligibility: Eligibility,
+    recovery_plan: UncleanRecovery,
 ) -> Election:
     # Whoever was in sync or eligible proves nothing about the history that begins now.
     emptied = replace(partition, in_sync_replicas=(), eligible_leaders=())
-    after = _granted(topic, emptied, eligibility, resort.leader, (resort.leader,))
-    recovery = Recovery(
+    after = _granted(topic, emptied, eligibility, recovery_plan.leader, (recovery_plan.leader,))
+    unclean_election = UncleanElection(
         partition.partition,
-        resort.cause,
+        recovery_plan.cause,
         after.leader_epoch,
         after.leader,
-        resort.start_offset,
-        resort.unheard,
+        recovery_plan.start_offset,
+        recovery_plan.unheard,
     )
-    return Election(after, recovery)
+    return Election(after, unclean_election)
 
 
 def preferred_leader_restored(

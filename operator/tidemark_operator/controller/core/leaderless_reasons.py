@@ -3,7 +3,7 @@
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
-from tidemark_operator.api.elect_annotation import ELECT_ANNOTATION, Choice, choice_text
+from tidemark_operator.api.elect_annotation import ELECT_ANNOTATION, LeaderChoice, choice_text
 from tidemark_operator.controller.core.elections import ElectionEvidence
 from tidemark_operator.controller.core.eligibility import Eligibility, Replica
 from tidemark_operator.controller.core.unclean_recovery import has_valid_entry
@@ -46,7 +46,7 @@ def leaderless_sentence(
     if not is_lasting:
         return f"{text}; wait for them, they may be starting"
     best = max(active, key=lambda b: (evidence.reports.log_end(b, replica) or NOTHING_SAID, -b))
-    choice = choice_text(Choice(partition.partition, best, partition.leader_epoch))
+    choice = choice_text(LeaderChoice(partition.partition, best, partition.leader_epoch))
     return (
         f"{text}; bring them back. Only if they are lost for good give up what only they have:"
         f" tidemark elect {topic.topic} {partition.partition} {best}, or on Kubernetes annotate the"

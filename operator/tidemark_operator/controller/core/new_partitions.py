@@ -21,7 +21,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
-from tidemark_operator.api.unclean_election import Cause, Recovery
+from tidemark_operator.api.unclean_election import UncleanCause, UncleanElection
 from tidemark_operator.controller.core.partition_change import effective_min_insync
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.stale_slices import MinimumEpochs, holders_of, rebuilt
@@ -36,7 +36,7 @@ class NoLiveReplica(Exception):
 @dataclass(frozen=True, slots=True)
 class NewPartition:
     partition: PartitionState
-    recovery: Recovery | None = None  # it has a past
+    unclean_election: UncleanElection | None = None  # it has a past
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,9 @@ class Beginning:
         if floor is not None or holders:
             empty = _state(self._topic, number, replicas, ())
             after = rebuilt(empty, floor or NOTHING_KNOWN, holders)
-            return NewPartition(after, Recovery(number, Cause.RESTORED, after.leader_epoch))
+            return NewPartition(
+                after, UncleanElection(number, UncleanCause.RESTORED, after.leader_epoch)
+            )
         return NewPartition(self._as_new(number, replicas))
 
     def check(self, number: int, replicas: tuple[BrokerId, ...]) -> None:

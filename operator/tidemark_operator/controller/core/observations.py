@@ -124,8 +124,8 @@ class Observations:
             known = before.get(after.partition)
             if known is None or not after.has_leader or known.leader_epoch >= after.leader_epoch:
                 continue
-            recovery = durable.recovery_of(after.partition)
-            if recovery is not None and recovery.leader_epoch == after.leader_epoch:
+            unclean_election = durable.unclean_election_of(after.partition)
+            if unclean_election is not None and unclean_election.leader_epoch == after.leader_epoch:
                 kind = ElectionKind.UNCLEAN
             elif self._is_live(known, brokers) or after.leader in self.planned_restarts:
                 kind = ElectionKind.PLANNED

@@ -21,9 +21,9 @@ from tidemark_protocol.ids import (
 from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.api.broker import NO_ROUND, BrokerControlState, BrokerRecord
-from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.api.partition_slice import PartitionSlice
-from tidemark_operator.api.unclean_election import Cause, Recovery
+from tidemark_operator.api.unclean_election import UncleanCause, UncleanElection
 from tidemark_operator.controller.core.broker_soft_state import BrokerSoftState
 from tidemark_operator.controller.core.deleted_topics import Tombstone
 from tidemark_operator.controller.core.elections import (
@@ -56,7 +56,7 @@ class PoolState:
     held: ReportedEpochs = field(default_factory=ReportedEpochs)
     behind: dict[Replica, int] = field(default_factory=dict)  # known to be (S17), and since when
     reports_wanted: int = -1  # since which image version, of every live broker (S17); -1: not
-    choices: dict[Replica, Choice] = field(default_factory=dict)
+    choices: dict[Replica, LeaderChoice] = field(default_factory=dict)
     # Deleted topics, and the image version that says so; slices of theirs that are still there.
     tombstones: dict[TopicId, tuple[Tombstone, int]] = field(default_factory=dict)
     leftovers: dict[str, PartitionSlice] = field(default_factory=dict)
@@ -160,15 +160,17 @@ class PoolState:
         self, value: PartitionSlice, eligibility: Eligibility, leader_counts: LeaderCounts
     ) -> PartitionSlice:
         partitions = []
-        recoveries = {recovery.partition: recovery for recovery in value.recoveries}
+        recoveries = {
+            unclean_election.partition: unclean_election for unclean_election in value.recoveries
+        }
         for state in value.partitions:
             replica = (value.topic.topic_id, state.partition)
-            after, recovery = self._settled(value, state, eligibility, leader_counts)
+            after, unclean_election = self._settled(value, state, eligibility, leader_counts)
             partitions.append(after)
-            recovery = recovery or recoveries.get(state.partition)
-            if recovery is not None:
-                recoveries[state.partition] = recovery.measured(self._reports_of(replica))
-        return value.with_partitions(tuple(partitions)).with_recoveries(
+            unclean_election = unclean_election or recoveries.get(state.partition)
+            if unclean_election is not None:
+                recoveries[state.partition] = unclean_election.measured(self._reports_of(replica))
+        return value.with_partitions(tuple(partitions)).with_unclean_elections(
             tuple(recoveries[number] for number in sorted(recoveries))
         )
 
@@ -178,7 +180,7 @@ class PoolState:
         state: PartitionState,
         eligibility: Eligibility,
         leader_counts: LeaderCounts,
-    ) -> tuple[PartitionState, Recovery | None]:
+    ) -> tuple[PartitionState, UncleanElection | None]:
         replica = (value.topic.topic_id, state.partition)
         if self.is_stale_slice(replica, state):
             return self._rebuilt_when_all_said(replica, state)
@@ -198,11 +200,14 @@ class PoolState:
             leader_counts=leader_counts,
             evidence=self.evidence(replica, state),
         )
-        recovery, previous = election.recovery, value.recovery_of(state.partition)
-        if recovery is not None and previous is not None and previous.leader == NO_BROKER:
+        unclean_election, previous = (
+            election.unclean_election,
+            value.unclean_election_of(state.partition),
+        )
+        if unclean_election is not None and previous is not None and previous.leader == NO_BROKER:
             # The rebuild of this partition waited for just this leader (S17).
-            recovery = replace(recovery, cause=previous.cause)
-        return election.partition, recovery
+            unclean_election = replace(unclean_election, cause=previous.cause)
+        return election.partition, unclean_election
 
     def is_stale_slice(self, replica: Replica, state: PartitionState) -> bool:
         """Return whether a broker holds later epochs than the slice (S17).
@@ -221,14 +226,14 @@ class PoolState:
 
     def _rebuilt_when_all_said(
         self, replica: Replica, state: PartitionState
-    ) -> tuple[PartitionState, Recovery | None]:
+    ) -> tuple[PartitionState, UncleanElection | None]:
         floor = self.held.minimum_epochs_above(replica, state)
         assert floor is not None, replica
         said = self.reports_from(floor.noted_at_version)
         if any(record.is_live and i not in said for i, record in self.brokers.items()):
             return state, None  # they are asked: `wants_report_from`
         after = rebuilt(state, floor, holders_of(replica, said))
-        return after, Recovery(state.partition, Cause.RESTORED, after.leader_epoch)
+        return after, UncleanElection(state.partition, UncleanCause.RESTORED, after.leader_epoch)
 
     def _reports_of(self, replica: Replica) -> list[ReplicaReport]:
         reports = (notes.report for notes in self.notes.values() if notes.report is not None)

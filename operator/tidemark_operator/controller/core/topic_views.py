@@ -10,7 +10,7 @@ from tidemark_protocol.ids import TopicId
 from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.api.partition_slice import PARTITIONS_PER_SLICE, PartitionSlice, slice_name
-from tidemark_operator.api.unclean_election import Recovery
+from tidemark_operator.api.unclean_election import UncleanElection
 from tidemark_operator.controller.core.eligibility import Eligibility
 from tidemark_operator.controller.core.leaderless_reasons import leaderless_sentence
 from tidemark_operator.controller.core.pool_state import PoolState
@@ -83,10 +83,10 @@ class TopicViews:
     # guard: condition-names-awaited-brokers (L6)
     def _notices(
         self,
-        recoveries: tuple[Recovery, ...],
+        recoveries: tuple[UncleanElection, ...],
         leaderless: list[tuple[PartitionSlice, PartitionState]],
     ) -> tuple[str, ...]:
-        notices = [recovery.sentence for recovery in recoveries]
+        notices = [unclean_election.sentence for unclean_election in recoveries]
         eligibility = self._state.eligibility() if leaderless else Eligibility({})
         for value, state in leaderless[:MAX_LEADERLESS_SENTENCES]:
             evidence = self._state.evidence((value.topic.topic_id, state.partition), state)

@@ -14,8 +14,8 @@ from tidemark_protocol.ids import NO_BROKER, BrokerId, Offset
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 from tidemark_protocol.topic_configs import UNCLEAN_LEADER_ELECTION, text_of
 
-from tidemark_operator.api.elect_annotation import Choice
-from tidemark_operator.api.unclean_election import Cause
+from tidemark_operator.api.elect_annotation import LeaderChoice
+from tidemark_operator.api.unclean_election import UncleanCause
 from tidemark_operator.controller.core.eligibility import Eligibility, Replica
 
 ANYBODY = NO_BROKER  # a choice that leaves it to the logs: an unclean election, once
@@ -47,21 +47,21 @@ NO_REPORTS = Reports({})
 
 
 @dataclass(frozen=True, slots=True)
-class LastResort:
+class UncleanRecovery:
     leader: Member
-    cause: Cause
+    cause: UncleanCause
     start_offset: Offset
     unheard: tuple[BrokerId, ...] = ()
 
 
 # guard: longest-log-leads (S14)
-def last_resort(
+def unclean_recovery(
     topic: TopicState,
     partition: PartitionState,
     eligibility: Eligibility,
     reports: Reports,
-    choice: Choice | None,
-) -> LastResort | None:
+    choice: LeaderChoice | None,
+) -> UncleanRecovery | None:
     replica = (topic.topic_id, partition.partition)
     ends = {
         broker_id: end
@@ -74,7 +74,7 @@ def last_resort(
         longest = max(ends.values())
         leaders = tuple(b for b in active if ends[b] == longest)
         if leaders:
-            return _by(leaders[0], Cause.ALL_UNCLEAN, ends, eligibility)
+            return _by(leaders[0], UncleanCause.ALL_UNCLEAN, ends, eligibility)
     if (
         choice is not None
         # guard: choice-counts-in-its-epoch (B4)
@@ -82,14 +82,14 @@ def last_resort(
         and choice.leader in active
     ):
         if choice.leader in ends:
-            return _by(choice.leader, Cause.CHOSEN, ends, eligibility, unheard)
+            return _by(choice.leader, UncleanCause.CHOSEN, ends, eligibility, unheard)
         return None  # it is asked for its report first: what is lost is to be known
     is_allowed = allows_unclean_election(topic)
     if not is_allowed and not is_anybody_chosen(choice, partition):
         return None
     if active and all(b in ends for b in active):
         best = max(active, key=lambda b: (ends[b], -partition.replicas.index(b)))
-        cause = Cause.UNCLEAN if is_allowed else Cause.CHOSEN
+        cause = UncleanCause.UNCLEAN if is_allowed else UncleanCause.CHOSEN
         return _by(best, cause, ends, eligibility, unheard)
     return None
 
@@ -116,11 +116,11 @@ def has_valid_entry(topic: TopicState, partition: PartitionState, eligibility: E
 
 
 # guard: choice-counts-once (B4)
-def is_chosen(choice: Choice, partition: PartitionState) -> bool:
+def is_chosen(choice: LeaderChoice, partition: PartitionState) -> bool:
     return not partition.has_leader and choice.leader_epoch == partition.leader_epoch
 
 
-def is_anybody_chosen(choice: Choice | None, partition: PartitionState) -> bool:
+def is_anybody_chosen(choice: LeaderChoice | None, partition: PartitionState) -> bool:
     return choice is not None and choice.leader == ANYBODY and is_chosen(choice, partition)
 
 
@@ -130,7 +130,10 @@ def allows_unclean_election(topic: TopicState) -> bool:
 
 
 def needs_reports(
-    topic: TopicState, partition: PartitionState, eligibility: Eligibility, choice: Choice | None
+    topic: TopicState,
+    partition: PartitionState,
+    eligibility: Eligibility,
+    choice: LeaderChoice | None,
 ) -> bool:
     """Return whether a partition without a leader needs fresh reports.
 
@@ -145,12 +148,12 @@ def needs_reports(
 
 def _by(
     broker_id: BrokerId,
-    cause: Cause,
+    cause: UncleanCause,
     ends: Mapping[BrokerId, LogEnd],
     eligibility: Eligibility,
     unheard: tuple[BrokerId, ...] = (),
-) -> LastResort:
+) -> UncleanRecovery:
     broker_eligibility = eligibility.of(broker_id)
     assert broker_eligibility is not None, broker_id  # it is active
     leader = Member(broker_id, broker_eligibility.broker_epoch)
-    return LastResort(leader, cause, Offset(ends[broker_id][1]), unheard)
+    return UncleanRecovery(leader, cause, Offset(ends[broker_id][1]), unheard)

@@ -11,8 +11,8 @@ from tidemark_protocol.controller_messages import ClientQuota, Endpoints, Listen
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
-from tidemark_operator.api.elect_annotation import Choice
-from tidemark_operator.api.unclean_election import Recovery
+from tidemark_operator.api.elect_annotation import LeaderChoice
+from tidemark_operator.api.unclean_election import UncleanElection
 from tidemark_operator.controller.core.eligibility import Replica
 
 
@@ -86,7 +86,7 @@ class TopicView:
     is_retained: bool  # kept after deletion of its Topic, not served
     missing_slices: tuple[str, ...] = ()  # object names that should exist and do not (S12)
     notices: tuple[str, ...] = ()  # sentences for a condition, e.g. an election by S14
-    choices: tuple[Choice, ...] = ()  # leaders that a human named, not elected yet
-    recoveries: tuple[Recovery, ...] = ()
+    choices: tuple[LeaderChoice, ...] = ()  # leaders that a human named, not elected yet
+    recoveries: tuple[UncleanElection, ...] = ()
     slice_names: tuple[str, ...] = ()  # object names of those that are known
     elections: ElectionCounts = field(default_factory=ElectionCounts, compare=False)  # to look at

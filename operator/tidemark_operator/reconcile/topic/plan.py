@@ -12,7 +12,7 @@ from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import TopicState
 
 from tidemark_operator.api.broker_pool import DEFAULT_POOL
-from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.api.topic import TopicSpec
 from tidemark_operator.controller.core.placement import place
 from tidemark_operator.controller.core.reassignment import is_moving
@@ -102,7 +102,7 @@ class DeleteTopic:
 @dataclass(frozen=True, slots=True)
 class ChooseLeaders:
     topic_id: TopicId
-    choices: tuple[Choice, ...]
+    choices: tuple[LeaderChoice, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +295,7 @@ def _plan_moves(observed: ObservedTopic, view: TopicView) -> TopicPlan:
     return TopicPlan(None, conditions, is_waiting=any_misplaced(spec, view, observed.leaving))
 
 
-def _new_choices(spec: TopicSpec, view: TopicView) -> tuple[Choice, ...]:
+def _new_choices(spec: TopicSpec, view: TopicView) -> tuple[LeaderChoice, ...]:
     """Those that would come true now and that the controller does not know yet."""
     states = {state.partition: state for state in view.partitions}
     return tuple(

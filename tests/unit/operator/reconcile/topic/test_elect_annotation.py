@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tidemark_operator.api.broker_pool import PoolSpec
-from tidemark_operator.api.elect_annotation import Choice
+from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.api.schemas import effective, validate
 from tidemark_operator.api.topic import TopicSpec, topic_spec
 from tidemark_operator.controller.core.views import TopicView
@@ -21,7 +21,7 @@ from tidemark_protocol.ids import BrokerId, LeaderEpoch, TopicId
 from tests.support.controller_values import partition, topic
 
 TOPIC_ID = TopicId("7f1c0000-0000-0000-0000-000000000001")
-CHOICE = Choice(0, BrokerId(2), LeaderEpoch(5))
+CHOICE = LeaderChoice(0, BrokerId(2), LeaderEpoch(5))
 
 
 def manifest(elect: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ ACTIVE_FOR_US = 2_000_000
 LogEnd = tuple[int, int]  # (last epoch, log end offset)
 
 
-class LastResortJudge:
+class UncleanRecoveryChecker:
     def __init__(self, world: WatchedWorld) -> None:
         self._world = world
         self._active_since_us: dict[BrokerId, int] = {}
