@@ -1,6 +1,6 @@
 """The controller of one partition: the production decisions over a store with compare-and-set.
 
-`PoolController` and `SliceStore` without tasks: one decision at a time, each from what is stored.
+`PoolLoop` and `SliceStore` without tasks: one decision at a time, each from what is stored.
 A write may be late (its outcome unknown): then nobody is told anything until it is read again.
 """
 
@@ -209,7 +209,7 @@ class SmallController:
         self.settle(late=late)
 
     def register(self, request: RegisterRequest) -> Accepted | RegistrationError:
-        """In the order of PoolController._admit: the former life out, the epoch, the report."""
+        """In the order of PoolLoop._admit: the former life out, the epoch, the report."""
         broker_id = request.broker_id
         stored = self.brokers[broker_id]
         outcome = decided(

@@ -10,7 +10,7 @@ from tests.simulation.faults.bulk import BULK
 def _answers_once_granted(original: Any) -> Any:
     async def heartbeat(self: Any, request: Any) -> Any:
         answer = await original(self, request)
-        if request.broker_id in self._wishes._granting:
+        if request.broker_id in self._requested_transitions._granting:
             async with self.decisions.lock:  # after the one that grants it
                 return answer
         return answer

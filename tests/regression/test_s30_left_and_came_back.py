@@ -32,7 +32,7 @@ class MovingPool(InProcessPool):
         self.move_to(original_of(self.state))
 
     def move_to(self, target: tuple[BrokerId, ...]) -> None:
-        """As `PoolController` does: begun, then settled."""
+        """As `PoolLoop` does: begun, then settled."""
         lives = Eligibility(
             {
                 broker.broker_id: BrokerEligibility(

@@ -1,6 +1,6 @@
 """Handle heartbeats of one pool: long polls, suspicion and probes, sessions, shutdowns.
 
-Transitions that a heartbeat requests are applied concurrently (heartbeat_wishes.py). A poll is
+Transitions that a heartbeat requests are applied concurrently (requested_transitions.py). A poll is
 answered at the heartbeat interval, or immediately when this broker's image changed, when it may
 stop, or when a newer poll of the same broker arrived. It waits for no write and for no lock: until
 it is answered a broker sends nothing, and would be silent through no fault of its own.
@@ -32,10 +32,10 @@ from tidemark_operator.controller.core.registration import is_of_before, is_stor
 from tidemark_operator.controller.core.sessions import Expiry
 from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.controller.core.views import StateChange
-from tidemark_operator.controller.heartbeat_wishes import HeartbeatWishes, failed_replicas
-from tidemark_operator.controller.long_polls import OpenPoll, Polls
-from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.long_polls import LongPoll, LongPolls
+from tidemark_operator.controller.pool_loop import PoolLoop
 from tidemark_operator.controller.probe import ProbeVerdict
+from tidemark_operator.controller.requested_transitions import RequestedTransitions, failed_replicas
 from tidemark_operator.controller.slice_store import Deferred
 from tidemark_operator.store.object_store import ObjectStore
 
@@ -68,11 +68,11 @@ class PoolEnvironment:
     new_uuid: Callable[[], UUID]
 
 
-class PoolHeartbeats:
+class Heartbeats:
     def __init__(
         self, pool: str, controller_epoch: ControllerEpoch, environment: PoolEnvironment
     ) -> None:
-        self.decisions = PoolController(
+        self.decisions = PoolLoop(
             pool,
             controller_epoch,
             environment.store,
@@ -87,13 +87,13 @@ class PoolHeartbeats:
             now_ms=environment.now_ms,
             stall_limit_ms=environment.settings.write_stall_limit_ms,
         )
-        self._wishes = HeartbeatWishes(
+        self._requested_transitions = RequestedTransitions(
             self.decisions,
             self._stalled_leaders,
             environment.tasks,
             on_granted=self.answer_ready,
         )
-        self.polls = Polls()
+        self.polls = LongPolls()
         self.silence = ""  # of more than half of the pool, and whose (S18)
         self._own_stall = OwnStall(environment.settings.tick_interval_ms)
         self._settings = environment.settings
@@ -191,7 +191,7 @@ class PoolHeartbeats:
         broker_id = request.broker_id
         for suspected in request.suspects[: len(self.decisions.state.brokers)]:
             self.suspect(suspected, f"reported by broker {broker_id}")
-        if self._is_overtaken(request):
+        if self._is_superseded_poll(request):
             return HeartbeatResponse(ErrorCode.NONE)  # the newer one says what is true and wished
         self.decisions.state.soft_state_of(broker_id).heartbeat = request.number
         is_told_to_stop = self.decisions.state.soft_state_of(broker_id).was_told_to_stop
@@ -202,7 +202,7 @@ class PoolHeartbeats:
             skew_ms = request.sent_at_ms - self._wall_clock_ms()
             skews = self.decisions.state.observations.clock_skews
             skews.note(broker_id, skew_ms, self._now_ms())
-        poll = OpenPoll(
+        poll = LongPoll(
             request,
             self._now_ms() + self._settings.heartbeat_interval_ms,
             asyncio.get_running_loop().create_future(),
@@ -212,7 +212,7 @@ class PoolHeartbeats:
             answer = replace(self._response(older), push=None)  # the newer poll brings it
             self.polls.answer(older, answer, self._now_ms())
         try:
-            if not self._wishes.note(request):
+            if not self._requested_transitions.note(request):
                 self.answer_ready()  # else once they are granted, or at the poll's deadline
             return await poll.answer
         except BaseException as error:
@@ -220,7 +220,7 @@ class PoolHeartbeats:
                 self.suspect(broker_id, "its poll's connection broke")
             raise
 
-    def _is_overtaken(self, request: HeartbeatRequest) -> bool:
+    def _is_superseded_poll(self, request: HeartbeatRequest) -> bool:
         """Return whether a later heartbeat of the same process arrived, whose requests count."""
         return request.number < self.decisions.state.soft_state_of(request.broker_id).heartbeat
 
@@ -273,7 +273,7 @@ class PoolHeartbeats:
             if response.push is not None or may_stop_is_news or response.error:
                 self._answer(poll, response, now_ms)
 
-    def _answer(self, poll: OpenPoll, response: HeartbeatResponse, now_ms: int) -> None:
+    def _answer(self, poll: LongPoll, response: HeartbeatResponse, now_ms: int) -> None:
         if response.may_stop:
             self._note_allowed_to_stop(poll)
         if response.push is not None:
@@ -284,7 +284,7 @@ class PoolHeartbeats:
                 notes.unannounced_replicas |= self.decisions.image.withheld()
         self.polls.answer(poll, response, now_ms)
 
-    def _note_allowed_to_stop(self, poll: OpenPoll) -> None:
+    def _note_allowed_to_stop(self, poll: LongPoll) -> None:
         """End the session of a broker that leads nothing and is in no ISR."""
         self.decisions.state.soft_state_of(poll.broker_id).was_told_to_stop = True
         if self.decisions.state.brokers[poll.broker_id].is_live:
@@ -335,7 +335,7 @@ class PoolHeartbeats:
             return HeartbeatResponse(ErrorCode.REQUEST_TIMED_OUT, text, epoch)
         return None
 
-    def _response(self, poll: OpenPoll) -> HeartbeatResponse:
+    def _response(self, poll: LongPoll) -> HeartbeatResponse:
         state = self.decisions.state
         record = state.brokers.get(poll.broker_id)
         if record is None or record.broker_epoch != poll.broker_epoch:
@@ -359,7 +359,7 @@ class PoolHeartbeats:
             is_fenced=not record.is_live,
             may_stop=poll.wants_to_stop and self._may_stop(record),
             is_storage_failure_recorded=is_storage_failed(record),
-            are_cuts_recorded=self._wishes.are_cuts_recorded(poll.request),
+            are_cuts_recorded=self._requested_transitions.are_cuts_recorded(poll.request),
             are_failures_settled=_are_failures_settled(poll, notes),
             push=push,
         )
@@ -421,7 +421,7 @@ class PoolHeartbeats:
 
 
 # guard: failure-settled-once-stored (S9)
-def _are_failures_settled(poll: OpenPoll, notes: BrokerSoftState) -> bool:
+def _are_failures_settled(poll: LongPoll, notes: BrokerSoftState) -> bool:
     """Return whether the failed replicas that the poll reports are stored (S9).
 
     A later heartbeat may have the poll answered before that.

@@ -16,7 +16,7 @@ ANSWERED_GRACE_MS = 200
 
 
 @dataclass(slots=True)
-class OpenPoll:
+class LongPoll:
     request: HeartbeatRequest
     deadline_ms: int
     answer: asyncio.Future[HeartbeatResponse]
@@ -38,33 +38,33 @@ class OpenPoll:
         return self.request.wants_to_stop
 
 
-class Polls:
+class LongPolls:
     def __init__(self) -> None:
-        self._open: dict[BrokerId, OpenPoll] = {}
+        self._open: dict[BrokerId, LongPoll] = {}
         self._answered_at_ms: dict[BrokerId, int] = {}
         self._broken: set[BrokerId] = set()
 
-    def open(self, poll: OpenPoll) -> OpenPoll | None:
+    def open(self, poll: LongPoll) -> LongPoll | None:
         """Add a poll; return an older one of the same broker, to be answered immediately."""
         older = self._open.get(poll.broker_id)
         self._open[poll.broker_id] = poll
         self._broken.discard(poll.broker_id)
         return older
 
-    def opened(self) -> tuple[OpenPoll, ...]:
+    def opened(self) -> tuple[LongPoll, ...]:
         return tuple(self._open.values())
 
-    def of(self, broker_id: BrokerId) -> OpenPoll | None:
+    def of(self, broker_id: BrokerId) -> LongPoll | None:
         return self._open.get(broker_id)
 
-    def answer(self, poll: OpenPoll, response: HeartbeatResponse, now_ms: int) -> None:
+    def answer(self, poll: LongPoll, response: HeartbeatResponse, now_ms: int) -> None:
         if self._open.get(poll.broker_id) is poll:
             del self._open[poll.broker_id]
         self._answered_at_ms[poll.broker_id] = now_ms
         if not poll.answer.done():
             poll.answer.set_result(response)
 
-    def note_broken(self, poll: OpenPoll) -> bool:
+    def note_broken(self, poll: LongPoll) -> bool:
         """Record a poll that ended without a response; False if a newer one had replaced it."""
         if self._open.get(poll.broker_id) is not poll:
             return False

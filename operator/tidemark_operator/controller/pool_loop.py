@@ -49,7 +49,7 @@ from tidemark_operator.store.object_store import ObjectStore
 logger = logging.getLogger(__name__)
 
 
-class PoolController:
+class PoolLoop:
     def __init__(
         self,
         pool: str,

@@ -1,6 +1,6 @@
 """Run the controller of all pools, as the operator and the brokers see it.
 
-One `PoolController` for each pool decides; here are the sessions' clock, the open polls, probes of
+One `PoolLoop` for each pool decides; here are the sessions' clock, the open polls, probes of
 suspected brokers, and the states "leads" and "stands by". Time comes from `Clock` alone: open polls
 and sessions are checked each tick, so a test that calls `tick` needs no real time.
 
@@ -51,8 +51,8 @@ from tidemark_operator.controller.commands.topic_growth import Assignments, Slic
 from tidemark_operator.controller.core.new_partitions import NoLiveReplica
 from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.controller.core.views import BrokerView, PoolSettings, StateChange, TopicView
-from tidemark_operator.controller.heartbeats import PoolEnvironment, PoolHeartbeats
-from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.heartbeats import Heartbeats, PoolEnvironment
+from tidemark_operator.controller.pool_loop import PoolLoop
 from tidemark_operator.controller.probe import Probe, ProbeVerdict
 from tidemark_operator.controller.slice_store import ControllerSuperseded, Deferred
 from tidemark_operator.store.lease import EpochTaken, highest_stored_epoch
@@ -119,7 +119,7 @@ class ControllerService:
         self._controller_epoch: ControllerEpoch | None = None  # None: stands by
         self._leader_address = ""
         self._highest_seen = ControllerEpoch(NO_EPOCH)
-        self._pools: dict[str, PoolHeartbeats] = {}
+        self._pools: dict[str, Heartbeats] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}  # by age
         self._ticker: asyncio.Task[None] | None = None
         self._is_superseded = False  # the Lease is lost, and this loop has not turned since
@@ -484,18 +484,18 @@ class ControllerService:
             raise NotController("this controller stands by: ask the leading one")
         return self._controller_epoch
 
-    def _known(self, pool: str) -> PoolController | None:
+    def _known(self, pool: str) -> PoolLoop | None:
         self._check_leading()
         found = self._pools.get(pool)
         return None if found is None else found.decisions
 
-    def _deciding(self, pool: str) -> PoolController:
+    def _deciding(self, pool: str) -> PoolLoop:
         return self._pool(pool, self._check_leading()).decisions
 
-    def _pool(self, pool: str, controller_epoch: ControllerEpoch) -> PoolHeartbeats:
+    def _pool(self, pool: str, controller_epoch: ControllerEpoch) -> Heartbeats:
         found = self._pools.get(pool)
         if found is None:
-            found = PoolHeartbeats(pool, controller_epoch, self._environment)
+            found = Heartbeats(pool, controller_epoch, self._environment)
             self._pools[pool] = found
         return found
 

@@ -19,7 +19,7 @@ from tidemark_operator.api.partition_slice import (
 )
 from tidemark_operator.controller.commands import delete_topic
 from tidemark_operator.controller.core.deleted_topics import is_tombstone, read_tombstone
-from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.pool_loop import PoolLoop
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 PARTITIONS_AT_A_TIME = 256
 TOMBSTONES_AT_A_TIME = 500
 
-PoolOf = Callable[[str], PoolController]
+PoolOf = Callable[[str], PoolLoop]
 
 
 async def load(pool_of: PoolOf, brokers: Iterable[Object], slices: Iterable[Object]) -> None:

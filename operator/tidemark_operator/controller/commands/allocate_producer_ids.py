@@ -22,14 +22,14 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.api.broker import BLOCK_SIZE, first_producer_id
-from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.pool_loop import PoolLoop
 from tidemark_operator.controller.slice_store import Deferred
 
 logger = logging.getLogger(__name__)
 
 
 async def allocate(
-    pool: PoolController, request: AllocateProducerIdsRequest
+    pool: PoolLoop, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
     """Return the next block of a registered broker.
 
@@ -65,7 +65,7 @@ async def allocate(
 
 
 # guard: producer-ids-stored-before-given (S5)
-async def _use_up(pool: PoolController, broker_id: BrokerId, producer_id_round: int) -> None:
+async def _use_up(pool: PoolLoop, broker_id: BrokerId, producer_id_round: int) -> None:
     # Known as used before it is written: a write of unknown outcome may have happened.
     record = replace(pool.state.brokers[broker_id], producer_id_round=producer_id_round)
     pool.state.brokers[broker_id] = record

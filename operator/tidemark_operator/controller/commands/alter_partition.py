@@ -17,13 +17,11 @@ from tidemark_protocol.ids import BrokerId
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.isr import checked_proposal
 from tidemark_operator.controller.core.reassignment import is_moving
-from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.pool_loop import PoolLoop
 from tidemark_operator.controller.slice_store import Deferred
 
 
-async def alter_partition(
-    pool: PoolController, request: AlterPartitionRequest
-) -> AlterPartitionResponse:
+async def alter_partition(pool: PoolLoop, request: AlterPartitionRequest) -> AlterPartitionResponse:
     async with pool.lock:
         record = pool.current(request.broker_id, request.broker_epoch)
         if record is None:
@@ -51,7 +49,7 @@ async def alter_partition(
 
 
 def _sorted_by_slice(
-    pool: PoolController, proposals: tuple[IsrProposal, ...]
+    pool: PoolLoop, proposals: tuple[IsrProposal, ...]
 ) -> tuple[list[IsrResult], dict[str, list[IsrProposal]]]:
     asked = [(proposal.topic_id, proposal.partition) for proposal in proposals]
     places = {
@@ -76,7 +74,7 @@ def _sorted_by_slice(
 
 
 async def _check_slice(
-    pool: PoolController, value: PartitionSlice, sender: BrokerId, proposals: list[IsrProposal]
+    pool: PoolLoop, value: PartitionSlice, sender: BrokerId, proposals: list[IsrProposal]
 ) -> list[IsrResult]:
     """Return the results of a slice's proposals from what is stored.
 

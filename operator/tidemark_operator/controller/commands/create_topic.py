@@ -34,7 +34,7 @@ from tidemark_operator.controller.core.partition_change import (
 )
 from tidemark_operator.controller.core.reassignment import is_moving
 from tidemark_operator.controller.core.unclean_recovery import is_chosen
-from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.pool_loop import PoolLoop
 from tidemark_operator.controller.slice_store import Decide
 
 
@@ -43,7 +43,7 @@ class TopicUnknown(Exception):
 
 
 async def create(
-    pool: PoolController,
+    pool: PoolLoop,
     topic: TopicState,
     assignments: Assignments,
     *,
@@ -71,7 +71,7 @@ def _is_kept(slices: list[PartitionSlice], *, had_slices: bool) -> bool:
 
 
 async def _restore(
-    pool: PoolController, topic: TopicState, object_name: str, deletion_policy: str
+    pool: PoolLoop, topic: TopicState, object_name: str, deletion_policy: str
 ) -> None:
     if not pool.state.topic_slices(topic.topic_id):
         # A deposed controller may have made them after we had read everything.
@@ -87,7 +87,7 @@ async def _restore(
             await pool.settle(topics=(topic.topic_id,))  # they have no leader yet
 
 
-async def update(pool: PoolController, topic: TopicState, *, deletion_policy: str | None) -> None:
+async def update(pool: PoolLoop, topic: TopicState, *, deletion_policy: str | None) -> None:
     """Store the config, and with it the effective min ISR (S6).
 
     commitRule and flush are immutable.
@@ -105,7 +105,7 @@ async def update(pool: PoolController, topic: TopicState, *, deletion_policy: st
 
 
 async def add_partitions(
-    pool: PoolController, topic_id: TopicId, assignments: Assignments, *, first: int
+    pool: PoolLoop, topic_id: TopicId, assignments: Assignments, *, first: int
 ) -> None:
     async with pool.topic_locks.hold(topic_id):
         slices = pool.state.topic_slices(topic_id)
@@ -127,7 +127,7 @@ async def add_partitions(
 
 
 # guard: retained-topic-is-kept (I20)
-async def delete(pool: PoolController, topic_id: TopicId, *, retain: bool, topic: str = "") -> None:
+async def delete(pool: PoolLoop, topic_id: TopicId, *, retain: bool, topic: str = "") -> None:
     async with pool.topic_locks.hold(topic_id):
         slices = pool.state.topic_slices(topic_id)
         if retain:
@@ -145,7 +145,7 @@ async def delete(pool: PoolController, topic_id: TopicId, *, retain: bool, topic
 
 
 async def choose_leaders(
-    pool: PoolController, topic_id: TopicId, choices: tuple[LeaderChoice, ...]
+    pool: PoolLoop, topic_id: TopicId, choices: tuple[LeaderChoice, ...]
 ) -> None:
     """Store leader choices; drop those that no longer fit the partition.
 
@@ -165,7 +165,7 @@ async def choose_leaders(
     pool.tell_brokers()
 
 
-async def look_for_slices(pool: PoolController, topic_id: TopicId) -> None:
+async def look_for_slices(pool: PoolLoop, topic_id: TopicId) -> None:
     """Load slices that were missing and have been restored (S12).
 
     If they are from an old backup, what is known of their epochs shows it (S17).
@@ -174,7 +174,7 @@ async def look_for_slices(pool: PoolController, topic_id: TopicId) -> None:
         await _take_in(pool, topic_id)
 
 
-async def _take_in(pool: PoolController, topic_id: TopicId) -> None:
+async def _take_in(pool: PoolLoop, topic_id: TopicId) -> None:
     """Load restored slices; the list, for which no other command waits, only says what to read.
 
     Requires: the caller holds the topic.
@@ -197,7 +197,7 @@ async def _take_in(pool: PoolController, topic_id: TopicId) -> None:
             pool.is_dirty = True
 
 
-async def _confirm_epochs(pool: PoolController, value: PartitionSlice) -> None:
+async def _confirm_epochs(pool: PoolLoop, value: PartitionSlice) -> None:
     """Read the brokers whose entries are above the known broker epochs.
 
     Such an entry is invalid, unless a deposed controller registered that epoch after we had read
@@ -214,7 +214,7 @@ async def _confirm_epochs(pool: PoolController, value: PartitionSlice) -> None:
             await pool.slice_store.confirm_broker(record)
 
 
-def _ever_had_slices(pool: PoolController, topic_id: TopicId, count: int) -> bool:
+def _ever_had_slices(pool: PoolLoop, topic_id: TopicId, count: int) -> bool:
     was_deleted = pool.image.was_deleted(topic_id)  # brokers are told so for ever
     return was_deleted or pool.state.is_reported(topic_id, range(count))
 
@@ -230,14 +230,14 @@ def _check_present(topic: TopicState, slices: list[PartitionSlice]) -> None:
         )
 
 
-async def _change(pool: PoolController, name: str, decide: Decide) -> None:
+async def _change(pool: PoolLoop, name: str, decide: Decide) -> None:
     value = pool.state.slices.get(name)
     if value is None or await pool.slice_store.change(value, decide) is None:
         raise SliceMissing(f"PartitionSlice {name} is gone: restore it (S12)")
 
 
 async def _adopt(
-    pool: PoolController,
+    pool: PoolLoop,
     value: PartitionSlice,
     topic: TopicState,
     object_name: str,
@@ -264,7 +264,7 @@ async def _adopt(
 
 
 # guard: same-topic-is-not-written (I21)
-def _updating(pool: PoolController, topic: TopicState, deletion_policy: str | None) -> Decide:
+def _updating(pool: PoolLoop, topic: TopicState, deletion_policy: str | None) -> Decide:
     def decide(stored: PartitionSlice) -> PartitionSlice:
         wanted = replace(
             stored.topic,
@@ -284,7 +284,7 @@ def _updating(pool: PoolController, topic: TopicState, deletion_policy: str | No
     return decide
 
 
-def _retaining(pool: PoolController) -> Decide:
+def _retaining(pool: PoolLoop) -> Decide:
     def decide(stored: PartitionSlice) -> PartitionSlice:
         if stored.is_retained:
             return stored

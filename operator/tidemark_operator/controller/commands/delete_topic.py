@@ -15,7 +15,7 @@ from tidemark_protocol.ids import TopicId
 from tidemark_operator.api.broker import BrokerControlState
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.deleted_topics import Tombstone, tombstone_of
-from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.pool_loop import PoolLoop
 from tidemark_operator.store.object_store import StoreError
 
 logger = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 SWEPT_AT_ONCE = 128
 
 
-async def delete_for_good(pool: PoolController, topic_id: TopicId, topic: str) -> None:
+async def delete_for_good(pool: PoolLoop, topic_id: TopicId, topic: str) -> None:
     """Delete a topic permanently.
 
     Requires: the caller holds the topic and a turn of the pool. Raises Deferred, then nothing has
@@ -47,14 +47,14 @@ async def delete_for_good(pool: PoolController, topic_id: TopicId, topic: str) -
     await _delete_leftovers(pool, slices)
 
 
-def record_deleted(pool: PoolController, tombstone: Tombstone) -> None:
+def record_deleted(pool: PoolLoop, tombstone: Tombstone) -> None:
     """Notify brokers of a durable deletion record."""
     pool.image.delete(tombstone.topic_state)
     pool.state.tombstones[tombstone.topic_id] = (tombstone, pool.image.version)
     pool.tell_brokers()
 
 
-def load_leftovers(pool: PoolController, slices: Iterable[PartitionSlice]) -> None:
+def load_leftovers(pool: PoolLoop, slices: Iterable[PartitionSlice]) -> None:
     """Load, after a takeover, the slices of topics that have a deletion record."""
     for value in slices:
         tombstone, _ = pool.state.tombstones[value.topic.topic_id]
@@ -67,13 +67,13 @@ def load_leftovers(pool: PoolController, slices: Iterable[PartitionSlice]) -> No
             )
 
 
-def is_due(pool: PoolController) -> bool:
+def is_due(pool: PoolLoop) -> bool:
     if pool.is_sweeping:
         return False
     return bool(pool.state.leftovers) or any(pool.state.finished_tombstones())
 
 
-async def sweep(pool: PoolController) -> None:
+async def sweep(pool: PoolLoop) -> None:
     """Delete some of what deletions left: slices, and deletion records that all brokers applied.
 
     It runs concurrently with commands that create topics.
@@ -92,7 +92,7 @@ async def sweep(pool: PoolController) -> None:
         pool.is_sweeping = False
 
 
-async def _remove_deletion_record(pool: PoolController, tombstone: Tombstone) -> None:
+async def _remove_deletion_record(pool: PoolLoop, tombstone: Tombstone) -> None:
     try:
         await pool.slice_store.remove_deletion_record(tombstone)
     except StoreError as error:
@@ -105,11 +105,11 @@ async def _remove_deletion_record(pool: PoolController, tombstone: Tombstone) ->
     pool.image.finish_deletion(tombstone.topic_id)
 
 
-async def _delete_leftovers(pool: PoolController, slices: Iterable[PartitionSlice]) -> None:
+async def _delete_leftovers(pool: PoolLoop, slices: Iterable[PartitionSlice]) -> None:
     await asyncio.gather(*(_delete(pool, value) for value in tuple(slices)))
 
 
-async def _delete(pool: PoolController, value: PartitionSlice) -> None:
+async def _delete(pool: PoolLoop, value: PartitionSlice) -> None:
     try:
         await pool.slice_store.delete(value)
     except StoreError as error:

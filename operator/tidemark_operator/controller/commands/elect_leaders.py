@@ -14,11 +14,11 @@ from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.elections import preferred_leader_restored
 from tidemark_operator.controller.core.unclean_recovery import ANYBODY
-from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.pool_loop import PoolLoop
 
 
 async def elect_preferred(
-    pool: PoolController, topic_id: TopicId, partitions: Collection[int]
+    pool: PoolLoop, topic_id: TopicId, partitions: Collection[int]
 ) -> dict[int, ErrorCode]:
     """Elect preferred leaders; return an error code for each partition.
 
@@ -38,7 +38,7 @@ async def elect_preferred(
 
 
 def _restored(
-    pool: PoolController, stored: PartitionSlice, partitions: Collection[int]
+    pool: PoolLoop, stored: PartitionSlice, partitions: Collection[int]
 ) -> PartitionSlice:
     eligibility, counts = pool.state.eligibility(), pool.state.leader_counts()
     topic = stored.topic
@@ -63,7 +63,7 @@ def _outcome(before: PartitionState | None, after: PartitionState | None) -> Err
 
 
 async def elect_anybody(
-    pool: PoolController, topic_id: TopicId, partitions: Collection[int]
+    pool: PoolLoop, topic_id: TopicId, partitions: Collection[int]
 ) -> dict[int, ErrorCode]:
     """Store unclean elections; return an error code for each partition.
 
@@ -93,7 +93,7 @@ async def elect_anybody(
     return outcomes
 
 
-def _states(pool: PoolController, topic_id: TopicId) -> dict[int, PartitionState]:
+def _states(pool: PoolLoop, topic_id: TopicId) -> dict[int, PartitionState]:
     return {
         state.partition: state
         for value in pool.state.topic_slices(topic_id)

@@ -9,14 +9,14 @@ from tidemark_protocol.partition_state import PartitionState
 from tidemark_operator.api.broker import BrokerControlState
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.reassignment import CannotReassign, obstacle, reassigned
-from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.pool_loop import PoolLoop
 
 Targets = Mapping[int, tuple[BrokerId, ...]]  # by partition
 
 MAX_NAMED = 5  # partitions in one error: a condition has an end
 
 
-async def reassign(pool: PoolController, topic_id: TopicId, targets: Targets) -> None:
+async def reassign(pool: PoolLoop, topic_id: TopicId, targets: Targets) -> None:
     """Begin the moves that can begin, then raise CannotReassign for the others. Idempotent.
 
     So a partition that has to wait, or an invalid entry, delays no drain of the others.
@@ -39,7 +39,7 @@ async def reassign(pool: PoolController, topic_id: TopicId, targets: Targets) ->
         raise CannotReassign(_listed(problems))
 
 
-async def retire(pool: PoolController, broker_id: BrokerId) -> None:
+async def retire(pool: PoolLoop, broker_id: BrokerId) -> None:
     """Record a drained broker whose process is gone as Gone; only a registration brings it back."""
     async with pool.lock:
         record = pool.state.brokers.get(broker_id)
@@ -52,7 +52,7 @@ async def retire(pool: PoolController, broker_id: BrokerId) -> None:
     pool.tell_brokers()
 
 
-def _is_named(pool: PoolController, broker_id: BrokerId) -> bool:
+def _is_named(pool: PoolLoop, broker_id: BrokerId) -> bool:
     return any(
         broker_id in state.replicas
         for value in pool.state.slices.values()
@@ -61,7 +61,7 @@ def _is_named(pool: PoolController, broker_id: BrokerId) -> bool:
 
 
 def _problem(
-    pool: PoolController,
+    pool: PoolLoop,
     place: tuple[PartitionSlice, PartitionState] | None,
     target: tuple[BrokerId, ...],
 ) -> str:
@@ -83,7 +83,7 @@ def _listed(problems: Mapping[int, str]) -> str:
     return f"{text}; and {more} more partitions" if more else text
 
 
-def _reason_to_wait(pool: PoolController, topic_id: TopicId, state: PartitionState) -> str:
+def _reason_to_wait(pool: PoolLoop, topic_id: TopicId, state: PartitionState) -> str:
     """Return why a move has to wait, or "".
 
     A replica that leaves raises the leader epoch (S30). No leader is assigned by an old slice
@@ -98,17 +98,17 @@ def _reason_to_wait(pool: PoolController, topic_id: TopicId, state: PartitionSta
 
 
 # guard: move-begins-under-live-leader (S30)
-def _leads_on(pool: PoolController, state: PartitionState) -> bool:
+def _leads_on(pool: PoolLoop, state: PartitionState) -> bool:
     leader = pool.current(state.leader, state.leader_broker_epoch)
     return leader is not None and leader.is_live and not leader.is_stopping
 
 
-def _is_known(pool: PoolController, broker_id: BrokerId) -> bool:
+def _is_known(pool: PoolLoop, broker_id: BrokerId) -> bool:
     record = pool.state.brokers.get(broker_id)
     return record is not None and record.state is not BrokerControlState.GONE
 
 
-def _begun(pool: PoolController, stored: PartitionSlice, targets: Targets) -> PartitionSlice:
+def _begun(pool: PoolLoop, stored: PartitionSlice, targets: Targets) -> PartitionSlice:
     eligibility = pool.state.eligibility()
 
     def new_partitions(state: PartitionState) -> PartitionState:

@@ -19,7 +19,7 @@ from tidemark_protocol.topic_configs import REPLICA_LAG_TIME_MAX_MS, integer_of
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.elections import LeaderCounts, leader_moved_off
 from tidemark_operator.controller.core.eligibility import Eligibility, Replica
-from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.pool_loop import PoolLoop
 from tidemark_operator.controller.slice_store import Deferred
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class StalledLeaders:
     """The stalled leaders of one pool, as one controller sees them."""
 
     def __init__(
-        self, decisions: PoolController, *, now_ms: Callable[[], int], stall_limit_ms: int
+        self, decisions: PoolLoop, *, now_ms: Callable[[], int], stall_limit_ms: int
     ) -> None:
         self._decisions = decisions
         self._now_ms = now_ms

@@ -18,7 +18,7 @@ from tidemark_operator.controller.core.new_partitions import (
     NoLiveReplica,
     unheard,
 )
-from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.pool_loop import PoolLoop
 from tidemark_operator.controller.slice_store import Decide, Deferred
 
 Assignments = tuple[tuple[BrokerId, ...], ...]
@@ -49,7 +49,7 @@ class Growth:
         return self.first + len(self.assignments)
 
 
-async def grow(pool: PoolController, growth: Growth) -> bool:
+async def grow(pool: PoolLoop, growth: Growth) -> bool:
     """Do one step; return whether nothing is left to do.
 
     Raises NoLiveReplica, SliceMissing, Deferred.
@@ -81,7 +81,7 @@ async def grow(pool: PoolController, growth: Growth) -> bool:
 
 
 async def _add(
-    pool: PoolController, growth: Growth, name: str, topic: TopicState, part: Assignments
+    pool: PoolLoop, growth: Growth, name: str, topic: TopicState, part: Assignments
 ) -> None:
     """Add partitions to the slice of that name; `topic` has the count that there will be."""
     beginning = Beginning(pool.state, topic)
@@ -108,7 +108,7 @@ async def _add(
     )
 
 
-async def _count(pool: PoolController, slices: list[PartitionSlice], count: int) -> bool:
+async def _count(pool: PoolLoop, slices: list[PartitionSlice], count: int) -> bool:
     """Set the count of some slices; return whether all have it.
 
     The next step finds missing ones.
@@ -121,7 +121,7 @@ async def _count(pool: PoolController, slices: list[PartitionSlice], count: int)
 
 
 def _check_may_begin(
-    pool: PoolController, topic: TopicState, first: int, assignments: Assignments, *, is_new: bool
+    pool: PoolLoop, topic: TopicState, first: int, assignments: Assignments, *, is_new: bool
 ) -> None:
     """Raise NoLiveReplica if new partitions cannot begin now."""
     if not is_new:  # a topic that begins has nothing on any disk
@@ -131,7 +131,7 @@ def _check_may_begin(
         beginning.check(number, replicas)
 
 
-def _check_all_reported(pool: PoolController, topic: TopicState, numbers: range) -> None:
+def _check_all_reported(pool: PoolLoop, topic: TopicState, numbers: range) -> None:
     """Raise NoLiveReplica until each live broker reported its logs; they are asked for that."""
     missing = unheard(pool.state, topic.topic_id, numbers)
     if missing is None:
@@ -162,7 +162,7 @@ def check_complete(slices: list[PartitionSlice]) -> None:
         )
 
 
-async def _change(pool: PoolController, value: PartitionSlice, decide: Decide) -> None:
+async def _change(pool: PoolLoop, value: PartitionSlice, decide: Decide) -> None:
     if await pool.slice_store.change(value, decide) is None:
         raise SliceMissing(f"PartitionSlice {value.name} is gone: restore it (S12)")
 

@@ -58,7 +58,7 @@ def spark_conditions(
         left = f"spec.spark is left out; SparkApplications of before that are here: {applications}"
         return (Condition(SPARK_CONDITION, False, "Left", left),) if applications else ()
     assert spark_operator is not SparkOperator.NOT_ASKED
-    wish = "spec.spark asks for SparkApplications (sparkoperator.k8s.io/v1beta2)"
+    requested_transition = "spec.spark asks for SparkApplications (sparkoperator.k8s.io/v1beta2)"
     match spark_operator:
         case SparkOperator.PRESENT:
             return (used_condition(spec.spark),)
@@ -74,7 +74,7 @@ def spark_conditions(
                 "the operator may not read them: new runs are Jobs of one pod."
                 " Install the chart with sparkApplications: true, or leave out spec.spark"
             )
-    return (Condition(SPARK_CONDITION, False, reason, f"{wish}; {found}"),)
+    return (Condition(SPARK_CONDITION, False, reason, f"{requested_transition}; {found}"),)
 
 
 def _out_of_reach(spec: AuditSpec) -> Condition:

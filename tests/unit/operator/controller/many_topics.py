@@ -5,7 +5,7 @@ from typing import Any
 
 from tidemark_operator.api.kinds import Object, ResourceKind
 from tidemark_operator.controller.core.placement import place
-from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.pool_loop import PoolLoop
 from tidemark_protocol.ids import TopicId
 from tidemark_protocol.partition_state import TopicState
 
@@ -80,5 +80,5 @@ async def caught_up(rig: Rig) -> None:
         await broker.catch_up()
 
 
-def decisions(rig: Rig) -> PoolController:
+def decisions(rig: Rig) -> PoolLoop:
     return rig.service._pools[POOL].decisions

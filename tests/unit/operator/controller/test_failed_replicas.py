@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from tidemark_operator.api.kinds import PARTITION_SLICE
-from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.pool_loop import PoolLoop
 from tidemark_protocol.controller_messages import HeartbeatResponse, ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch, Offset
@@ -17,7 +17,7 @@ from tests.support.waiting import run
 FAILED = (ReplicaReport(ORDERS, 0, LeaderEpoch(-1), Offset(-1), Offset(-1), failed=True),)
 
 
-def decisions(rig: Rig) -> PoolController:
+def decisions(rig: Rig) -> PoolLoop:
     return rig.service._pools[POOL].decisions
 
 

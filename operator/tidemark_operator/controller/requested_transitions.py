@@ -16,7 +16,7 @@ from tidemark_protocol.ids import BrokerEpoch, BrokerId
 from tidemark_operator.controller.commands.relieve_stalled_leaders import StalledLeaders
 from tidemark_operator.controller.core.eligibility import Replica
 from tidemark_operator.controller.core.registration import is_storage_failed
-from tidemark_operator.controller.pool_loop import PoolController
+from tidemark_operator.controller.pool_loop import PoolLoop
 from tidemark_operator.controller.slice_store import Deferred
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class Spawns(Protocol):
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> object: ...
 
 
-class HeartbeatWishes:
+class RequestedTransitions:
     """The requested transitions of one pool.
 
     `on_granted` is called when its brokers may be notified.
@@ -34,7 +34,7 @@ class HeartbeatWishes:
 
     def __init__(
         self,
-        decisions: PoolController,
+        decisions: PoolLoop,
         stalled_leaders: StalledLeaders,
         tasks: Spawns,
         *,
