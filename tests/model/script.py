@@ -131,7 +131,7 @@ _MOVES: dict[str, Callable[..., object]] = {
     "fence": _fence,
     "activate": lambda w, b: w.activate(int(b)),
     "drain": lambda w, b: w.drain(int(b)),
-    "settle": lambda w: w.settle(),
+    "settle": lambda w: w.evaluate(),
     "choose": lambda w, b: w.choose(int(b)),
     "balance": lambda w: w.balance(),
     "min-isr": lambda w, value: w.min_isr(int(value)),

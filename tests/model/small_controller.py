@@ -13,8 +13,8 @@ from tidemark_operator.api.unclean_election import UncleanCause
 from tidemark_operator.controller.core.elections import (
     ElectionEvidence,
     LeaderCounts,
+    evaluated,
     preferred_leader_restored,
-    settled,
 )
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.isr import Verdict, checked_proposal
@@ -178,7 +178,7 @@ class SmallController:
 
     # ---- decisions
 
-    def settle(self, *overriding: BrokerEligibility, late: bool = False) -> None:
+    def evaluate(self, *overriding: BrokerEligibility, late: bool = False) -> None:
         eligibility = self._current_eligibility(*overriding)
 
         def decide(partition: PartitionState) -> PartitionState:
@@ -187,7 +187,7 @@ class SmallController:
                 for broker_id, notes in self.notes.items()
                 if notes.report is not None
             }
-            election = settled(
+            election = evaluated(
                 self.topic,
                 partition,
                 eligibility,
@@ -206,7 +206,7 @@ class SmallController:
         """Fenced, active or draining, and what follows from it; several are one event."""
         for broker_id in broker_ids:
             self.brokers[broker_id] = replace(self.brokers[broker_id], state=state)
-        self.settle(late=late)
+        self.evaluate(late=late)
 
     def register(self, request: RegisterRequest) -> Accepted | RegistrationError:
         """In the order of PoolLoop._admit: the former life out, the epoch, the report."""
@@ -234,11 +234,11 @@ class SmallController:
                 lost_replicas=lost,
                 lost_below=record.broker_epoch,
             )
-            self.settle(leaving)
+            self.evaluate(leaving)
             self.brokers[broker_id] = record
         found = None if self.known.has_leader else report.get(REPLICA)
         self.notes[broker_id] = Notes(bool(lost), record.broker_epoch, found)
-        self.settle()
+        self.evaluate()
         return outcome
 
     def judge(self, sender: BrokerId, proposal: IsrProposal, *, late: bool = False) -> Verdict:

@@ -320,8 +320,8 @@ class World:
     def drain(self, broker_id: int) -> None:
         self.own_controller().set_state(BrokerId(broker_id), state=BrokerControlState.DRAINING)
 
-    def settle(self) -> None:
-        self.own_controller().settle()
+    def evaluate(self) -> None:
+        self.own_controller().evaluate()
         self._note_elections()
 
     def balance(self) -> None:
@@ -332,7 +332,7 @@ class World:
         """A human says who shall lead, whatever is lost."""
         controller = self.own_controller()
         controller.choice = LeaderChoice(0, BrokerId(broker_id), controller.known.leader_epoch)
-        self.settle()
+        self.evaluate()
 
     def min_isr(self, min_insync_replicas: int) -> None:
         self.own_controller().set_min_insync(min_insync_replicas)
@@ -343,7 +343,7 @@ class World:
         self.controller = SmallController(
             previous.epoch + 1, previous.topic, previous.brokers, self.store
         )
-        self.settle()
+        self.evaluate()
 
     def _note_elections(self) -> None:
         """S14 may lose what no replica has any more; other last resorts what the leader lacks."""

@@ -34,7 +34,7 @@ def _takes_unknown_for_done(original: Any) -> Any:
         try:
             return await original(self, current, wanted)
         except OutcomeUnknown:
-            self._unsettled.discard(current.name)
+            self._outcome_unknown.discard(current.name)
             return self._durable(wanted)
 
     return replaced

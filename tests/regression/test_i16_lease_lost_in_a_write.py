@@ -16,7 +16,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.partition_state import PartitionState
 
 from tests.regression.lease_candidates import candidate
-from tests.support.controller_harness import ORDERS, FakeStore, Rig, settle
+from tests.support.controller_harness import ORDERS, FakeStore, Rig, evaluate
 from tests.support.controller_values import members, shown
 from tests.support.waiting import run
 
@@ -53,7 +53,7 @@ async def lost_in_a_write() -> tuple[Rig, SlowStore, Object, AlterPartitionRespo
     await rig.create()
     store.is_slow = True
     asking = asyncio.create_task(rig.brokers[0].alter(shrink(rig.partition(), "0@1 1@2")))
-    await settle()
+    await evaluate()
     (written,) = store.on_the_way
     rig.clock.ms += 60_000
     await first.step()

@@ -55,7 +55,7 @@ class RetainedPool(InProcessPool):
         )
         self.push()
 
-    def settle(self) -> None:
+    def evaluate(self) -> None:
         self.state = kept_or_moved(
             self.topic,
             self.state,
@@ -68,7 +68,7 @@ class RetainedPool(InProcessPool):
     def move_to(self, *target: int) -> None:
         brokers = tuple(map(BrokerId, target))
         self.state = reassigned(self.topic, self.state, self.lives(), brokers, is_retained=True)
-        self.settle()
+        self.evaluate()
 
     def lives(self) -> Eligibility:
         return Eligibility(
@@ -119,7 +119,7 @@ def test_retained_records_are_on_the_new_broker_before_the_old_one_leaves(
     pool.replicate(rounds=6)
     pool.brokers[2].partitions.on_tick()
     assert {1, 2, 3} == {int(m.broker_id) for m in pool.judge(2).new_in_sync_replicas}
-    pool.settle()
+    pool.evaluate()
     assert (pool.state.replicas, pool.state.leader) == ((3, 2), NO_BROKER)
     assert pool.brokers[1].partitions.hosted(pool.topic.topic_id, 0) is None
     pool.age(3)

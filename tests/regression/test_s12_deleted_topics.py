@@ -214,10 +214,10 @@ def test_a_missing_slice_that_is_restored_is_led_again() -> None:
         await rig.kill(rig.brokers[0])  # its fence finds the slice gone
         await rig.advance(200, *rig.brokers[1:])
         assert rig.service.topic(POOL, ORDERS) is None
-        await rig.service.look_for_slices(POOL, ORDERS)
+        await rig.service.find_slices(POOL, ORDERS)
         assert rig.service.topic(POOL, ORDERS) is None
         rig.store.objects[key] = saved
-        await rig.service.look_for_slices(POOL, ORDERS)
+        await rig.service.find_slices(POOL, ORDERS)
         await rig.advance(200, *rig.brokers[1:])
         assert rig.partition().leader in (1, 2)
 
@@ -238,7 +238,7 @@ async def led_by_when_put_back(*found: ReplicaReport, is_succeeded: bool = False
     if is_succeeded:
         await successor(rig)
     rig.store.objects[key] = saved
-    await rig.service.look_for_slices(POOL, ORDERS)
+    await rig.service.find_slices(POOL, ORDERS)
     await rig.advance(300, back, rig.brokers[2])
     return rig.partition().leader
 
@@ -292,7 +292,7 @@ def test_a_restored_slice_counts_on_no_life_above_the_one_that_came_back_without
             await successor(rig, epoch=3)
             await rig.advance(300, *back)
         rig.store.objects[PARTITION_SLICE.kind, "shop", "orders-0"] = saved
-        await rig.service.look_for_slices(POOL, ORDERS)
+        await rig.service.find_slices(POOL, ORDERS)
         await rig.advance(300)
         assert not rig.partition().has_leader  # until all have said what they have (S14)
         assert rig.partition().in_sync_ids == frozenset()

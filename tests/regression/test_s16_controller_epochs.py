@@ -7,7 +7,7 @@ from tidemark_operator.api.kinds import BROKER, LEASE, PARTITION_SLICE, Resource
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 
 from tests.regression.lease_candidates import candidate
-from tests.support.controller_harness import POOL, FakeStore, Rig, settle
+from tests.support.controller_harness import POOL, FakeStore, Rig, evaluate
 from tests.support.waiting import run
 
 LEASE_KEY = (LEASE.kind, "tidemark", "tidemark-controller")
@@ -51,7 +51,7 @@ def test_a_term_that_wrote_nothing_shares_no_epoch_with_the_one_after_a_deleted_
         assert rig.service.controller_epoch == 2  # nobody can know better yet
         for broker in rig.brokers:
             broker.heartbeat()
-        await settle()
+        await evaluate()
         await third.step()  # finds that a broker knows a later epoch
         await third.step()
         assert rig.service.controller_epoch > 2

@@ -11,7 +11,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import Member, PartitionState
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, settle
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, evaluate
 from tests.support.controller_steps import successor
 from tests.support.controller_values import shown
 from tests.support.metadata_brokers import MetadataBroker, metadata_rig
@@ -99,7 +99,7 @@ def test_nobody_is_made_leader_by_a_slice_before_live_replicas_said_what_they_ho
         await successor(rig)
         rig.probe.verdicts[leader.incarnation] = ProbeVerdict.REFUSED
         rig.service.suspect(POOL, BrokerId(0), "its pod vanished")
-        await settle()
+        await evaluate()
         assert shown(rig.partition()).startswith("leader -1@-1 epoch 1 ")
         await rig.advance(300, *rig.brokers[1:])
         assert not rig.partition().has_leader  # 0 may have more: with one missing, nobody

@@ -16,7 +16,7 @@ from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerId
 
 from tests.regression.lease_candidates import candidate
-from tests.support.controller_harness import POOL, Rig, settle
+from tests.support.controller_harness import POOL, Rig, evaluate
 from tests.support.waiting import run
 
 
@@ -48,7 +48,7 @@ def test_between_an_answer_and_the_next_poll_a_broker_is_not_taken_for_dead() ->
         assert broker.poll is not None
         assert broker.poll.done()  # answered a moment ago
         rig.service.suspect(POOL, broker.broker_id, "reported by broker 1")
-        await settle()
+        await evaluate()
         assert rig.partition().leader == 0
         await broker.catch_up()
         await rig.advance(500, *rig.brokers)

@@ -17,7 +17,7 @@ from tests.support.broker_on_disk import (
     Process,
     with_an_acknowledged_record,
 )
-from tests.support.controller_harness import settle
+from tests.support.controller_harness import evaluate
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.log_fixtures import values_of
 from tests.support.waiting import run
@@ -74,7 +74,7 @@ def test_a_verdict_that_the_process_never_heard_of_is_not_lost(tmp_path: Path) -
         deaf = machine.open()
         deaf.link.loses_answers = True
         await deaf.register_in_vain()
-        await settle()
+        await evaluate()
         stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
         assert (stored["brokerEpoch"], stored["cleanSince"]) == (4, 4)
         response = await machine.open().register()

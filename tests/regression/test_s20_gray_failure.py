@@ -8,7 +8,7 @@ from typing import Any
 
 from tidemark_operator.api.kinds import PARTITION_SLICE
 
-from tests.support.controller_harness import FakeBroker, Rig, settle
+from tests.support.controller_harness import FakeBroker, Rig, evaluate
 from tests.support.controller_values import shown
 from tests.support.waiting import run
 
@@ -19,7 +19,7 @@ async def heard(rig: Rig, ages: dict[int, dict[str, int]], ms: int = 500) -> Non
         (broker, broker.heartbeat(**_fields(ages.get(broker.broker_id, {}))))
         for broker in rig.brokers
     ]
-    await settle()
+    await evaluate()
     for _ in range(ms // 50):
         await rig.tick()
     for broker, poll in polls:
@@ -139,7 +139,7 @@ def test_the_preferred_leader_is_not_restored_while_its_disk_hangs() -> None:
         await heard(rig, {0: {"disk_probe": 4000}})
         rig.service._balance_due_ms = 0
         await rig.tick()
-        await settle()
+        await evaluate()
         assert rig.partition().leader == 1
         await heard(rig, {0: {"disk_probe": 100}})
         rig.service._balance_due_ms = 0

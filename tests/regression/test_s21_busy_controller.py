@@ -21,7 +21,7 @@ from tests.support.controller_harness import (
     FakeStore,
     ProbeVerdict,
     Rig,
-    settle,
+    evaluate,
 )
 from tests.support.controller_steps import expand
 from tests.support.controller_values import partition
@@ -47,7 +47,7 @@ async def answers_in(
             broker.apply(asking.result())
             asking = broker.heartbeat(**wishes)
     asking.cancel()
-    await settle()
+    await evaluate()
     return found
 
 
@@ -63,7 +63,7 @@ def test_a_live_broker_whose_wish_waits_for_a_long_write_is_answered_and_not_fen
             assert {answer.error for answer in answers} == {ErrorCode.NONE}
             assert not any(answer.are_failures_settled for answer in answers)
             assert states(rig) == ["Active"] * 3
-        await settle()
+        await evaluate()
         assert 2 not in rig.partition().in_sync_ids
         (answer,) = await answers_in(rig, 500, rig.brokers[2], failed_replicas=FAILED)
         assert answer.are_failures_settled
@@ -98,7 +98,7 @@ def test_what_failed_no_more_and_then_again_is_settled_again() -> None:
         sick = rig.brokers[2]
         await answers_in(rig, 1000, sick, failed_replicas=FAILED)
         sound = sick.heartbeat(number=1)
-        await settle()
+        await evaluate()
         leader = rig.brokers[rig.partition().leader]
         state = rig.partition()
         member = partition("2@3").in_sync_replicas[0]
@@ -108,7 +108,7 @@ def test_what_failed_no_more_and_then_again_is_settled_again() -> None:
             again = sick.heartbeat(number=2, failed_replicas=FAILED)
             await rig.advance(500, *rig.brokers[:2])
             assert not (await again).are_failures_settled
-        await settle()
+        await evaluate()
         assert 2 not in rig.partition().in_sync_ids
         await asyncio.gather(sound)
 
@@ -126,7 +126,7 @@ def test_brokers_that_are_known_to_be_dead_are_no_silence_to_doubt() -> None:
                 await rig.kill(dead)
             await rig.advance(6000, rig.brokers[2])
             assert rig.service.reason_to_give_way() == ""
-        await settle()
+        await evaluate()
         assert states(rig) == ["Fenced", "Fenced", "Active"]
 
     run(scenario)
@@ -145,7 +145,7 @@ def test_a_refused_probe_that_is_looked_at_before_the_first_tick_after_a_stall_f
         await rig.advance(500, *rig.brokers[1:])  # its poll is answered
         rig.clock.ms += 2000
         rig.service.suspect(POOL, broker.broker_id, "reported by broker 1")
-        await settle()
+        await evaluate()
         assert states(rig) == ["Active"] * 3
         await broker.catch_up()
         await rig.advance(1000, *rig.brokers)
@@ -194,7 +194,7 @@ def test_a_controller_that_stalls_while_it_takes_over_fences_nobody_for_that() -
         await rig.service.load(ControllerEpoch(2))
         rig.clock.ms += 10_000  # reconcilers begin their first sweep
         await rig.service.tick()
-        await settle()
+        await evaluate()
         assert states(rig) == ["Active"] * 3
         assert rig.service.reason_to_give_way() == ""
 
@@ -266,7 +266,7 @@ def test_what_a_deposed_controller_had_begun_is_refused_once_its_successor_wrote
         making = asyncio.create_task(
             rig.service.create_topic(POOL, rig.topic_state(), ((BrokerId(0), BrokerId(1)),))
         )
-        await settle()
+        await evaluate()
         superseded = rig.service
         superseded.depose()
         second, rig.service = candidate(rig, "two")

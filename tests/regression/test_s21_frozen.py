@@ -16,7 +16,7 @@ from tidemark_broker.server.broker_server import run_ticks
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock
 
 from tests.regression.lease_candidates import candidate
-from tests.support.controller_harness import ProbeVerdict, Rig, settle
+from tests.support.controller_harness import ProbeVerdict, Rig, evaluate
 from tests.support.waiting import run
 
 # The leader
@@ -113,7 +113,7 @@ def test_a_frozen_controller_wakes_and_fences_nobody_for_its_own_silence() -> No
         await rig.advance(1000, *rig.brokers)
         rig.clock.ms += 60_000
         await rig.service.tick()
-        await settle()
+        await evaluate()
         assert [view.state for view in rig.service.brokers("shop/default")] == ["Active"] * 3
         assert rig.service.reason_to_give_way() == ""
         await rig.advance(5000, *rig.brokers)
@@ -151,7 +151,7 @@ def test_a_poll_that_waits_unread_while_the_controller_is_frozen_is_not_a_closed
         rig.clock.ms += 60_000
         await rig.service.tick()
         rig.service.suspect("shop/default", broker.broker_id, "reported by broker 1")
-        await settle()
+        await evaluate()
         assert rig.partition().leader == 0
         await broker.catch_up()
         await rig.advance(1000, *rig.brokers)

@@ -21,7 +21,7 @@ from tidemark_protocol.controller_messages import (
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
-from tests.support.controller_harness import ORDERS, POOL, FakeStore, Rig, settle
+from tests.support.controller_harness import ORDERS, POOL, FakeStore, Rig, evaluate
 from tests.support.controller_values import members
 from tests.support.waiting import run
 
@@ -117,7 +117,7 @@ def test_what_was_acknowledged_after_a_refusal_is_in_the_log_of_whoever_can_stil
         await successor.load(ControllerEpoch(2))
         rig.probe.verdicts["2-a"] = ProbeVerdict.REFUSED
         successor.suspect(POOL, BrokerId(2), "pod gone")
-        await settle()
+        await evaluate()
         answer = await leader.submit(successor)
         assert answer is not None
         assert answer.error is ErrorCode.INELIGIBLE_REPLICA

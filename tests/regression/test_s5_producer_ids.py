@@ -19,7 +19,7 @@ from tidemark_protocol.ids import (
     ControllerEpoch,
 )
 
-from tests.support.controller_harness import POOL, FakeBroker, Rig, settle
+from tests.support.controller_harness import POOL, FakeBroker, Rig, evaluate
 from tests.support.controller_steps import successor
 from tests.support.waiting import run
 
@@ -109,7 +109,7 @@ def test_what_a_deposed_controller_still_gave_is_not_given_again_by_its_successo
         assert late.error is ErrorCode.NONE
         # The new one finds a write that it does not know and reads everything again.
         assert (await ask(rig.brokers[0])).error is ErrorCode.NOT_CONTROLLER
-        await settle()
+        await evaluate()
         assert not rig.service.is_leading
         await successor(rig, 3)
         taken = range(late.first_producer_id, late.first_producer_id + late.count)

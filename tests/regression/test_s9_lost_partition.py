@@ -21,7 +21,7 @@ from tidemark_protocol.ids import BrokerId, ControllerEpoch, Offset, PartitionEp
 from tidemark_protocol.partition_state import Member, TopicState
 
 from tests.support.broker_on_disk import B, Machine, Process
-from tests.support.controller_harness import ORDERS, POOL, TICK_MS, FakeBroker, Rig, settle
+from tests.support.controller_harness import ORDERS, POOL, TICK_MS, FakeBroker, Rig, evaluate
 from tests.support.controller_steps import successor
 from tests.support.controller_values import shown
 from tests.support.in_process_pool import InProcessPool
@@ -138,7 +138,7 @@ def test_the_loss_is_stripped_before_the_new_epoch_is_stored_and_a_successor_fin
         rig.service = rig.another_controller()
         await rig.service.load(ControllerEpoch(2))
         await again.serve()
-        await settle()
+        await evaluate()
         stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
         assert stored["cleanSince"] < stored["brokerEpoch"]
         assert not is_listed(rig, 1)
@@ -356,7 +356,7 @@ def test_no_entry_is_renewed_in_a_slice_that_its_broker_was_not_told_of(tmp_path
         again.session.serve()
         polling = asyncio.create_task(again.session.run())
         await eventually(lambda: again.partitions.metadata.controller_epoch == 2)
-        await settle()
+        await evaluate()
         assert not again.partitions.failed_replicas
         polling.cancel()  # its next poll comes a moment later
         rig.store.is_down = False
@@ -394,7 +394,7 @@ def test_a_log_that_made_room_for_another_topics_is_not_counted_on_when_its_slic
         unclean = FakeBroker(rig, BrokerId(0), "0-b")
         await unclean.register()
         rig.store.objects[key] = saved
-        await rig.service.look_for_slices(POOL, ORDERS)
+        await rig.service.find_slices(POOL, ORDERS)
         await rig.advance(100)
         await eventually(lambda: not is_listed(rig, 1))
         assert not rig.partition(1).has_leader

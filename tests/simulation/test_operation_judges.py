@@ -308,7 +308,7 @@ def test_a_failure_that_is_heard_of_while_a_write_is_under_way_makes_no_void_ent
     notes = state.soft_state_of(BrokerId(1))
     notes.failed_replicas = frozenset({(old.topic.topic_id, 0)})
     assert "election: in-sync replica" in [e.kind for e in judge.on_slice(old, new, stored)]
-    notes.settled_failures = notes.failed_replicas
+    notes.evaluated_failures = notes.failed_replicas
     with pytest.raises(Violation, match=r"I12.*led by a void entry"):
         judge.on_slice(old, new, stored)
 

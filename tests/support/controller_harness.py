@@ -237,7 +237,7 @@ class FakeBroker:
         """Polls until there is nothing new; the last poll stays open."""
         while True:
             self.poll = self.heartbeat()
-            await settle()
+            await evaluate()
             if not self.poll.done():
                 return
             self.apply(self.poll.result())
@@ -254,7 +254,7 @@ class Rig:
         self.store = store if store is not None else FakeStore()
         self.probe = FakeProbe()
         self.changes: list[StateChange] = []
-        self.settings = ControllerSettings(settle_retry_ms=0, **settings)
+        self.settings = ControllerSettings(evaluate_retry_ms=0, **settings)
         self.service = self.another_controller()
         self.brokers: list[FakeBroker] = []
         self.highest_epochs: dict[BrokerId, BrokerEpoch] = {}  # on their volumes
@@ -309,7 +309,7 @@ class Rig:
     async def tick(self) -> None:
         self.clock.ms += TICK_MS
         await self.service.tick()
-        await settle()
+        await evaluate()
 
     async def advance(self, ms: int, *polling: FakeBroker) -> None:
         """Time passes; `polling` brokers keep their polls open, the others are silent."""
@@ -325,10 +325,10 @@ class Rig:
         self.probe.verdicts[broker.incarnation] = ProbeVerdict.REFUSED
         assert broker.poll is not None
         broker.poll.cancel()
-        await settle()
+        await evaluate()
 
 
-async def settle() -> None:
+async def evaluate() -> None:
     """Lets everything that needs no time happen."""
     for _ in range(60):
         await asyncio.sleep(0)

@@ -11,7 +11,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import PartitionState
 
-from tests.support.controller_harness import ORDERS, FakeBroker, Rig, settle
+from tests.support.controller_harness import ORDERS, FakeBroker, Rig, evaluate
 
 
 @dataclass
@@ -30,7 +30,7 @@ class MetadataBroker(FakeBroker):
     async def catch_up(self) -> None:
         while True:
             self.poll = self.heartbeat()
-            await settle()
+            await evaluate()
             if not self.poll.done():
                 return
             response = self.poll.result()

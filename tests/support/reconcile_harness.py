@@ -139,7 +139,7 @@ class KeepingController:
             ),
         )
 
-    async def look_for_slices(self, pool: str, topic_id: TopicId) -> None:
+    async def find_slices(self, pool: str, topic_id: TopicId) -> None:
         return None
 
     async def create_topic(
@@ -354,7 +354,7 @@ class World:
                 return found
         return {}
 
-    async def settle(self) -> None:
+    async def evaluate(self) -> None:
         """Passes over everything until nothing is written."""
         for _ in range(10):
             before = self.store.writes

@@ -125,7 +125,7 @@ class Heartbeats:
             sessions.extend(stall_ms, now_ms)
             self.polls.extend(stall_ms, now_ms)
         state.observations.leaderless.tick(now_ms)
-        state.observations.planned_restarts.settle(
+        state.observations.planned_restarts.evaluate(
             state.brokers, state.slices.is_in_sync_everywhere, now_ms
         )
         expiry = sessions.expire(now_ms, pool_size=len(state.brokers))
@@ -134,7 +134,7 @@ class Heartbeats:
             lives = [(i, state.brokers[i].broker_epoch) for i in expiry.expired]
             self._tasks.spawn(self.decisions.fence(lives, "session timeout"), f"fence {state.pool}")
         if self.decisions.is_dirty and not self.decisions.lock.is_wanted_alone():
-            self._tasks.spawn(self.decisions.settle_again(), f"settle {state.pool}")
+            self._tasks.spawn(self.decisions.evaluate_again(), f"settle {state.pool}")
         if delete_topic.is_due(self.decisions) and not self.decisions.lock.is_wanted_alone():
             self._tasks.spawn(delete_topic.sweep(self.decisions), f"deletions {state.pool}")
         for poll in self.polls.opened():
@@ -238,9 +238,9 @@ class Heartbeats:
         notes.applied_controller_epoch = request.applied_controller_epoch
         notes.applied_version = request.applied_image_version
         notes.failed_replicas = failed_replicas(request)
-        if not notes.settled_failures <= notes.failed_replicas:
+        if not notes.evaluated_failures <= notes.failed_replicas:
             # What failed no more may come in sync, and fail again before that is looked at.
-            notes.settled_failures &= notes.failed_replicas
+            notes.evaluated_failures &= notes.failed_replicas
             self.decisions.is_dirty = True
         self.decisions.record_reported_epochs(request.held_epochs)
         applied, unannounced = state.applied_version(request.broker_id), notes.unannounced_replicas
@@ -360,7 +360,7 @@ class Heartbeats:
             may_stop=poll.wants_to_stop and self._may_stop(record),
             is_storage_failure_recorded=is_storage_failed(record),
             are_cuts_recorded=self._requested_transitions.are_cuts_recorded(poll.request),
-            are_failures_settled=_are_failures_settled(poll, notes),
+            are_failures_settled=_are_failures_evaluated(poll, notes),
             push=push,
         )
 
@@ -421,9 +421,9 @@ class Heartbeats:
 
 
 # guard: failure-settled-once-stored (S9)
-def _are_failures_settled(poll: LongPoll, notes: BrokerSoftState) -> bool:
+def _are_failures_evaluated(poll: LongPoll, notes: BrokerSoftState) -> bool:
     """Return whether the failed replicas that the poll reports are stored (S9).
 
     A later heartbeat may have the poll answered before that.
     """
-    return failed_replicas(poll.request) <= notes.settled_failures
+    return failed_replicas(poll.request) <= notes.evaluated_failures

@@ -156,7 +156,7 @@ class PoolLoop:
             await self.save_broker(replace(record, state=BrokerControlState.ACTIVE))
             self.sessions.contact(broker_id, self._now_ms())
             self.image.set_brokers(self.state.broker_states())
-            await self.settle()
+            await self.evaluate()
             logger.info("broker active", extra=self._fields(broker_id))
 
     async def drain(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
@@ -168,7 +168,7 @@ class PoolLoop:
                 return
             self.state.observations.planned_restarts.begin(broker_id, self._now_ms())
             self.state.brokers[broker_id] = replace(record, state=BrokerControlState.DRAINING)
-            if await self._settle_and_save([broker_id]):
+            if await self._evaluate_and_save([broker_id]):
                 # Set once (KAFKA-14292): who must have applied what.
                 notes.drained_at_version = self.image.version
                 notes.drained_at_ms = self._now_ms()
@@ -190,7 +190,7 @@ class PoolLoop:
                 fenced.append(broker_id)
                 logger.info("broker fenced", extra={**self._fields(broker_id), "reason": reason})
             if fenced:
-                await self._settle_and_save(fenced, leaving=fenced)
+                await self._evaluate_and_save(fenced, leaving=fenced)
 
     async def storage_failed(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         """Invalidate all entries of a broker epoch; the next start is unclean (S8)."""
@@ -206,10 +206,10 @@ class PoolLoop:
             )
             await self.save_broker(failed)
             self.sessions.end(broker_id)
-            await self._settle_and_save([], leaving=[broker_id])
+            await self._evaluate_and_save([], leaving=[broker_id])
             logger.error("broker storage failed", extra=self._fields(broker_id))
 
-    async def settle_failures(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+    async def evaluate_failures(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         """Remove failed replicas from each set (S9).
 
         No earlier decision can be stored after that.
@@ -219,8 +219,8 @@ class PoolLoop:
                 return
             notes = self.state.soft_state_of(broker_id)
             failed = notes.failed_replicas  # a later heartbeat may say more while this is stored
-            if notes.settled_failures != failed:
-                notes.settled_failures = failed if await self.settle() else frozenset()
+            if notes.evaluated_failures != failed:
+                notes.evaluated_failures = failed if await self.evaluate() else frozenset()
 
     async def record_truncations(self, truncations: tuple[CommittedTruncation, ...]) -> bool:
         """Store truncations that followers report, which are the cost of an unclean election.
@@ -237,12 +237,12 @@ class PoolLoop:
                 }
             )
 
-    async def settle_again(self) -> None:
+    async def evaluate_again(self) -> None:
         """Finish what an earlier decision deferred; writes nothing if all is as it should be."""
         async with self.lock:
             if self.is_dirty:
                 self.is_dirty = False
-                await self._settle_and_save(sorted(self._unsaved_brokers))
+                await self._evaluate_and_save(sorted(self._unsaved_brokers))
 
     async def balance(self) -> None:
         """Move leadership back to preferred replicas where that evens it out (L5)."""
@@ -275,7 +275,7 @@ class PoolLoop:
         self._views.forget(topic_id)
 
     def topic_view(self, topic_id: TopicId) -> TopicView | None:
-        return self._views.of(topic_id, self.slice_store.unsettled)
+        return self._views.of(topic_id, self.slice_store.outcome_unknown)
 
     def topic_views(self) -> tuple[TopicView, ...]:
         return self._views_of(self.state.slices.topic_ids())
@@ -347,7 +347,7 @@ class PoolLoop:
                 lost_replicas=notes.lost_replicas,
                 lost_below=notes.lost_below,
             )
-            if not await self.settle(leaving):
+            if not await self.evaluate(leaving):
                 raise Deferred(f"broker {broker_id}: its former life could not be fenced yet")
         if not outcome.is_same_epoch:
             if stored is not None and request.clean_stop_epoch == stored.broker_epoch:
@@ -371,7 +371,7 @@ class PoolLoop:
         known.report = report
         known.report_version = self._report_version(request, outcome)
         self.image.set_brokers(self.state.broker_states())
-        await self.settle()  # the report may be the last one that an election waited for (S14)
+        await self.evaluate()  # the report may be the last one that an election waited for (S14)
         if self.state.reports_wanted >= 0:
             self._announcements.change(
                 StateChange("broker", self.state.pool, str(broker_id))
@@ -387,7 +387,7 @@ class PoolLoop:
         is_ours = request.applied_controller_epoch == self.state.controller_epoch
         return request.applied_image_version if is_ours else -1
 
-    async def settle(
+    async def evaluate(
         self, *overriding: BrokerEligibility, topics: Collection[TopicId] | None = None
     ) -> bool:
         """Evaluate all slices, or those of some topics.
@@ -395,13 +395,13 @@ class PoolLoop:
         Returns False if one is deferred to a tick.
         """
         with self._announcements.changes_at_the_end():
-            return await self._changes.settle(*overriding, topics=topics)
+            return await self._changes.evaluate(*overriding, topics=topics)
 
     async def write(self, decisions: Mapping[str, Decide]) -> bool:
         """Write slices by name; return False if one is deferred to a tick."""
         return await self._changes.write(decisions)
 
-    async def _settle_and_save(
+    async def _evaluate_and_save(
         self, broker_ids: Collection[BrokerId], *, leaving: Collection[BrokerId] = ()
     ) -> bool:
         """Write slices and Broker objects concurrently; `leaving` are the brokers just fenced.
@@ -410,7 +410,7 @@ class PoolLoop:
         """
         self._keep_from_joining(leaving)
         is_settled, *_ = await asyncio.gather(
-            self.settle(), *(self._save_quietly(broker_id) for broker_id in broker_ids)
+            self.evaluate(), *(self._save_quietly(broker_id) for broker_id in broker_ids)
         )
         self.image.set_brokers(self.state.broker_states())
         for broker_id in broker_ids:

@@ -80,7 +80,7 @@ class RequestedTransitions:
         return (
             (request.storage_failed and not is_storage_failed(record))
             or (bool(request.committed_cuts) and not self.are_cuts_recorded(request))
-            or notes.failed_replicas != notes.settled_failures
+            or notes.failed_replicas != notes.evaluated_failures
             or (request.wants_to_stop and record.is_live and notes.drained_at_version is None)
             or (request.wants_to_serve and not request.wants_to_stop and not record.is_live)
         )
@@ -117,8 +117,8 @@ class RequestedTransitions:
         if decisions.current(broker_id, broker_epoch) is None:
             return
         notes = decisions.state.soft_state_of(broker_id)
-        if notes.failed_replicas != notes.settled_failures:
-            await decisions.settle_failures(broker_id, broker_epoch)
+        if notes.failed_replicas != notes.evaluated_failures:
+            await decisions.evaluate_failures(broker_id, broker_epoch)
         record = decisions.current(broker_id, broker_epoch)
         if record is None or request.number < notes.heartbeat:
             return  # a later heartbeat says what is wished

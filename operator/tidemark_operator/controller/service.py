@@ -429,9 +429,9 @@ class ControllerService:
         elect = asked_elections.elect_anybody if unclean else asked_elections.elect_preferred
         return await self._decide_for_reconciler(elect(self._deciding(pool), topic_id, partitions))
 
-    async def look_for_slices(self, pool: str, topic_id: TopicId) -> None:
+    async def find_slices(self, pool: str, topic_id: TopicId) -> None:
         """Read slices of that topic id, which were missing and may have been restored (S12)."""
-        await self._decide_for_reconciler(topics.look_for_slices(self._deciding(pool), topic_id))
+        await self._decide_for_reconciler(topics.find_slices(self._deciding(pool), topic_id))
 
     async def confirm_slices(self, pool: str, topic_id: TopicId) -> None:
         """Check by live reads which of a topic's slices are missing (S12).

@@ -39,7 +39,7 @@ class SliceChanges:
         self._slice_store = slice_store
         self._on_deferred = on_deferred
 
-    async def settle(
+    async def evaluate(
         self, *overriding: BrokerEligibility, topics: Collection[TopicId] | None = None
     ) -> bool:
         """Evaluate all slices, or those of some topics.
@@ -52,11 +52,11 @@ class SliceChanges:
         counts = state.leader_counts()
 
         def again(value: PartitionSlice) -> PartitionSlice:
-            return state.settled_slice(value, eligibility, state.leader_counts())
+            return state.evaluate_slice(value, eligibility, state.leader_counts())
 
         def decided(value: PartitionSlice) -> Decide | None:
-            wanted = state.settled_slice(value, eligibility, counts)
-            if value.name in self._slice_store.unsettled:
+            wanted = state.evaluate_slice(value, eligibility, counts)
+            if value.name in self._slice_store.outcome_unknown:
                 return again
             return None if wanted is value else _first_then(value, wanted, again)
 

@@ -86,12 +86,12 @@ class SliceStore:
         self._on_durable = on_durable
         self._on_unknown = on_unknown
         self._on_vanished = on_vanished
-        self._unsettled: set[str] = set()
+        self._outcome_unknown: set[str] = set()
         self._broker_objects: dict[BrokerId, Object] = {}
 
     @property
-    def unsettled(self) -> Set[str]:
-        return self._unsettled
+    def outcome_unknown(self) -> Set[str]:
+        return self._outcome_unknown
 
     async def change(self, value: PartitionSlice, decide: Decide) -> PartitionSlice | None:
         """Apply `decide` to what is stored, and return what is stored then.
@@ -102,9 +102,9 @@ class SliceStore:
         current: PartitionSlice | None = value
         for attempt in range(self._settings.write_attempts):
             try:
-                if value.name in self._unsettled:
+                if value.name in self._outcome_unknown:
                     if attempt:
-                        await asyncio.sleep(self._settings.settle_retry_ms / 1000)
+                        await asyncio.sleep(self._settings.evaluate_retry_ms / 1000)
                     current = await self._reread(value)
                 if current is None:
                     return None
@@ -131,7 +131,7 @@ class SliceStore:
         for attempt in range(self._settings.write_attempts):
             try:
                 if attempt:
-                    await asyncio.sleep(self._settings.settle_retry_ms / 1000)
+                    await asyncio.sleep(self._settings.evaluate_retry_ms / 1000)
                     stored = await self._read(value)
                     if stored is not None:  # an earlier attempt of ours landed
                         return self._accepted_as_ours(stored, value)
@@ -201,7 +201,7 @@ class SliceStore:
                 return  # an answer was lost, and the name is another's by now
             self.unsettle(value)
             raise
-        self._unsettled.discard(value.name)
+        self._outcome_unknown.discard(value.name)
 
     async def _is_gone(self, value: PartitionSlice) -> bool:
         """Return whether that object is gone, whatever has its name now.
@@ -225,7 +225,7 @@ class SliceStore:
         for attempt in range(self._settings.write_attempts):
             try:
                 if attempt:
-                    await asyncio.sleep(self._settings.settle_retry_ms / 1000)
+                    await asyncio.sleep(self._settings.evaluate_retry_ms / 1000)
                     stored = await self._store.get(PARTITION_SLICE, namespace, tombstone.name)
                     if stored is not None:
                         return read_tombstone(stored)
@@ -249,7 +249,7 @@ class SliceStore:
 
     def unsettle(self, value: PartitionSlice) -> None:
         """Withhold a slice until it is read again."""
-        self._unsettled.add(value.name)
+        self._outcome_unknown.add(value.name)
         self._on_unknown(value)
 
     def remember_broker(self, broker_id: BrokerId, item: Object) -> None:
@@ -264,7 +264,7 @@ class SliceStore:
         for attempt in range(self._settings.write_attempts):
             try:
                 if attempt:
-                    await asyncio.sleep(self._settings.settle_retry_ms / 1000)
+                    await asyncio.sleep(self._settings.evaluate_retry_ms / 1000)
                     if await self._reread_broker(record):
                         return
                 stored = self._broker_objects.get(record.broker_id)
@@ -314,7 +314,7 @@ class SliceStore:
         return self._durable(stored)
 
     def _vanished(self, value: PartitionSlice) -> None:
-        self._unsettled.discard(value.name)
+        self._outcome_unknown.discard(value.name)
         self._on_vanished(value)
 
     async def _read(self, value: PartitionSlice) -> PartitionSlice | None:
@@ -404,7 +404,7 @@ class SliceStore:
         return self._durable(stored)
 
     def _durable(self, value: PartitionSlice) -> PartitionSlice:
-        self._unsettled.discard(value.name)
+        self._outcome_unknown.discard(value.name)
         self._on_durable(value)
         return value
 

@@ -469,8 +469,8 @@ def _file_of(segment: Segment) -> FileNode:
 
 def _failed_replicas(notes: BrokerSoftState, *, surely: bool) -> frozenset[tuple[TopicId, int]]:
     if surely:
-        return notes.failed_replicas & notes.settled_failures
-    return notes.failed_replicas | notes.settled_failures
+        return notes.failed_replicas & notes.evaluated_failures
+    return notes.failed_replicas | notes.evaluated_failures
 
 
 def _failed_below(state: PoolState, broker_id: BrokerId) -> int:

@@ -95,7 +95,7 @@ async def keep_topics(world: "World", who: str, service: ControllerService) -> N
             except SliceMissing as error:
                 done = f"{type(error).__name__}: {error}"
                 with contextlib.suppress(NotController, StoreError):
-                    await service.look_for_slices(world.pool, wish.topic_id)
+                    await service.find_slices(world.pool, wish.topic_id)
             except CannotReassign as error:
                 done = f"{type(error).__name__}: {error}"
             if done and done != wish.last_news:

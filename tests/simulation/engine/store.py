@@ -252,7 +252,7 @@ class StoreClient:
     ) -> None:
         loop = handled.get_loop()
 
-        def settle() -> None:
+        def evaluate() -> None:
             if handled.done():
                 return
             if result is not None:
@@ -262,7 +262,7 @@ class StoreClient:
             else:
                 handled.set_exception(error)
 
-        loop.call_soon(settle)
+        loop.call_soon(evaluate)
 
     def _delay_us(self) -> int:
         faults = self._store.faults

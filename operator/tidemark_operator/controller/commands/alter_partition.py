@@ -40,7 +40,9 @@ async def alter_partition(pool: PoolLoop, request: AlterPartitionRequest) -> Alt
             answers.extend(checked_slice)
         moving = {a.topic_id: None for a in answers if a.state is not None and is_moving(a.state)}
         if moving:
-            await pool.settle(topics=moving)  # it may have been the last one that a move waited for
+            await pool.evaluate(
+                topics=moving
+            )  # it may have been the last one that a move waited for
     return AlterPartitionResponse(
         ErrorCode.NONE,
         controller_epoch=pool.state.controller_epoch,

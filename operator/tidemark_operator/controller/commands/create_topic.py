@@ -84,7 +84,7 @@ async def _restore(
         for value in adopted:
             await _adopt(pool, value, topic, object_name, deletion_policy)
         if adopted:
-            await pool.settle(topics=(topic.topic_id,))  # they have no leader yet
+            await pool.evaluate(topics=(topic.topic_id,))  # they have no leader yet
 
 
 async def update(pool: PoolLoop, topic: TopicState, *, deletion_policy: str | None) -> None:
@@ -101,7 +101,7 @@ async def update(pool: PoolLoop, topic: TopicState, *, deletion_policy: str | No
             async with pool.lock.shared():
                 await _change(pool, value.name, _updating(pool, topic, deletion_policy))
         async with pool.lock.shared():  # unclean election may just have been allowed
-            await pool.settle(topics=(topic_id,))
+            await pool.evaluate(topics=(topic_id,))
 
 
 async def add_partitions(
@@ -136,7 +136,7 @@ async def delete(pool: PoolLoop, topic_id: TopicId, *, retain: bool, topic: str 
                     await _change(pool, value.name, _retaining(pool))
             if any(is_moving(state) for value in slices for state in value.partitions):
                 async with pool.lock.shared():  # the move goes on, and needs a leader
-                    await pool.settle(topics=(topic_id,))
+                    await pool.evaluate(topics=(topic_id,))
             return
         if topic and not slices:
             await _take_in(pool, topic_id)  # some may have been put back
@@ -161,11 +161,11 @@ async def choose_leaders(
             state = states.get(choice.partition)
             if state is not None and is_chosen(choice, state) and choice.leader in state.replicas:
                 pool.state.choices[topic_id, choice.partition] = choice
-        await pool.settle(topics=(topic_id,))
+        await pool.evaluate(topics=(topic_id,))
     pool.tell_brokers()
 
 
-async def look_for_slices(pool: PoolLoop, topic_id: TopicId) -> None:
+async def find_slices(pool: PoolLoop, topic_id: TopicId) -> None:
     """Load slices that were missing and have been restored (S12).
 
     If they are from an old backup, what is known of their epochs shows it (S17).

@@ -88,7 +88,7 @@ async def elect_anybody(
                 pool.state.choices[topic_id, number] = LeaderChoice(
                     number, ANYBODY, state.leader_epoch
                 )
-        await pool.settle(topics=(topic_id,))
+        await pool.evaluate(topics=(topic_id,))
     pool.tell_brokers()
     return outcomes
 

@@ -34,7 +34,7 @@ async def reassign(pool: PoolLoop, topic_id: TopicId, targets: Targets) -> None:
             if not possible.keys().isdisjoint(value.numbers):
                 await pool.slice_store.change(value, lambda stored: _begun(pool, stored, possible))
         if possible:
-            await pool.settle(topics=(topic_id,))  # what is complete already completes
+            await pool.evaluate(topics=(topic_id,))  # what is complete already completes
     if problems:
         raise CannotReassign(_listed(problems))
 

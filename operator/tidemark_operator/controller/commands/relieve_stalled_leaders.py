@@ -69,7 +69,7 @@ class StalledLeaders:
             counts = decisions.state.leader_counts()
             for name in sorted(decisions.state.slices):
                 value = decisions.state.slices[name]
-                if name not in decisions.slice_store.unsettled:
+                if name not in decisions.slice_store.outcome_unknown:
                     await self._move_leaders_off(value, eligibility, counts)
 
     async def _move_leaders_off(

@@ -30,7 +30,7 @@ class BrokerSoftState:
     # Whole, by that registration. None: another controller had it and knows what was found.
     found_replicas: frozenset[Replica] | None = None
     failed_replicas: frozenset[Replica] = frozenset()  # as the newest heartbeat says
-    settled_failures: frozenset[Replica] = frozenset()  # those by which all slices are settled
+    evaluated_failures: frozenset[Replica] = frozenset()  # those by which all slices are settled
     drained_at_version: int | None = None
     drained_at_ms: int = -1
     was_told_to_stop: bool = False

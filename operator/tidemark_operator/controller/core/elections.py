@@ -1,6 +1,6 @@
 """Decide who leads, from the complete state, never from the event.
 
-`settled` returns the state that a partition should have given the present brokers: dead, stopping
+`evaluated` returns the state that a partition should have given the present brokers: dead, stopping
 and invalid members are out of the ISR (I13), a fenced leader is replaced (I12). Candidates in
 order: live valid ISR members; live valid eligible leaders; an unclean election (`unclean_recovery`:
 S14, a person's choice, the topic's config), which leaves a `UncleanElection`; else there is no
@@ -85,7 +85,7 @@ class Election:
     )
 
 
-def settled(
+def evaluated(
     topic: TopicState,
     partition: PartitionState,
     eligibility: Eligibility,
@@ -100,7 +100,7 @@ def settled(
         and may_complete(partition, _live_in_sync(topic, partition, eligibility))
     )
     before = completed(partition) if is_completed else partition
-    election = _settled(topic, before, eligibility, leader_counts, evidence)
+    election = _evaluated(topic, before, eligibility, leader_counts, evidence)
     after = election.partition
     if is_completed:
         if after.partition_epoch == partition.partition_epoch:
@@ -134,7 +134,7 @@ def kept_or_moved(
     if not is_moving(partition):
         return _stripped(topic, partition, eligibility)
     evidence = ElectionEvidence(is_confirmed=is_confirmed)
-    after = settled(
+    after = evaluated(
         topic, partition, eligibility, leader_counts=leader_counts, evidence=evidence
     ).partition
     # guard: retained-led-only-while-moving (I20)
@@ -166,7 +166,7 @@ def _stripped(
     return changed(topic, partition, eligibility, in_sync_replicas=in_sync)
 
 
-def _settled(
+def _evaluated(
     topic: TopicState,
     partition: PartitionState,
     eligibility: Eligibility,

@@ -37,7 +37,7 @@ class PlannedRestarts:
         """End the restart of a broker that failed while it served: what follows was not planned."""
         self._since_ms.pop(broker_id, None)
 
-    def settle(
+    def evaluate(
         self,
         brokers: dict[BrokerId, BrokerRecord],
         is_in_sync_everywhere: Callable[[BrokerId], bool],

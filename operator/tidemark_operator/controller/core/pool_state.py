@@ -1,6 +1,6 @@
 """Hold all that a controller knows of one pool, and decide about complete slices.
 
-Decisions are level-triggered: `settled_slice` returns what a slice should be now, whatever the
+Decisions are level-triggered: `evaluate_slice` returns what a slice should be now, whatever the
 event; so a failed write is simply decided again later. `brokers` may be ahead of the store by one
 fence only (a fence is always safe); everything else here is durable.
 """
@@ -29,10 +29,10 @@ from tidemark_operator.controller.core.deleted_topics import Tombstone
 from tidemark_operator.controller.core.elections import (
     ElectionEvidence,
     LeaderCounts,
+    evaluated,
     kept_or_moved,
     may_grant,
     preferred_leader_restored,
-    settled,
 )
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility, Replica
 from tidemark_operator.controller.core.known_slices import KnownSlices
@@ -156,7 +156,7 @@ class PoolState:
         is_ours = notes.applied_controller_epoch == self.controller_epoch
         return notes.applied_version if is_ours else -1
 
-    def settled_slice(
+    def evaluate_slice(
         self, value: PartitionSlice, eligibility: Eligibility, leader_counts: LeaderCounts
     ) -> PartitionSlice:
         partitions = []
@@ -165,7 +165,7 @@ class PoolState:
         }
         for state in value.partitions:
             replica = (value.topic.topic_id, state.partition)
-            after, unclean_election = self._settled(value, state, eligibility, leader_counts)
+            after, unclean_election = self._evaluated(value, state, eligibility, leader_counts)
             partitions.append(after)
             unclean_election = unclean_election or recoveries.get(state.partition)
             if unclean_election is not None:
@@ -174,7 +174,7 @@ class PoolState:
             tuple(recoveries[number] for number in sorted(recoveries))
         )
 
-    def _settled(
+    def _evaluated(
         self,
         value: PartitionSlice,
         state: PartitionState,
@@ -193,7 +193,7 @@ class PoolState:
                 is_confirmed=self._is_confirmed(replica, state),
             )
             return kept, None
-        election = settled(
+        election = evaluated(
             value.topic,
             state,
             eligibility,

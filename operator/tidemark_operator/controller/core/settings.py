@@ -23,7 +23,7 @@ class ControllerSettings:
     # Decide-again rounds after Conflict or OutcomeUnknown before a decision is put off to a tick.
     write_attempts: int = 5
     # Pause before an unsettled slice is read again.
-    settle_retry_ms: int = 100
+    evaluate_retry_ms: int = 100
     # How many topic ids whose deletion every broker has applied are remembered as deleted.
     deleted_topics_kept: int = 10_000
     # A pool of at least this many brokers gets the mass-expiry guard (S18).

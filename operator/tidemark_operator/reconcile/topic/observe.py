@@ -61,7 +61,7 @@ class TopicObserver:
             await self._controller.confirm_slices(spec.pool, topic_id)
             view = self._controller.topic(spec.pool, topic_id)
         if (view is None and recorded) or (view is not None and view.missing_slices):
-            await self._controller.look_for_slices(spec.pool, topic_id)  # maybe restored
+            await self._controller.find_slices(spec.pool, topic_id)  # maybe restored
             view = self._controller.topic(spec.pool, topic_id)
         observed = ObservedTopic(
             spec=spec,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tidemark_operator.controller.service import NotController
 
-from tests.support.controller_harness import Rig, settle
+from tests.support.controller_harness import Rig, evaluate
 from tests.support.waiting import eventually, run
 
 
@@ -16,7 +16,7 @@ async def waiting_caller(rig: Rig) -> "asyncio.Task[None]":
         await never
 
     caller = asyncio.create_task(rig.service.decide(decision()))
-    await settle()
+    await evaluate()
     return caller
 
 

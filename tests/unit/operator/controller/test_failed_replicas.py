@@ -10,7 +10,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch, Offset
 from tidemark_protocol.partition_state import Member
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, settle
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, evaluate
 from tests.support.controller_steps import expand, successor
 from tests.support.waiting import run
 
@@ -24,7 +24,7 @@ def decisions(rig: Rig) -> PoolLoop:
 async def answer_of(rig: Rig, broker: FakeBroker, **changes: Any) -> HeartbeatResponse:
     """Without news a poll is held for a heartbeat interval."""
     poll = broker.heartbeat(**changes)
-    await settle()
+    await evaluate()
     if not poll.done():
         await rig.advance(500)
     response = await poll
@@ -41,12 +41,12 @@ def test_an_answer_of_before_the_decision_does_not_say_that_nobody_counts_on_it(
         sick = rig.brokers[1]
         async with decisions(rig).lock:
             first = sick.heartbeat(number=1, failed_replicas=FAILED)
-            await settle()
+            await evaluate()
             second = sick.heartbeat(number=2, failed_replicas=FAILED)  # which answers the first
-            await settle()
+            await evaluate()
             assert not second.done()
         early = await first
-        await settle()
+        await evaluate()
         assert (early.error, early.are_failures_settled) == (ErrorCode.NONE, False)
         assert 1 not in rig.partition().in_sync_ids
         sick.apply(await second)
@@ -80,12 +80,12 @@ def test_of_two_reports_that_wait_for_a_decision_the_newer_counts() -> None:
             await answer_of(rig, sick, number=number, failed_replicas=FAILED)
         async with decisions(rig).lock:
             mended = sick.heartbeat(number=3)
-            await settle()
+            await evaluate()
             again = sick.heartbeat(number=4, failed_replicas=FAILED)
-            await settle()
-        await settle()
+            await evaluate()
+        await evaluate()
         notes = decisions(rig).state.soft_state_of(sick.broker_id)
-        assert notes.failed_replicas == notes.settled_failures == {(ORDERS, 0)}
+        assert notes.failed_replicas == notes.evaluated_failures == {(ORDERS, 0)}
         again.cancel()
         await asyncio.gather(mended, again, return_exceptions=True)
 
@@ -103,7 +103,7 @@ def test_what_a_broker_says_first_to_a_successor_counts_before_it_may_lead() -> 
         sick = rig.brokers[1]
         async with decisions(rig).lock:
             poll = sick.heartbeat(number=1, failed_replicas=FAILED)
-            await settle()
+            await evaluate()
             assert decisions(rig).state.soft_state_of(sick.broker_id).failed_replicas
         poll.cancel()
         await asyncio.gather(poll, return_exceptions=True)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tidemark_protocol.controller_messages import BrokerState, MetadataPush
 
-from tests.support.controller_harness import FakeBroker, Rig, settle
+from tests.support.controller_harness import FakeBroker, Rig, evaluate
 from tests.support.waiting import run
 from tests.unit.operator.controller.many_topics import decisions, with_topics
 
@@ -54,7 +54,7 @@ def test_leaders_hear_who_may_not_join_with_the_first_slice(leave: Leave) -> Non
 
         store._pass = hold_the_last  # type: ignore[method-assign]
         leaving = asyncio.ensure_future(leave(rig, leaver))
-        await settle()
+        await evaluate()
         push = _told(other)
         assert [pushed.topic.topic for pushed in push.topics] == ["old"]
         assert _state(push, leaver).is_stopping  # a leader proposes no such broker (KIP-841)

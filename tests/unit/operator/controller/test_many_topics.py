@@ -15,7 +15,7 @@ from tidemark_operator.controller.service import ControllerService, SliceMissing
 from tidemark_protocol.ids import ControllerEpoch, LeaderEpoch, PartitionEpoch
 from tidemark_protocol.partition_state import TopicState
 
-from tests.support.controller_harness import POOL, settle
+from tests.support.controller_harness import POOL, evaluate
 from tests.support.controller_values import partition
 from tests.support.waiting import run
 from tests.unit.operator.controller.many_topics import (
@@ -37,7 +37,7 @@ def test_topics_are_made_together_and_cost_what_they_cost_alone() -> None:
             rig, store = await with_topics(*others)
             store.gate.clear()
             made = asyncio.gather(*(creation(rig, name) for name in NEW))
-            await settle()
+            await evaluate()
             assert store.waiting == [f"{name}-0" for name in NEW]
             store.gate.set()
             await made
@@ -52,10 +52,10 @@ def test_brokers_hear_of_topics_that_became_durable_together_in_one_push() -> No
         rig, store = await with_topics()
         store.gate.clear()
         made = asyncio.gather(*(creation(rig, name) for name in NEW))
-        await settle()
+        await evaluate()
         store.gate.set()
         await made
-        await settle()
+        await evaluate()
         poll = rig.brokers[0].poll
         assert poll is not None
         push = poll.result().push
@@ -122,10 +122,10 @@ def test_a_push_tells_first_who_was_elected() -> None:
 def test_an_update_settles_its_own_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         rig, _ = await with_topics(*MANY)
-        settled = _settled_slices(monkeypatch)
+        evaluated = _settled_slices(monkeypatch)
         topic = TopicState(MANY[0], topic_id(MANY[0]), 1, 3, config={"retention.ms": "1000"})
         await rig.service.update_topic(POOL, topic)
-        assert settled == [f"{MANY[0]}-0"]
+        assert evaluated == [f"{MANY[0]}-0"]
 
     run(scenario)
 
@@ -167,13 +167,13 @@ def test_the_loop_has_its_turn_while_a_large_pool_is_settled(
     async def scenario() -> None:
         monkeypatch.setattr(slice_changes, "PARTITIONS_AT_A_TIME", 12)  # 3 of these slices
         rig, _ = await with_topics(*MANY)
-        settled = _settled_slices(monkeypatch)
+        evaluated = _settled_slices(monkeypatch)
         at_a_time: list[int] = []
-        settling = asyncio.create_task(decisions(rig).settle())
+        settling = asyncio.create_task(decisions(rig).evaluate())
         while not settling.done():
-            before = len(settled)
+            before = len(evaluated)
             await asyncio.sleep(0)
-            at_a_time.append(len(settled) - before)
+            at_a_time.append(len(evaluated) - before)
         assert sum(at_a_time) == len(MANY)
         assert max(at_a_time) == 3
 
@@ -203,12 +203,12 @@ def test_a_fence_waits_for_one_slice_of_a_topic_that_is_being_made() -> None:
         rig, store = await with_topics("orders")
         store.gate.clear()
         making = asyncio.create_task(creation(rig, "wide", partitions=128 * 4))
-        await settle()
+        await evaluate()
         leader = rig.brokers[0]
         fencing = asyncio.create_task(
             decisions(rig).fence([(leader.broker_id, leader.epoch)], "test")
         )
-        await settle()
+        await evaluate()
         store.gate.set()
         await asyncio.gather(making, fencing)
         slices = [name for name in store.log if name[-2:] in {"-0", "-1", "-2", "-3"}]
@@ -228,9 +228,9 @@ def test_a_small_topic_waits_for_one_slice_of_a_large_one() -> None:
         rig, store = await with_topics()
         store.gate.clear()
         wide = asyncio.create_task(creation(rig, "wide", partitions=128 * 4))
-        await settle()
+        await evaluate()
         small = asyncio.create_task(creation(rig, "small"))
-        await settle()
+        await evaluate()
         assert store.waiting == ["wide-0", "small-0"]
         store.gate.set()
         await asyncio.gather(wide, small)
@@ -245,11 +245,11 @@ def test_a_topic_is_deleted_once_it_is_made() -> None:
         rig, store = await with_topics()
         store.gate.clear()
         wide = asyncio.create_task(creation(rig, "wide", partitions=300))
-        await settle()
+        await evaluate()
         deleting = asyncio.create_task(
             rig.service.delete_topic(POOL, topic_id("wide"), retain=False, topic="wide")
         )
-        await settle()
+        await evaluate()
         store.gate.set()
         await asyncio.gather(wide, deleting)
         assert rig.service.topic(POOL, topic_id("wide")) is None
@@ -266,7 +266,7 @@ def test_a_slice_that_vanishes_while_others_are_made_is_not_made_anew_as_empty()
         rig, store = await with_topics()
         store.gate.clear()
         wide = asyncio.create_task(creation(rig, "wide", partitions=300))
-        await settle()
+        await evaluate()
         store.gate.set()
         while "wide-1" not in store.waiting:
             await asyncio.sleep(0)
@@ -274,7 +274,7 @@ def test_a_slice_that_vanishes_while_others_are_made_is_not_made_anew_as_empty()
                 store.gate.clear()
         confirming = asyncio.create_task(rig.service.confirm_slices(POOL, topic_id("wide")))
         del store.objects[PARTITION_SLICE.kind, "shop", "wide-0"]
-        await settle()
+        await evaluate()
         store.gate.set()
         with pytest.raises(SliceMissing):
             await wide
@@ -342,13 +342,13 @@ def _kept(state: PoolState, image: MetadataImage) -> dict[str, object]:
 def _settled_slices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of those that are decided from now on."""
     names: list[str] = []
-    original = PoolState.settled_slice
+    original = PoolState.evaluate_slice
 
     def noted(self: PoolState, value: PartitionSlice, *rest: object) -> PartitionSlice:
         names.append(value.name)
         return original(self, value, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(PoolState, "settled_slice", noted)
+    monkeypatch.setattr(PoolState, "evaluate_slice", noted)
     return names
 
 

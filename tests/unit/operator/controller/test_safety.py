@@ -15,7 +15,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import PartitionState
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, settle
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, evaluate
 from tests.support.controller_steps import clean_restart, expand, held, successor
 from tests.support.controller_values import member, members, partition, shown, topic
 from tests.support.waiting import run
@@ -269,7 +269,7 @@ def test_s3_a_frozen_controllers_queued_expand_cannot_land_after_its_successors_
         await rig.service.load(ControllerEpoch(2))
         rig.probe.verdicts["2-a"] = ProbeVerdict.REFUSED
         rig.service.suspect(POOL, BrokerId(2), "pod gone")
-        await settle()
+        await evaluate()
         (answer,) = (await leader.alter(expand(state, member("2@3")))).answers
         assert answer.error is ErrorCode.INELIGIBLE_REPLICA
         # The old controller thaws with the same proposal: its compare-and-set fails, it rereads,
@@ -277,7 +277,7 @@ def test_s3_a_frozen_controllers_queued_expand_cannot_land_after_its_successors_
         rig.service, thawed = frozen, frozen
         late = await leader.alter(expand(state, member("2@3")))
         assert late.error is ErrorCode.NOT_CONTROLLER
-        await settle()
+        await evaluate()
         assert not thawed.is_leading
         assert rig.stored_slice()["partitions"][0]["isr"] == [
             {"id": 0, "epoch": 1},

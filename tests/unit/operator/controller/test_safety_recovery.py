@@ -10,7 +10,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, settle
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, evaluate
 from tests.support.controller_steps import clean_restart, expand, held
 from tests.support.controller_values import shown
 from tests.support.waiting import run
@@ -46,7 +46,7 @@ def test_s9_a_clean_broker_that_lost_one_partition_is_void_for_it(
         first, second = rig.brokers
         await first.heartbeat(wants_to_stop=True)
         await second.heartbeat(wants_to_stop=True)
-        await settle()
+        await evaluate()
         assert shown(rig.partition()) == "leader -1@-1 epoch 2 isr [] eligible [0@1 1@2] pe 2"
         await clean_restart(rig, first, *replicas)
         assert shown(rig.partition()) == "leader -1@-1 epoch 2 isr [] eligible [1@2] pe 3"

@@ -15,7 +15,7 @@ from tidemark_operator.controller.service import (
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, settle
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, evaluate
 from tests.support.controller_steps import grow
 from tests.support.controller_values import member, proposal, shown
 from tests.support.waiting import run
@@ -65,7 +65,7 @@ def test_a_newer_heartbeat_releases_the_older_one_of_the_same_broker() -> None:
         older = broker.poll
         assert older is not None
         newer = broker.heartbeat()
-        await settle()
+        await evaluate()
         assert older.result().error is ErrorCode.NONE
         assert not newer.done()
 
@@ -93,7 +93,7 @@ def test_a_refused_probe_does_not_fence_a_broker_whose_poll_is_open() -> None:
         await rig.create()
         rig.probe.verdicts["0-a"] = ProbeVerdict.REFUSED
         rig.service.suspect(POOL, BrokerId(0), "a test says so")
-        await settle()
+        await evaluate()
         assert rig.probe.asked == ["0-a"]
         assert rig.partition().leader == 0
 
@@ -104,7 +104,7 @@ def test_a_follower_reports_its_leader_and_the_controller_probes_it() -> None:
     async def scenario() -> None:
         rig = await Rig().start(3)
         rig.brokers[1].heartbeat(suspects=(BrokerId(0), BrokerId(77)))
-        await settle()
+        await evaluate()
         assert rig.probe.asked == ["0-a"]
         assert rig.service.brokers(POOL)[0].state == "Active"
 
@@ -118,7 +118,7 @@ def test_a_broken_poll_of_a_broker_that_answers_its_probe_fences_nobody() -> Non
         poll = rig.brokers[0].poll
         assert poll is not None
         poll.cancel()
-        await settle()
+        await evaluate()
         assert rig.probe.asked == ["0-a"]
         assert rig.partition().leader == 0
 
@@ -187,7 +187,7 @@ def test_after_take_over_a_refused_probe_fences_at_once() -> None:
         await rig.service.load(ControllerEpoch(2))
         rig.probe.verdicts["0-a"] = ProbeVerdict.REFUSED
         rig.service.suspect(POOL, BrokerId(0), "pod vanished")
-        await settle()
+        await evaluate()
         assert not rig.partition().has_leader
         await rig.advance(100, *rig.brokers[1:])  # nobody of them holds a newer state (S17)
         assert rig.partition().leader == 1
@@ -232,20 +232,20 @@ def test_controlled_shutdown_moves_leadership_and_waits_for_the_others_to_know()
         await rig.create()
         first, second, third = rig.brokers
         stopping = first.heartbeat(wants_to_stop=True)
-        await settle()
+        await evaluate()
         assert shown(rig.partition()) == "leader 1@2 epoch 1 isr [1@2 2@3] eligible [] pe 1"
         response = await stopping
         assert not response.may_stop
         first.apply(response)
         waiting = first.heartbeat(wants_to_stop=True)
-        await settle()
+        await evaluate()
         await second.catch_up()
         assert not waiting.done() or not waiting.result().may_stop
         await third.catch_up()
         if waiting.done():
             first.apply(waiting.result())
             waiting = first.heartbeat(wants_to_stop=True)
-            await settle()
+            await evaluate()
         assert waiting.result().may_stop
 
     run(scenario)
@@ -399,7 +399,7 @@ def test_deletion_is_an_explicit_entry_in_every_push() -> None:
         rig = await Rig().start(3)
         await rig.create()
         await rig.service.delete_topic(POOL, ORDERS, retain=False)
-        await settle()
+        await evaluate()
         poll = rig.brokers[0].poll
         assert poll is not None
         push = poll.result().push

@@ -6,7 +6,7 @@ from tidemark_operator.api.kinds import BROKER
 from tidemark_protocol.controller_messages import CommittedTruncation, ReplicaReport
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, settle
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, evaluate
 from tests.support.controller_values import members
 from tests.support.waiting import HANG_SECONDS, run
 
@@ -20,7 +20,7 @@ async def stop(rig: Rig, stopping: FakeBroker) -> None:
     """Until it is told that it may."""
     for _ in range(10):
         poll = stopping.heartbeat(wants_to_stop=True)
-        await settle()
+        await evaluate()
         for broker in rig.brokers:
             if broker is not stopping and (broker.poll is None or broker.poll.done()):
                 await broker.catch_up()
@@ -38,7 +38,7 @@ def test_a_broker_that_may_stop_is_fenced_at_once_and_its_session_is_over() -> N
         rig = await Rig().start(3)
         await rig.create()
         await stop(rig, rig.brokers[0])
-        await settle()
+        await evaluate()
         assert stored_state(rig, 0) == "Fenced"
         writes = rig.store.writes
         await rig.advance(4000, *rig.brokers[1:])
@@ -52,7 +52,7 @@ def test_it_is_draining_until_the_others_know() -> None:
         rig = await Rig().start(3)
         await rig.create()
         asking = rig.brokers[0].heartbeat(wants_to_stop=True)
-        await settle()
+        await evaluate()
         assert not (await asking).may_stop
         assert stored_state(rig, 0) == "Draining"
 
@@ -64,7 +64,7 @@ def test_an_answer_that_was_lost_is_given_again_to_the_fenced_broker() -> None:
         rig = await Rig().start(3)
         await rig.create()
         await stop(rig, rig.brokers[0])
-        await settle()
+        await evaluate()
         again = await asyncio.wait_for(rig.brokers[0].heartbeat(wants_to_stop=True), HANG_SECONDS)
         assert again.may_stop
         assert stored_state(rig, 0) == "Fenced"
@@ -96,7 +96,7 @@ def test_a_stop_begun_under_one_controller_ends_under_the_next() -> None:
         rig.service = rig.another_controller()
         await rig.service.load(ControllerEpoch(2))
         await stop(rig, rig.brokers[0])
-        await settle()
+        await evaluate()
         assert stored_state(rig, 0) == "Fenced"
 
     run(scenario)
@@ -108,10 +108,10 @@ def test_a_heartbeat_that_a_later_one_overtook_does_not_make_a_stopped_broker_ac
         await rig.create()
         late = rig.brokers[0]
         await stop(rig, late)  # numbered 0
-        await settle()
+        await evaluate()
         await late.poll_to_the_end(number=2, wants_to_stop=True)
         response = await late.poll_to_the_end(number=1)  # it wishes to serve
-        await settle()
+        await evaluate()
         assert stored_state(rig, 0) == "Fenced"
         assert (response.push, response.may_stop) == (None, False)
 
@@ -125,10 +125,10 @@ def test_what_an_overtaken_heartbeat_says_of_failed_replicas_is_not_believed() -
         sick = rig.brokers[1]
         failed = (ReplicaReport(ORDERS, 0, LeaderEpoch(-1), Offset(-1), Offset(-1), failed=True),)
         newer = sick.heartbeat(number=2, failed_replicas=failed)
-        await settle()
+        await evaluate()
         assert 1 not in rig.partition().in_sync_ids
         older = sick.heartbeat(number=1, suspects=(BrokerId(2),))
-        await settle()
+        await evaluate()
         assert older.done()  # and the newer one goes on being its open poll
         notes = rig.service._pools[POOL].decisions.state.soft_state_of(sick.broker_id)
         assert notes.failed_replicas == {(ORDERS, 0)}
@@ -151,10 +151,10 @@ def test_wishes_that_wait_for_a_decision_are_forgotten_when_later_ones_come() ->
         )
         async with pool.lock:
             serving = starting.heartbeat(number=1, committed_cuts=(cut,))
-            await settle()
+            await evaluate()
             stopping = starting.heartbeat(number=2, wants_to_serve=False, wants_to_stop=True)
-            await settle()
-        await settle()
+            await evaluate()
+        await evaluate()
         assert stored_state(rig, 3) == "Starting"
         await asyncio.gather(serving, stopping)
 

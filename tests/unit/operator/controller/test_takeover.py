@@ -116,7 +116,7 @@ def test_a_copy_made_while_a_controller_leads_is_not_taken_for_a_lost_slice() ->
         await rig.create(partitions=2)
         rig.stored_slice()["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
         put(rig, rig.stored_slice(), "saved-0", creationTimestamp="2026-11-21T11:00:00Z")
-        await rig.service.look_for_slices(POOL, ORDERS)
+        await rig.service.find_slices(POOL, ORDERS)
         view = rig.service.topic(POOL, ORDERS)
         assert view is not None
         assert len(view.partitions) == 2

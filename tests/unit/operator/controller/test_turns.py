@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 import pytest
 from tidemark_operator.controller.turns import SHARED_AT_ONCE, Turns
 
-from tests.support.controller_harness import settle
+from tests.support.controller_harness import evaluate
 from tests.support.waiting import run
 
 
@@ -25,16 +25,16 @@ class Visitors:
             self._leave[name] = asyncio.Event()
             stay = self._stay_alone if name.isupper() else self._stay_beside
             self._tasks[name] = asyncio.create_task(stay(name))
-            await settle()
+            await evaluate()
 
     async def leave(self, *names: str) -> None:
         for name in names:
             self._leave[name].set()
-        await settle()
+        await evaluate()
 
     async def give_up(self, name: str) -> None:
         self._tasks[name].cancel()
-        await settle()
+        await evaluate()
 
     async def _stay_alone(self, name: str) -> None:
         async with self.turns:

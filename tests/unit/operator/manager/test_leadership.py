@@ -14,7 +14,7 @@ from tidemark_protocol.controller_messages import RegisterRequest
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
 
-from tests.support.controller_harness import FakeBroker, Rig, settle
+from tests.support.controller_harness import FakeBroker, Rig, evaluate
 from tests.support.waiting import run
 
 KEY = WorkKey("Topic", "shop", "orders")
@@ -116,7 +116,7 @@ def test_pools_that_register_at_once_are_no_more_than_may_be(
             )
             for number in range(3)
         ]
-        await settle()
+        await evaluate()
         looked_up.set()
         errors = [(await each).error for each in early]
         assert errors == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
@@ -139,7 +139,7 @@ def test_a_registration_that_outlives_its_term_leaves_nothing_behind_in_the_next
         await rig.service.load(ControllerEpoch(1))
         broker = FakeBroker(rig, BrokerId(0), "0-a")
         early = asyncio.create_task(broker.register())
-        await settle()
+        await evaluate()
         await rig.service.step_down()
         looked_up.set()
         assert (await early).error == ErrorCode.NOT_CONTROLLER

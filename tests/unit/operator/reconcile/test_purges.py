@@ -73,11 +73,11 @@ def test_a_topic_that_has_an_object_is_never_purged(tell: Callable[[Story], None
         status, reason, message = await purged(world)
         assert (status, reason) == ("False", "HasTopic")
         assert message.startswith("not purged, as a Topic object has the name: orders. To purge")
-        await world.settle()
+        await world.evaluate()
         assert deletions(world) == []
         # It is no standing order: what is deleted with Retain later is retained.
         await world.store.delete(TOPIC, NAMESPACE, "orders")
-        await world.settle()
+        await world.evaluate()
         assert deletions(world) == []
         assert len(await world.store.list(PARTITION_SLICE, NAMESPACE)) == 1
 
@@ -118,9 +118,9 @@ def test_a_name_is_purged_once_until_it_is_asked_for_again(tell: Callable[[Story
         await with_retained(world)
         await ask_for(world, "orders")
         again = await with_retained(world)
-        await world.settle()
+        await world.evaluate()
         world.reconciler = world.new_reconciler()
-        await world.settle()
+        await world.evaluate()
         assert len(deletions(world)) == 1
         assert await ask_for(world) == []
         assert not await world.condition(BROKER_POOL, "default", "Purged")

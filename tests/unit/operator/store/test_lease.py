@@ -13,7 +13,7 @@ from tidemark_operator.store.lease import (
 from tidemark_operator.store.object_store import StoreError
 from tidemark_protocol.ids import ControllerEpoch
 
-from tests.support.controller_harness import FakeStore, settle
+from tests.support.controller_harness import FakeStore, evaluate
 from tests.support.waiting import run
 
 SETTINGS = LeaseSettings(namespace="tidemark", renew_interval_ms=20)
@@ -460,7 +460,7 @@ def test_the_end_of_run_in_the_middle_of_taking_over_releases() -> None:
         pair = Pair()
         pair.leaders[0].has_read_all.clear()
         running = asyncio.create_task(pair.leases[0].run())
-        await settle()
+        await evaluate()
         assert pair.leaders[0].epochs == [1]
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

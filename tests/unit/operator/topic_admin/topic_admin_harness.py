@@ -17,7 +17,7 @@ from tidemark_protocol.topic_messages import (
     TopicResult,
 )
 
-from tests.support.controller_harness import POOL, Rig, settle
+from tests.support.controller_harness import POOL, Rig, evaluate
 
 NAMESPACE, _, POOL_NAME = POOL.partition("/")
 
@@ -48,7 +48,7 @@ class FaultyStore(SqliteStore):
 
     async def list(self, kind: ResourceKind, *arguments: Any, **options: Any) -> list[Object]:
         self.lists += 1
-        await settle()  # others ask meanwhile
+        await evaluate()  # others ask meanwhile
         return await super().list(kind, *arguments, **options)
 
     async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:

@@ -8,7 +8,7 @@ from tidemark_protocol.controller_messages import HeartbeatResponse, MetadataPus
 from tidemark_protocol.ids import ControllerEpoch
 from tidemark_protocol.partition_state import PartitionState
 
-from tests.support.controller_harness import POOL, Rig, settle
+from tests.support.controller_harness import POOL, Rig, evaluate
 from tests.support.controller_values import TOPIC_ID, partition, topic
 from tests.support.waiting import run
 
@@ -103,7 +103,7 @@ def test_how_fast_replicas_may_be_moved_is_pushed_at_once_and_to_whoever_comes()
         poll = rig.brokers[0].poll
         assert poll is not None and not poll.done()
         await rig.service.set_settings(POOL, PoolSettings(4096))
-        await settle()
+        await evaluate()
         assert poll.done()
         new = await rig.new_broker(1)
         for response in (await poll, await new.heartbeat(applied_image_version=-1)):

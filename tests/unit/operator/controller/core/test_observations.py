@@ -18,7 +18,7 @@ from tests.support.controller_harness import (
     WALL_CLOCK_MS,
     FakeBroker,
     Rig,
-    settle,
+    evaluate,
 )
 from tests.support.metric_docs import documented_families
 from tests.support.promtool import faults_of_metrics
@@ -81,7 +81,7 @@ def test_an_orderly_stop_is_planned_until_the_broker_is_in_sync_again() -> None:
         await rig.create()
         told = [await planned(rig)]
         await stop(rig, rig.brokers[0])
-        await settle()
+        await evaluate()
         await rig.advance(500, *rig.brokers[1:])
         told.append(await planned(rig))
         await start_again(rig, 0)
@@ -112,7 +112,7 @@ def test_a_kill_while_it_catches_up_ends_what_was_planned() -> None:
     async def scenario(rig: Rig) -> None:
         await rig.create()
         await stop(rig, rig.brokers[0])
-        await settle()
+        await evaluate()
         again = await start_again(rig, 0)
         assert (await planned(rig))["0"] == 1
         await rig.kill(again)
@@ -126,7 +126,7 @@ def test_a_broker_that_does_not_come_back_is_missing_after_a_while() -> None:
     async def scenario(rig: Rig) -> None:
         await rig.create()
         await stop(rig, rig.brokers[0])
-        await settle()
+        await evaluate()
         rig.clock.ms += PLANNED_RESTART_LIMIT_MS - 1000
         await rig.tick()
         before = await planned(rig)
@@ -141,7 +141,7 @@ def test_another_controller_knows_a_planned_restart_by_its_proof() -> None:
     async def scenario(rig: Rig) -> None:
         await rig.create()
         await stop(rig, rig.brokers[0])
-        await settle()
+        await evaluate()
         await rig.service.step_down()
         rig.service = rig.another_controller()
         await rig.service.load(ControllerEpoch(2))
@@ -161,7 +161,7 @@ def test_elections_are_counted_by_what_brought_them() -> None:
         await rig.create()
         counted = [await elections(rig)]
         await stop(rig, rig.brokers[0])  # its leader gives way in order
-        await settle()
+        await evaluate()
         counted.append(await elections(rig))
         await rig.kill(rig.brokers[1])
         await rig.advance(200, rig.brokers[2])
@@ -219,7 +219,7 @@ def test_a_brokers_clock_is_compared_with_ours() -> None:
         for broker, ahead_ms in zip(rig.brokers, (0, 5000, -1500), strict=True):
             sent_at_ms = WALL_CLOCK_MS + rig.clock.ms + ahead_ms
             broker.poll = broker.heartbeat(sent_at_ms=sent_at_ms)
-            await settle()
+            await evaluate()
         skews = await samples(rig, "broker_clock_skew_seconds", "broker")
         assert skews == {"0": 0, "1": 5, "2": -1.5}
 
@@ -265,7 +265,7 @@ def test_the_page_of_metrics_and_the_operator_agree_and_promtool_is_content() ->
     async def scenario(rig: Rig) -> None:
         await rig.create()
         rig.brokers[0].poll = rig.brokers[0].heartbeat(sent_at_ms=WALL_CLOCK_MS)
-        await settle()
+        await evaluate()
         text = (await exposition(rig.service, LoopLagCollector(LoopLag()))).decode()
         types = [line.split(" ")[2:] for line in text.splitlines() if line.startswith("# TYPE ")]
         exported = dict(types)

@@ -140,8 +140,8 @@ def test_what_is_not_known_is_waited_for() -> None:
     assert plan(broker(0), broker(1), broker(2), topics=(missing,)).obstacle == (
         "slice orders-0 is missing"
     )
-    unsettled = replace(HEALTHY, partitions=HEALTHY.partitions[:2])
-    assert plan(broker(0), broker(1), broker(2), topics=(unsettled,)).obstacle == (
+    outcome_unknown = replace(HEALTHY, partitions=HEALTHY.partitions[:2])
+    assert plan(broker(0), broker(1), broker(2), topics=(outcome_unknown,)).obstacle == (
         "the state of topic orders is not wholly known"
     )
 

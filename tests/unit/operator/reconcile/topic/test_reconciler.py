@@ -120,7 +120,7 @@ def test_a_pass_over_an_unchanged_cluster_writes_nothing(tell: Callable[[Story],
     async def story(world: World) -> None:
         await world.ready_topic(partitions=3)
         await world.topic("broken", brokerPool="mine")
-        await world.settle()
+        await world.evaluate()
         before = world.store.writes, len(world.runtime.actions)
         for key in await world.reconciler.all_keys(None):
             await world.reconciler.reconcile(key)
@@ -180,7 +180,7 @@ def test_a_deleted_topic_is_retained_and_adopted_by_its_successor(
         assert heir["metadata"]["uid"] != previous["metadata"]["uid"]
         assert heir["status"]["topicId"] == previous["metadata"]["uid"]
         assert (await world.condition())["status"] == "True"
-        await world.settle()
+        await world.evaluate()
         assert sum(call.startswith("delete") for call in world.controller.calls) == 1
 
     tell(story)
