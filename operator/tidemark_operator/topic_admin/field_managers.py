@@ -36,7 +36,7 @@ def request_of(topic: Object) -> str:
     return str(annotations.get(REQUEST_ANNOTATION, ""))
 
 
-def keeper_of(topic: Object) -> str:
+def field_manager_of(topic: Object) -> str:
     """The tool or owner that keeps it; "": nobody in particular."""
     metadata = topic["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
@@ -53,12 +53,12 @@ def keeper_of(topic: Object) -> str:
     return ""
 
 
-def keeper_refusal(topic: Object) -> Refusal | None:
+def managed_elsewhere_error(topic: Object) -> Refusal | None:
     """For everything that writes the object's spec, or deletes it."""
     name = topic["metadata"]["name"]
     said = (topic["metadata"].get("annotations") or {}).get(KAFKA_ADMIN_ANNOTATION, "")
-    keeper = keeper_of(topic)
-    if said == ALLOW or (not said and not keeper):
+    field_manager = field_manager_of(topic)
+    if said == ALLOW or (not said and not field_manager):
         return None
     if said:
         return Refusal(
@@ -68,6 +68,7 @@ def keeper_refusal(topic: Object) -> Refusal | None:
         )
     return Refusal(
         ErrorCode.POLICY_VIOLATION,
-        f"Topic {name} is kept by {keeper}, which would undo a change from elsewhere: change it"
+        f"Topic {name} is kept by {field_manager}, which would undo a change from elsewhere: "
+        f"change it"
         f" there, or annotate the Topic with {KAFKA_ADMIN_ANNOTATION}={ALLOW}",
     )

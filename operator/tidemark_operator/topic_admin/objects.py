@@ -32,7 +32,11 @@ from tidemark_operator.store.object_store import (
     StoreError,
 )
 from tidemark_operator.topic_admin.changes import deletion_refusal
-from tidemark_operator.topic_admin.field_managers import REQUEST_ANNOTATION, Refusal, keeper_refusal
+from tidemark_operator.topic_admin.field_managers import (
+    REQUEST_ANNOTATION,
+    Refusal,
+    managed_elsewhere_error,
+)
 from tidemark_operator.topic_admin.new_topics import PoolPlaces, topic_manifest
 from tidemark_operator.topic_admin.room import Room
 from tidemark_operator.topic_admin.topic_names import TopicNames
@@ -49,7 +53,7 @@ MAX_TRIES = 5  # against other writers of the same object
 
 
 @dataclass(frozen=True, slots=True)
-class There:
+class StoredTopic:
     """What a request found when it came."""
 
     places: PoolPlaces
@@ -65,14 +69,14 @@ class TopicObjects:
 
     # ---- what is there
 
-    async def there(self, pool: str, topics: Iterable[str]) -> There:
+    async def there(self, pool: str, topics: Iterable[str]) -> StoredTopic:
         """What it costs does not depend on how many others there are."""
         stored_pool, _ = await asyncio.gather(self._pool(pool), self._names.read(pool))
         named = tuple(dict.fromkeys(topics))
         found = await gathered(named, lambda topic: self._topic(pool, topic))
         stored = zip(named, found, strict=True)
         limit = (stored_pool or apply_defaults(NO_POOL))["spec"]["limits"]["maxPartitions"]
-        return There(
+        return StoredTopic(
             self._places(pool, stored_pool),
             {topic: item for topic, item in stored if item is not None},
             Room(limit, self._controller.partition_count(pool)),
@@ -116,7 +120,7 @@ class TopicObjects:
         self,
         new: NewTopic,
         request: CreateTopicsRequest,
-        there: There,
+        there: StoredTopic,
     ) -> TopicResult:
         stored, places = there.topics.get(new.topic), there.places
         if stored is not None:
@@ -188,7 +192,7 @@ class TopicObjects:
     async def change(
         self,
         topic: str,
-        there: There,
+        there: StoredTopic,
         request_id: str,
         changed: Callable[[Object], Object | Refusal],
         *,
@@ -201,7 +205,7 @@ class TopicObjects:
                 return refused(topic, unknown_topic(topic))
             if _was_made_for(stored, request_id):
                 return _made(stored)
-            refusal = keeper_refusal(stored)
+            refusal = managed_elsewhere_error(stored)
             after = changed(stored) if refusal is None else refusal
             if isinstance(after, Refusal):
                 return refused(topic, after)
@@ -215,7 +219,7 @@ class TopicObjects:
                 stored = await self._again(stored)
         return refused(topic, _others_are_faster())
 
-    async def delete(self, doomed: TopicToDelete, there: There) -> TopicResult:
+    async def delete(self, doomed: TopicToDelete, there: StoredTopic) -> TopicResult:
         """I20: by the manifest as it is when it goes, and not as it was found with others."""
         pool = there.places.pool
         for attempt in range(MAX_TRIES):
@@ -226,7 +230,7 @@ class TopicObjects:
                 return refused(doomed.topic, unknown_topic(doomed.topic))
             topic_id = _topic_id_of(stored)
             refusal = _other_id(doomed, topic_id)
-            refusal = refusal or keeper_refusal(stored) or deletion_refusal(stored)
+            refusal = refusal or managed_elsewhere_error(stored) or deletion_refusal(stored)
             if refusal is None or attempt:
                 # The slices' copy decides what becomes of the data, and lags behind the manifest;
                 # or it is ahead of it, by an attempt that another's write put an end to.

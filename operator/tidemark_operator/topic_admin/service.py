@@ -53,9 +53,9 @@ from tidemark_operator.topic_admin.changes import (
     grown,
     reassigned,
 )
-from tidemark_operator.topic_admin.field_managers import Refusal, keeper_refusal
+from tidemark_operator.topic_admin.field_managers import Refusal, managed_elsewhere_error
 from tidemark_operator.topic_admin.objects import (
-    There,
+    StoredTopic,
     TopicObjects,
     gathered,
     refused,
@@ -65,12 +65,12 @@ from tidemark_operator.topic_admin.objects import (
 logger = logging.getLogger(__name__)
 
 
-class _OfATopic(Protocol):
+class HasTopic(Protocol):
     @property
     def topic(self) -> str: ...
 
 
-Asked = TypeVar("Asked", bound=_OfATopic)
+Asked = TypeVar("Asked", bound=HasTopic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +97,19 @@ class TopicAdmin:
     # ---- what brokers ask for. They never raise for what was sent, nor for the store's trouble.
 
     async def create_topics(self, request: CreateTopicsRequest) -> TopicsResponse:
-        async def change(new: NewTopic, there: There) -> TopicResult:
+        async def change(new: NewTopic, there: StoredTopic) -> TopicResult:
             return await self._objects.create(new, request, there)
 
         return await self._each(request.broker, request.topics, change)
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> TopicsResponse:
-        async def change(doomed: TopicToDelete, there: There) -> TopicResult:
+        async def change(doomed: TopicToDelete, there: StoredTopic) -> TopicResult:
             return await self._objects.delete(doomed, there)
 
         return await self._each(request.broker, request.topics, change)
 
     async def add_partitions(self, request: AddPartitionsRequest) -> TopicsResponse:
-        async def change(asked: TopicToExpand, there: There) -> TopicResult:
+        async def change(asked: TopicToExpand, there: StoredTopic) -> TopicResult:
             return await self._objects.change(
                 asked.topic,
                 there,
@@ -121,7 +121,7 @@ class TopicAdmin:
         return await self._each(request.broker, request.topics, change)
 
     async def alter_configs(self, request: AlterConfigsRequest) -> TopicsResponse:
-        async def change(asked: TopicToAlter, there: There) -> TopicResult:
+        async def change(asked: TopicToAlter, there: StoredTopic) -> TopicResult:
             return await self._objects.change(
                 asked.topic,
                 there,
@@ -135,7 +135,7 @@ class TopicAdmin:
     async def reassign_partitions(self, request: ReassignPartitionsRequest) -> TopicsResponse:
         """One result for each topic that is named, for all of its partitions at once."""
 
-        async def change(asked: _Reassigned, there: There) -> TopicResult:
+        async def change(asked: _Reassigned, there: StoredTopic) -> TopicResult:
             targets = self._targets(asked, there)
             if isinstance(targets, Refusal):
                 return refused(asked.topic, targets)
@@ -182,7 +182,7 @@ class TopicAdmin:
         self,
         broker: RequestingBroker,
         asked: Sequence[Asked],
-        change: Callable[[Asked, There], Awaitable[TopicResult]],
+        change: Callable[[Asked, StoredTopic], Awaitable[TopicResult]],
     ) -> TopicsResponse:
         async def all_of_them() -> Iterable[TopicResult]:
             there = await self._objects.there(broker.pool, (each.topic for each in asked))
@@ -203,7 +203,7 @@ class TopicAdmin:
 
     # ---- moves and elections
 
-    def _targets(self, asked: _Reassigned, there: There) -> Targets | Refusal:
+    def _targets(self, asked: _Reassigned, there: StoredTopic) -> Targets | Refusal:
         view = self._objects.view(there.places.pool, asked.topic)
         if view is None:
             return unknown_topic(asked.topic)
@@ -229,13 +229,13 @@ class TopicAdmin:
         return targets
 
     async def _elect(
-        self, topic: str, numbers: list[int], there: There, *, unclean: bool
+        self, topic: str, numbers: list[int], there: StoredTopic, *, unclean: bool
     ) -> list[TopicResult]:
         view, stored = self._objects.view(there.places.pool, topic), there.topics.get(topic)
         if view is None or stored is None:
             unknown = unknown_topic(topic)
             return [TopicResult(topic, unknown.error, unknown.message, n) for n in numbers]
-        refusal = keeper_refusal(stored) if unclean else None
+        refusal = managed_elsewhere_error(stored) if unclean else None
         if refusal is not None:
             return [TopicResult(topic, refusal.error, refusal.message, n) for n in numbers]
         outcomes = await self._controller.elect_leaders(

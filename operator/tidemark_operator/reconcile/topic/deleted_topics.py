@@ -15,7 +15,7 @@ from tidemark_operator.controller.keyed_locks import KeyedLocks
 from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.reconcile.topic.observe import TopicObserver
-from tidemark_operator.reconcile.topic.slice_owners import KeptTopic
+from tidemark_operator.reconcile.topic.slice_owners import SliceOwner
 from tidemark_operator.reconcile.work_queue import WorkKey
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class DeletedTopics:
         self._observer = observer
         self._names = names
 
-    async def forget(self, key: WorkKey) -> tuple[KeptTopic, ...]:
+    async def forget(self, key: WorkKey) -> tuple[SliceOwner, ...]:
         """Retains or deletes the data that no Topic claims; returns what it was."""
         index, first = self._store.index, slice_name(key.name, 0)
         if not index.has_slice(key.namespace, first):
@@ -50,7 +50,7 @@ class DeletedTopics:
                     forgotten += await self._forget(key, topic_id)
         return tuple(forgotten)
 
-    async def _forget(self, key: WorkKey, topic_id: TopicId) -> list[KeptTopic]:
+    async def _forget(self, key: WorkKey, topic_id: TopicId) -> list[SliceOwner]:
         forgotten = []
         for kept in await self._observer.kept(key.namespace, topic_id):
             if kept.object_name != key.name or kept.is_retained:

@@ -21,7 +21,7 @@ from tidemark_operator.reconcile.pool_membership import leaving_brokers
 from tidemark_operator.reconcile.topic.plan import ObservedTopic, PreviousTopic
 from tidemark_operator.reconcile.topic.plan_placement import any_misplaced
 from tidemark_operator.reconcile.topic.slice_owners import (
-    KeptTopic,
+    SliceOwner,
     claims_topic,
     has_topic_id,
     kept_topics,
@@ -129,7 +129,7 @@ class TopicObserver:
             if found is not None and self._index.topic(first.key) == first:
                 return first.key.name
 
-    async def kept(self, namespace: str, topic_id: TopicId) -> tuple[KeptTopic, ...]:
+    async def kept(self, namespace: str, topic_id: TopicId) -> tuple[SliceOwner, ...]:
         """The slices of a topic id that are there, read one by one; no entry if there are none."""
         keys = [entry.key for entry in self._index.slices_with_id(topic_id)]
         names = [name for found_in, name in keys if found_in == namespace]
@@ -140,7 +140,7 @@ class TopicObserver:
             if kept.topic_id == topic_id  # of that name there may be another topic's by now
         )
 
-    async def is_abandoned(self, kept: KeptTopic, *, besides: TopicSpec | None = None) -> bool:
+    async def is_abandoned(self, kept: SliceOwner, *, besides: TopicSpec | None = None) -> bool:
         """No Topic object has, or will take, this data. `besides` is the one that asks: it has the
         name, so only who has the data already comes before it."""
         namespace = kept.pool.partition("/")[0]

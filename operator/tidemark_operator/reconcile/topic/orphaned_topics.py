@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class SlicelessTopic:
+class OrphanedTopic:
     uid: str  # of the Topic object
     pool: str  # namespace/name
     topic_id: TopicId
@@ -29,11 +29,11 @@ class SlicelessTopic:
     is_to_be_erased: bool
 
 
-class SlicelessTopics:
+class OrphanedTopics:
     def __init__(self, store: ObjectStore, controller: ControllerService) -> None:
         self._store = store
         self._controller = controller
-        self._known: dict[WorkKey, SlicelessTopic] = {}
+        self._known: dict[WorkKey, OrphanedTopic] = {}
 
     def note(self, key: WorkKey, observed: ObservedTopic) -> None:
         """As a pass over that Topic found it."""
@@ -41,7 +41,7 @@ class SlicelessTopics:
         if recorded is None or observed.view is not None:
             self._known.pop(key, None)
             return
-        self._known[key] = SlicelessTopic(
+        self._known[key] = OrphanedTopic(
             spec.uid, spec.pool, recorded, spec.topic_name, spec.deletion_policy == "Delete"
         )
 

@@ -20,7 +20,7 @@ from tidemark_operator.reconcile.conditions import Condition
 from tidemark_operator.reconcile.retained_data import shortened
 from tidemark_operator.reconcile.topic.deleted_topics import TopicNames
 from tidemark_operator.reconcile.topic.observe import TopicObserver
-from tidemark_operator.reconcile.topic.slice_owners import KeptTopic, claims_topic
+from tidemark_operator.reconcile.topic.slice_owners import SliceOwner, claims_topic
 from tidemark_operator.store.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -134,12 +134,12 @@ class RetainedPurges:
             await self._controller.delete_topic(spec.pool, kept.topic_id, retain=False, topic=name)
         return PurgeResult.PURGED
 
-    async def _kept(self, spec: PoolSpec, view: TopicView) -> KeptTopic:
+    async def _kept(self, spec: PoolSpec, view: TopicView) -> SliceOwner:
         """By the slices that there are; by the controller's word where all of them are lost."""
         topic = view.topic
         for kept in await self._observer.kept(spec.namespace, topic.topic_id):
             return replace(kept, is_retained=kept.is_retained and view.is_retained)
-        return KeptTopic(
+        return SliceOwner(
             pool=spec.pool,
             topic_id=topic.topic_id,
             topic_name=topic.topic,

@@ -28,7 +28,7 @@ from tidemark_operator.reconcile.topic.apply import TopicApplier
 from tidemark_operator.reconcile.topic.conditions import ready_conditions, topic_fields
 from tidemark_operator.reconcile.topic.deleted_topics import DeletedTopics, TopicNames
 from tidemark_operator.reconcile.topic.observe import InvalidManifest, TopicObserver, read_topic
-from tidemark_operator.reconcile.topic.orphaned_topics import SlicelessTopics
+from tidemark_operator.reconcile.topic.orphaned_topics import OrphanedTopics
 from tidemark_operator.reconcile.topic.plan import (
     AddPartitions,
     CreateTopic,
@@ -38,7 +38,7 @@ from tidemark_operator.reconcile.topic.plan import (
     plan_topic,
 )
 from tidemark_operator.reconcile.topic.purges import RetainedPurges
-from tidemark_operator.reconcile.topic.slice_owners import KeptTopic, has_topic_id
+from tidemark_operator.reconcile.topic.slice_owners import SliceOwner, has_topic_id
 from tidemark_operator.reconcile.turns import Turn, Turns
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.store.object_store import (
@@ -77,7 +77,7 @@ class TopicReconciler:
         self._names = TopicNames()
         self._deleted = DeletedTopics(store, controller, self._observer, self._names)
         self.purges = RetainedPurges(store, controller, self._observer, self._names)
-        self._sliceless = SlicelessTopics(store, controller)
+        self._orphaned = OrphanedTopics(store, controller)
         self._applier = TopicApplier(
             store, controller, default_pool_spec=settings.default_pool_spec
         )
@@ -98,7 +98,7 @@ class TopicReconciler:
     async def reconcile(self, key: WorkKey, turn: Turn) -> int | None:
         previous = self._store.index.topic(key)
         topic = await self._store.get(TOPIC, key.namespace, key.name)
-        await self._sliceless.forget_deleted(key, topic)
+        await self._orphaned.forget_deleted(key, topic)
         if topic is None:
             self._turns.note_gone(key)
             self._waiting.pop(key, None)
@@ -132,7 +132,7 @@ class TopicReconciler:
         for _ in range(MAX_ACTIONS_PER_TURN):
             turn.has_changed = False
             observed = await self._observer.observe(spec, topic)
-            self._sliceless.note(key, observed)
+            self._orphaned.note(key, observed)
             self._keys[observed.topic_id] = key
             plan = plan_topic(observed)
             if plan.action is None:
@@ -244,7 +244,7 @@ class TopicReconciler:
         else:
             self._waiting.pop(key, None)
 
-    def wake_namesakes(self, gone: TopicEntry | KeptTopic | None) -> None:
+    def wake_namesakes(self, gone: TopicEntry | SliceOwner | None) -> None:
         if gone is not None:
             for entry in self._store.index.topics_named(gone.pool, gone.topic_name):
                 if entry.key in self._waiting:

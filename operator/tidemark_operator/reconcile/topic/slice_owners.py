@@ -12,7 +12,7 @@ from tidemark_operator.api.kinds import Object
 
 
 @dataclass(frozen=True, slots=True)
-class KeptTopic:
+class SliceOwner:
     """The slices of one topic id, as far as deletion is concerned."""
 
     pool: str  # namespace/name
@@ -23,7 +23,7 @@ class KeptTopic:
     is_retained: bool  # every slice is
 
 
-def kept_topics(slices: Iterable[Object]) -> tuple[KeptTopic, ...]:
+def kept_topics(slices: Iterable[Object]) -> tuple[SliceOwner, ...]:
     """In the order of their topic ids. Slices that are malformed are left alone."""
     by_id: dict[TopicId, list[Object]] = {}
     for item in slices:
@@ -31,13 +31,13 @@ def kept_topics(slices: Iterable[Object]) -> tuple[KeptTopic, ...]:
             continue  # a tombstone: the controller's own
         if item.get("topicId") and item.get("pool") and item.get("topicName"):
             by_id.setdefault(TopicId(item["topicId"]), []).append(item)
-    return tuple(_kept_topic(topic_id, by_id[topic_id]) for topic_id in sorted(by_id))
+    return tuple(_slice_owner(topic_id, by_id[topic_id]) for topic_id in sorted(by_id))
 
 
-def _kept_topic(topic_id: TopicId, slices: list[Object]) -> KeptTopic:
+def _slice_owner(topic_id: TopicId, slices: list[Object]) -> SliceOwner:
     first = slices[0]
     every_says_delete = all(item.get("deletionPolicy") == "Delete" for item in slices)
-    return KeptTopic(
+    return SliceOwner(
         pool=first["pool"],
         topic_id=topic_id,
         topic_name=first["topicName"],
@@ -53,7 +53,7 @@ def topic_object_name(item: Object) -> str:
     return name
 
 
-def claims_topic(topic: Object, kept: KeptTopic) -> bool:
+def claims_topic(topic: Object, kept: SliceOwner) -> bool:
     """Whether this Topic object has, or will take, the data of those slices: by id, or by the
     name that it wants in the same pool."""
     if has_topic_id(topic, kept.topic_id):
