@@ -11,11 +11,11 @@ from tidemark_operator.api.kinds import BROKER_POOL, PARTITION_SLICE, TOPIC, Obj
 from tidemark_operator.api.schemas import apply_defaults
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
-    MakeBootstrap,
-    MakeDisruptionBudget,
-    MakeEndpoint,
-    MakeStorage,
-    MarkStorage,
+    CreateBootstrapService,
+    CreateBrokerService,
+    CreateDisruptionBudget,
+    CreateVolumeClaim,
+    LabelVolumeClaim,
     ObservedBroker,
     ObservedPool,
     PoolAction,
@@ -257,15 +257,15 @@ class KeepingRuntime:
     async def apply(self, pool: PoolSpec, action: PoolAction) -> None:
         self.actions.append(action)
         match action:
-            case MakeBootstrap():
+            case CreateBootstrapService():
                 self.has_bootstrap = True
-            case MakeDisruptionBudget():
+            case CreateDisruptionBudget():
                 self.has_budget = True
-            case MakeStorage(broker_id):
+            case CreateVolumeClaim(broker_id):
                 self._set(broker_id, has_storage=True, storage_policy=pool.deletion_policy)
-            case MarkStorage(broker_id):
+            case LabelVolumeClaim(broker_id):
                 self._set(broker_id, storage_policy=pool.deletion_policy)
-            case MakeEndpoint(broker_id):
+            case CreateBrokerService(broker_id):
                 self._set(broker_id, has_endpoint=True)
             case StartBroker(broker_id):
                 self._set(broker_id, process=BrokerProcess.RUNNING)

@@ -42,7 +42,7 @@ class ObservedBroker:
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedDoor:
+class ObservedListener:
     """The Service of a listener for one broker, or (None) its bootstrap Service."""
 
     name: str
@@ -62,23 +62,23 @@ class ObservedPool:
     brokers: tuple[ObservedBroker, ...]
     has_bootstrap: bool = True
     has_disruption_budget: bool = True
-    doors: tuple[ObservedDoor, ...] | None = None  # None: this runtime has no such thing
+    listeners: tuple[ObservedListener, ...] | None = None  # None: this runtime has no such thing
 
 
 @dataclass(frozen=True, slots=True)
-class MakeStorage:
+class CreateVolumeClaim:
     broker_id: BrokerId
 
 
 @dataclass(frozen=True, slots=True)
-class MarkStorage:
+class LabelVolumeClaim:
     """An action: copy the pool's deletionPolicy to storage that has another one."""
 
     broker_id: BrokerId
 
 
 @dataclass(frozen=True, slots=True)
-class MakeEndpoint:
+class CreateBrokerService:
     broker_id: BrokerId
 
 
@@ -96,18 +96,18 @@ class StopBroker:
 
 
 @dataclass(frozen=True, slots=True)
-class MakeBootstrap:
+class CreateBootstrapService:
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class MakeDoor:
+class CreateListenerService:
     listener: ListenerSpec
     broker_id: BrokerId | None  # None: the one to begin with
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveDoor:
+class DeleteListenerService:
     """An action: remove a Service of a removed listener or broker, or of another type or port."""
 
     name: str
@@ -115,20 +115,20 @@ class RemoveDoor:
 
 
 @dataclass(frozen=True, slots=True)
-class MakeDisruptionBudget:
+class CreateDisruptionBudget:
     pass
 
 
 PoolAction = (
-    MakeStorage
-    | MarkStorage
-    | MakeEndpoint
+    CreateVolumeClaim
+    | LabelVolumeClaim
+    | CreateBrokerService
     | StartBroker
     | StopBroker
-    | MakeBootstrap
-    | MakeDisruptionBudget
-    | MakeDoor
-    | RemoveDoor
+    | CreateBootstrapService
+    | CreateDisruptionBudget
+    | CreateListenerService
+    | DeleteListenerService
 )
 
 

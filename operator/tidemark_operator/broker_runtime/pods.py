@@ -12,17 +12,17 @@ from tidemark_operator.api.broker_pool import PoolSpec
 from tidemark_operator.api.kinds import CLAIM, DISRUPTION_BUDGET, POD, SERVICE, Object, ResourceKind
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
-    MakeBootstrap,
-    MakeDisruptionBudget,
-    MakeDoor,
-    MakeEndpoint,
-    MakeStorage,
-    MarkStorage,
+    CreateBootstrapService,
+    CreateBrokerService,
+    CreateDisruptionBudget,
+    CreateListenerService,
+    CreateVolumeClaim,
+    DeleteListenerService,
+    LabelVolumeClaim,
     ObservedBroker,
-    ObservedDoor,
+    ObservedListener,
     ObservedPool,
     PoolAction,
-    RemoveDoor,
     StartBroker,
     StopBroker,
 )
@@ -83,8 +83,8 @@ class PodRuntime:
                 service["metadata"]["name"] == bootstrap_name(pool.name) for service in services
             ),
             has_disruption_budget=budget is not None,
-            doors=tuple(
-                observed_door(each)
+            listeners=tuple(
+                observed_listener(each)
                 for each in services
                 if LISTENER_LABEL in each["metadata"]["labels"]
             ),
@@ -92,11 +92,11 @@ class PodRuntime:
 
     async def apply(self, pool: PoolSpec, action: PoolAction) -> None:
         match action:
-            case MakeStorage(broker_id):
+            case CreateVolumeClaim(broker_id):
                 await self._create(CLAIM, claim_manifest(pool, broker_id))
-            case MarkStorage(broker_id):
+            case LabelVolumeClaim(broker_id):
                 await self._mark_claim(pool, broker_id)
-            case MakeEndpoint(broker_id):
+            case CreateBrokerService(broker_id):
                 await self._create(SERVICE, broker_service_manifest(pool, broker_id))
             case StartBroker(broker_id):
                 await self._start(pool, broker_id)
@@ -104,13 +104,13 @@ class PodRuntime:
                 await self._store.delete(
                     POD, pool.namespace, broker_name(pool.name, broker_id), uid=instance
                 )
-            case MakeBootstrap():
+            case CreateBootstrapService():
                 await self._create(SERVICE, bootstrap_service_manifest(pool))
-            case MakeDoor(listener, door_to):
+            case CreateListenerService(listener, door_to):
                 await self._create(SERVICE, listener_service_manifest(pool, listener, door_to))
-            case RemoveDoor(name, uid):
+            case DeleteListenerService(name, uid):
                 await self._store.delete(SERVICE, pool.namespace, name, uid=uid)
-            case MakeDisruptionBudget():
+            case CreateDisruptionBudget():
                 await self._create(DISRUPTION_BUDGET, disruption_budget_manifest(pool))
             case _:
                 assert_never(action)
@@ -189,13 +189,13 @@ def observed_broker(
     )
 
 
-def observed_door(service: Object) -> ObservedDoor:
+def observed_listener(service: Object) -> ObservedListener:
     metadata, spec = service["metadata"], service["spec"]
     listener = metadata["labels"][LISTENER_LABEL]
     # Others may have added ports of their own.
     port: Object = next((each for each in spec["ports"] if each.get("targetPort") == listener), {})
     ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress") or [{}]
-    return ObservedDoor(
+    return ObservedListener(
         name=metadata["name"],
         uid=metadata["uid"],
         listener=listener,

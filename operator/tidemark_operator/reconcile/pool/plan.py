@@ -11,11 +11,11 @@ from tidemark_protocol.ids import BrokerId
 from tidemark_operator.api.broker_pool import PoolSpec
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
-    MakeBootstrap,
-    MakeDisruptionBudget,
-    MakeEndpoint,
-    MakeStorage,
-    MarkStorage,
+    CreateBootstrapService,
+    CreateBrokerService,
+    CreateDisruptionBudget,
+    CreateVolumeClaim,
+    LabelVolumeClaim,
     ObservedBroker,
     ObservedPool,
     PoolAction,
@@ -23,7 +23,7 @@ from tidemark_operator.broker_runtime.broker_runtime import (
     StopBroker,
 )
 from tidemark_operator.reconcile.conditions import Condition
-from tidemark_operator.reconcile.pool.plan_listeners import plan_doors
+from tidemark_operator.reconcile.pool.plan_listeners import plan_listeners
 
 
 def plan_pool(spec: PoolSpec, observed: ObservedPool) -> tuple[PoolAction, ...]:
@@ -39,7 +39,7 @@ def _actions(spec: PoolSpec, observed: ObservedPool) -> Iterator[PoolAction]:
     for each in observed.brokers:
         is_marked = each.storage_policy in ("", spec.deletion_policy)
         if not (is_marked or each.storage_is_going):
-            yield MarkStorage(each.broker_id)
+            yield LabelVolumeClaim(each.broker_id)
     # Missing brokers first: they are what clients wait for.
     for number in range(spec.replicas):
         broker_id = BrokerId(number)
@@ -50,23 +50,23 @@ def _actions(spec: PoolSpec, observed: ObservedPool) -> Iterator[PoolAction]:
             )
         yield from _broker_actions(broker)
     if not observed.has_bootstrap:
-        yield MakeBootstrap()
+        yield CreateBootstrapService()
     if not observed.has_disruption_budget:
-        yield MakeDisruptionBudget()
-    yield from plan_doors(spec, observed)
+        yield CreateDisruptionBudget()
+    yield from plan_listeners(spec, observed)
 
 
 def _broker_actions(broker: ObservedBroker) -> Iterator[PoolAction]:
     if broker.storage_is_going:
         return  # a claim of that name is being deleted: wait until it is gone
     if not broker.has_storage:
-        yield MakeStorage(broker.broker_id)
+        yield CreateVolumeClaim(broker.broker_id)
     if broker.process is BrokerProcess.ABSENT:
         yield StartBroker(broker.broker_id)
     elif broker.process is BrokerProcess.EXITED:
         yield StopBroker(broker.broker_id, broker.instance)
     if not broker.has_endpoint:
-        yield MakeEndpoint(broker.broker_id)
+        yield CreateBrokerService(broker.broker_id)
 
 
 def pool_conditions(

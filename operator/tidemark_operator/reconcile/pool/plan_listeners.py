@@ -11,27 +11,29 @@ from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.api.broker_pool import ListenerSpec, PoolSpec
 from tidemark_operator.broker_runtime.broker_runtime import (
-    MakeDoor,
-    ObservedDoor,
+    CreateListenerService,
+    DeleteListenerService,
+    ObservedListener,
     ObservedPool,
-    RemoveDoor,
 )
 from tidemark_operator.resources.names import listener_service_name
 
 MAX_BOOTSTRAP_SERVERS = 5
 
 
-def plan_doors(spec: PoolSpec, observed: ObservedPool) -> Iterator[MakeDoor | RemoveDoor]:
-    if observed.doors is None:
+def plan_listeners(
+    spec: PoolSpec, observed: ObservedPool
+) -> Iterator[CreateListenerService | DeleteListenerService]:
+    if observed.listeners is None:
         return
     wanted = _wanted(spec, observed)
-    present = {door.name: door for door in observed.doors}
+    present = {door.name: door for door in observed.listeners}
     for name, (listener, broker_id) in wanted.items():
         if name not in present:
-            yield MakeDoor(listener, broker_id)
+            yield CreateListenerService(listener, broker_id)
     for name, door in present.items():
         if name not in wanted or not _fits(door, wanted[name][0]):
-            yield RemoveDoor(name, door.uid)
+            yield DeleteListenerService(name, door.uid)
 
 
 def _wanted(
@@ -47,7 +49,7 @@ def _wanted(
     }
 
 
-def _fits(door: ObservedDoor, listener: ListenerSpec) -> bool:
+def _fits(door: ObservedListener, listener: ListenerSpec) -> bool:
     return (door.type, door.port) == (listener.type, listener.port)
 
 
@@ -56,7 +58,7 @@ def listener_addresses(spec: PoolSpec, observed: ObservedPool) -> tuple[Listener
     nodes = {broker.broker_id: broker.node_address for broker in observed.brokers}
     found = []
     for listener in spec.listeners:
-        for door in _doors_of(listener, observed):
+        for door in _listeners_of(listener, observed):
             if door.broker_id is None:
                 continue
             host, port = _address(listener, door, nodes.get(door.broker_id, ""))
@@ -68,7 +70,9 @@ def listener_addresses(spec: PoolSpec, observed: ObservedPool) -> tuple[Listener
 def bootstrap_servers(listener: ListenerSpec, observed: ObservedPool) -> str:
     """For clients' `bootstrap.servers`: through every node that has a broker, or the balancer; so
     it survives any one of them. Empty until it is known."""
-    door = next((each for each in _doors_of(listener, observed) if each.broker_id is None), None)
+    door = next(
+        (each for each in _listeners_of(listener, observed) if each.broker_id is None), None
+    )
     if door is None:
         return ""
     nodes = dict.fromkeys(broker.node_address for broker in observed.brokers)
@@ -77,13 +81,13 @@ def bootstrap_servers(listener: ListenerSpec, observed: ObservedPool) -> str:
     return ",".join(list(servers)[:MAX_BOOTSTRAP_SERVERS])
 
 
-def _doors_of(listener: ListenerSpec, observed: ObservedPool) -> Iterator[ObservedDoor]:
-    for door in observed.doors or ():
+def _listeners_of(listener: ListenerSpec, observed: ObservedPool) -> Iterator[ObservedListener]:
+    for door in observed.listeners or ():
         if door.listener == listener.name and _fits(door, listener):
             yield door
 
 
-def _address(listener: ListenerSpec, door: ObservedDoor, node_address: str) -> tuple[str, int]:
+def _address(listener: ListenerSpec, door: ObservedListener, node_address: str) -> tuple[str, int]:
     if listener.type == "LoadBalancer":
         return door.balancer_host, door.port
     return listener.advertised_host or node_address, door.node_port

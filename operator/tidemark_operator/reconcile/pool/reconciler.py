@@ -113,8 +113,10 @@ class PoolReconciler:
                 raise failure  # the queue comes back, more slowly each time
         if not (roll.is_over and drain.is_over):
             return self._settings.roll_interval_ms
-        doors = len(addresses) < spec.replicas * len(spec.listeners) and observed.doors is not None
-        is_waiting = doors or bool(failures) or bool(purges.waiting)
+        listeners = (
+            len(addresses) < spec.replicas * len(spec.listeners) and observed.listeners is not None
+        )
+        is_waiting = listeners or bool(failures) or bool(purges.waiting)
         return wait_ms or (self._settings.waiting_interval_ms if is_waiting else None)
 
     async def _apply_each(

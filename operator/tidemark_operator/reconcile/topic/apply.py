@@ -12,9 +12,9 @@ from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.reconcile.topic.plan import (
     AddPartitions,
     ChooseLeaders,
+    CreatePool,
     CreateTopic,
     DeleteTopic,
-    MakePool,
     Reassign,
     RecordTopicId,
     TopicAction,
@@ -56,7 +56,7 @@ class TopicApplier:
         """RecordTopicId is the reconciler's own: it writes the Topic's status."""
         pool = spec.pool
         match action:
-            case MakePool(at_least_replicas):
+            case CreatePool(at_least_replicas):
                 await self._make_pool(spec, at_least_replicas)
             case CreateTopic(topic, assignments, had_slices):
                 await self._controller.create_topic(

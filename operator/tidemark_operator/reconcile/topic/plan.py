@@ -65,7 +65,7 @@ class ObservedTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class MakePool:
+class CreatePool:
     at_least_replicas: int
 
 
@@ -112,7 +112,7 @@ class Reassign:
 
 
 TopicAction = (
-    MakePool
+    CreatePool
     | RecordTopicId
     | CreateTopic
     | AddPartitions
@@ -188,7 +188,7 @@ def _plan_placement(observed: ObservedTopic) -> TopicPlan:
     spec = observed.spec
     if observed.pool_replicas is None and spec.pool_name == DEFAULT_POOL:
         return _doing(
-            MakePool(spec.replication_factor), "MakingPool", f"BrokerPool {DEFAULT_POOL} is made"
+            CreatePool(spec.replication_factor), "MakingPool", f"BrokerPool {DEFAULT_POOL} is made"
         )
     if observed.pool_replicas is None:
         return _not_ready(

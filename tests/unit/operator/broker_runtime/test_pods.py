@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tidemark_operator.api.broker_pool import PoolSpec
 from tidemark_operator.api.kinds import CLAIM, POD, SERVICE
-from tidemark_operator.broker_runtime.broker_runtime import BrokerProcess, MakeStorage
+from tidemark_operator.broker_runtime.broker_runtime import BrokerProcess, CreateVolumeClaim
 from tidemark_operator.broker_runtime.pods import PodRuntime, observed_broker
 from tidemark_operator.manager.leadership import is_pod_terminated
 from tidemark_operator.manager.watch import pod_trouble
@@ -82,7 +82,7 @@ def test_a_claim_kept_from_a_pool_of_another_access_mode_is_told_and_stays(tmp_p
     async def story() -> None:
         store = CountingStore(tmp_path / "objects.db")
         runtime = PodRuntime(store, PodSettings())
-        await runtime.apply(POOL, MakeStorage(ZERO))
+        await runtime.apply(POOL, CreateVolumeClaim(ZERO))
         pool = replace(POOL, storage_access_mode="ReadWriteOncePod")
         for action in plan_pool(pool, await runtime.observe(pool)):
             await runtime.apply(pool, action)

@@ -9,18 +9,18 @@ from tidemark_operator.api.broker_pool import ListenerSpec, PoolSpec
 from tidemark_operator.api.kinds import SERVICE
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
-    MakeDoor,
+    CreateListenerService,
+    DeleteListenerService,
     ObservedBroker,
-    ObservedDoor,
+    ObservedListener,
     ObservedPool,
-    RemoveDoor,
 )
-from tidemark_operator.broker_runtime.pods import PodRuntime, observed_door
+from tidemark_operator.broker_runtime.pods import PodRuntime, observed_listener
 from tidemark_operator.reconcile.pool.plan import plan_pool
 from tidemark_operator.reconcile.pool.plan_listeners import (
     bootstrap_servers,
     listener_addresses,
-    plan_doors,
+    plan_listeners,
 )
 from tidemark_operator.resources.broker_pod import PodSettings
 from tidemark_protocol.controller_messages import ListenerAddress
@@ -42,10 +42,10 @@ def broker(broker_id: BrokerId, node_address: str = "") -> ObservedBroker:
     )
 
 
-def door(listener: ListenerSpec, broker_id: BrokerId | None, **more: Any) -> ObservedDoor:
+def door(listener: ListenerSpec, broker_id: BrokerId | None, **more: Any) -> ObservedListener:
     which = "bootstrap" if broker_id is None else broker_id
     name = f"default-{listener.name}-{which}"
-    return ObservedDoor(
+    return ObservedListener(
         name, f"uid-{name}", listener.name, broker_id, listener.type, listener.port, **more
     )
 
@@ -59,35 +59,35 @@ NODE_PORTS = (
 
 
 def test_what_is_missing_is_made_for_each_broker_and_to_begin_with() -> None:
-    assert list(plan_doors(POOL, ObservedPool(RUNNING, doors=()))) == [
-        MakeDoor(OUTSIDE, None),
-        MakeDoor(OUTSIDE, ZERO),
-        MakeDoor(OUTSIDE, ONE),
+    assert list(plan_listeners(POOL, ObservedPool(RUNNING, listeners=()))) == [
+        CreateListenerService(OUTSIDE, None),
+        CreateListenerService(OUTSIDE, ZERO),
+        CreateListenerService(OUTSIDE, ONE),
     ]
-    assert list(plan_doors(POOL, ObservedPool(RUNNING, doors=NODE_PORTS))) == []
+    assert list(plan_listeners(POOL, ObservedPool(RUNNING, listeners=NODE_PORTS))) == []
 
 
 def test_what_is_of_no_listener_or_of_another_port_is_removed() -> None:
     other = replace(POOL, listeners=(replace(OUTSIDE, port=9099),))
-    removals = [RemoveDoor(each.name, each.uid) for each in NODE_PORTS]
-    assert list(plan_doors(other, ObservedPool(RUNNING, doors=NODE_PORTS))) == removals
+    removals = [DeleteListenerService(each.name, each.uid) for each in NODE_PORTS]
+    assert list(plan_listeners(other, ObservedPool(RUNNING, listeners=NODE_PORTS))) == removals
     none = replace(POOL, listeners=())
-    assert list(plan_doors(none, ObservedPool(RUNNING, doors=NODE_PORTS))) == removals
+    assert list(plan_listeners(none, ObservedPool(RUNNING, listeners=NODE_PORTS))) == removals
 
 
 def test_a_broker_that_is_being_emptied_keeps_its_door_until_it_is_gone() -> None:
     fewer = replace(POOL, replicas=1)
-    assert list(plan_doors(fewer, ObservedPool(RUNNING, doors=NODE_PORTS))) == []
-    (removal,) = plan_doors(fewer, ObservedPool(RUNNING[:1], doors=NODE_PORTS))
-    assert removal == RemoveDoor("default-outside-1", "uid-default-outside-1")
+    assert list(plan_listeners(fewer, ObservedPool(RUNNING, listeners=NODE_PORTS))) == []
+    (removal,) = plan_listeners(fewer, ObservedPool(RUNNING[:1], listeners=NODE_PORTS))
+    assert removal == DeleteListenerService("default-outside-1", "uid-default-outside-1")
 
 
 def test_a_runtime_without_services_is_asked_for_none() -> None:
-    assert list(plan_doors(POOL, ObservedPool(RUNNING))) == []
+    assert list(plan_listeners(POOL, ObservedPool(RUNNING))) == []
 
 
 def test_node_ports_are_at_the_address_of_each_brokers_node() -> None:
-    observed = ObservedPool(RUNNING, doors=NODE_PORTS)
+    observed = ObservedPool(RUNNING, listeners=NODE_PORTS)
     assert listener_addresses(POOL, observed) == (
         ListenerAddress("outside", ZERO, "10.0.0.1", 30001),
         ListenerAddress("outside", ONE, "10.0.0.2", 30002),
@@ -97,7 +97,7 @@ def test_node_ports_are_at_the_address_of_each_brokers_node() -> None:
 
 def test_an_advertised_host_stands_for_all_nodes() -> None:
     named = replace(OUTSIDE, advertised_host="kafka.example")
-    observed = ObservedPool(RUNNING, doors=NODE_PORTS)
+    observed = ObservedPool(RUNNING, listeners=NODE_PORTS)
     addresses = listener_addresses(replace(POOL, listeners=(named,)), observed)
     assert {(each.host, each.port) for each in addresses} == {
         ("kafka.example", 30001),
@@ -107,20 +107,20 @@ def test_an_advertised_host_stands_for_all_nodes() -> None:
 
 
 def test_a_broker_that_is_not_placed_yet_or_has_no_port_has_no_address() -> None:
-    doors = (door(OUTSIDE, ZERO), NODE_PORTS[2])
-    observed = ObservedPool((broker(ZERO, "10.0.0.1"), broker(ONE)), doors=doors)
+    listeners = (door(OUTSIDE, ZERO), NODE_PORTS[2])
+    observed = ObservedPool((broker(ZERO, "10.0.0.1"), broker(ONE)), listeners=listeners)
     assert listener_addresses(POOL, observed) == ()
     assert bootstrap_servers(OUTSIDE, observed) == ""
 
 
 def test_load_balancers_are_at_their_own_address() -> None:
     spec = replace(POOL, listeners=(CLOUD,))
-    doors = (
+    listeners = (
         door(CLOUD, None, balancer_host="lb.example"),
         door(CLOUD, ZERO, balancer_host="192.0.2.7"),
         door(CLOUD, ONE),
     )
-    observed = ObservedPool(RUNNING, doors=doors)
+    observed = ObservedPool(RUNNING, listeners=listeners)
     assert listener_addresses(spec, observed) == (
         ListenerAddress("cloud", ZERO, "192.0.2.7", 9095),
     )
@@ -143,11 +143,11 @@ def test_a_service_is_read_as_kubernetes_fills_it_in() -> None:
         },
         "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}},
     }
-    assert observed_door(service) == ObservedDoor(
+    assert observed_listener(service) == ObservedListener(
         "default-cloud-1", "u", "cloud", ONE, "LoadBalancer", 9095, 31000, "192.0.2.7"
     )
     service["spec"] = {"type": "ClusterIP", "ports": []}
-    assert observed_door(service).port == 0  # does not fit: it is made anew
+    assert observed_listener(service).port == 0  # does not fit: it is made anew
 
 
 def test_all_actions_done_leave_none_to_do_and_a_listener_gone_takes_its_services(

@@ -9,11 +9,11 @@ from tidemark_operator.api.broker_pool import PoolSpec
 from tidemark_operator.api.kinds import BROKER_POOL
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
-    MakeBootstrap,
-    MakeDisruptionBudget,
-    MakeEndpoint,
-    MakeStorage,
-    MarkStorage,
+    CreateBootstrapService,
+    CreateBrokerService,
+    CreateDisruptionBudget,
+    CreateVolumeClaim,
+    LabelVolumeClaim,
     ObservedBroker,
     ObservedPool,
     PoolAction,
@@ -33,11 +33,11 @@ ZERO = BrokerId(0)
 def test_an_empty_namespace_gets_all_in_one_pass_storage_first() -> None:
     actions = plan_pool(POOL, ObservedPool((), False, False))
     assert actions == (
-        MakeStorage(ZERO),
+        CreateVolumeClaim(ZERO),
         StartBroker(ZERO),
-        MakeEndpoint(ZERO),
-        MakeBootstrap(),
-        MakeDisruptionBudget(),
+        CreateBrokerService(ZERO),
+        CreateBootstrapService(),
+        CreateDisruptionBudget(),
     )
 
 
@@ -70,7 +70,7 @@ def test_storage_that_is_being_deleted_is_told_with_what_follows() -> None:
 
 def test_storage_gets_the_pools_deletion_policy() -> None:
     other = ObservedBroker(ZERO, BrokerProcess.RUNNING, "a", storage_policy="Delete")
-    assert plan_pool(POOL, ObservedPool((other,))) == (MarkStorage(ZERO),)
+    assert plan_pool(POOL, ObservedPool((other,))) == (LabelVolumeClaim(ZERO),)
 
 
 def test_storage_of_a_broker_beyond_replicas_gets_it_too() -> None:
@@ -78,7 +78,7 @@ def test_storage_of_a_broker_beyond_replicas_gets_it_too() -> None:
     running = ObservedBroker(ZERO, BrokerProcess.RUNNING, "a", storage_policy="Retain")
     for process in BrokerProcess:
         beyond = ObservedBroker(BrokerId(7), process, storage_policy="Delete")
-        assert plan_pool(POOL, ObservedPool((running, beyond))) == (MarkStorage(BrokerId(7)),)
+        assert plan_pool(POOL, ObservedPool((running, beyond))) == (LabelVolumeClaim(BrokerId(7)),)
 
 
 def test_brokers_beyond_replicas_are_left_alone() -> None:
@@ -149,7 +149,7 @@ def test_what_one_action_meets_keeps_nothing_else_from_being_done(
         really = world.runtime.apply
 
         async def apply(pool: PoolSpec, action: PoolAction) -> None:
-            if isinstance(action, MakeEndpoint | MakeBootstrap):
+            if isinstance(action, CreateBrokerService | CreateBootstrapService):
                 raise error
             await really(pool, action)
 
@@ -160,9 +160,9 @@ def test_what_one_action_meets_keeps_nothing_else_from_being_done(
                 assert await world.pass_pool() is not None
                 assert isinstance(error, Refused)
         assert world.runtime.actions == [
-            MakeStorage(ZERO),
+            CreateVolumeClaim(ZERO),
             StartBroker(ZERO),
-            MakeDisruptionBudget(),
+            CreateDisruptionBudget(),
         ]
         assert world.controller.settings.move_bytes_per_second == 4096
         condition = await world.condition(BROKER_POOL, "default")
