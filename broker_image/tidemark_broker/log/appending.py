@@ -49,7 +49,7 @@ class AppendedRange(NamedTuple):
     last_offset: Offset
 
 
-def needs_roll(active: Segment, append: PreparedAppend, settings: LogSettings) -> bool:
+def needs_rolling_update(active: Segment, append: PreparedAppend, settings: LogSettings) -> bool:
     """Return whether the append begins a new segment, by Kafka's rule."""
     if active.size_bytes == 0:
         return False

@@ -18,7 +18,7 @@ from tidemark_broker.log.appending import (
     AppendedRange,
     PreparedAppend,
     holds_inside,
-    needs_roll,
+    needs_rolling_update,
     prepare_as_follower,
     prepare_as_leader,
     within_reach,
@@ -278,7 +278,7 @@ class PartitionLog:
         Raises OSError.
         """
         active = self._segments.active
-        return self._roll() if needs_roll(active, append, self.settings) else active
+        return self._roll() if needs_rolling_update(active, append, self.settings) else active
 
     def _roll(self) -> Segment:
         self._segments.active.write_indexes()

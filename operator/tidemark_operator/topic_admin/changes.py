@@ -23,7 +23,7 @@ from tidemark_operator.topic_admin.field_managers import Refusal
 from tidemark_operator.topic_admin.new_topics import (
     MAX_PARTITIONS,
     MAX_PLACED,
-    PoolPlaces,
+    PoolPlacement,
     assignments_refusal,
     placement_entries,
 )
@@ -49,7 +49,9 @@ def deletion_refusal(topic: Object) -> Refusal | None:
     )
 
 
-def grown(topic: Object, change: TopicToExpand, places: PoolPlaces, room: Room) -> Object | Refusal:
+def grown(
+    topic: Object, change: TopicToExpand, places: PoolPlacement, room: Room
+) -> Object | Refusal:
     spec = topic["spec"]
     current, count = spec["partitions"], change.partition_count
     if not current < count <= MAX_PARTITIONS:
@@ -72,7 +74,7 @@ def grown(topic: Object, change: TopicToExpand, places: PoolPlaces, room: Room) 
 
 
 def _growth_refusal(
-    change: TopicToExpand, current: int, replicas: int, places: PoolPlaces
+    change: TopicToExpand, current: int, replicas: int, places: PoolPlacement
 ) -> Refusal | None:
     new = change.partition_count - current
     if len(change.assignments) != new:
@@ -133,7 +135,7 @@ def _changed_list(config: Mapping[str, str], change: ConfigChange) -> str:
 
 
 def reassigned(
-    topic: Object, targets: Targets, places: PoolPlaces, *, may_change_factor: bool
+    topic: Object, targets: Targets, places: PoolPlacement, *, may_change_factor: bool
 ) -> Object | Refusal:
     """Its spec.placement, and the replication factor where every partition gets another one."""
     spec = topic["spec"]

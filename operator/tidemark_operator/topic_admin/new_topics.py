@@ -25,7 +25,7 @@ MAX_PLACED = 1000  # partitions that spec.placement can name
 
 
 @dataclass(frozen=True, slots=True)
-class PoolPlaces:
+class PoolPlacement:
     """Where replicas may go: brokers of the manifest that are not to be emptied."""
 
     pool: str  # namespace/name
@@ -40,7 +40,7 @@ class _Counts:
 
 
 def topic_manifest(
-    new: NewTopic, places: PoolPlaces, *, request_id: str, name_leader_choice: int = 0
+    new: NewTopic, places: PoolPlacement, *, request_id: str, name_leader_choice: int = 0
 ) -> Object | Refusal:
     """With its defaults. `name_leader_choice`: another object name, where the first is taken by a
     Topic of
@@ -91,7 +91,7 @@ def placement_entries(placement: dict[int, tuple[BrokerId, ...]]) -> list[dict[s
     ]
 
 
-def _counts(new: NewTopic, places: PoolPlaces) -> _Counts | Refusal:
+def _counts(new: NewTopic, places: PoolPlacement) -> _Counts | Refusal:
     if new.assignments:
         return _assigned_counts(new, places)
     partitions, replicas = new.partition_count, new.replication_factor
@@ -120,7 +120,7 @@ def _counts(new: NewTopic, places: PoolPlaces) -> _Counts | Refusal:
     return _Counts(partitions, replicas)
 
 
-def _assigned_counts(new: NewTopic, places: PoolPlaces) -> _Counts | Refusal:
+def _assigned_counts(new: NewTopic, places: PoolPlacement) -> _Counts | Refusal:
     if new.partition_count != DEFAULT_COUNT or new.replication_factor != DEFAULT_COUNT:
         return Refusal(
             ErrorCode.INVALID_REQUEST,
@@ -133,7 +133,7 @@ def _assigned_counts(new: NewTopic, places: PoolPlaces) -> _Counts | Refusal:
 
 
 def assignments_refusal(
-    assignments: tuple[tuple[BrokerId, ...], ...], places: PoolPlaces
+    assignments: tuple[tuple[BrokerId, ...], ...], places: PoolPlacement
 ) -> Refusal | None:
     """Of partitions that are to be made: distinct brokers of the pool, equally many for each."""
     problem = ""

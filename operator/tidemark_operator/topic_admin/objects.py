@@ -37,7 +37,7 @@ from tidemark_operator.topic_admin.field_managers import (
     Refusal,
     managed_elsewhere_error,
 )
-from tidemark_operator.topic_admin.new_topics import PoolPlaces, topic_manifest
+from tidemark_operator.topic_admin.new_topics import PoolPlacement, topic_manifest
 from tidemark_operator.topic_admin.room import Room
 from tidemark_operator.topic_admin.topic_names import TopicNames
 
@@ -56,7 +56,7 @@ MAX_TRIES = 5  # against other writers of the same object
 class StoredTopic:
     """What a request found when it came."""
 
-    places: PoolPlaces
+    places: PoolPlacement
     topics: dict[str, Object]  # of those that it names: by topicName
     room: Room
 
@@ -87,14 +87,14 @@ class TopicObjects:
         stored = await self._store.get(BROKER_POOL, namespace, name)
         return None if stored is None else apply_defaults(stored)
 
-    def _places(self, pool: str, stored: Object | None) -> PoolPlaces:
+    def _places(self, pool: str, stored: Object | None) -> PoolPlacement:
         if stored is None:  # going away: its brokers are still here
             views = self._controller.brokers(pool)
-            return PoolPlaces(pool, tuple(view.broker_id for view in views if view.is_active))
+            return PoolPlacement(pool, tuple(view.broker_id for view in views if view.is_active))
         spec = stored["spec"]
         numbers = map(BrokerId, range(spec["replicas"]))
         usable = tuple(number for number in numbers if number not in spec["drain"])
-        return PoolPlaces(pool, usable, spec["defaultPartitions"])
+        return PoolPlacement(pool, usable, spec["defaultPartitions"])
 
     async def _topic(self, pool: str, topic: str) -> Object | None:
         """Of several the oldest, as reconcilers have it."""

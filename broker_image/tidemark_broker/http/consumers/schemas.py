@@ -84,7 +84,7 @@ class CommittedDocument(BaseModel):
 
 NewConsumer = Annotated[NewConsumerDocument, Body(media_type=BODY_TYPE)]
 Subscription = Annotated[SubscriptionDocument, Body(media_type=BODY_TYPE)]
-Places = Annotated[TopicPartitionsSchema, Body(media_type=BODY_TYPE)]
+BrokerPlacement = Annotated[TopicPartitionsSchema, Body(media_type=BODY_TYPE)]
 Offsets = Annotated[OffsetsDocument, Body(media_type=BODY_TYPE)]
 Commits = Annotated[CommitDocument, Body(media_type=BODY_TYPE)]
 
@@ -120,7 +120,7 @@ async def assignments(group: Group, name: Name) -> AssignmentsDocument:
     raise AssertionError(_SERVED_BEFORE)
 
 
-async def assign(group: Group, name: Name, body: Places) -> None:
+async def assign(group: Group, name: Name, body: BrokerPlacement) -> None:
     """These partitions, whatever others of the group read: without a subscription."""
     raise AssertionError(_SERVED_BEFORE)
 
@@ -133,7 +133,9 @@ async def poll(
     raise AssertionError(_SERVED_BEFORE)
 
 
-async def committed(group: Group, name: Name, body: Places | None = None) -> CommittedDocument:
+async def committed(
+    group: Group, name: Name, body: BrokerPlacement | None = None
+) -> CommittedDocument:
     """The group's offsets of these partitions, where it has some; without a body, of those that
     the consumer has."""
     raise AssertionError(_SERVED_BEFORE)
@@ -151,11 +153,11 @@ async def seek(group: Group, name: Name, body: Offsets) -> None:
     raise AssertionError(_SERVED_BEFORE)
 
 
-async def seek_to_beginning(group: Group, name: Name, body: Places) -> None:
+async def seek_to_beginning(group: Group, name: Name, body: BrokerPlacement) -> None:
     raise AssertionError(_SERVED_BEFORE)
 
 
-async def seek_to_end(group: Group, name: Name, body: Places) -> None:
+async def seek_to_end(group: Group, name: Name, body: BrokerPlacement) -> None:
     raise AssertionError(_SERVED_BEFORE)
 
 

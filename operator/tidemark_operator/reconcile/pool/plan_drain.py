@@ -1,6 +1,6 @@
 """What is due for brokers that are to be emptied, or to go because replicas was lowered. Pure.
 
-Moving their replicas is the Topics' business (`plan_moves`). Here: a broker above `replicas` is
+Moving their replicas is the Topics' business (`plan_placement`). Here: a broker above `replicas` is
 kept running for as long as it holds a replica, stopped once it holds none, and then recorded as
 Gone. There is no time-out after which it goes anyway: nobody stops a broker that holds data. Its
 claim stays (I20). Retained data moves too (`plan_retained`).

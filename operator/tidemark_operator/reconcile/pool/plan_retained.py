@@ -15,7 +15,7 @@ from tidemark_operator.controller.core.reassignment import is_moving, obstacle, 
 from tidemark_operator.controller.core.views import TopicView
 from tidemark_operator.reconcile.topic.plan_placement import (
     MAX_MOVES,
-    Places,
+    BrokerPlacement,
     move_target,
     progress_text,
 )
@@ -50,7 +50,7 @@ class RetainedMoves:
         return shown[:MAX_NAMED] + ([f"and {more} more partitions of deleted topics"] * (more > 0))
 
 
-def plan_retained_moves(views: Iterable[TopicView], places: Places) -> RetainedMoves:
+def plan_retained_moves(views: Iterable[TopicView], places: BrokerPlacement) -> RetainedMoves:
     """At most MAX_MOVES are under way at once, of all retained topics of the pool."""
     states = [(view, state) for view in views if view.is_retained for state in view.partitions]
     room = MAX_MOVES - sum(is_moving(state) for _, state in states)

@@ -26,7 +26,7 @@ MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Roll:
+class RollingUpdate:
     """`stop` is what may be done now; while brokers are outdated and it is None, `obstacle` says
     what is waited for."""
 
@@ -40,17 +40,17 @@ class Roll:
         return not self.outdated
 
 
-def plan_roll(
+def plan_rolling_update(
     spec: PoolSpec,
     observed: ObservedPool,
     active_brokers: frozenset[BrokerId],
     topics: Iterable[TopicView],
-) -> Roll:
+) -> RollingUpdate:
     expected = {broker.broker_id: broker for broker in observed.brokers}
     expected = {i: broker for i, broker in expected.items() if i < spec.replicas}
     outdated = tuple(sorted(i for i, broker in expected.items() if broker.is_outdated))
     if not outdated:
-        return Roll()
+        return RollingUpdate()
     served = [view for view in topics if not view.is_retained]
     candidates = [expected[i] for i in outdated if _is_there(expected[i])]
     if all(_is_there(broker) for broker in expected.values()):
@@ -58,10 +58,10 @@ def plan_roll(
             # Away already, perhaps because its template is what is wrong: nothing more is lost by
             # it. A pod that is not Ready alone proves nothing: a kubelet may just not have looked.
             if broker.broker_id not in active_brokers:
-                return Roll(outdated, StopBroker(broker.broker_id, broker.instance))
+                return RollingUpdate(outdated, StopBroker(broker.broker_id, broker.instance))
     obstacle = next(_obstacles(spec, expected, active_brokers, served), "")
     if obstacle or not candidates:
-        return Roll(outdated, obstacle=obstacle or "their pods are stopping")
+        return RollingUpdate(outdated, obstacle=obstacle or "their pods are stopping")
     partitions = [(view.topic.topic, state) for view in served for state in view.partitions]
     refusals = []
     for broker in sorted(candidates, key=lambda each: _leads(each.broker_id, partitions)):
@@ -78,20 +78,22 @@ def plan_roll(
             for name, state in _named(partitions)
             if _falls_below(state, broker.broker_id) and _never_spares(state)
         )
-        return Roll(outdated, StopBroker(broker.broker_id, broker.instance), "", interrupted)
-    return Roll(outdated, obstacle=f"{refusals[0]} min.insync.replicas")
+        return RollingUpdate(
+            outdated, StopBroker(broker.broker_id, broker.instance), "", interrupted
+        )
+    return RollingUpdate(outdated, obstacle=f"{refusals[0]} min.insync.replicas")
 
 
-def roll_condition(roll: Roll) -> Condition:
-    if roll.is_over:
+def rolling_update_condition(rolling_update: RollingUpdate) -> Condition:
+    if rolling_update.is_over:
         return Condition("Updated", True, "AllUpdated", "all brokers are of the pool's template")
-    names = ", ".join(map(str, roll.outdated))
-    if roll.stop is None:
-        text = f"brokers {names} are of an older template; waiting: {roll.obstacle}"
+    names = ", ".join(map(str, rolling_update.outdated))
+    if rolling_update.stop is None:
+        text = f"brokers {names} are of an older template; waiting: {rolling_update.obstacle}"
         return Condition("Updated", False, "Waiting", text)
-    text = f"brokers {names} are of an older template; replacing broker {roll.stop.broker_id}"
-    if roll.interrupted:
-        text += f"; no acks=all meanwhile, as no replica can be spared: {_first(roll.interrupted)}"
+    text = f"brokers {names} are of an older template; replacing broker {rolling_update.stop.broker_id}"  # noqa: E501
+    if rolling_update.interrupted:
+        text += f"; no acks=all meanwhile, as no replica can be spared: {_first(rolling_update.interrupted)}"  # noqa: E501
     return Condition("Updated", False, "Rolling", text)
 
 

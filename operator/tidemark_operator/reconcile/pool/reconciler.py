@@ -23,13 +23,21 @@ from tidemark_operator.reconcile.pool.plan import plan_pool, pool_conditions
 from tidemark_operator.reconcile.pool.plan_drain import Drain, plan_drain
 from tidemark_operator.reconcile.pool.plan_listeners import bootstrap_servers, listener_addresses
 from tidemark_operator.reconcile.pool.plan_retained import RetainedMoves, plan_retained_moves
-from tidemark_operator.reconcile.pool.plan_rolling_update import Roll, plan_roll, roll_condition
+from tidemark_operator.reconcile.pool.plan_rolling_update import (
+    RollingUpdate,
+    plan_rolling_update,
+    rolling_update_condition,
+)
 from tidemark_operator.reconcile.pool_membership import active_broker_ids, leaving_brokers
 from tidemark_operator.reconcile.retained_data import kept_replicas, retained_condition
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.status import StatusWriter
 from tidemark_operator.reconcile.topic.observe import InvalidManifest, read_pool
-from tidemark_operator.reconcile.topic.plan_placement import Places, replica_counts, unknown_topics
+from tidemark_operator.reconcile.topic.plan_placement import (
+    BrokerPlacement,
+    replica_counts,
+    unknown_topics,
+)
 from tidemark_operator.reconcile.topic.purges import Purges, read_purges
 from tidemark_operator.reconcile.topic.reconciler import TopicReconciler
 from tidemark_operator.reconcile.turns import Turns
@@ -90,18 +98,20 @@ class PoolReconciler:
         retained = await self._move_retained(spec, failures)
         drain = await self._drain(spec, observed, failures, retained)
         active = active_broker_ids(self._controller, spec.pool)
-        roll = plan_roll(spec, observed, active, self._controller.topics(spec.pool))
-        if roll.stop is not None:
-            failures += await self._apply_each(spec, (roll.stop,))
+        rolling_update = plan_rolling_update(
+            spec, observed, active, self._controller.topics(spec.pool)
+        )
+        if rolling_update.stop is not None:
+            failures += await self._apply_each(spec, (rolling_update.stop,))
         conditions = (
             *_refusals(failures),
             *pool_conditions(spec, observed, active),
-            roll_condition(roll),
+            rolling_update_condition(rolling_update),
             *drain.conditions,
             *retained_condition(self._controller.topics(spec.pool)),
             *purges.conditions(),
         )
-        fields = self._status_fields(spec, observed, roll)
+        fields = self._status_fields(spec, observed, rolling_update)
         if purges.has_news:
             fields["purgeRetained"] = purges.status
         # At once: until a purge is recorded, it would also take a later topic of that name.
@@ -111,7 +121,7 @@ class PoolReconciler:
         for failure in failures:
             if not isinstance(failure, Refused):
                 raise failure  # the queue comes back, more slowly each time
-        if not (roll.is_over and drain.is_over):
+        if not (rolling_update.is_over and drain.is_over):
             return self._settings.roll_interval_ms
         listeners = (
             len(addresses) < spec.replicas * len(spec.listeners) and observed.listeners is not None
@@ -158,7 +168,7 @@ class PoolReconciler:
         if not leaving:
             return RetainedMoves()
         numbers = map(BrokerId, range(spec.replicas))
-        places = Places(
+        places = BrokerPlacement(
             tuple(number for number in numbers if number not in leaving),
             leaving,
             active_broker_ids(self._controller, spec.pool),
@@ -214,12 +224,14 @@ class PoolReconciler:
             if not view.is_retained:
                 self._add(WorkKey(TOPIC.kind, spec.namespace, view.object_name))
 
-    def _status_fields(self, spec: PoolSpec, observed: ObservedPool, roll: Roll) -> dict[str, Any]:
+    def _status_fields(
+        self, spec: PoolSpec, observed: ObservedPool, rolling_update: RollingUpdate
+    ) -> dict[str, Any]:
         running = sum(broker.process is not BrokerProcess.ABSENT for broker in observed.brokers)
         return {
             "replicas": running,
             "activeBrokers": len(active_broker_ids(self._controller, spec.pool)),
-            "updatedBrokers": spec.replicas - len(roll.outdated),
+            "updatedBrokers": spec.replicas - len(rolling_update.outdated),
             "listeners": [
                 {"name": each.name, "bootstrap": bootstrap_servers(each, observed)}
                 for each in spec.listeners

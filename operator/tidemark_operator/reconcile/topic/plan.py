@@ -21,7 +21,7 @@ from tidemark_operator.controller.core.views import TopicView
 from tidemark_operator.reconcile.conditions import Condition
 from tidemark_operator.reconcile.topic.conditions import listing, ready_conditions
 from tidemark_operator.reconcile.topic.plan_placement import (
-    Places,
+    BrokerPlacement,
     any_misplaced,
     pinned_condition,
     wanted_moves,
@@ -261,7 +261,7 @@ def _plan_changes(observed: ObservedTopic, view: TopicView) -> TopicPlan:
     wanted = _wanted_state(spec, view)
     if wanted != view.topic or view.deletion_policy != spec.deletion_policy:
         return TopicPlan(UpdateTopic(wanted), ready_conditions(view))
-    return _plan_moves(observed, view)
+    return _plan_reassignment(observed, view)
 
 
 def _wanted_state(spec: TopicSpec, view: TopicView) -> TopicState:
@@ -277,7 +277,7 @@ def _wanted_state(spec: TopicSpec, view: TopicView) -> TopicState:
     return wanted
 
 
-def _plan_moves(observed: ObservedTopic, view: TopicView) -> TopicPlan:
+def _plan_reassignment(observed: ObservedTopic, view: TopicView) -> TopicPlan:
     spec = observed.spec
     conditions = (*ready_conditions(view), *pinned_condition(spec, observed.leaving))
     if observed.pool_replicas is None:
@@ -286,7 +286,7 @@ def _plan_moves(observed: ObservedTopic, view: TopicView) -> TopicPlan:
     if too_few is not None:
         stuck = replace(too_few.conditions[0], type="Placed")
         return TopicPlan(None, (*conditions, stuck), is_waiting=True)
-    places = Places(
+    places = BrokerPlacement(
         observed.usable_brokers, observed.leaving, observed.active_brokers, observed.racks
     )
     moves = wanted_moves(spec, view, places)

@@ -24,7 +24,7 @@ MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class BrokerPlacement:
     """Where replicas may be. `usable`: brokers of the manifest that are not to be emptied."""
 
     usable: tuple[BrokerId, ...]
@@ -55,7 +55,9 @@ def any_misplaced(spec: Wanted, view: TopicView, leaving: frozenset[BrokerId]) -
     return any(is_misplaced(spec, state, leaving) for state in view.partitions)
 
 
-def wanted_moves(spec: Wanted, view: TopicView, places: Places) -> dict[int, tuple[BrokerId, ...]]:
+def wanted_moves(
+    spec: Wanted, view: TopicView, places: BrokerPlacement
+) -> dict[int, tuple[BrokerId, ...]]:
     """Targets by partition, of those that can begin now. What spec.placement asks for comes last:
     entries that nobody can follow must not use up what brokers to be emptied wait for."""
     under_way = sum(is_moving(state) for state in view.partitions)
@@ -72,7 +74,9 @@ def wanted_moves(spec: Wanted, view: TopicView, places: Places) -> dict[int, tup
     return moves
 
 
-def move_target(spec: Wanted, state: PartitionState, places: Places) -> tuple[BrokerId, ...] | None:
+def move_target(
+    spec: Wanted, state: PartitionState, places: BrokerPlacement
+) -> tuple[BrokerId, ...] | None:
     """None: as many brokers as it needs are not there."""
     asked = spec.placement.get(state.partition)
     if asked is not None:
@@ -93,7 +97,9 @@ def move_target(spec: Wanted, state: PartitionState, places: Places) -> tuple[Br
     return tuple(wanted[: spec.replication_factor])
 
 
-def _replacement(state: PartitionState, wanted: list[BrokerId], places: Places) -> BrokerId | None:
+def _replacement(
+    state: PartitionState, wanted: list[BrokerId], places: BrokerPlacement
+) -> BrokerId | None:
     if not places.usable:
         return None
     (ring,) = place(

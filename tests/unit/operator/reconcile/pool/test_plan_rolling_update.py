@@ -16,7 +16,11 @@ from tidemark_operator.broker_runtime.broker_runtime import (
 from tidemark_operator.broker_runtime.pods import PodRuntime
 from tidemark_operator.controller.core.views import TopicView
 from tidemark_operator.reconcile.pool.plan import plan_pool
-from tidemark_operator.reconcile.pool.plan_rolling_update import Roll, plan_roll, roll_condition
+from tidemark_operator.reconcile.pool.plan_rolling_update import (
+    RollingUpdate,
+    plan_rolling_update,
+    rolling_update_condition,
+)
 from tidemark_operator.resources.broker_pod import PodSettings, broker_pod_manifest, template_of
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import TopicState
@@ -50,53 +54,58 @@ def plan(
     *brokers: ObservedBroker,
     topics: tuple[TopicView, ...] = (HEALTHY,),
     active: frozenset[BrokerId] = ALL,
-) -> Roll:
-    return plan_roll(POOL, ObservedPool(brokers), active, topics)
+) -> RollingUpdate:
+    return plan_rolling_update(POOL, ObservedPool(brokers), active, topics)
 
 
 def test_a_pool_of_its_template_is_left_alone() -> None:
-    roll = plan(*(broker(number, outdated=False) for number in range(3)))
-    assert roll == Roll()
-    assert roll_condition(roll).is_true
+    rolling_update = plan(*(broker(number, outdated=False) for number in range(3)))
+    assert rolling_update == RollingUpdate()
+    assert rolling_update_condition(rolling_update).is_true
 
 
 def test_who_leads_least_goes_first() -> None:
-    roll = plan(broker(0), broker(1), broker(2))
-    assert roll.stop == StopBroker(BrokerId(2), "pod-2")
-    assert roll_condition(roll).reason == "Rolling"
+    rolling_update = plan(broker(0), broker(1), broker(2))
+    assert rolling_update.stop == StopBroker(BrokerId(2), "pod-2")
+    assert rolling_update_condition(rolling_update).reason == "Rolling"
 
 
 @pytest.mark.parametrize("process", ["Starting", "Stopping", "Absent", "Exited"])
 def test_nobody_goes_while_another_is_away(process: str) -> None:
-    roll = plan(broker(0), broker(1), broker(2, outdated=False, process=process))
-    assert (roll.stop, roll.obstacle) == (None, "broker 2 is not active")
+    rolling_update = plan(broker(0), broker(1), broker(2, outdated=False, process=process))
+    assert (rolling_update.stop, rolling_update.obstacle) == (None, "broker 2 is not active")
 
 
 def test_a_broker_without_a_session_is_away_too() -> None:
     brokers = (broker(0), broker(1, outdated=False), broker(2, outdated=False))
-    roll = plan_roll(POOL, ObservedPool(brokers), ALL - {BrokerId(1)}, (HEALTHY,))
-    assert (roll.stop, roll.obstacle) == (None, "broker 1 is not active")
+    rolling_update = plan_rolling_update(
+        POOL, ObservedPool(brokers), ALL - {BrokerId(1)}, (HEALTHY,)
+    )
+    assert (rolling_update.stop, rolling_update.obstacle) == (None, "broker 1 is not active")
 
 
 def test_the_next_waits_until_the_last_has_caught_up() -> None:
-    roll = plan(
+    rolling_update = plan(
         broker(0), broker(1, outdated=False), broker(2), topics=(topic((0, 2, 1), in_sync=2),)
     )
-    assert (roll.stop, roll.obstacle) == (None, "broker 1 is not in sync with orders-0 yet")
+    assert (rolling_update.stop, rolling_update.obstacle) == (
+        None,
+        "broker 1 is not in sync with orders-0 yet",
+    )
 
 
 def test_a_broker_that_its_template_keeps_from_starting_is_replaced_at_once() -> None:
     """A bad image stops at the first broker, and its correction begins with that one."""
     active = ALL - {BrokerId(1)}
-    roll = plan(broker(0), broker(1, process="Starting"), broker(2), active=active)
-    assert roll.stop == StopBroker(BrokerId(1), "pod-1")
+    rolling_update = plan(broker(0), broker(1, process="Starting"), broker(2), active=active)
+    assert rolling_update.stop == StopBroker(BrokerId(1), "pod-1")
 
 
 @pytest.mark.parametrize("process", ["Stopping", "Absent", "Exited"])
 def test_not_even_that_one_while_another_is_on_its_way(process: str) -> None:
     active = frozenset({BrokerId(0)})
-    roll = plan(broker(0), broker(1), broker(2, process=process), active=active)
-    assert (roll.stop, roll.obstacle) == (None, "broker 1 is not active")
+    rolling_update = plan(broker(0), broker(1), broker(2, process=process), active=active)
+    assert (rolling_update.stop, rolling_update.obstacle) == (None, "broker 1 is not active")
 
 
 def test_a_pod_that_is_not_ready_serves_as_long_as_its_broker_has_a_session() -> None:
@@ -109,30 +118,32 @@ def test_a_pod_that_is_not_ready_serves_as_long_as_its_broker_has_a_session() ->
 
 def test_no_partition_goes_below_min_isr() -> None:
     """Broker 7 was cut off by scaling, and is not waited for: 0 and 1 hold orders-0 alone."""
-    roll = plan(broker(0), broker(1), broker(2), topics=(topic((0, 1, 7), in_sync=2),))
-    assert roll.stop == StopBroker(BrokerId(2), "pod-2")
-    roll = plan(
+    rolling_update = plan(broker(0), broker(1), broker(2), topics=(topic((0, 1, 7), in_sync=2),))
+    assert rolling_update.stop == StopBroker(BrokerId(2), "pod-2")
+    rolling_update = plan(
         broker(0), broker(1), broker(2, outdated=False), topics=(topic((0, 1, 7), in_sync=2),)
     )
-    assert roll.stop is None
-    assert roll.obstacle == ("without broker 1, orders-0 would fall below min.insync.replicas")
+    assert rolling_update.stop is None
+    assert rolling_update.obstacle == (
+        "without broker 1, orders-0 would fall below min.insync.replicas"
+    )
 
 
 def test_a_partition_that_can_never_spare_a_replica_is_named_and_does_not_hold_up_the_pool() -> (
     None
 ):
-    roll = plan(broker(0), broker(1), broker(2), topics=(topic((0,), (1,), in_sync=1),))
-    assert roll.stop == StopBroker(BrokerId(2), "pod-2")
-    assert roll.interrupted == ()
-    roll = plan(
+    rolling_update = plan(broker(0), broker(1), broker(2), topics=(topic((0,), (1,), in_sync=1),))
+    assert rolling_update.stop == StopBroker(BrokerId(2), "pod-2")
+    assert rolling_update.interrupted == ()
+    rolling_update = plan(
         broker(0),
         broker(1, outdated=False),
         broker(2, outdated=False),
         topics=(topic((0,), (1,), in_sync=1),),
     )
-    assert roll.stop == StopBroker(BrokerId(0), "pod-0")
-    assert "no acks=all meanwhile" in roll_condition(roll).message
-    assert "orders-0" in roll_condition(roll).message
+    assert rolling_update.stop == StopBroker(BrokerId(0), "pod-0")
+    assert "no acks=all meanwhile" in rolling_update_condition(rolling_update).message
+    assert "orders-0" in rolling_update_condition(rolling_update).message
 
 
 def test_what_is_not_known_is_waited_for() -> None:

@@ -30,7 +30,7 @@ from tidemark_operator.reconcile.topic.plan import (
 )
 from tidemark_operator.reconcile.topic.plan_placement import (
     MAX_MOVES,
-    Places,
+    BrokerPlacement,
     replica_counts,
     unknown_topics,
     wanted_moves,
@@ -69,10 +69,10 @@ def view_of(spec: TopicSpec, *states: Any, factor: int = 3) -> TopicView:
     return TopicView(stored, states, "orders", "Retain", is_retained=False)
 
 
-def places(count: int, *leaving: int, away: tuple[int, ...] = ()) -> Places:
+def places(count: int, *leaving: int, away: tuple[int, ...] = ()) -> BrokerPlacement:
     usable = tuple(b for b in ids(*range(count)) if b not in leaving)
     active = frozenset(b for b in ids(*range(count)) if b not in away)
-    return Places(usable, frozenset(ids(*leaving)), active)
+    return BrokerPlacement(usable, frozenset(ids(*leaving)), active)
 
 
 def observed(spec: TopicSpec, view: TopicView, replicas: int, *leaving: int) -> ObservedTopic:
