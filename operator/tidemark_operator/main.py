@@ -33,11 +33,11 @@ from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.controller.http_api import serve
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import ControllerService, StateChange
-from tidemark_operator.manager.forbidden_namespaces import find_closed, wait_until_open
+from tidemark_operator.manager.forbidden_namespaces import find_forbidden, wait_until_open
 from tidemark_operator.manager.garbage import look_once_at_what_stays
 from tidemark_operator.manager.health import create_health_app
 from tidemark_operator.manager.json_log import set_up
-from tidemark_operator.manager.leadership import BrokerTrouble, LeadingOperator, is_pod_terminated
+from tidemark_operator.manager.leadership import BrokerFailure, LeadershipRunner, is_pod_terminated
 from tidemark_operator.manager.lease_thread import LeaseThread
 from tidemark_operator.manager.loop_lag import LoopLagCollector
 from tidemark_operator.manager.watch import ClusterWatch, ObjectEvent
@@ -158,7 +158,7 @@ class Operator:
         )
         audits = AuditReconciler(store)
         self.audit_metrics = AuditCollector(audits.statuses, audits.schedules)
-        self.leading = LeadingOperator(
+        self.leading = LeadershipRunner(
             self.controller,
             WithAudits(self._reconciler, audits),
             self._queue,
@@ -216,7 +216,7 @@ class Stores:
 async def connect_stores(kubeconfig: str | None, namespaces: tuple[str, ...]) -> Stores:
     """Raises OperatorEnded, and StoreError when there is no API server."""
     whole = await kubernetes.connect(kubeconfig=kubeconfig, namespaces=namespaces)
-    closed = await find_closed(whole, namespaces)
+    closed = await find_forbidden(whole, namespaces)
     if closed and closed == set(namespaces):
         await whole.close()
         raise OperatorEnded("no rights in any namespace of watchNamespaces")
@@ -289,7 +289,7 @@ def _watch(
     def on_key(key: WorkKey) -> None:
         from_thread(operator.leading.on_key, key)
 
-    def on_trouble(trouble: BrokerTrouble) -> None:
+    def on_trouble(trouble: BrokerFailure) -> None:
         from_thread(operator.leading.on_trouble, trouble)
 
     return ClusterWatch(

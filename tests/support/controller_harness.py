@@ -19,10 +19,10 @@ from tidemark_operator.controller.service import (
 from tidemark_operator.store.object_store import (
     AlreadyExists,
     Conflict,
-    NamespaceIsGoing,
+    NamespaceTerminating,
     NotFound,
     OutcomeUnknown,
-    Refused,
+    Rejected,
     StoreError,
 )
 from tidemark_protocol.controller_messages import (
@@ -130,9 +130,9 @@ class FakeStore:
         if met == "lost":
             raise OutcomeUnknown("the answer was lost")
         if met == "namespace gone":
-            raise NamespaceIsGoing("there is no such namespace")
+            raise NamespaceTerminating("there is no such namespace")
         if met == "refused":
-            raise Refused("exceeded quota: count/partitionslices.tidemark.dev")
+            raise Rejected("exceeded quota: count/partitionslices.tidemark.dev")
         if met == "conflict":
             raise Conflict("somebody was faster")
         self.version += 1

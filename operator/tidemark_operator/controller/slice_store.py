@@ -39,9 +39,9 @@ from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.store.object_store import (
     AlreadyExists,
     Conflict,
-    NamespaceIsGoing,
+    NamespaceTerminating,
     ObjectStore,
-    Refused,
+    Rejected,
     StoreError,
 )
 
@@ -142,7 +142,7 @@ class SliceStore:
                 stored = await self._read(value)
                 if stored is not None:
                     return self._accepted_as_ours(stored, value)
-            except Refused:
+            except Rejected:
                 stored = await self._read(value)  # one that landed late may have taken the quota
                 if stored is None:
                     raise
@@ -275,7 +275,7 @@ class SliceStore:
                     written = await self._store.replace(BROKER, item)
                 self._broker_objects[record.broker_id] = written
                 return
-            except NamespaceIsGoing as error:
+            except NamespaceTerminating as error:
                 raise NamespaceDeleted(f"broker {record.broker_id}: {error}") from error
             except StoreError as error:
                 logger.warning(

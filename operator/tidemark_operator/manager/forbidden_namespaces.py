@@ -21,11 +21,11 @@ SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_TO_NEXT_LOOK = 30.0
 
 
-class NamespaceIsOpen(Exception):
+class NamespaceAccessRestored(Exception):
     """It was left out, and there are rights in it now."""
 
 
-async def find_closed(
+async def find_forbidden(
     store: ObjectStore, namespaces: Iterable[str], *, pause_s: float = SECONDS_BETWEEN_LOOKS
 ) -> frozenset[str]:
     """Those that stay forbidden; who gives no answer is not among them."""
@@ -44,7 +44,7 @@ async def find_closed(
 
 async def wait_until_open(
     store: ObjectStore, closed: frozenset[str], *, pause_s: float = SECONDS_TO_NEXT_LOOK
-) -> NamespaceIsOpen:
+) -> NamespaceAccessRestored:
     """Any of them. `store`: one that leaves out nothing."""
     while True:
         await asyncio.sleep(pause_s)
@@ -53,7 +53,7 @@ async def wait_until_open(
                 await store.list(BROKER_POOL, namespace)
             except StoreError:
                 continue
-            return NamespaceIsOpen(f"there are rights in namespace {namespace} now")
+            return NamespaceAccessRestored(f"there are rights in namespace {namespace} now")
 
 
 async def _is_closed(store: ObjectStore, namespace: str) -> bool:

@@ -29,7 +29,7 @@ SWEEP_PAUSE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerTrouble:
+class BrokerFailure:
     """A pod was deleted, or its broker ended: reason enough to probe, no verdict."""
 
     pool: str  # namespace/name
@@ -45,7 +45,7 @@ class KeyReconciler(Protocol):
     async def all_keys(self, namespace: str | None) -> tuple[WorkKey, ...]: ...
 
 
-class LeadingOperator:
+class LeadershipRunner:
     """`Leader` of the Lease."""
 
     def __init__(
@@ -113,7 +113,7 @@ class LeadingOperator:
         if self.is_leading:
             self._queue.add(key, asked_by)
 
-    def on_trouble(self, trouble: BrokerTrouble) -> None:
+    def on_trouble(self, trouble: BrokerFailure) -> None:
         if self.is_leading:
             self._controller.suspect(trouble.pool, trouble.broker_id, trouble.reason)
 

@@ -26,7 +26,7 @@ from tidemark_operator.api.kinds import (
     Object,
     ResourceKind,
 )
-from tidemark_operator.manager.leadership import BrokerTrouble
+from tidemark_operator.manager.leadership import BrokerFailure
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.resources.audit_job import JOB_SELECTOR
 from tidemark_operator.resources.audit_pod import audit_name_of
@@ -52,7 +52,7 @@ class ClusterWatch:
         namespaces: tuple[str, ...],
         on_object: Callable[[ObjectEvent], None],
         on_key: Callable[[WorkKey], None],
-        on_trouble: Callable[[BrokerTrouble], None],
+        on_trouble: Callable[[BrokerFailure], None],
         on_end: Callable[[BaseException | None], None],
     ) -> None:
         self._namespaces = namespaces
@@ -142,14 +142,14 @@ def _object_event(kind: ResourceKind, event: kopf.RawEvent) -> ObjectEvent:
 
 def pod_trouble(
     event_type: str | None, pod: dict[str, Any], namespace: str
-) -> BrokerTrouble | None:
+) -> BrokerFailure | None:
     pool_name, broker_id = pool_name_of(pod), broker_id_of(pod)
     if pool_name is None or broker_id is None:
         return None
     reason = _trouble_reason(event_type, pod)
     if reason is None:
         return None
-    return BrokerTrouble(f"{namespace}/{pool_name}", broker_id, reason)
+    return BrokerFailure(f"{namespace}/{pool_name}", broker_id, reason)
 
 
 def _trouble_reason(event_type: str | None, pod: dict[str, Any]) -> str | None:

@@ -33,7 +33,7 @@ from tidemark_operator.reconcile.status import StatusWriter
 from tidemark_operator.reconcile.topic.reconciler import TopicReconciler
 from tidemark_operator.reconcile.turns import Turn, Turns, key_of
 from tidemark_operator.reconcile.work_queue import WorkKey
-from tidemark_operator.store.object_store import NamespaceIsGoing, NotFound
+from tidemark_operator.store.object_store import NamespaceTerminating, NotFound
 
 
 def _monotonic_ms() -> int:
@@ -94,7 +94,7 @@ class Reconciler:
                 return await self._reconcile(key, turn)
             except NotController:
                 return None  # the next term begins with every key
-            except NamespaceIsGoing:
+            except NamespaceTerminating:
                 return None
             finally:
                 if self._turns.is_due_again(key, turn):

@@ -22,12 +22,12 @@ from tidemark_operator.store.object_store import (
     AlreadyExists,
     Conflict,
     Forbidden,
-    KindIsUnknown,
-    NamespaceIsGoing,
+    NamespaceTerminating,
     NotFound,
     OutcomeUnknown,
-    Refused,
+    Rejected,
     StoreError,
+    UnknownKind,
 )
 
 # Inside the class `list` is the method.
@@ -76,7 +76,7 @@ class KubernetesStore:
     async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
         try:
             return await self._call("GET", self._path(kind, namespace, name))
-        except KindIsUnknown:
+        except UnknownKind:
             raise
         except NotFound:
             return None
@@ -218,17 +218,17 @@ def _failure(method: str, what: str, status: int, data: bytes) -> StoreError:
     reason, message, causes, about = _words(data)
     text = f"{what}: {status} {reason}: {message}"
     if status == 404 and method == "POST" and about == "namespaces":
-        return NamespaceIsGoing(message)  # it has gone
+        return NamespaceTerminating(message)  # it has gone
     if status == 404:  # of a path that nobody serves it is bare text
-        return NotFound(text) if reason == "NotFound" else KindIsUnknown(text)
+        return NotFound(text) if reason == "NotFound" else UnknownKind(text)
     if status == 409:
         return AlreadyExists(text) if reason == "AlreadyExists" else Conflict(text)
     if "NamespaceTerminating" in causes:
-        return NamespaceIsGoing(message)
+        return NamespaceTerminating(message)
     if status == 403:
         return Forbidden(message or text)
     if status in _REFUSALS:
-        return Refused(message or text)
+        return Rejected(message or text)
     if method == "GET" or status in _NOT_HANDLED:
         return StoreError(text)
     return OutcomeUnknown(text)

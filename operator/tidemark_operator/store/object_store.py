@@ -27,19 +27,19 @@ class NotFound(StoreError):
     """Replace, patch or delete of what is not there."""
 
 
-class KindIsUnknown(NotFound):
+class UnknownKind(NotFound):
     """No such kind is served: its CRD is not installed."""
 
 
-class Refused(StoreError):
+class Rejected(StoreError):
     """The object breaks its schema or a rule; the text is for the user."""
 
 
-class Forbidden(Refused):
+class Forbidden(Rejected):
     """A right is lacking, or an admission policy says no."""
 
 
-class NamespaceIsGoing(Refused):
+class NamespaceTerminating(Rejected):
     """Create in a namespace that is being deleted: nothing will come of trying again."""
 
 

@@ -29,7 +29,7 @@ from tidemark_operator.store.object_store import (
     AlreadyExists,
     Conflict,
     NotFound,
-    Refused,
+    Rejected,
     StoreError,
 )
 from tidemark_operator.store.sqlite_writes import SqliteWrites, Transaction
@@ -63,7 +63,7 @@ class StoredChange:
     is_deleted: bool
 
 
-class TooFarBehind(StoreError):
+class WatchExpired(StoreError):
     """Deletions after that resource version are forgotten: list everything again."""
 
 
@@ -136,7 +136,7 @@ class SqliteStore:
         metadata = dict(item.get("metadata", {}))
         namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
         if not name:
-            raise Refused(f"{kind.kind}: metadata.name is empty, expected a name")
+            raise Rejected(f"{kind.kind}: metadata.name is empty, expected a name")
 
         def work(transaction: Transaction) -> Object:
             if _stored(transaction, kind, namespace, name) is not None:
@@ -229,11 +229,11 @@ class SqliteStore:
         """Everything written since, or that of some `kinds`, oldest first, each object once in its
         newest form.
 
-        Raises TooFarBehind when deletions after that version are no longer known."""
+        Raises WatchExpired when deletions after that version are no longer known."""
         counted = "SELECT count(*), min(resource_version) FROM deletions"
         forgotten = _rows(self._reading, counted, ())[0]
         if forgotten[0] >= CHANGES_KEPT and resource_version < forgotten[1]:
-            raise TooFarBehind(
+            raise WatchExpired(
                 f"changes after {resource_version} asked for,"
                 f" deletions are known from {forgotten[1]} on: list again"
             )
@@ -283,7 +283,7 @@ def _compared(transaction: Transaction, kind: ResourceKind, item: Object) -> Obj
         raise NotFound(f"{kind.kind} {namespace}/{name} does not exist")
     expected, found = metadata.get("resourceVersion"), stored["metadata"]["resourceVersion"]
     if not expected:  # as the API server does for custom resources
-        raise Refused(f"{kind.kind} {namespace}/{name}: metadata.resourceVersion is missing")
+        raise Rejected(f"{kind.kind} {namespace}/{name}: metadata.resourceVersion is missing")
     if expected != found:
         raise Conflict(
             f"{kind.kind} {namespace}/{name}: expected version {expected}, found {found}"
@@ -298,7 +298,7 @@ def _written(transaction: Transaction, kind: ResourceKind, item: Object) -> Obje
     metadata = {**item["metadata"], "resourceVersion": str(version)}
     text = _encoded({**item, "metadata": metadata})
     if len(text) > MAX_OBJECT_BYTES:
-        raise Refused(
+        raise Rejected(
             f"{kind.kind} {metadata['name']}: expected at most {MAX_OBJECT_BYTES} bytes,"
             f" found {len(text)}"
         )

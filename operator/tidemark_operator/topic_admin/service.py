@@ -46,7 +46,7 @@ from tidemark_protocol.topic_messages import (
 from tidemark_operator.controller.broker_call import BrokerCall, broker_call
 from tidemark_operator.controller.core.reassignment import is_moving, original_of
 from tidemark_operator.controller.service import ControllerService, NotController
-from tidemark_operator.store.object_store import ObjectStore, Refused, StoreError
+from tidemark_operator.store.object_store import ObjectStore, Rejected, StoreError
 from tidemark_operator.topic_admin.changes import (
     Targets,
     altered,
@@ -280,7 +280,7 @@ class TopicAdmin:
         """One topic's trouble with the store is its own: others go on."""
         try:
             return await change
-        except Refused as error:
+        except Rejected as error:
             # Our rules were looked at before: this is somebody's admission policy, or a quota.
             return refused(topic, Refusal(ErrorCode.POLICY_VIOLATION, str(error)))
         except StoreError as error:

@@ -32,7 +32,7 @@ from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import ControllerService, ControllerSettings
 from tidemark_operator.manager import json_log
 from tidemark_operator.manager.garbage import look_once_at_what_stays
-from tidemark_operator.manager.leadership import BrokerTrouble, LeadingOperator
+from tidemark_operator.manager.leadership import BrokerFailure, LeadershipRunner
 from tidemark_operator.manager.local.api import add_local_routes
 from tidemark_operator.manager.local.apply import NAMESPACE, ManifestRefused, apply_manifests
 from tidemark_operator.manager.local.readiness import readiness_of, tell_when_ready
@@ -159,7 +159,7 @@ class LocalCluster:
             settings=ReconcilerSettings(default_pool_spec={"replicas": settings.brokers}),
             add=self._queue.add,
         )
-        self._leading = LeadingOperator(
+        self._leading = LeadershipRunner(
             self.controller, self._reconciler, self._queue, on_crash=self._crashed
         )
         self._lease = ControllerLease(
@@ -263,7 +263,7 @@ class LocalCluster:
         why = f" ({words})" if words else ""
         then = f"and is started again; its log: {log_path}"
         say(f"broker {broker_id} of {pool.name} ended{why} {then}")
-        self._leading.on_trouble(BrokerTrouble(pool.pool, broker_id, "ProcessEnded"))
+        self._leading.on_trouble(BrokerFailure(pool.pool, broker_id, "ProcessEnded"))
 
     def _look_at_pool(self, pool: PoolSpec) -> None:
         self._leading.on_key(WorkKey(BROKER_POOL.kind, pool.namespace, pool.name))

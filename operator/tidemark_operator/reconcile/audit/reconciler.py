@@ -40,7 +40,7 @@ from tidemark_operator.store.object_store import (
     Forbidden,
     NotFound,
     ObjectStore,
-    Refused,
+    Rejected,
 )
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class AuditReconciler:
                 what = f"{type(action).__name__} {action.kind.kind}"
                 log.info("audit action", extra={"audit": key.name, "action": what})
                 await self._apply(observed.spec, action)
-        except Refused as error:  # by the API server: only the user can change that
+        except Rejected as error:  # by the API server: only the user can change that
             return await self._say_trouble(audit, "Refused", str(error)) or REFUSED_INTERVAL_MS
         for report in plan.reports:
             await self._report(audit, report)

@@ -103,7 +103,7 @@ def is_without_source(summary: AuditSummary) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _LastWords:
+class _ExitReason:
     """What the container of one pod left as it ended."""
 
     message: str
@@ -118,12 +118,12 @@ class _LastWords:
             return None
 
 
-def _termination(pod: Object) -> _LastWords | None:
+def _termination(pod: Object) -> _ExitReason | None:
     for container in (pod.get("status") or {}).get("containerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated")
         if container.get("name") in (CONTAINER, DRIVER_CONTAINER) and ended is not None:
             exit_code = int(ended.get("exitCode", -1))
-            return _LastWords(ended.get("message", ""), exit_code, ended.get("finishedAt") or "")
+            return _ExitReason(ended.get("message", ""), exit_code, ended.get("finishedAt") or "")
     return None
 
 

@@ -43,7 +43,12 @@ from tidemark_operator.reconcile.topic.reconciler import TopicReconciler
 from tidemark_operator.reconcile.turns import Turns
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.resources.names import pool_selector
-from tidemark_operator.store.object_store import NamespaceIsGoing, ObjectStore, Refused, StoreError
+from tidemark_operator.store.object_store import (
+    NamespaceTerminating,
+    ObjectStore,
+    Rejected,
+    StoreError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +124,7 @@ class PoolReconciler:
             BROKER_POOL, pool, fields, conditions, at_once=purges.has_news
         )
         for failure in failures:
-            if not isinstance(failure, Refused):
+            if not isinstance(failure, Rejected):
                 raise failure  # the queue comes back, more slowly each time
         if not (rolling_update.is_over and drain.is_over):
             return self._settings.roll_interval_ms
@@ -139,11 +144,11 @@ class PoolReconciler:
             log.info("pool action", extra={"pool": spec.pool, "action": repr(action)})
             try:
                 await self._runtime.apply(spec, action)
-            except NamespaceIsGoing:
+            except NamespaceTerminating:
                 raise
             except (StoreError, OSError) as error:
                 failures.append(error)
-            slow = sum(not isinstance(each, Refused) for each in failures)
+            slow = sum(not isinstance(each, Rejected) for each in failures)
             if slow == MAX_FAILURES_PER_TURN:
                 break
         return failures
@@ -154,7 +159,7 @@ class PoolReconciler:
         purges = read_purges(spec, pool.get("status", {}))
         try:
             await self._topics.purges.carry_out(spec, purges)
-        except NamespaceIsGoing:
+        except NamespaceTerminating:
             raise
         except (StoreError, OSError) as error:
             failures.append(error)  # brokers do not wait for that
@@ -181,7 +186,7 @@ class PoolReconciler:
                 await self._controller.reassign(spec.pool, topic.topic_id, targets)
             except CannotReassign as error:
                 problems.append(f"deleted topic {topic.topic}, {error}")
-            except NamespaceIsGoing:
+            except NamespaceTerminating:
                 raise
             except (StoreError, OSError) as error:
                 failures.append(error)  # the brokers do not wait for that
@@ -242,6 +247,6 @@ class PoolReconciler:
 
 def _refusals(failures: Iterable[Exception]) -> Iterator[Condition]:
     """By the API server: only the user can change that."""
-    sentences = dict.fromkeys(str(each) for each in failures if isinstance(each, Refused))
+    sentences = dict.fromkeys(str(each) for each in failures if isinstance(each, Rejected))
     if sentences:
         yield Condition("Ready", False, "Refused", "; ".join(sentences))

@@ -43,8 +43,8 @@ from tidemark_operator.reconcile.turns import Turn, Turns
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.store.object_store import (
     AlreadyExists,
-    NamespaceIsGoing,
-    Refused,
+    NamespaceTerminating,
+    Rejected,
     StoreError,
 )
 
@@ -174,9 +174,9 @@ class TopicReconciler:
         except AlreadyExists as error:
             self._name_taken.add(WorkKey(TOPIC.kind, spec.namespace, spec.name))
             return Condition("Ready", False, "SliceNameTaken", _name_taken(spec, error))
-        except NamespaceIsGoing:
+        except NamespaceTerminating:
             raise
-        except Refused as error:  # by the API server: only the user can change that
+        except Rejected as error:  # by the API server: only the user can change that
             return Condition("Ready", False, "Refused", str(error))
         if isinstance(action, CreateTopic) and action.had_slices:
             self._wake_pool(spec.pool)  # retained data is served again

@@ -11,8 +11,8 @@ from kubernetes.aio import client
 from tidemark_operator import main
 from tidemark_operator.api.kinds import BROKER, BROKER_POOL, TOPIC
 from tidemark_operator.manager.forbidden_namespaces import (
-    NamespaceIsOpen,
-    find_closed,
+    NamespaceAccessRestored,
+    find_forbidden,
     wait_until_open,
 )
 from tidemark_operator.manager.lease_thread import LeaseThread
@@ -50,7 +50,7 @@ def test_the_others_are_read_and_it_is_refused_by_ourselves() -> None:
     async def story(store: KubernetesStore) -> None:
         with pytest.raises(Forbidden):
             await store.list(BROKER, None)
-        closed = await find_closed(store, BOTH, pause_s=0)
+        closed = await find_forbidden(store, BOTH, pause_s=0)
         assert closed == {"gone"}
         without = store.without(closed)
         rights.opens_after = 0  # half a process must not begin with what it has not read
@@ -75,7 +75,7 @@ def test_the_lease_asks_for_epochs_where_there_are_rights_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Asked for in the whole cluster they are refused, and nobody ever leads."""
-    monkeypatch.setattr(main, "find_closed", partial(find_closed, pause_s=0))
+    monkeypatch.setattr(main, "find_forbidden", partial(find_forbidden, pause_s=0))
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if "/namespaces/" in request.path:
@@ -99,7 +99,7 @@ def test_the_lease_asks_for_epochs_where_there_are_rights_only(
 
 def test_rights_that_only_came_late_close_nothing() -> None:
     async def story(store: KubernetesStore) -> None:
-        assert await find_closed(store, BOTH, pause_s=0) == frozenset()
+        assert await find_forbidden(store, BOTH, pause_s=0) == frozenset()
 
     ask(Rights(opens_after=3).answer, story, namespaces=BOTH)
 
@@ -109,7 +109,7 @@ def test_when_it_may_be_read_again_that_is_told() -> None:
 
     async def story(store: KubernetesStore) -> None:
         waiting = wait_until_open(store, frozenset({"gone"}), pause_s=0)
-        assert isinstance(await asyncio.wait_for(waiting, 5), NamespaceIsOpen)
+        assert isinstance(await asyncio.wait_for(waiting, 5), NamespaceAccessRestored)
 
     ask(rights.answer, story, namespaces=BOTH)
     assert rights.looks == 3
@@ -120,8 +120,8 @@ def test_who_does_not_answer_is_not_closed() -> None:
         return web.json_response({}, status=500)
 
     async def story(store: KubernetesStore) -> None:
-        assert await find_closed(store, BOTH, pause_s=0) == frozenset()
-        assert await find_closed(store, ()) == frozenset()
+        assert await find_forbidden(store, BOTH, pause_s=0) == frozenset()
+        assert await find_forbidden(store, ()) == frozenset()
         with pytest.raises(Exception, match="500"):
             await store.list(BROKER_POOL, None)
 

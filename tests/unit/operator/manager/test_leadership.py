@@ -7,7 +7,7 @@ import pytest
 from tidemark_operator.api.kinds import BROKER
 from tidemark_operator.controller import service
 from tidemark_operator.manager import leadership
-from tidemark_operator.manager.leadership import LeadingOperator
+from tidemark_operator.manager.leadership import LeadershipRunner
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.store.object_store import StoreError
 from tidemark_protocol.controller_messages import RegisterRequest
@@ -47,7 +47,7 @@ def test_a_store_that_is_too_slow_for_the_first_sweep_keeps_nobody_from_leading(
     async def scenario() -> None:
         crashes: list[BaseException] = []
         reconciler = SlowToAnswer()
-        operator = LeadingOperator(Rig().service, reconciler, WorkQueue(), on_crash=crashes.append)
+        operator = LeadershipRunner(Rig().service, reconciler, WorkQueue(), on_crash=crashes.append)
         await operator.take_over(ControllerEpoch(1), is_second_opinion=False)
         assert operator.is_leading
         await asyncio.wait_for(reconciler.is_reconciled.wait(), 10)
@@ -77,7 +77,7 @@ def test_later_sweeps_add_few_keys_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
 
     async def scenario() -> None:
         controller = Rig().service
-        operator = LeadingOperator(controller, ManyKeys(120), queue, on_crash=lambda _: None)
+        operator = LeadershipRunner(controller, ManyKeys(120), queue, on_crash=lambda _: None)
         await controller.load(ControllerEpoch(1))
 
         async def pause(seconds: float) -> None:

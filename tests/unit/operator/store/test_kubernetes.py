@@ -15,12 +15,12 @@ from tidemark_operator.store.object_store import (
     AlreadyExists,
     Conflict,
     Forbidden,
-    KindIsUnknown,
-    NamespaceIsGoing,
+    NamespaceTerminating,
     NotFound,
     OutcomeUnknown,
-    Refused,
+    Rejected,
     StoreError,
+    UnknownKind,
 )
 
 ITEM: Object = {"metadata": {"name": "a", "namespace": "shop", "resourceVersion": "7"}}
@@ -61,10 +61,10 @@ def ask(handler: Handler, use: Use, *, namespaces: tuple[str, ...] = ()) -> Any:
         (409, "AlreadyExists", AlreadyExists),
         (409, "Conflict", Conflict),
         (404, "NotFound", NotFound),
-        (422, "Invalid", Refused),
+        (422, "Invalid", Rejected),
         (403, "Forbidden", Forbidden),
-        (400, "BadRequest", Refused),
-        (401, "Unauthorized", Refused),
+        (400, "BadRequest", Rejected),
+        (401, "Unauthorized", Rejected),
         (429, "TooManyRequests", StoreError),
         (500, "InternalError", OutcomeUnknown),
         (504, "Timeout", OutcomeUnknown),
@@ -85,19 +85,19 @@ def test_a_kind_that_is_not_served_is_no_absent_object(read: Use) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         return web.Response(status=404, text="404 page not found\n")  # as the API server does
 
-    with pytest.raises(KindIsUnknown):
+    with pytest.raises(UnknownKind):
         ask(handler, read)
 
 
 def test_a_refusal_is_the_servers_own_sentence() -> None:
-    with pytest.raises(Refused, match=r"^no such thing$"):
+    with pytest.raises(Rejected, match=r"^no such thing$"):
         ask(answer(422, message="no such thing"), lambda store: store.replace(TOPIC, ITEM))
 
 
 def test_a_namespace_that_is_going_is_told_apart() -> None:
     causes = [{"reason": "NamespaceTerminating"}]
     handler = answer(403, reason="Forbidden", message="going", details={"causes": causes})
-    with pytest.raises(NamespaceIsGoing):
+    with pytest.raises(NamespaceTerminating):
         ask(handler, lambda store: store.create(TOPIC, ITEM))
 
 
@@ -267,7 +267,7 @@ def test_a_create_in_a_namespace_that_has_gone_is_known_as_such() -> None:
     gone = answer(
         404, reason="NotFound", message="no such namespace", details={"kind": "namespaces"}
     )
-    with pytest.raises(NamespaceIsGoing):
+    with pytest.raises(NamespaceTerminating):
         ask(gone, lambda store: store.create(TOPIC, ITEM))
     with pytest.raises(NotFound):
         ask(answer(404, reason="NotFound"), lambda store: store.create(TOPIC, ITEM))

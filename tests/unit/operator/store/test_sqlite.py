@@ -13,7 +13,7 @@ from tidemark_operator.store.object_store import (
     Conflict,
     NotFound,
     ObjectStore,
-    Refused,
+    Rejected,
     StoreError,
 )
 from tidemark_operator.store.sqlite import SqliteStore
@@ -106,7 +106,7 @@ def test_identity_cannot_be_written_over(store: SqliteStore) -> None:
         with pytest.raises(Conflict, match="another object of that name"):
             await store.replace(TOPIC, forged)
         unversioned = {"metadata": {"namespace": "shop", "name": "orders"}, "spec": {}}
-        with pytest.raises(Refused, match="resourceVersion is missing"):
+        with pytest.raises(Rejected, match="resourceVersion is missing"):
             await store.replace(TOPIC, unversioned)
         with pytest.raises(NotFound):
             await store.replace(TOPIC, topic("absent"))
@@ -217,7 +217,7 @@ def test_writes_are_synced_in_full(store: SqliteStore) -> None:
 
 def test_an_oversized_object_is_refused_and_leaves_no_trace(store: SqliteStore) -> None:
     async def scenario() -> None:
-        with pytest.raises(Refused, match="bytes"):
+        with pytest.raises(Rejected, match="bytes"):
             await store.create(TOPIC, topic(blob="x" * 5_000_000))
         assert store.resource_version() == 0
         assert await store.list(TOPIC, None) == []

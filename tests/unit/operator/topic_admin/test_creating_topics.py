@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tidemark_operator.api.kinds import TOPIC
 from tidemark_operator.api.schemas import validate
-from tidemark_operator.store.object_store import AlreadyExists, OutcomeUnknown, Refused, StoreError
+from tidemark_operator.store.object_store import AlreadyExists, OutcomeUnknown, Rejected, StoreError
 from tidemark_operator.topic_admin.service import topic_calls
 from tidemark_protocol.controller_messages import decode, encode
 from tidemark_protocol.error_codes import ErrorCode
@@ -214,7 +214,7 @@ def test_a_write_of_unknown_outcome_is_looked_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "fault, code",
     [
-        (Refused("denied by policy teams-own-topics"), ErrorCode.POLICY_VIOLATION),
+        (Rejected("denied by policy teams-own-topics"), ErrorCode.POLICY_VIOLATION),
         (AlreadyExists("taken"), ErrorCode.TOPIC_ALREADY_EXISTS),
         (StoreError("no answer in 5000 ms"), ErrorCode.REQUEST_TIMED_OUT),
     ],

@@ -7,7 +7,7 @@ import pytest
 from tidemark_operator.api.kinds import Object, ResourceKind
 from tidemark_operator.controller.core.placement import place
 from tidemark_operator.controller.service import SliceMissing
-from tidemark_operator.store.object_store import Refused
+from tidemark_operator.store.object_store import Rejected
 from tidemark_protocol.partition_state import TopicState
 
 from tests.support.controller_harness import ORDERS, POOL, Rig
@@ -75,7 +75,7 @@ def test_a_quota_that_refuses_a_slice_is_told_at_once() -> None:
     async def scenario() -> None:
         rig = await Rig().start(3)
         rig.store.faults["PartitionSlice"] = ["refused"]
-        with pytest.raises(Refused, match="exceeded quota"):
+        with pytest.raises(Rejected, match="exceeded quota"):
             await rig.create()
         assert rig.service.topics(POOL) == ()
         await rig.create()  # once the user has done something about it
@@ -93,7 +93,7 @@ def test_a_slice_that_landed_late_and_took_the_quota_is_found() -> None:
 
         async def landed_and_refused(kind: ResourceKind, item: Object) -> Object:
             await create(kind, item)
-            raise Refused("exceeded quota")
+            raise Rejected("exceeded quota")
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(rig.store, "create", landed_and_refused)

@@ -20,7 +20,7 @@ from tidemark_operator.reconcile.audit.reconciler import APPLICATIONS_INTERVAL_M
 from tidemark_operator.resources.audit_job import job_manifest
 from tidemark_operator.resources.audit_pod import audit_labels
 from tidemark_operator.resources.spark_application import SPARK_VERSION, spark_application_manifest
-from tidemark_operator.store.object_store import Forbidden, NotFound, Refused, StoreError
+from tidemark_operator.store.object_store import Forbidden, NotFound, Rejected, StoreError
 
 from tests.support.audit_objects import (
     application_status,
@@ -100,7 +100,7 @@ def test_without_spark_applications_it_is_a_job_that_says_why(
     in_world(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("error", [StoreError, Refused])
+@pytest.mark.parametrize("error", [StoreError, Rejected])
 def test_other_trouble_with_the_api_server_is_no_absence(
     tmp_path: Path, error: type[StoreError]
 ) -> None:

@@ -21,7 +21,7 @@ from tidemark_operator.broker_runtime.broker_runtime import (
     StopBroker,
 )
 from tidemark_operator.reconcile.pool.plan import plan_pool, pool_conditions
-from tidemark_operator.store.object_store import OutcomeUnknown, Refused, StoreError
+from tidemark_operator.store.object_store import OutcomeUnknown, Rejected, StoreError
 from tidemark_protocol.ids import BrokerId
 
 from tests.support.reconcile_harness import NAMESPACE, World
@@ -132,12 +132,12 @@ def test_what_the_api_server_refuses_is_told_to_the_user_and_tried_again(tmp_pat
         world.store.close()
 
     async def refusing(pool: PoolSpec, action: PoolAction) -> None:
-        raise Refused("exceeded quota: pods")
+        raise Rejected("exceeded quota: pods")
 
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("error", [Refused("bad annotation"), OutcomeUnknown("500")])
+@pytest.mark.parametrize("error", [Rejected("bad annotation"), OutcomeUnknown("500")])
 def test_what_one_action_meets_keeps_nothing_else_from_being_done(
     tmp_path: Path, error: StoreError
 ) -> None:
@@ -158,7 +158,7 @@ def test_what_one_action_meets_keeps_nothing_else_from_being_done(
             patched.setattr(world.runtime, "apply", apply)
             with contextlib.suppress(OutcomeUnknown):
                 assert await world.pass_pool() is not None
-                assert isinstance(error, Refused)
+                assert isinstance(error, Rejected)
         assert world.runtime.actions == [
             CreateVolumeClaim(ZERO),
             StartBroker(ZERO),
@@ -166,7 +166,9 @@ def test_what_one_action_meets_keeps_nothing_else_from_being_done(
         ]
         assert world.controller.settings.move_bytes_per_second == 4096
         condition = await world.condition(BROKER_POOL, "default")
-        assert condition["reason"] == ("Refused" if isinstance(error, Refused) else "BrokersActive")
+        assert condition["reason"] == (
+            "Refused" if isinstance(error, Rejected) else "BrokersActive"
+        )
         world.store.close()
 
     asyncio.run(story())

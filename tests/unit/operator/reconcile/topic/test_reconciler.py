@@ -7,7 +7,7 @@ import pytest
 from tidemark_operator.api.kinds import BROKER_POOL, PARTITION_SLICE, TOPIC, Object, ResourceKind
 from tidemark_operator.controller.core.views import StateChange
 from tidemark_operator.reconcile.work_queue import WorkKey
-from tidemark_operator.store.object_store import Refused
+from tidemark_operator.store.object_store import Rejected
 
 from tests.support.reconcile_harness import NAMESPACE, POOL, Story, World
 
@@ -243,7 +243,7 @@ def test_what_the_api_server_refuses_is_told(tell: Callable[[Story], None]) -> N
         assert (condition["reason"], condition["message"]) == ("Refused", "exceeded quota")
 
     async def refusing(kind: ResourceKind, item: Object) -> Object:
-        raise Refused("exceeded quota")
+        raise Rejected("exceeded quota")
 
     tell(story)
 
