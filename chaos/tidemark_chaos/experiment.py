@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidemark_cli.demo_output import Narrator
+from tidemark_cli.demo_output import ProgressOutput
 from tidemark_client.errors import CommandFailed
 from tidemark_client.metadata import NO_LEADER, PartitionView, TopicView
 
 from tidemark_chaos.environments.environment import LEADER_MAY_STAY, Environment
-from tidemark_chaos.faults.fault import TOPIC, Blow, RoundKind
+from tidemark_chaos.faults.fault import TOPIC, Fault, FaultKind
 from tidemark_chaos.verification import VerifyReport, percentile
 from tidemark_chaos.workload_log import longest_stall_ms, longest_write_gap_ms
 
@@ -27,7 +27,7 @@ OPERATOR_SECONDS = 8.0  # how long acknowledgements are watched without an opera
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class Trial:
     """What one blow did. Times in ms after it; None where it cannot happen (operator kill)."""
 
     kind: str
@@ -45,7 +45,7 @@ class DemoReport:
     """build/demo-report.json."""
 
     runtime: str
-    rounds: tuple[Round, ...]
+    rounds: tuple[Trial, ...]
     acknowledged: int
     found: int
     lost: int
@@ -71,68 +71,72 @@ class DemoReport:
         return self.replicas_identical and not broken
 
 
-class Story:
+class Experiment:
     def __init__(
-        self, environment: Environment, narrator: Narrator, *, quiet_seconds: float = QUIET_SECONDS
+        self,
+        environment: Environment,
+        progress: ProgressOutput,
+        *,
+        quiet_seconds: float = QUIET_SECONDS,
     ) -> None:
         self._environment = environment
-        self._narrator = narrator
+        self._progress = progress
         self._quiet_seconds = quiet_seconds
 
-    async def tell(self, kinds: Sequence[RoundKind]) -> DemoReport:
+    async def tell(self, kinds: Sequence[FaultKind]) -> DemoReport:
         """Set-up, load, the rounds in turn, the verdict. Raises CommandFailed; always tidies up."""
-        environment, narrator = self._environment, self._narrator
+        environment, progress = self._environment, self._progress
         started = time.monotonic()
-        narrator.opening(environment.opening)
+        progress.opening(environment.opening)
         try:
-            narrator.chapter("Set-up")
-            with narrator.progress("starting") as tell:
+            progress.chapter("Set-up")
+            with progress.progress("starting") as tell:
                 await environment.set_up(tell)
-            narrator.topic(await self._topic())
-            with narrator.progress("starting producer and consumer"):
-                await environment.start_load()
-            narrator.line("records to every partition with acks=all; a consumer reads along")
+            progress.topic(await self._topic())
+            with progress.progress("starting producer and consumer"):
+                await environment.start_workload()
+            progress.line("records to every partition with acks=all; a consumer reads along")
             rounds = []
             for number, kind in enumerate(kinds, start=1):
-                narrator.chapter(f"Round {number} of {len(kinds)}: {kind.value}")
+                progress.chapter(f"Round {number} of {len(kinds)}: {kind.value}")
                 rounds.append(await self._round(number, kind))
-            narrator.chapter("Verdict")
-            with narrator.progress("every record in flight gets its outcome"):
-                await environment.stop_load()
-            with narrator.progress("reading everything back and comparing every replica"):
+            progress.chapter("Verdict")
+            with progress.progress("every record in flight gets its outcome"):
+                await environment.stop_workload()
+            with progress.progress("reading everything back and comparing every replica"):
                 verified = await environment.verify()
             report = demo_report(
                 environment.runtime, rounds, verified, seconds=time.monotonic() - started
             )
-            with narrator.progress("auditing what Prometheus scraped meanwhile"):
+            with progress.progress("auditing what Prometheus scraped meanwhile"):
                 audited = await environment.audit()
-            narrator.verdict(report)
+            progress.verdict(report)
             if len(rounds) > FEW_ROUNDS:
-                narrator.figures(report_fields(report)["by_kind"])
-            narrator.chapter("Audit")
-            narrator.audit(audited)
+                progress.figures(report_fields(report)["by_kind"])
+            progress.chapter("Audit")
+            progress.audit(audited)
         finally:
-            with narrator.progress("tidying up"):
+            with progress.progress("tidying up"):
                 await environment.tear_down()
         if environment.closing:
-            narrator.closing(environment.closing)
+            progress.closing(environment.closing)
         return report
 
-    async def _round(self, number: int, kind: RoundKind) -> Round:
+    async def _round(self, number: int, kind: FaultKind) -> Trial:
         view = await self._target(number)
         partition = view.partition
         await asyncio.sleep(self._quiet_seconds)
-        blow = await self._environment.strike(kind, view)
-        self._narrator.moment(0, blow.words)
-        if kind is RoundKind.OPERATOR:
-            with self._narrator.progress("no operator: do acknowledgements go on?"):
+        fault = await self._environment.strike(kind, view)
+        self._progress.moment(0, fault.words)
+        if kind is FaultKind.OPERATOR:
+            with self._progress.progress("no operator: do acknowledgements go on?"):
                 await asyncio.sleep(OPERATOR_SECONDS)
-            gap_ms, stalled_ms = await self._write_gap_ms(blow)
-            return Round(kind.value, partition, None, None, None, gap_ms, None, stalled_ms)
-        after, leader_after_ms, full_again_ms = await self._recovery(kind, view, blow)
+            gap_ms, stalled_ms = await self._write_gap_ms(fault)
+            return Trial(kind.value, partition, None, None, None, gap_ms, None, stalled_ms)
+        after, leader_after_ms, full_again_ms = await self._recovery(kind, view, fault)
         await self._acknowledged_since(time.time() * 1000)
-        gap_ms, stalled_ms = await self._write_gap_ms(blow)
-        return Round(
+        gap_ms, stalled_ms = await self._write_gap_ms(fault)
+        return Trial(
             kind=kind.value,
             partition=partition,
             killed_broker=view.leader,
@@ -152,7 +156,7 @@ class Story:
             for view in (*partitions[first:], *partitions[:first]):
                 if view.leader not in worn:
                     return view
-            with self._narrator.progress(
+            with self._progress.progress(
                 "fresh pods first: the kubelet holds back second restarts"
             ):
                 for broker_id in sorted(worn):
@@ -160,33 +164,33 @@ class Story:
             worn = frozenset()
 
     async def _recovery(
-        self, kind: RoundKind, before: PartitionView, blow: Blow
+        self, kind: FaultKind, before: PartitionView, fault: Fault
     ) -> tuple[PartitionView, float | None, float]:
         """The new leader's view, when it was granted (None where the old one may stay), and when
         all in-sync sets were full again."""
-        narrator = self._narrator
+        progress = self._progress
         rest = asyncio.create_task(self._environment.follow_up(kind, before), name="follow-up")
         leader_after_ms: float | None = None
         after = before
         try:
             if kind not in LEADER_MAY_STAY:
-                after, leader_after_ms = await self._election(before, blow, rest)
-            with narrator.progress("the broker comes back and catches up"):
+                after, leader_after_ms = await self._election(before, fault, rest)
+            with progress.progress("the broker comes back and catches up"):
                 if (second := await rest) is not None:
-                    narrator.moment(round(second.t_ms - blow.t_ms, 1), second.words)
+                    progress.moment(round(second.t_ms - fault.t_ms, 1), second.words)
                 await self._settled()
         finally:
             rest.cancel()
             await asyncio.gather(rest, return_exceptions=True)
-        full_again_ms = round(time.time() * 1000 - blow.t_ms, 1)
-        narrator.moment(full_again_ms, "all replicas in sync again")
+        full_again_ms = round(time.time() * 1000 - fault.t_ms, 1)
+        progress.moment(full_again_ms, "all replicas in sync again")
         return after, leader_after_ms, full_again_ms
 
     async def _election(
-        self, before: PartitionView, blow: Blow, rest: "asyncio.Task[Blow | None]"
+        self, before: PartitionView, fault: Fault, rest: "asyncio.Task[Fault | None]"
     ) -> tuple[PartitionView, float]:
         """Ends early when the rest of the round fails: its sentence says more."""
-        with self._narrator.progress(f"who leads {TOPIC}-{before.partition} now?"):
+        with self._progress.progress(f"who leads {TOPIC}-{before.partition} now?"):
             electing = asyncio.create_task(self._new_leader(before), name="new-leader")
             try:
                 await asyncio.wait({electing, rest}, return_when=asyncio.FIRST_COMPLETED)
@@ -195,8 +199,8 @@ class Story:
                 after = await electing
             finally:
                 electing.cancel()
-        leader_after_ms = round(time.time() * 1000 - blow.t_ms, 1)
-        self._narrator.moment(
+        leader_after_ms = round(time.time() * 1000 - fault.t_ms, 1)
+        self._progress.moment(
             leader_after_ms,
             f"broker {after.leader} leads {TOPIC}-{before.partition}, "
             f"leader epoch {before.leader_epoch} -> {after.leader_epoch}",
@@ -218,16 +222,16 @@ class Story:
         except TimeoutError as late:
             raise _stuck("acknowledgements from every partition") from late
 
-    async def _write_gap_ms(self, blow: Blow) -> tuple[float, float]:
+    async def _write_gap_ms(self, fault: Fault) -> tuple[float, float]:
         """The longest gap since the blow, and the load's own longest stall in that time."""
         ledger = await self._environment.ledger()
-        window = (blow.t_ms, time.time() * 1000)
+        window = (fault.t_ms, time.time() * 1000)
         gap_ms = round(longest_write_gap_ms(ledger, window), 1)
         stalled_ms = longest_stall_ms(ledger, window)
         words = f"longest time without an acknowledgement: {gap_ms:.0f} ms"
         if stalled_ms >= WORTH_TELLING_MS:
             words += f" (the load itself had no processor for {stalled_ms:.0f} ms)"
-        self._narrator.line(words)
+        self._progress.line(words)
         return gap_ms, stalled_ms
 
     async def _new_leader(self, before: PartitionView) -> PartitionView:
@@ -262,7 +266,7 @@ class Story:
 
 
 def demo_report(
-    runtime: str, rounds: Sequence[Round], verified: VerifyReport, *, seconds: float
+    runtime: str, rounds: Sequence[Trial], verified: VerifyReport, *, seconds: float
 ) -> DemoReport:
     verdict = verified.verdict
     return DemoReport(
@@ -287,7 +291,7 @@ def demo_report(
             *_missing(verified),
             *(
                 f"{entry.name} ({entry.count}): {sample}"
-                for entry in verified.broken_promises
+                for entry in verified.broken_guarantees
                 for sample in entry.samples[:2]
             ),
         ),
@@ -308,7 +312,7 @@ def report_fields(report: DemoReport) -> dict[str, Any]:
     return fields
 
 
-def _figures(rounds: Sequence[Round]) -> dict[str, Any]:
+def _figures(rounds: Sequence[Trial]) -> dict[str, Any]:
     columns: dict[str, list[float | None]] = {
         "write_gap_ms": [entry.write_gap_ms for entry in rounds],
         "leader_after_ms": [entry.leader_after_ms for entry in rounds],

@@ -1,7 +1,7 @@
 """What clients did and saw, and every way in which that contradicts a replicated log. Pure.
 
 The anomalies of jepsen.tests.kafka as they apply without transactions, and the rules that
-Redpanda's chaos suite checks while it runs. `judge` takes completed operations of any number of
+Redpanda's chaos suite checks while it runs. `check` takes completed operations of any number of
 partitions and answers with named anomalies; it sorts, and else passes over them a few times.
 
 What a promise is decides what is an anomaly: only acks=all promises that a record stays; a record
@@ -65,7 +65,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Suspension:
+class SuspendedGuarantee:
     """Promises that do not hold for one partition."""
 
     from_offset: int | None = None  # unclean election: the new leader's start offset
@@ -99,11 +99,11 @@ class Verdict:
         return next((entry.count for entry in self.anomalies if entry.name == name), 0)
 
 
-NOTHING_SUSPENDED = Suspension()
+NOTHING_SUSPENDED = SuspendedGuarantee()
 
 
-def judge(
-    operations: Iterable[Operation], suspensions: Mapping[str, Suspension] | None = None
+def check(
+    operations: Iterable[Operation], suspensions: Mapping[str, SuspendedGuarantee] | None = None
 ) -> Verdict:
     """`operations` in the order of their completion."""
     counts: Counter[str] = Counter()
@@ -164,7 +164,7 @@ class _Seen:
 class _PartitionHistory:
     """First everything is taken in; `conclude` then compares it."""
 
-    def __init__(self, partition: str, suspension: Suspension, findings: _Findings) -> None:
+    def __init__(self, partition: str, suspension: SuspendedGuarantee, findings: _Findings) -> None:
         self._name = partition
         self._suspension = suspension
         self._findings = findings
@@ -197,7 +197,7 @@ class _PartitionHistory:
 
     # ---- taking in
 
-    def _is_judged(self, offset: int) -> bool:
+    def _is_checked(self, offset: int) -> bool:
         limit = self._suspension.from_offset
         return limit is None or offset < limit
 
@@ -240,7 +240,7 @@ class _PartitionHistory:
                     )
 
     def _place(self, value: int, offset: int, known_us: int) -> None:
-        if not self._is_judged(offset):
+        if not self._is_checked(offset):
             return
         at_offset = self._log.setdefault(offset, [])
         if value not in at_offset:
@@ -284,7 +284,7 @@ class _PartitionHistory:
         final_us = max((poll.invoked_us for poll in self._polls if poll.is_final), default=-1)
         for value, seen in self._values.items():
             offset, writer = seen.sent_to, seen.writer
-            if seen.is_read or writer is None or offset is None or not self._is_judged(offset):
+            if seen.is_read or writer is None or offset is None or not self._is_checked(offset):
                 continue
             if self._may_be_gone(offset):
                 continue
@@ -323,7 +323,7 @@ class _PartitionHistory:
             if send.outcome is Outcome.OK
             and send.acks == ACKS_ALL
             and send.offsets
-            and self._is_judged(send.offsets[-1])
+            and self._is_checked(send.offsets[-1])
         ]
         by_completion = sorted(acknowledged, key=lambda send: send.completed_us)
         highest, position = -1, 0
@@ -350,7 +350,7 @@ class _PartitionHistory:
         for send in sorted(self._sends, key=lambda send: send.invoked_us):
             if send.outcome is not Outcome.OK or send.acks != ACKS_ALL or not send.offsets:
                 continue
-            if not all(map(self._is_judged, send.offsets)):
+            if not all(map(self._is_checked, send.offsets)):
                 continue
             self._check_rising("int-nonmonotonic-send", send)
             before = last.get(send.process)
@@ -379,7 +379,7 @@ class _PartitionHistory:
         last: dict[str, int] = {}
         starts: dict[str, int] = {}  # told since then: the next leader's log may start earlier
         for poll in self._polls:
-            offsets = [offset for offset in poll.offsets if self._is_judged(offset)]
+            offsets = [offset for offset in poll.offsets if self._is_checked(offset)]
             start = max(poll.log_start_offset, starts.pop(poll.process, 0))
             if not offsets:
                 starts[poll.process] = start

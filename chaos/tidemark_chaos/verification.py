@@ -1,6 +1,6 @@
 """The verdict on a load run: what was acknowledged against what is there.
 
-`judge` is pure: it counts what was promised record by record; the history of all calls is judged
+`check` is pure: it counts what was promised record by record; the history of all calls is judged
 beside it (`history.py`). `read_back` reads every partition from the log start to the high
 watermark, and `compare_replicas` asks each replica's own broker for its digest up to there.
 """
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from tidemark_client.client import TidemarkClient
 from tidemark_client.metadata import UnreadableAnswer
-from tidemark_client.outcomes import BrokerRefused, ReplicaDigest
+from tidemark_client.outcomes import BrokerError, ReplicaDigest
 
 from tidemark_chaos.history_checker import REPORTED_ONLY, Anomaly
-from tidemark_chaos.history_checker import judge as judge_history
+from tidemark_chaos.history_checker import check as check_history
 from tidemark_chaos.workload_log import (
     FOREIGN,
     Event,
-    LoadLedger,
+    WorkloadLog,
     longest_write_gap_ms,
     operations,
     sequence_of,
@@ -82,16 +82,16 @@ class VerifyReport:
     worst_read_lag_ms: float = 0.0  # a consumer that had not yet seen what was long committed
 
     @property
-    def broken_promises(self) -> tuple[Anomaly, ...]:
+    def broken_guarantees(self) -> tuple[Anomaly, ...]:
         return tuple(entry for entry in self.anomalies if entry.name not in REPORTED_ONLY)
 
     @property
     def is_good(self) -> bool:
         identical = all(entry.is_identical for entry in self.replicas)
-        return self.verdict.is_clean and identical and not self.broken_promises
+        return self.verdict.is_clean and identical and not self.broken_guarantees
 
 
-def judge(ledger: LoadLedger, found: Mapping[int, Mapping[int, int]]) -> Verdict:
+def check(ledger: WorkloadLog, found: Mapping[int, Mapping[int, int]]) -> Verdict:
     """`found`: partition -> offset -> sequence (FOREIGN for records of other runs)."""
     counts = dict.fromkeys(
         ("found", "lost", "duplicated", "unknown_found", "refused_found", "misplaced", "otherwise"),
@@ -143,7 +143,7 @@ def judge(ledger: LoadLedger, found: Mapping[int, Mapping[int, int]]) -> Verdict
 
 
 async def verify(
-    client: TidemarkClient, ledger: LoadLedger, events: Sequence[Event], *, within_seconds: float
+    client: TidemarkClient, ledger: WorkloadLog, events: Sequence[Event], *, within_seconds: float
 ) -> VerifyReport:
     """`events` are those that made the ledger. Raises TimeoutError when a partition cannot be read
     back in time."""
@@ -157,11 +157,11 @@ async def verify(
             await compare_replicas(client, ledger.topic, partition, within_seconds=within_seconds)
         )
     latencies = sorted(ledger.latencies_ms)
-    history = judge_history(operations(events, found, at_ms=time.time() * 1000))
+    history = check_history(operations(events, found, at_ms=time.time() * 1000))
     return VerifyReport(
         topic=ledger.topic,
         run_id=ledger.run_id,
-        verdict=judge(ledger, found),
+        verdict=check(ledger, found),
         replicas=tuple(replicas),
         write_gap_ms=round(longest_write_gap_ms(ledger), 1),
         latency_p50_ms=percentile(latencies, 50),
@@ -171,7 +171,7 @@ async def verify(
     )
 
 
-async def read_back(client: TidemarkClient, ledger: LoadLedger, partition: int) -> dict[int, int]:
+async def read_back(client: TidemarkClient, ledger: WorkloadLog, partition: int) -> dict[int, int]:
     """Offset -> sequence, of all that is committed; bounded by the caller's timeout."""
     found: dict[int, int] = {}
     offset: int | None = None
@@ -183,8 +183,8 @@ async def read_back(client: TidemarkClient, ledger: LoadLedger, partition: int) 
                 offset, end = committed.log_start_offset, committed.high_watermark
                 continue
             page = await client.fetch(ledger.topic, partition, offset, max_wait_ms=0)
-        except (BrokerRefused, UnreadableAnswer) as error:
-            if isinstance(error, BrokerRefused) and not error.is_retriable:
+        except (BrokerError, UnreadableAnswer) as error:
+            if isinstance(error, BrokerError) and not error.is_retriable:
                 raise
             await asyncio.sleep(PAUSE_SECONDS)
             continue
@@ -228,7 +228,7 @@ async def _digest(
     """The digest, or why there is none yet."""
     try:
         digest = await client.replica(url, topic, partition, to_offset=to_offset)
-    except (BrokerRefused, UnreadableAnswer) as error:
+    except (BrokerError, UnreadableAnswer) as error:
         return str(error)
     if digest.log_end_offset < to_offset or digest.to_offset != to_offset:
         return f"it has offsets below {digest.log_end_offset}, not yet {to_offset}"

@@ -22,7 +22,7 @@ from tidemark_client.idempotent_producer import IdempotentProducer
 from tidemark_client.metadata import UnreadableAnswer
 from tidemark_client.outcomes import (
     Acknowledged,
-    BrokerRefused,
+    BrokerError,
     Outcome,
     OutgoingRecord,
     RecordPage,
@@ -33,13 +33,13 @@ from tidemark_chaos.workload_log import (
     ACKNOWLEDGED,
     REFUSED,
     UNKNOWN,
-    Complaint,
     Event,
     Finished,
     Produced,
     Read,
     Stalled,
     Started,
+    Violation,
     record_value,
     sequence_of,
 )
@@ -52,7 +52,7 @@ STOP_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class LoadSettings:
+class WorkloadSettings:
     topic: str
     partitions: int
     run_id: str  # no colon in it
@@ -76,7 +76,7 @@ class _Producers:
     """The idempotent producers of one partition. The last one that became idle is taken first: in
     quiet times few of them are ever used."""
 
-    def __init__(self, client: TidemarkClient, settings: LoadSettings, partition: int) -> None:
+    def __init__(self, client: TidemarkClient, settings: WorkloadSettings, partition: int) -> None:
         self.free = asyncio.Semaphore(settings.producers)
         self.idle = [
             (number, IdempotentProducer(client, settings.topic, partition))
@@ -84,13 +84,13 @@ class _Producers:
         ]
 
 
-class LoadRun:
+class WorkloadRun:
     """One run; `write` receives every event in the order in which it was known."""
 
     def __init__(
         self,
         client: TidemarkClient,
-        settings: LoadSettings,
+        settings: WorkloadSettings,
         write: Callable[[Event], None],
         *,
         near_clients: Mapping[str, TidemarkClient] | None = None,
@@ -203,7 +203,7 @@ class LoadRun:
         while True:
             try:
                 await self._read_page(rack, partition, max_wait_ms=500)
-            except (BrokerRefused, UnreadableAnswer):
+            except (BrokerError, UnreadableAnswer):
                 await asyncio.sleep(REFUSED_PAUSE_SECONDS)  # a change of leader: it goes on
             await asyncio.sleep(READ_PAUSE_SECONDS)
 
@@ -213,7 +213,7 @@ class LoadRun:
                 while True:
                     try:
                         page = await self._read_page(rack, partition, max_wait_ms=0)
-                    except (BrokerRefused, UnreadableAnswer):
+                    except (BrokerError, UnreadableAnswer):
                         await asyncio.sleep(REFUSED_PAUSE_SECONDS)
                         continue
                     if self._read_to[rack, partition] >= page.high_watermark:
@@ -250,10 +250,10 @@ class LoadRun:
 
     def _complain(self, partition: int, text: str) -> None:
         self._counts["complaints"] += 1
-        self._write(Complaint(self._clock.now_ms(), partition, text))
+        self._write(Violation(self._clock.now_ms(), partition, text))
 
 
-async def stop_when(run: LoadRun, *, seconds: float | None, file: Path | None) -> None:
+async def stop_when(run: WorkloadRun, *, seconds: float | None, file: Path | None) -> None:
     """Stops the run after this long, or when the file appears; for ever if neither is given."""
     loop = asyncio.get_running_loop()
     deadline = None if seconds is None else loop.time() + seconds

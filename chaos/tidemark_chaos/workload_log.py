@@ -2,7 +2,7 @@
 
 The ledger is the only thing that the verdict trusts: what was acknowledged, and when.
 
-A load run and the read of the whole log after it, as the history that `history.judge` judges.
+A load run and the read of the whole log after it, as the history that `history.check` judges.
 
 Pure. Records of other runs are left out: they have no sequence here.
 """
@@ -61,7 +61,7 @@ class Stalled(msgspec.Struct, frozen=True, tag="stalled", tag_field="event"):
     late_ms: float
 
 
-class Complaint(msgspec.Struct, frozen=True, tag="complaint", tag_field="event"):
+class Violation(msgspec.Struct, frozen=True, tag="complaint", tag_field="event"):
     """The consumer saw what must never happen."""
 
     t_ms: float
@@ -78,7 +78,7 @@ class Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="event"):
     complaints: int
 
 
-Event = Started | Produced | Read | Stalled | Complaint | Finished
+Event = Started | Produced | Read | Stalled | Violation | Finished
 _DECODER = msgspec.json.Decoder(Event)
 
 
@@ -106,7 +106,7 @@ def sequence_of(run_id: str, partition: int, value: bytes | None) -> int:
 
 
 @dataclass(slots=True)
-class LoadLedger:
+class WorkloadLog:
     """A whole run, by partition: sequence -> acknowledged offset, and so on."""
 
     run_id: str = ""
@@ -148,7 +148,7 @@ class LoadLedger:
                         )
             case Stalled():
                 self.stalls.append(event)
-            case Complaint():
+            case Violation():
                 self.complaints.append(f"partition {event.partition}: {event.text}")
             case Finished():
                 self.is_finished = True
@@ -165,15 +165,15 @@ class LoadLedger:
                 self.unknown.setdefault(event.partition, set()).add(event.sequence)
 
 
-def read_ledger(lines: Iterable[bytes], events: list[Event] | None = None) -> LoadLedger:
+def read_workload_log(lines: Iterable[bytes], events: list[Event] | None = None) -> WorkloadLog:
     """Lines that are no events (a cut last line) are counted, not trusted. `events` gets them."""
-    ledger = LoadLedger()
-    add_to_ledger(ledger, lines, events)
+    ledger = WorkloadLog()
+    add_to_workload_log(ledger, lines, events)
     return ledger
 
 
-def add_to_ledger(
-    ledger: LoadLedger, lines: Iterable[bytes], events: list[Event] | None = None
+def add_to_workload_log(
+    ledger: WorkloadLog, lines: Iterable[bytes], events: list[Event] | None = None
 ) -> None:
     for line in lines:
         if not line.strip():
@@ -211,7 +211,7 @@ def write_gap_ms(
     )
 
 
-def longest_write_gap_ms(ledger: LoadLedger, window: tuple[float, float] | None = None) -> float:
+def longest_write_gap_ms(ledger: WorkloadLog, window: tuple[float, float] | None = None) -> float:
     """Over all partitions of the run."""
     return max(
         (
@@ -222,7 +222,7 @@ def longest_write_gap_ms(ledger: LoadLedger, window: tuple[float, float] | None 
     )
 
 
-def longest_stall_ms(ledger: LoadLedger, window: tuple[float, float]) -> float:
+def longest_stall_ms(ledger: WorkloadLog, window: tuple[float, float]) -> float:
     """How much of a gap in this window may be the load's own."""
     start_ms, end_ms = window
     return max(

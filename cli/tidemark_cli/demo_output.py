@@ -23,7 +23,7 @@ AUDIT_WORDS = {
 
 
 class Result(Protocol):
-    """What the verdict is drawn from (`story.DemoReport`)."""
+    """What the verdict is drawn from (`experiment.DemoReport`)."""
 
     @property
     def is_good(self) -> bool: ...
@@ -49,7 +49,7 @@ class Result(Protocol):
     def notes(self) -> tuple[str, ...]: ...
 
 
-class Narrator:
+class ProgressOutput:
     """`is_quiet`: says nothing (for -o json)."""
 
     def __init__(self, console: Console, *, is_quiet: bool = False) -> None:

@@ -13,9 +13,9 @@ from urllib.parse import quote
 import msgspec
 from tidemark_client.client import TidemarkClient
 from tidemark_client.http_session import HttpAnswer, HttpSession, TimeLimits
-from tidemark_client.leader_lookup import NobodyAnswers
+from tidemark_client.leader_lookup import NoResponse
 from tidemark_client.metadata import UnreadableAnswer
-from tidemark_client.outcomes import BrokerRefused, ConsumedRecord
+from tidemark_client.outcomes import BrokerError, ConsumedRecord
 from tidemark_client.responses import read_problem, read_record_list, read_topic_ids
 
 from tidemark_cli.partition_reader import (
@@ -59,7 +59,7 @@ class GroupReader:
         self._consumer_url = ""
 
     async def pages(self) -> AsyncGenerator[tuple[ConsumedRecord, ...], None]:
-        """An empty one where a poll gave nothing. Raises BrokerRefused, TopicGone,
+        """An empty one where a poll gave nothing. Raises BrokerError, TopicGone,
         UnreadableAnswer."""
         loop = asyncio.get_running_loop()
         say_at = loop.time() + SAY_AFTER_SECONDS
@@ -67,7 +67,7 @@ class GroupReader:
         while True:
             try:
                 page = await self._poll()
-            except BrokerRefused as refused:
+            except BrokerError as refused:
                 refusals += not refused.is_retriable
                 if refusals >= MOST_REFUSALS:
                     raise
@@ -97,7 +97,7 @@ class GroupReader:
             try:
                 await self._asked("POST", "/offsets", body)
                 return
-            except BrokerRefused as refused:
+            except BrokerError as refused:
                 if not left or not refused.is_retriable:
                     places = ", ".join(f"{self._topic}-{partition}" for partition in offsets)
                     self._say(f"{places}: not committed, may be read again: {refused}")
@@ -108,7 +108,7 @@ class GroupReader:
         try:
             answer = await self._asked("GET", "/subscription")
             return bool(msgspec.json.decode(answer.body)["partitions"])
-        except (BrokerRefused, msgspec.DecodeError, KeyError, TypeError):
+        except (BrokerError, msgspec.DecodeError, KeyError, TypeError):
             return False
 
     async def close(self) -> None:
@@ -122,19 +122,19 @@ class GroupReader:
             answer = await self._asked("GET", f"/records?timeout={POLL_MS}")
             self._watch.note(read_topic_ids(answer.headers).get(self._topic, ""))
             return read_record_list(answer.body)
-        except BrokerRefused as refused:
+        except BrokerError as refused:
             if not refused.is_retriable or refused.error == "NETWORK_EXCEPTION":
                 await self._end()
             raise
 
     async def _begin(self) -> None:
-        """At the first broker that makes a consumer. Raises BrokerRefused."""
+        """At the first broker that makes a consumer. Raises BrokerError."""
         body = {"format": "binary", "auto.offset.reset": self._reset, "enable.auto.commit": False}
-        refusal = BrokerRefused("LEADER_NOT_AVAILABLE", "no broker is known", is_retriable=True)
+        refusal = BrokerError("LEADER_NOT_AVAILABLE", "no broker is known", is_retriable=True)
         try:
             brokers = await self._client.brokers()
-        except NobodyAnswers as error:
-            raise BrokerRefused("NETWORK_EXCEPTION", str(error), is_retriable=True) from error
+        except NoResponse as error:
+            raise BrokerError("NETWORK_EXCEPTION", str(error), is_retriable=True) from error
         for url in brokers.values():
             try:
                 path = f"{url}/consumers/{quote(self._group, safe='')}"
@@ -142,7 +142,7 @@ class GroupReader:
                 self._consumer_url = str(msgspec.json.decode(answer.body)["base_uri"])
                 await self._asked("POST", "/subscription", {"topics": [self._topic]})
                 return
-            except BrokerRefused as error:
+            except BrokerError as error:
                 refusal = error
                 await self._end()
             except (msgspec.DecodeError, KeyError, TypeError) as error:
@@ -160,7 +160,7 @@ class GroupReader:
         return await self._request(method, self._consumer_url + path, body)
 
     async def _request(self, method: str, url: str, body: object = None) -> HttpAnswer:
-        """Raises BrokerRefused."""
+        """Raises BrokerError."""
         try:
             if method == "GET":
                 answer = await self._session.get(url, POLL_LIMITS)
@@ -169,8 +169,8 @@ class GroupReader:
                 answer = await self._session.post(url, LIMITS, body=data, content_type=CONTENT_TYPE)
         except OSError as error:
             text = f"{url}: {error or type(error).__name__}"
-            raise BrokerRefused("NETWORK_EXCEPTION", text, is_retriable=True) from error
+            raise BrokerError("NETWORK_EXCEPTION", text, is_retriable=True) from error
         if answer.status in (200, 204):
             return answer
         problem = read_problem(answer.status, answer.body)
-        raise BrokerRefused(problem.error, problem.message, is_retriable=problem.is_retriable)
+        raise BrokerError(problem.error, problem.message, is_retriable=problem.is_retriable)

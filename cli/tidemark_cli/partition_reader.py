@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from tidemark_client.client import TidemarkClient
 from tidemark_client.cluster_status import read_broker_addresses
-from tidemark_client.leader_lookup import NobodyAnswers, UnknownTopic
-from tidemark_client.outcomes import BrokerRefused, ConsumedRecord, OffsetRange, RecordPage
+from tidemark_client.leader_lookup import NoResponse, UnknownTopic
+from tidemark_client.outcomes import BrokerError, ConsumedRecord, OffsetRange, RecordPage
 
 from tidemark_cli.kafka_requests import KafkaFailed, offset_at
 
@@ -76,7 +76,7 @@ class TopicWatch:
         self._ask_at = now + ASK_PAUSE_SECONDS
         try:
             view = await self._client.lookup.ask_topic(self._topic)
-        except NobodyAnswers:
+        except NoResponse:
             return
         except UnknownTopic as error:
             self._unknown_since = now if self._unknown_since is None else self._unknown_since
@@ -110,7 +110,7 @@ class PartitionReader:
         self._say = say
 
     async def pages(self) -> AsyncGenerator[tuple[ConsumedRecord, ...], None]:
-        """Raises BrokerRefused for what time does not heal, TopicGone, UnreadableAnswer."""
+        """Raises BrokerError for what time does not heal, TopicGone, UnreadableAnswer."""
         offset, end = await self._begin()
         fetch = self._fetch(offset, end)
         try:
@@ -139,7 +139,7 @@ class PartitionReader:
         return self._start.offset_in(found), found.high_watermark if self._ends else None
 
     async def _offset_at(self, time_ms: int) -> int:
-        """Of the first record at or after that time; -1: there is none. Raises BrokerRefused."""
+        """Of the first record at or after that time; -1: there is none. Raises BrokerError."""
         topic, partition = self._place
         try:
             await self._client.topic(topic)  # a broker asked now: leaders move
@@ -148,10 +148,10 @@ class PartitionReader:
             leader = None if view is None else addresses.get(view.leader)
             if leader is not None:
                 return await offset_at(leader, self._place, time_ms)
-        except (KafkaFailed, NobodyAnswers, UnknownTopic) as error:
-            raise BrokerRefused("LEADER_NOT_AVAILABLE", str(error), is_retriable=True) from error
+        except (KafkaFailed, NoResponse, UnknownTopic) as error:
+            raise BrokerError("LEADER_NOT_AVAILABLE", str(error), is_retriable=True) from error
         message = f"{self._name}: no leader with a Kafka port is known"
-        raise BrokerRefused("LEADER_NOT_AVAILABLE", message, is_retriable=True)
+        raise BrokerError("LEADER_NOT_AVAILABLE", message, is_retriable=True)
 
     def _fetch(self, offset: int, end: int | None) -> "asyncio.Task[RecordPage] | None":
         if end is not None and offset >= end:
@@ -163,7 +163,7 @@ class PartitionReader:
             page = await self._until_answered(lambda: self._client.fetch(*self._place, offset))
             self._watch.note(page.topic_id)
             return page
-        except BrokerRefused as refused:
+        except BrokerError as refused:
             is_asked_for = self._start.is_offset and offset == int(self._start.text)
             if refused.error != OUT_OF_RANGE or is_asked_for:
                 raise
@@ -184,7 +184,7 @@ class PartitionReader:
                 if was_refused:  # another topic of that name answers too
                     await self._watch.check(at_once=True)
                 return answer
-            except BrokerRefused as refused:
+            except BrokerError as refused:
                 was_refused = True
                 if refused.error == OUT_OF_RANGE:
                     await self._watch.check(at_once=True)

@@ -20,11 +20,11 @@ from urllib.parse import quote
 import msgspec
 
 from tidemark_client.http_session import HttpAnswer, HttpSession, NotConnected, TimeLimits
-from tidemark_client.leader_lookup import LeaderLookup, NobodyAnswers, UnknownTopic
+from tidemark_client.leader_lookup import LeaderLookup, NoResponse, UnknownTopic
 from tidemark_client.metadata import TopicView, UnreadableAnswer
 from tidemark_client.outcomes import (
     Acknowledged,
-    BrokerRefused,
+    BrokerError,
     OffsetRange,
     Outcome,
     OutgoingRecord,
@@ -136,7 +136,7 @@ class TidemarkClient:
     async def topic(self, topic: str) -> TopicView:
         """Ask a broker for the topic now.
 
-        Raises UnknownTopic, NobodyAnswers.
+        Raises UnknownTopic, NoResponse.
         """
         if not self.lookup.metadata.broker_urls:
             await self.lookup.learn_brokers()
@@ -196,10 +196,10 @@ class TidemarkClient:
     async def init_producer(self, known: ProducerIdentity | None = None) -> ProducerIdentity:
         """Return a new producer identity, or the next epoch of a known one.
 
-        Raises BrokerRefused.
+        Raises BrokerError.
         """
         body = b"" if known is None else msgspec.json.encode(known)
-        refusal = BrokerRefused("LEADER_NOT_AVAILABLE", "no broker is known", is_retriable=True)
+        refusal = BrokerError("LEADER_NOT_AVAILABLE", "no broker is known", is_retriable=True)
         urls = (*self.lookup.metadata.broker_urls.values(), *self._bootstrap_urls)
         for url in dict.fromkeys(url.rstrip("/") for url in urls):
             try:
@@ -208,12 +208,12 @@ class TidemarkClient:
                 if answer.status == 200:
                     return read_producer(answer.body)
                 problem = read_problem(answer.status, answer.body)
-                refusal = BrokerRefused(
+                refusal = BrokerError(
                     problem.error, problem.message, is_retriable=problem.is_retriable
                 )
             except (OSError, UnreadableAnswer) as error:  # a timeout is an OSError too
                 text = f"{url}: {error or type(error).__name__}"
-                refusal = BrokerRefused("NETWORK_EXCEPTION", text, is_retriable=True)
+                refusal = BrokerError("NETWORK_EXCEPTION", text, is_retriable=True)
         raise refusal
 
     async def fetch(
@@ -221,7 +221,7 @@ class TidemarkClient:
     ) -> RecordPage:
         """Fetch by one long poll at the leader, or at the replica in our rack that it names.
 
-        Raises BrokerRefused, also for lost connections.
+        Raises BrokerError, also for lost connections.
         """
         wait_ms = self.settings.max_wait_ms if max_wait_ms is None else max_wait_ms
         path = (
@@ -241,7 +241,7 @@ class TidemarkClient:
     ) -> ReplicaDigest:
         """Return the digest of one broker's replica of a partition, whatever its role.
 
-        Raises BrokerRefused.
+        Raises BrokerError.
         """
         path = f"/topics/{topic}/partitions/{partition}/replica?to_offset={to_offset}"
         _, body = await self._read_at(broker_url, path, 30.0)
@@ -256,7 +256,7 @@ class TidemarkClient:
             try:
                 async with asyncio.timeout(left_seconds):
                     await self.topic(topic)
-            except (NobodyAnswers, UnknownTopic, TimeoutError):
+            except (NoResponse, UnknownTopic, TimeoutError):
                 return None
             return self.lookup.metadata.leader_url(topic, partition)
         self.lookup.suspect("")  # nobody leads just now: keep asking
@@ -333,7 +333,7 @@ class TidemarkClient:
         if near is not None:
             try:
                 return await self._read_at(near, path_with_rack, wait_seconds)
-            except (Redirected, BrokerRefused):
+            except (Redirected, BrokerError):
                 self._nearby.forget(topic, partition)
         # Without the rack: the leader itself answers, whatever it thinks of the others.
         return await self._read_at_leader(topic, partition, path, wait_seconds)
@@ -344,7 +344,7 @@ class TidemarkClient:
         url = await self._leader_url(topic, partition, ANSWER_MARGIN_SECONDS)
         if url is None:
             await self.lookup.wait_for_change(RETRY_PAUSE_SECONDS)
-            raise BrokerRefused(
+            raise BrokerError(
                 "LEADER_NOT_AVAILABLE", f"no leader of {topic}-{partition}", is_retriable=True
             )
         try:
@@ -354,7 +354,7 @@ class TidemarkClient:
             try:
                 return await self._read_at(elsewhere.url, path, wait_seconds)
             except Redirected as again:  # both lag behind: the next try knows more
-                raise BrokerRefused(
+                raise BrokerError(
                     "NOT_LEADER_OR_FOLLOWER", str(again), is_retriable=True
                 ) from again
 
@@ -366,7 +366,7 @@ class TidemarkClient:
             answer = await self._session.get(url + path, limits)
         except OSError as error:  # a timeout is one too
             self.lookup.suspect(url)
-            raise BrokerRefused(
+            raise BrokerError(
                 "NETWORK_EXCEPTION", f"{url}: {error or type(error).__name__}", is_retriable=True
             ) from error
         if answer.status == 200:
@@ -375,7 +375,7 @@ class TidemarkClient:
             location = answer.headers.get("location", "")
             raise Redirected(location, url, is_to_nearer=PREFERRED_REPLICA in answer.headers)
         problem = read_problem(answer.status, answer.body)
-        raise BrokerRefused(problem.error, problem.message, is_retriable=problem.is_retriable)
+        raise BrokerError(problem.error, problem.message, is_retriable=problem.is_retriable)
 
 
 def _broker_timeout_ms(left_seconds: float) -> int:

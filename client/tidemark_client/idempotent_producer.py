@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from tidemark_client.client import TidemarkClient
 from tidemark_client.outcomes import (
     Acknowledged,
-    BrokerRefused,
+    BrokerError,
     Outcome,
     OutgoingRecord,
     ProducerIdentity,
@@ -74,7 +74,7 @@ class IdempotentProducer:
                 identity = await self._current_identity()
         except TimeoutError:
             return Refused("REQUEST_TIMED_OUT", "no broker gave a producer id within the deadline")
-        except BrokerRefused as refused:
+        except BrokerError as refused:
             return Refused(refused.error, refused.message)
         self._needs_new_epoch = True  # also if the caller gives up while it is on its way
         outcome = await self._client.produce(

@@ -36,7 +36,7 @@ WATCH_SECONDS = 0.3  # how long the metadata is renewed after the last suspicion
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 
-class NobodyAnswers(Exception):
+class NoResponse(Exception):
     """An error: no broker answered; the text names each address with its error."""
 
 
@@ -91,14 +91,14 @@ class LeaderLookup:
     async def learn_topic(self, topic: str) -> None:
         """Ask for a topic and add it to the metadata.
 
-        Raises NobodyAnswers, UnknownTopic.
+        Raises NoResponse, UnknownTopic.
         """
         self._note(self.metadata.on_topic(await self.ask_topic(topic)))
 
     async def ask_topic(self, topic: str) -> TopicView:
         """Return the topic as a broker describes it now.
 
-        Raises NobodyAnswers, UnknownTopic.
+        Raises NoResponse, UnknownTopic.
         """
         return read_topic(await self.ask(f"/topics/{topic}"))
 
@@ -118,7 +118,7 @@ class LeaderLookup:
                 reasons.append(f"{url}: {error or type(error).__name__}")
         if unknown_topic is not None:
             raise unknown_topic
-        raise NobodyAnswers("; ".join(reasons) or "no address is known")
+        raise NoResponse("; ".join(reasons) or "no address is known")
 
     async def ask_one(self, url: str, path: str) -> Any:
         answer = await self._session.get(url + path, ASK_LIMITS, most_bytes=MAX_ANSWER_BYTES)

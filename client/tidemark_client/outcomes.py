@@ -106,7 +106,7 @@ class ReplicaDigest:
     sha256: str
 
 
-class BrokerRefused(Exception):
+class BrokerError(Exception):
     """An error: a broker rejected a read; `error` is Kafka's name."""
 
     def __init__(self, error: str, message: str, *, is_retriable: bool) -> None:

@@ -1,4 +1,5 @@
-"""`python -m tests.integration.cut_rounds`: rounds of cut links with figures, as `tidemark demo` tells.
+"""`python -m tests.integration.cut_rounds`: rounds of cut links with figures, as `tidemark demo`
+tells.
 
 Options as of the demo: --rounds, --kinds, --quiet-seconds, --interval-ms, --report.
 """  # noqa: E501
@@ -10,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
-from tidemark_chaos.experiment import Story, report_fields
+from tidemark_chaos.experiment import Experiment, report_fields
 from tidemark_cli.commands.demo import chosen_kinds
-from tidemark_cli.demo_output import Narrator
+from tidemark_cli.demo_output import ProgressOutput
 from tidemark_client.errors import CommandFailed
 
 from tests.integration.linked_environment import LinkedEnvironment
@@ -22,8 +23,10 @@ async def run(arguments: argparse.Namespace) -> int:
     events = arguments.report.parent / "cut-load.ndjson"
     environment = LinkedEnvironment(events=events, interval_ms=arguments.interval_ms)
     kinds = chosen_kinds(arguments.kinds, arguments.rounds, environment)
-    story = Story(environment, Narrator(Console()), quiet_seconds=arguments.quiet_seconds)
-    report = await story.tell(kinds)
+    experiment = Experiment(
+        environment, ProgressOutput(Console()), quiet_seconds=arguments.quiet_seconds
+    )
+    report = await experiment.tell(kinds)
     written = msgspec.json.format(msgspec.json.encode(report_fields(report)), indent=2)
     arguments.report.write_bytes(written + b"\n")
     return 0 if report.is_good else 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiohttp
 from tidemark_chaos.environments.processes import ProcessesEnvironment
-from tidemark_chaos.faults.fault import TOPIC, Blow, RoundKind
+from tidemark_chaos.faults.fault import TOPIC, Fault, FaultKind
 from tidemark_chaos.faults.process_signals import AFTER_ELECTION_SECONDS, ProcessFaults
 from tidemark_client.metadata import PartitionView
 
@@ -17,10 +17,10 @@ from tests.integration.links import CONTROLLER, Place
 
 CUTS = frozenset(
     {
-        RoundKind.CUT_FOLLOWER,
-        RoundKind.CUT_LEADER,
-        RoundKind.CUT_FROM_CONTROLLER,
-        RoundKind.CUT_FROM_PEERS,
+        FaultKind.CUT_FOLLOWER,
+        FaultKind.CUT_LEADER,
+        FaultKind.CUT_FROM_CONTROLLER,
+        FaultKind.CUT_FROM_PEERS,
     }
 )
 # A leader that its followers do not reach gives them the lag window before it goes on without.
@@ -40,37 +40,37 @@ class LinkedFaults(ProcessFaults):
         super().__init__(cluster)
         self._linked = cluster
 
-    async def strike(self, kind: RoundKind, target: PartitionView) -> Blow:
+    async def strike(self, kind: FaultKind, target: PartitionView) -> Fault:
         if kind not in CUTS:
             return await super().strike(kind, target)
         leader = target.leader
         others = [broker_id for broker_id in target.replicas if broker_id != leader]
         victim, from_whom = {
-            RoundKind.CUT_FOLLOWER: (others[0], [CONTROLLER, leader, *others[1:]]),
-            RoundKind.CUT_LEADER: (leader, [CONTROLLER, *others]),
-            RoundKind.CUT_FROM_CONTROLLER: (leader, [CONTROLLER]),
-            RoundKind.CUT_FROM_PEERS: (leader, others),
+            FaultKind.CUT_FOLLOWER: (others[0], [CONTROLLER, leader, *others[1:]]),
+            FaultKind.CUT_LEADER: (leader, [CONTROLLER, *others]),
+            FaultKind.CUT_FROM_CONTROLLER: (leader, [CONTROLLER]),
+            FaultKind.CUT_FROM_PEERS: (leader, others),
         }[kind]
         t_ms = time.time() * 1000
         await self._linked.cut(both_ways(victim, from_whom))
         names = ", ".join("the controller" if place < 0 else f"{place}" for place in from_whom)
-        return Blow(t_ms, f"broker {victim} is cut from {names}")
+        return Fault(t_ms, f"broker {victim} is cut from {names}")
 
-    async def follow_up(self, kind: RoundKind, target: PartitionView) -> Blow | None:
+    async def follow_up(self, kind: FaultKind, target: PartitionView) -> Fault | None:
         match kind:
-            case RoundKind.CUT_FOLLOWER:
+            case FaultKind.CUT_FOLLOWER:
                 others = [broker_id for broker_id in target.replicas if broker_id != target.leader]
                 await self._until_in_sync_are(target, {target.leader, *others[1:]})
-            case RoundKind.CUT_LEADER | RoundKind.CUT_FROM_CONTROLLER:
+            case FaultKind.CUT_LEADER | FaultKind.CUT_FROM_CONTROLLER:
                 await self._until_leads_nothing(target.leader)
-            case RoundKind.CUT_FROM_PEERS:
+            case FaultKind.CUT_FROM_PEERS:
                 await self._until_in_sync_are(target, {target.leader})
             case _:
                 return await super().follow_up(kind, target)
         await asyncio.sleep(AFTER_ELECTION_SECONDS)
         t_ms = time.time() * 1000
         await self._linked.cut(())
-        return Blow(t_ms, "the cut heals, and what was on its way arrives")
+        return Fault(t_ms, "the cut heals, and what was on its way arrives")
 
 
 class LinkedEnvironment(ProcessesEnvironment):

@@ -10,22 +10,24 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tidemark_chaos.experiment import DemoReport, Story
-from tidemark_chaos.faults.fault import RoundKind
-from tidemark_cli.demo_output import Narrator
+from tidemark_chaos.experiment import DemoReport, Experiment
+from tidemark_chaos.faults.fault import FaultKind
+from tidemark_cli.demo_output import ProgressOutput
 
 from tests.integration.linked_environment import LinkedEnvironment
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
-def play(kinds: Sequence[RoundKind], directory: Path) -> DemoReport:
+def play(kinds: Sequence[FaultKind], directory: Path) -> DemoReport:
     """Its words are the failure's explanation: pytest shows them beside the assertion."""
     told = io.StringIO()
     environment = LinkedEnvironment(events=directory / "load.ndjson")
-    story = Story(environment, Narrator(Console(file=told, width=110)), quiet_seconds=0.2)
+    experiment = Experiment(
+        environment, ProgressOutput(Console(file=told, width=110)), quiet_seconds=0.2
+    )
     try:
-        return asyncio.run(story.tell(kinds))
+        return asyncio.run(experiment.tell(kinds))
     except BaseException as error:
         error.add_note(told.getvalue())
         raise
@@ -34,15 +36,15 @@ def play(kinds: Sequence[RoundKind], directory: Path) -> DemoReport:
 @pytest.mark.parametrize(
     "kinds",
     [
-        (RoundKind.KILL, RoundKind.KILL_TWICE, RoundKind.STOP, RoundKind.ROLLING),
-        (RoundKind.FREEZE, RoundKind.SHORT_FREEZE, RoundKind.SET_OF_ONE),
-        (RoundKind.CUT_FOLLOWER, RoundKind.CUT_LEADER),
-        (RoundKind.CUT_FROM_CONTROLLER, RoundKind.CUT_FROM_PEERS),
+        (FaultKind.KILL, FaultKind.KILL_TWICE, FaultKind.STOP, FaultKind.ROLLING),
+        (FaultKind.FREEZE, FaultKind.SHORT_FREEZE, FaultKind.SET_OF_ONE),
+        (FaultKind.CUT_FOLLOWER, FaultKind.CUT_LEADER),
+        (FaultKind.CUT_FROM_CONTROLLER, FaultKind.CUT_FROM_PEERS),
     ],
     ids=["killed", "frozen", "cut from all", "cut from some"],
 )
 def test_nothing_is_lost_doubled_reordered_or_shown_too_early(
-    kinds: tuple[RoundKind, ...], tmp_path: Path
+    kinds: tuple[FaultKind, ...], tmp_path: Path
 ) -> None:
     report = play(kinds, tmp_path)
     assert report.notes == ()

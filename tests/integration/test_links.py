@@ -14,10 +14,10 @@ pytestmark = pytest.mark.cluster
 ME, SERVER = 0, 1
 
 
-Story = Callable[[Links, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Experiment = Callable[[Links, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def run(story: Story, *, dialer: int | None = None, my_pid: int | None = None) -> None:
+def run(experiment: Experiment, *, dialer: int | None = None, my_pid: int | None = None) -> None:
     """A server that says everything in capitals, behind a link that this process dials."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -35,7 +35,7 @@ def run(story: Story, *, dialer: int | None = None, my_pid: int | None = None) -
             await links.open_link(port, SERVER, far_port, dialer=dialer)
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             try:
-                await story(links, reader, writer)
+                await experiment(links, reader, writer)
             finally:
                 writer.close()
                 server.close()
@@ -59,7 +59,7 @@ async def is_silent(reader: asyncio.StreamReader) -> bool:
 def test_a_cut_direction_is_silent_and_what_was_on_its_way_arrives_when_it_heals(
     direction: tuple[int, int], dialer: int | None
 ) -> None:
-    async def story(
+    async def experiment(
         links: Links, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         writer.write(b"a")
@@ -70,11 +70,11 @@ def test_a_cut_direction_is_silent_and_what_was_on_its_way_arrives_when_it_heals
         links.cut([])
         assert await reader.readexactly(1) == b"B"
 
-    run(story, dialer=dialer)
+    run(experiment, dialer=dialer)
 
 
 def test_an_end_waits_for_the_link_too() -> None:
-    async def story(
+    async def experiment(
         links: Links, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         writer.write(b"a")
@@ -85,26 +85,26 @@ def test_an_end_waits_for_the_link_too() -> None:
         links.cut([])
         assert await reader.read() == b""
 
-    run(story, dialer=ME)
+    run(experiment, dialer=ME)
 
 
 def test_other_links_and_clients_go_on() -> None:
-    async def story(
+    async def experiment(
         links: Links, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         links.cut([(ME, CONTROLLER), (CONTROLLER, SERVER), (SERVER, CONTROLLER)])
         writer.write(b"a")
         assert await reader.readexactly(1) == b"A"
 
-    run(story, dialer=ME)
+    run(experiment, dialer=ME)
 
 
 def test_who_is_no_place_of_ours_is_a_client_and_never_cut() -> None:
-    async def story(
+    async def experiment(
         links: Links, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         links.cut([(ME, SERVER), (SERVER, ME)])
         writer.write(b"a")
         assert await reader.readexactly(1) == b"A"
 
-    run(story, my_pid=1)
+    run(experiment, my_pid=1)

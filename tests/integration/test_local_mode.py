@@ -26,7 +26,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield started
 
 
-def start_load(cluster: LocalCluster, out: Path, until: Path) -> subprocess.Popen[bytes]:
+def start_workload(cluster: LocalCluster, out: Path, until: Path) -> subprocess.Popen[bytes]:
     load = subprocess.Popen(
         [
             *(sys.executable, "-m", "tidemark_cli.main", "load", "orders"),
@@ -55,7 +55,7 @@ def test_a_leader_that_falls_under_load_loses_and_doubles_nothing(
 ) -> None:
     cluster.wait_until_in_sync()
     out, until = tmp_path / "events.ndjson", tmp_path / "enough"
-    load = start_load(cluster, out, until)
+    load = start_workload(cluster, out, until)
     before = cluster.partition(0)
 
     cluster.kill(before["leader"], how)

@@ -12,7 +12,7 @@ from tidemark_audit.results import AuditResult, IntervalKind
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Window
 
-from tests.integration.test_local_mode import start_load
+from tests.integration.test_local_mode import start_workload
 from tests.support.local_cluster import ORDERS, LocalCluster, running
 from tests.support.metric_docs import documented_families
 from tests.support.prometheus_server import PrometheusServer, running_prometheus
@@ -66,7 +66,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         }
         with running_prometheus(path / "prometheus", jobs) as prometheus:
             prometheus.wait_until_scraped()
-            load = start_load(cluster, out, until)
+            load = start_workload(cluster, out, until)
             wait_for_scrapes(prometheus, 4)
             start_ms = now_ms() - 2000
             leaders = []

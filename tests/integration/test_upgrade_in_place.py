@@ -67,14 +67,14 @@ class UpgradedEnvironment(ProcessesEnvironment):
 async def upgrade(environment: UpgradedEnvironment, interpreter: Interpreter) -> VerifyReport:
     try:
         await environment.set_up(lambda _: None)
-        await environment.start_load()
+        await environment.start_workload()
         interpreter.run_from(REPOSITORY)
         for broker_id in BROKER_IDS:
             await environment.replace_broker(broker_id)
             await environment.until_acknowledged_after(time.time() * 1000)
         await environment.replace_all()
         await environment.until_acknowledged_after(time.time() * 1000)
-        await environment.stop_load()
+        await environment.stop_workload()
         return await environment.verify()
     finally:
         await environment.tear_down()

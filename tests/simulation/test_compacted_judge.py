@@ -16,7 +16,7 @@ from tidemark_broker.kafka_wire.records.record_batch import (
     read_header,
     read_records,
 )
-from tidemark_chaos.history_checker import Kind, Operation, Outcome, Suspension
+from tidemark_chaos.history_checker import Kind, Operation, Outcome, SuspendedGuarantee
 
 from tests.simulation.checks.committed_log import CommittedLog
 from tests.simulation.checks.compacted_history import check_last_reads, with_compacted
@@ -321,7 +321,7 @@ def test_whoever_reads_it_all_is_shown_the_last_record_of_each_key() -> None:
     check_last_reads([poll((), name)], {name: CommittedLog("orders-0")})
     lost = [poll((0, 2), name)]
     assert violation(lambda: check_last_reads(lost, {name: log})) == COMPACTION
-    assert with_compacted({}, {name: log}) == {name: Suspension(is_compacted=True)}
+    assert with_compacted({}, {name: log}) == {name: SuspendedGuarantee(is_compacted=True)}
     assert with_compacted({}, {name: CommittedLog("orders-0")}) == {}
 
 

@@ -20,7 +20,7 @@ def _die_with_parent() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class Terminated:
     exit_code: int
     stdout: bytes
     stderr: bytes
@@ -45,7 +45,7 @@ async def run(
     within_seconds: float,
     env: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
-) -> Ended:
+) -> Terminated:
     """Raises TimeoutError (the child is killed then)."""
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -61,7 +61,7 @@ async def run(
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return Ended(process.returncode or 0, stdout, stderr)
+    return Terminated(process.returncode or 0, stdout, stderr)
 
 
 async def stop(process: asyncio.subprocess.Process | None) -> None:

@@ -9,16 +9,16 @@ from typing import Protocol
 from tidemark_client.metadata import PartitionView, TopicView
 
 from tidemark_chaos.environments.prometheus import AuditAnswer
-from tidemark_chaos.faults.fault import Blow, RoundKind
+from tidemark_chaos.faults.fault import Fault, FaultKind
 from tidemark_chaos.verification import VerifyReport
-from tidemark_chaos.workload_log import LoadLedger
+from tidemark_chaos.workload_log import WorkloadLog
 
 Tell = Callable[[str], None]  # progress: one short phrase
 
 
 # After these the same broker may lead on: nobody waits for another one.
 LEADER_MAY_STAY = frozenset(
-    {RoundKind.SHORT_FREEZE, RoundKind.CUT_FOLLOWER, RoundKind.CUT_FROM_PEERS}
+    {FaultKind.SHORT_FREEZE, FaultKind.CUT_FOLLOWER, FaultKind.CUT_FROM_PEERS}
 )
 
 
@@ -26,21 +26,21 @@ class Environment(Protocol):
     runtime: str  # "processes" | "kubernetes"
     opening: str
     closing: str
-    default_kinds: tuple[RoundKind, ...]
-    possible_kinds: frozenset[RoundKind]
+    default_kinds: tuple[FaultKind, ...]
+    possible_kinds: frozenset[FaultKind]
 
     async def set_up(self, tell: Tell) -> None:
         """Returns when the topic's partitions are led and fully in sync."""
 
-    async def start_load(self) -> None: ...
+    async def start_workload(self) -> None: ...
 
     async def topic(self) -> TopicView | None:
         """The controller's durable view, now; None while it cannot be had."""
 
-    async def strike(self, kind: RoundKind, target: PartitionView) -> Blow:
+    async def strike(self, kind: FaultKind, target: PartitionView) -> Fault:
         """At the partition's leader, unless the kind says something else."""
 
-    async def follow_up(self, kind: RoundKind, target: PartitionView) -> Blow | None:
+    async def follow_up(self, kind: FaultKind, target: PartitionView) -> Fault | None:
         """What else belongs to this kind of blow, while the cluster recovers."""
 
     async def worn_brokers(self) -> frozenset[int]:
@@ -49,10 +49,10 @@ class Environment(Protocol):
     async def renew(self, broker_id: int) -> None:
         """Makes a worn broker's next restart prompt again, gently."""
 
-    async def ledger(self) -> LoadLedger:
+    async def ledger(self) -> WorkloadLog:
         """The load's events so far."""
 
-    async def stop_load(self) -> None:
+    async def stop_workload(self) -> None:
         """Returns when all records in flight have an outcome."""
 
     async def verify(self) -> VerifyReport: ...

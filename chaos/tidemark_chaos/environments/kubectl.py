@@ -52,7 +52,7 @@ class Kubectl:
 
     async def run(
         self, *arguments: str, stdin: bytes | None = None, within_seconds: float = 30.0
-    ) -> child_processes.Ended:
+    ) -> child_processes.Terminated:
         return await child_processes.run(
             self._command(arguments), within_seconds=within_seconds, env=self.env, stdin=stdin
         )

@@ -23,10 +23,10 @@ from tidemark_chaos.environments.environment import Tell
 from tidemark_chaos.environments.kubectl import Kubectl
 from tidemark_chaos.environments.processes import ENOUGH_RECORDS, RECORD_TIMEOUT_MS, read_report
 from tidemark_chaos.environments.prometheus import AuditAnswer
-from tidemark_chaos.faults.fault import TOPIC, Blow, RoundKind
+from tidemark_chaos.faults.fault import TOPIC, Fault, FaultKind
 from tidemark_chaos.faults.process_signals import SHORT_FREEZE_SECONDS
 from tidemark_chaos.verification import VerifyReport
-from tidemark_chaos.workload_log import LoadLedger, read_ledger
+from tidemark_chaos.workload_log import WorkloadLog, read_workload_log
 
 IMAGE = "tidemark/broker:dev"
 POOL = "default"
@@ -53,16 +53,16 @@ class KindEnvironment:
     runtime = "kubernetes"
     opening = "Runs on Kubernetes: a kind cluster of 1 + 3 nodes with real kubelets, real pods."
     closing = "That was a real Kubernetes; `make cluster-down` removes it."
-    default_kinds: tuple[RoundKind, ...] = (RoundKind.KILL, RoundKind.FORCED_DELETE)
+    default_kinds: tuple[FaultKind, ...] = (FaultKind.KILL, FaultKind.FORCED_DELETE)
     possible_kinds = frozenset(
         {
-            RoundKind.KILL,
-            RoundKind.FORCED_DELETE,
-            RoundKind.STOP,
-            RoundKind.FREEZE,
-            RoundKind.SHORT_FREEZE,
-            RoundKind.OPERATOR,
-            RoundKind.OPERATOR_AND_LEADER,
+            FaultKind.KILL,
+            FaultKind.FORCED_DELETE,
+            FaultKind.STOP,
+            FaultKind.FREEZE,
+            FaultKind.SHORT_FREEZE,
+            FaultKind.OPERATOR,
+            FaultKind.OPERATOR_AND_LEADER,
         }
     )
 
@@ -91,7 +91,7 @@ class KindEnvironment:
         )
         await self._until(self._is_in_sync, f"{TOPIC} to be led and in sync", 0.05)
 
-    async def start_load(self) -> None:
+    async def start_workload(self) -> None:
         manifest = msgspec.json.encode(load_pod_manifest(self._interval_ms))
         await self._kubectl.must("apply", "-f", "-", stdin=manifest)
         await self._kubectl.must(
@@ -103,29 +103,29 @@ class KindEnvironment:
     async def topic(self) -> TopicView | None:
         return status_of_objects((), self._slices.values()).topic(TOPIC)
 
-    async def strike(self, kind: RoundKind, target: PartitionView) -> Blow:
+    async def strike(self, kind: FaultKind, target: PartitionView) -> Fault:
         leader = target.leader
         match kind:
-            case RoundKind.KILL:
+            case FaultKind.KILL:
                 return await self._signal(leader, 9, "kill -9 of")
-            case RoundKind.STOP:
+            case FaultKind.STOP:
                 return await self._signal(leader, 15, "SIGTERM to")
-            case RoundKind.FREEZE | RoundKind.SHORT_FREEZE:
+            case FaultKind.FREEZE | FaultKind.SHORT_FREEZE:
                 return await self._signal(leader, 19, "freeze (SIGSTOP) of")
-            case RoundKind.FORCED_DELETE:
+            case FaultKind.FORCED_DELETE:
                 pod = f"{POOL}-{leader}"
                 t_ms = time.time() * 1000  # before kubectl starts: rather too long than too short
                 await self._delete_by_force(self._kubectl, pod)
-                return Blow(t_ms, f"kubectl delete pod {pod} --grace-period=0 --force")
+                return Fault(t_ms, f"kubectl delete pod {pod} --grace-period=0 --force")
             case _:
-                blow = await self._kill_operator()
-                if kind is RoundKind.OPERATOR_AND_LEADER:
+                fault = await self._kill_operator()
+                if kind is FaultKind.OPERATOR_AND_LEADER:
                     second = await self._signal(leader, 9, "kill -9 of")
-                    return Blow(blow.t_ms, f"{blow.words}, then {second.words}")
-                return blow
+                    return Fault(fault.t_ms, f"{fault.words}, then {second.words}")
+                return fault
 
-    async def follow_up(self, kind: RoundKind, target: PartitionView) -> Blow | None:
-        if kind is RoundKind.FREEZE:
+    async def follow_up(self, kind: FaultKind, target: PartitionView) -> Fault | None:
+        if kind is FaultKind.FREEZE:
 
             async def others_lead() -> bool:
                 view = await self.topic()
@@ -134,7 +134,7 @@ class KindEnvironment:
                 )
 
             await self._until(others_lead, f"others to lead instead of broker {target.leader}", 0.1)
-        elif kind is RoundKind.SHORT_FREEZE:
+        elif kind is FaultKind.SHORT_FREEZE:
             await asyncio.sleep(SHORT_FREEZE_SECONDS)
         else:
             return None
@@ -157,15 +157,15 @@ class KindEnvironment:
 
         await self._until(is_back, f"pod {POOL}-{broker_id} to be replaced", 0.3)
 
-    async def ledger(self) -> LoadLedger:
+    async def ledger(self) -> WorkloadLog:
         """Fetched whole, so that a broken log stream cannot cost an event."""
         ended = await self._kubectl.run("exec", LOAD_POD, "--", "cat", EVENTS, within_seconds=30)
         if ended.exit_code != 0:
-            return LoadLedger()
+            return WorkloadLog()
         await asyncio.to_thread(self._keep_events, ended.stdout)
-        return await asyncio.to_thread(read_ledger, ended.stdout.splitlines())
+        return await asyncio.to_thread(read_workload_log, ended.stdout.splitlines())
 
-    async def stop_load(self) -> None:
+    async def stop_workload(self) -> None:
         await self._kubectl.must("exec", LOAD_POD, "--", "touch", STOP_FILE)
         await self._until(self._is_finished, "the load to end", 0.3)
 
@@ -188,7 +188,7 @@ class KindEnvironment:
         with contextlib.suppress(TimeoutError):
             await self._kubectl.run("delete", "namespace", self.namespace, "--wait=false")
 
-    async def _signal(self, broker_id: int, number: int, words: str) -> Blow:
+    async def _signal(self, broker_id: int, number: int, words: str) -> Fault:
         pod = f"{POOL}-{broker_id}"
         ended = await self._kubectl.run(
             "exec", pod, "--", "sh", "-c", SIGNAL_BROKER, "sh", str(number)
@@ -202,9 +202,9 @@ class KindEnvironment:
                 to_do=TO_DO.format(namespace=self.namespace),
             )
         t_ms, pid = int(words_printed[0]) / 1e6, words_printed[1].decode()
-        return Blow(t_ms, f"{words} the broker in pod {pod} (process {pid})")
+        return Fault(t_ms, f"{words} the broker in pod {pod} (process {pid})")
 
-    async def _kill_operator(self) -> Blow:
+    async def _kill_operator(self) -> Fault:
         """The replica that holds the Lease."""
         label = "app.kubernetes.io/name=tidemark,app.kubernetes.io/component=operator"
         pods = await self._kubectl.items("pods", "-A", "-l", label)
@@ -216,7 +216,7 @@ class KindEnvironment:
                 t_ms = time.time() * 1000
                 namespace = str(pod["metadata"]["namespace"])
                 await self._delete_by_force(self._kubectl.within(namespace), name)
-                return Blow(t_ms, f"kubectl delete pod {name} --grace-period=0 --force")
+                return Fault(t_ms, f"kubectl delete pod {name} --grace-period=0 --force")
         raise CommandFailed(
             expected="an operator pod that holds the Lease",
             found=f"pods {[pod['metadata']['name'] for pod in pods]}, holders {sorted(holders)}",

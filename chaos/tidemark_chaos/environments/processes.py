@@ -28,10 +28,10 @@ from tidemark_client.waiting import until
 from tidemark_chaos.environments import child_processes
 from tidemark_chaos.environments.environment import Tell
 from tidemark_chaos.environments.prometheus import AuditAnswer, Scraper
-from tidemark_chaos.faults.fault import TOPIC, Blow, RoundKind
+from tidemark_chaos.faults.fault import TOPIC, Fault, FaultKind
 from tidemark_chaos.faults.process_signals import ProcessFaults
 from tidemark_chaos.verification import VerifyReport
-from tidemark_chaos.workload_log import LoadLedger, add_to_ledger
+from tidemark_chaos.workload_log import WorkloadLog, add_to_workload_log
 
 HOST = "127.0.0.1"
 FIRST_PORT, LAST_PORT = 21000, 29000  # below what Linux gives to outgoing connections
@@ -91,10 +91,10 @@ class ProcessesEnvironment:
     runtime = "processes"
     opening = "A controller and 3 brokers, as processes of this machine."
     closing = ""  # `make demo` says how to get a real cluster
-    default_kinds: tuple[RoundKind, ...] = (
-        RoundKind.KILL,
-        RoundKind.KILL_TWICE,
-        RoundKind.STOP,
+    default_kinds: tuple[FaultKind, ...] = (
+        FaultKind.KILL,
+        FaultKind.KILL_TWICE,
+        FaultKind.STOP,
     )
     possible_kinds = ProcessFaults.kinds
     ports = 2 + 2 * BROKERS
@@ -112,7 +112,7 @@ class ProcessesEnvironment:
         self._port_range: PortRange | None = None
         self.faults = ProcessFaults(self)
         self._struck_at: dict[int, float] = {}  # broker id -> when, in the loop's time
-        self._ledger = LoadLedger()
+        self._workload_log = WorkloadLog()
         self._read_to_byte = 0
         self._scraper = Scraper(self._directory, log=self._log("prometheus"))
 
@@ -147,7 +147,7 @@ class ProcessesEnvironment:
             *("--http-port", str(first_port + 1), "--kafka-port", str(first_port + 1 + BROKERS)),
         ]
 
-    async def start_load(self) -> None:
+    async def start_workload(self) -> None:
         self._events.parent.mkdir(parents=True, exist_ok=True)
         self._events.unlink(missing_ok=True)
         self._load = await child_processes.start(
@@ -165,14 +165,14 @@ class ProcessesEnvironment:
         status = await self.status()
         return None if status is None else status.topic(TOPIC)
 
-    async def strike(self, kind: RoundKind, target: PartitionView) -> Blow:
+    async def strike(self, kind: FaultKind, target: PartitionView) -> Fault:
         self._struck_at[target.leader] = asyncio.get_running_loop().time()
         return await self.faults.strike(kind, target)
 
-    async def follow_up(self, kind: RoundKind, target: PartitionView) -> Blow | None:
+    async def follow_up(self, kind: FaultKind, target: PartitionView) -> Fault | None:
         return await self.faults.follow_up(kind, target)
 
-    async def ledger(self) -> LoadLedger:
+    async def ledger(self) -> WorkloadLog:
         """Only what was written since the last time is read: a long run asks often."""
 
         def read_on() -> None:
@@ -182,13 +182,13 @@ class ProcessesEnvironment:
                 file.seek(self._read_to_byte)
                 data = file.read()
             whole = data.rfind(b"\n") + 1
-            add_to_ledger(self._ledger, data[:whole].splitlines())
+            add_to_workload_log(self._workload_log, data[:whole].splitlines())
             self._read_to_byte += whole
 
         await asyncio.to_thread(read_on)
-        return self._ledger
+        return self._workload_log
 
-    async def stop_load(self) -> None:
+    async def stop_workload(self) -> None:
         assert self._load is not None
         if self._load.returncode is None:
             self._load.terminate()
@@ -309,7 +309,7 @@ class ProcessesEnvironment:
         return (await self.ledger()).acknowledged_count >= ENOUGH_RECORDS
 
 
-def read_report(ended: child_processes.Ended) -> VerifyReport:
+def read_report(ended: child_processes.Terminated) -> VerifyReport:
     """The JSON of `tidemark verify -o json`, good verdict or bad."""
     try:
         return msgspec.json.decode(ended.stdout, type=VerifyReport)

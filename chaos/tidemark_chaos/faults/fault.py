@@ -6,7 +6,7 @@ from enum import StrEnum
 TOPIC = "orders"
 
 
-class RoundKind(StrEnum):
+class FaultKind(StrEnum):
     KILL = "kill -9"
     KILL_TWICE = "kill -9 twice"
     FORCED_DELETE = "forced delete"
@@ -24,7 +24,7 @@ class RoundKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Blow:
+class Fault:
     """When it fell and what it was, in words for the story."""
 
     t_ms: float

@@ -14,7 +14,7 @@ from tidemark_client.cluster_status import ClusterStatus
 from tidemark_client.errors import CommandFailed
 from tidemark_client.metadata import PartitionView
 
-from tidemark_chaos.faults.fault import TOPIC, Blow, RoundKind
+from tidemark_chaos.faults.fault import TOPIC, Fault, FaultKind
 
 SUCCESSOR_LIFE_SECONDS = 0.3  # it is opening its logs then, or registering
 SHORT_FREEZE_SECONDS = 1.0  # a third of a session
@@ -35,13 +35,13 @@ class Cluster(Protocol):
 class ProcessFaults:
     kinds = frozenset(
         {
-            RoundKind.KILL,
-            RoundKind.KILL_TWICE,
-            RoundKind.STOP,
-            RoundKind.FREEZE,
-            RoundKind.SHORT_FREEZE,
-            RoundKind.SET_OF_ONE,
-            RoundKind.ROLLING,
+            FaultKind.KILL,
+            FaultKind.KILL_TWICE,
+            FaultKind.STOP,
+            FaultKind.FREEZE,
+            FaultKind.SHORT_FREEZE,
+            FaultKind.SET_OF_ONE,
+            FaultKind.ROLLING,
         }
     )
 
@@ -51,50 +51,50 @@ class ProcessFaults:
         self._struck_pid = -1
         self._epochs: dict[int, int] = {}  # of the brokers, before the blow
 
-    async def strike(self, kind: RoundKind, target: PartitionView) -> Blow:
+    async def strike(self, kind: FaultKind, target: PartitionView) -> Fault:
         leader = target.leader
         self._epochs = _epochs(await self._cluster.status())
         match kind:
-            case RoundKind.KILL | RoundKind.KILL_TWICE:
+            case FaultKind.KILL | FaultKind.KILL_TWICE:
                 return await self._signal(leader, signal.SIGKILL, "kill -9 of")
-            case RoundKind.STOP | RoundKind.ROLLING:
+            case FaultKind.STOP | FaultKind.ROLLING:
                 return await self._signal(leader, signal.SIGTERM, "SIGTERM to")
-            case RoundKind.FREEZE | RoundKind.SHORT_FREEZE:
+            case FaultKind.FREEZE | FaultKind.SHORT_FREEZE:
                 return await self._freeze(leader)
-            case RoundKind.SET_OF_ONE:
+            case FaultKind.SET_OF_ONE:
                 followers = _followers(target)
-                blow = await self._freeze(followers[0])
+                fault = await self._freeze(followers[0])
                 # One by one: a controller that loses most of its brokers at once suspects itself.
                 for index, follower in enumerate(followers[1:], start=1):
                     await self._until_in_sync_are(target, {leader, *followers[index:]})
                     await self._freeze(follower)
-                return blow
+                return fault
             case _:
                 raise AssertionError(f"{kind} is nothing that signals can do")
 
-    async def follow_up(self, kind: RoundKind, target: PartitionView) -> Blow | None:
+    async def follow_up(self, kind: FaultKind, target: PartitionView) -> Fault | None:
         match kind:
-            case RoundKind.KILL_TWICE:
+            case FaultKind.KILL_TWICE:
                 return await self._kill_successor(target.leader)
-            case RoundKind.FREEZE:
+            case FaultKind.FREEZE:
                 await self._until_leads_nothing(target.leader)
                 await asyncio.sleep(AFTER_ELECTION_SECONDS)
                 return self.thaw("wakes, after others were elected")
-            case RoundKind.SHORT_FREEZE:
+            case FaultKind.SHORT_FREEZE:
                 await asyncio.sleep(SHORT_FREEZE_SECONDS)
                 return self.thaw("wakes, before its session ended")
-            case RoundKind.SET_OF_ONE:
+            case FaultKind.SET_OF_ONE:
                 return await self._end_the_last_one(target)
-            case RoundKind.ROLLING:
+            case FaultKind.ROLLING:
                 await self._until_back_in_sync(target.leader)
                 for follower in _followers(target):
                     await self._signal(follower, signal.SIGTERM, "SIGTERM to")
                     await self._until_back_in_sync(follower)
-                return Blow(time.time() * 1000, "all brokers stopped and started in turn")
+                return Fault(time.time() * 1000, "all brokers stopped and started in turn")
             case _:
                 return None
 
-    def thaw(self, words: str = "wakes") -> Blow | None:
+    def thaw(self, words: str = "wakes") -> Fault | None:
         """Whoever is frozen; None if nobody is."""
         if not self._frozen:
             return None
@@ -103,9 +103,9 @@ class ProcessFaults:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-        return Blow(t_ms, f"process {', '.join(map(str, pids))} {words}")
+        return Fault(t_ms, f"process {', '.join(map(str, pids))} {words}")
 
-    async def _signal(self, broker_id: int, number: signal.Signals, words: str) -> Blow:
+    async def _signal(self, broker_id: int, number: signal.Signals, words: str) -> Fault:
         pid = await self._cluster.pid_of(broker_id)
         if pid is None:
             raise CommandFailed(
@@ -116,14 +116,14 @@ class ProcessFaults:
         self._struck_pid = pid
         t_ms = time.time() * 1000
         os.kill(pid, number)
-        return Blow(t_ms, f"{words} broker {broker_id} (process {pid})")
+        return Fault(t_ms, f"{words} broker {broker_id} (process {pid})")
 
-    async def _freeze(self, broker_id: int) -> Blow:
-        blow = await self._signal(broker_id, signal.SIGSTOP, "freeze (SIGSTOP) of")
+    async def _freeze(self, broker_id: int) -> Fault:
+        fault = await self._signal(broker_id, signal.SIGSTOP, "freeze (SIGSTOP) of")
         self._frozen.add(self._struck_pid)
-        return blow
+        return fault
 
-    async def _kill_successor(self, broker_id: int) -> Blow | None:
+    async def _kill_successor(self, broker_id: int) -> Fault | None:
         async def has_successor() -> bool:
             return await self._cluster.pid_of(broker_id) not in (None, self._struck_pid)
 
@@ -134,14 +134,14 @@ class ProcessFaults:
             return None
         t_ms = time.time() * 1000
         os.kill(pid, signal.SIGKILL)
-        return Blow(t_ms, f"kill -9 of its successor too (process {pid}), as it starts")
+        return Fault(t_ms, f"kill -9 of its successor too (process {pid}), as it starts")
 
-    async def _end_the_last_one(self, target: PartitionView) -> Blow:
+    async def _end_the_last_one(self, target: PartitionView) -> Fault:
         """The only in-sync replica dies; whoever may lead then is frozen, so it leads again."""
         leader = target.leader
         await self._until_in_sync_are(target, {leader})
         before = await self._partition(target.partition) or target
-        blow = await self._signal(leader, signal.SIGKILL, "alone in sync: kill -9 of")
+        fault = await self._signal(leader, signal.SIGKILL, "alone in sync: kill -9 of")
 
         async def leads_again() -> bool:
             view = await self._partition(target.partition)
@@ -150,7 +150,7 @@ class ProcessFaults:
 
         await self._cluster.until(leads_again, f"broker {leader} to lead again alone")
         self.thaw()
-        return blow
+        return fault
 
     async def _until_back_in_sync(self, broker_id: int) -> None:
         """In a life that began after the round did."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tidemark_client.client import ClientSettings, TidemarkClient
 from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed
 from tidemark_client.metadata import UnreadableAnswer
-from tidemark_client.outcomes import BrokerRefused, ConsumedRecord
+from tidemark_client.outcomes import BrokerError, ConsumedRecord
 from tidemark_client.targets import find_brokers
 
 from tidemark_cli.commands.produce import partition_count, topic_is_gone
@@ -89,7 +89,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
                 await _print_of_group(arguments, client, watch, start, printer)
         except TopicGone as gone:
             raise topic_is_gone(arguments.topic, str(gone)) from gone
-        except (BrokerRefused, UnreadableAnswer) as error:
+        except (BrokerError, UnreadableAnswer) as error:
             raise _failed(error) from error
     return EXIT_OK
 
@@ -230,7 +230,7 @@ def _writer(arguments: argparse.Namespace, output: Output) -> Writer:
 
 
 def _failed(error: Exception) -> CommandFailed:
-    is_out_of_range = isinstance(error, BrokerRefused) and error.error == OUT_OF_RANGE
+    is_out_of_range = isinstance(error, BrokerError) and error.error == OUT_OF_RANGE
     return CommandFailed(
         expected="records to read",
         found=str(error),

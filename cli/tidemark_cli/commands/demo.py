@@ -9,11 +9,11 @@ from tidemark_chaos.environments.environment import Environment
 from tidemark_chaos.environments.kubectl import Kubectl
 from tidemark_chaos.environments.kubernetes import KindEnvironment
 from tidemark_chaos.environments.processes import ProcessesEnvironment
-from tidemark_chaos.experiment import Story, report_fields
-from tidemark_chaos.faults.fault import RoundKind
+from tidemark_chaos.experiment import Experiment, report_fields
+from tidemark_chaos.faults.fault import FaultKind
 from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
 
-from tidemark_cli.demo_output import Narrator
+from tidemark_cli.demo_output import ProgressOutput
 from tidemark_cli.output import Output
 
 HELP = "kill leaders under load and give a verdict"
@@ -28,20 +28,20 @@ spec:
   config: {min.insync.replicas: "2"}
 """
 KIND_NAMES = {
-    "kill": RoundKind.KILL,
-    "kill-twice": RoundKind.KILL_TWICE,
-    "delete": RoundKind.FORCED_DELETE,
-    "stop": RoundKind.STOP,
-    "freeze": RoundKind.FREEZE,
-    "short-freeze": RoundKind.SHORT_FREEZE,
-    "set-of-one": RoundKind.SET_OF_ONE,
-    "rolling": RoundKind.ROLLING,
-    "operator": RoundKind.OPERATOR,
-    "operator-and-leader": RoundKind.OPERATOR_AND_LEADER,
-    "cut-follower": RoundKind.CUT_FOLLOWER,
-    "cut-leader": RoundKind.CUT_LEADER,
-    "cut-from-controller": RoundKind.CUT_FROM_CONTROLLER,
-    "cut-from-peers": RoundKind.CUT_FROM_PEERS,
+    "kill": FaultKind.KILL,
+    "kill-twice": FaultKind.KILL_TWICE,
+    "delete": FaultKind.FORCED_DELETE,
+    "stop": FaultKind.STOP,
+    "freeze": FaultKind.FREEZE,
+    "short-freeze": FaultKind.SHORT_FREEZE,
+    "set-of-one": FaultKind.SET_OF_ONE,
+    "rolling": FaultKind.ROLLING,
+    "operator": FaultKind.OPERATOR,
+    "operator-and-leader": FaultKind.OPERATOR_AND_LEADER,
+    "cut-follower": FaultKind.CUT_FOLLOWER,
+    "cut-leader": FaultKind.CUT_LEADER,
+    "cut-from-controller": FaultKind.CUT_FROM_CONTROLLER,
+    "cut-from-peers": FaultKind.CUT_FROM_PEERS,
 }
 
 
@@ -75,9 +75,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     environment = await _environment(arguments)
     kinds = chosen_kinds(arguments.kinds, arguments.rounds, environment)
-    narrator = Narrator(output.console, is_quiet=output.is_json)
-    story = Story(environment, narrator, quiet_seconds=arguments.quiet_seconds)
-    report = await story.tell(kinds)
+    progress = ProgressOutput(output.console, is_quiet=output.is_json)
+    experiment = Experiment(environment, progress, quiet_seconds=arguments.quiet_seconds)
+    report = await experiment.tell(kinds)
     fields = report_fields(report)
     await asyncio.to_thread(_write, arguments.report, fields)
     if output.is_json:
@@ -85,7 +85,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     return EXIT_OK if report.is_good else EXIT_FAILED
 
 
-def chosen_kinds(names: str | None, rounds: int, environment: Environment) -> tuple[RoundKind, ...]:
+def chosen_kinds(names: str | None, rounds: int, environment: Environment) -> tuple[FaultKind, ...]:
     """All rounds in turn: each kind once, then again. Raises CommandFailed."""
     wanted = environment.default_kinds
     if names is not None:

@@ -15,9 +15,9 @@ from rich.console import Console
 from tidemark_client.client import TidemarkClient
 from tidemark_client.cluster_status import read_broker_addresses
 from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
-from tidemark_client.leader_lookup import NobodyAnswers, UnknownTopic
+from tidemark_client.leader_lookup import NoResponse, UnknownTopic
 from tidemark_client.metadata import UnreadableAnswer
-from tidemark_client.outcomes import BrokerRefused, OffsetRange
+from tidemark_client.outcomes import BrokerError, OffsetRange
 from tidemark_client.targets import find_brokers, find_target
 
 from tidemark_cli.arguments import add_target_arguments
@@ -113,7 +113,7 @@ async def _client(arguments: argparse.Namespace) -> AsyncIterator[TidemarkClient
     async with TidemarkClient(await find_brokers(arguments)) as client:
         try:
             yield client
-        except NobodyAnswers as error:
+        except NoResponse as error:
             raise CommandFailed(
                 "No broker answers.",
                 expected="a broker that answers",
@@ -187,7 +187,7 @@ async def _planned(
     for place in places:
         try:
             ranges[place] = await client.offsets(*place)
-        except (BrokerRefused, UnreadableAnswer) as error:
+        except (BrokerError, UnreadableAnswer) as error:
             raise CommandFailed(
                 f"The offsets of {place[0]}-{place[1]} are not known: {error}",
                 to_do="nothing was changed; see: tidemark status",
@@ -288,7 +288,7 @@ async def _ends(client: TidemarkClient, groups: tuple[GroupView, ...]) -> dict[P
     async def ask(place: Place) -> None:
         try:
             ends[place] = (await client.offsets(*place)).high_watermark
-        except (BrokerRefused, UnreadableAnswer):
+        except (BrokerError, UnreadableAnswer):
             return
 
     await asyncio.gather(*map(ask, places))

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from tidemark_chaos.workload import LoadRun, LoadSettings, stop_when
+from tidemark_chaos.workload import WorkloadRun, WorkloadSettings, stop_when
 from tidemark_chaos.workload_log import Event, Finished, encode_event
 from tidemark_client.client import ClientSettings, TidemarkClient
 from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
-from tidemark_client.outcomes import BrokerRefused
+from tidemark_client.outcomes import BrokerError
 from tidemark_client.targets import find_brokers
 
 from tidemark_cli.commands.produce import partition_count
@@ -75,7 +75,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
                 for rack in arguments.rack
             }
             count = await _partitions_served(client, arguments)
-            settings = LoadSettings(
+            settings = WorkloadSettings(
                 topic=arguments.topic,
                 partitions=count,
                 run_id=uuid.uuid4().hex[:12],
@@ -85,7 +85,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
                 producers=PRODUCERS if arguments.idempotent else 0,
             )
             finished = await _run_until_told(
-                LoadRun(client, settings, write, near_clients=near), arguments
+                WorkloadRun(client, settings, write, near_clients=near), arguments
             )
     if arguments.out is not None:
         output.result(finished, lambda console: console.print(_sentence(finished)))
@@ -104,7 +104,7 @@ async def _partitions_served(client: TidemarkClient, arguments: argparse.Namespa
             for partition in range(count):
                 await client.offsets(arguments.topic, partition)
             return count
-        except (CommandFailed, BrokerRefused) as error:
+        except (CommandFailed, BrokerError) as error:
             if asyncio.get_running_loop().time() >= deadline:
                 if isinstance(error, CommandFailed):
                     raise
@@ -116,7 +116,7 @@ async def _partitions_served(client: TidemarkClient, arguments: argparse.Namespa
             await asyncio.sleep(START_POLL_SECONDS)
 
 
-async def _run_until_told(load: LoadRun, arguments: argparse.Namespace) -> Finished:
+async def _run_until_told(load: WorkloadRun, arguments: argparse.Namespace) -> Finished:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, load.stop)
@@ -125,7 +125,7 @@ async def _run_until_told(load: LoadRun, arguments: argparse.Namespace) -> Finis
     )
     try:
         return await load.run()
-    except BrokerRefused as refused:
+    except BrokerError as refused:
         raise CommandFailed(
             expected="a leader for every partition at the start",
             found=str(refused),

@@ -10,7 +10,7 @@ import msgspec
 from tidemark_client.client import ClientSettings, TidemarkClient
 from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed, not_found
 from tidemark_client.idempotent_producer import partition_of_key
-from tidemark_client.leader_lookup import NobodyAnswers, UnknownTopic
+from tidemark_client.leader_lookup import NoResponse, UnknownTopic
 from tidemark_client.outcomes import Acknowledged, Refused
 from tidemark_client.targets import find_brokers, find_target
 
@@ -142,7 +142,7 @@ async def partition_count(client: TidemarkClient, arguments: argparse.Namespace)
             found=str(error),
             to_do=f"tidemark topics create {arguments.topic}, or tidemark apply -f FILE",
         ) from error
-    except NobodyAnswers as error:
+    except NoResponse as error:
         raise CommandFailed(
             expected="a broker that answers",
             found=str(error),

@@ -21,9 +21,9 @@ from tidemark_client.cluster_status import (
 )
 from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed, not_found
 from tidemark_client.kubernetes_objects import KubernetesObjects
-from tidemark_client.leader_lookup import NobodyAnswers
+from tidemark_client.leader_lookup import NoResponse
 from tidemark_client.metadata import NO_LEADER, PartitionView, TopicView, UnreadableAnswer
-from tidemark_client.outcomes import BrokerRefused
+from tidemark_client.outcomes import BrokerError
 from tidemark_client.targets import Target, find_api, find_target, uptime_ms
 from tidemark_protocol.condition_reasons import LASTING_REASONS
 
@@ -176,7 +176,7 @@ async def _status_of_brokers(target: Target) -> ClusterStatus:
                 for name in sorted(await client.topics())
                 if rows  # a broker and what it knows are of one pool
             ]
-    except NobodyAnswers as error:
+    except NoResponse as error:
         raise CommandFailed(
             "No broker answers.",
             expected="a broker that answers",
@@ -194,7 +194,7 @@ async def _with_marks(client: TidemarkClient, topic: TopicView) -> TopicView:
             return view
         try:
             offsets = await client.offsets(topic.topic, view.partition)
-        except (BrokerRefused, UnreadableAnswer, NobodyAnswers):
+        except (BrokerError, UnreadableAnswer, NoResponse):
             return view
         return replace(view, high_watermark=offsets.high_watermark)
 

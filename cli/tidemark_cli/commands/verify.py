@@ -7,11 +7,11 @@ from pathlib import Path
 
 from rich.console import Console
 from tidemark_chaos.verification import VerifyReport, verify
-from tidemark_chaos.workload_log import Event, LoadLedger, read_ledger
+from tidemark_chaos.workload_log import Event, WorkloadLog, read_workload_log
 from tidemark_client.client import TidemarkClient
 from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
-from tidemark_client.leader_lookup import NobodyAnswers, UnknownTopic
-from tidemark_client.outcomes import BrokerRefused
+from tidemark_client.leader_lookup import NoResponse, UnknownTopic
+from tidemark_client.outcomes import BrokerError
 from tidemark_client.targets import find_brokers
 
 from tidemark_cli.output import Output
@@ -29,12 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
-    ledger, events = await asyncio.to_thread(_read_ledger, arguments.load)
+    ledger, events = await asyncio.to_thread(_read_workload_log, arguments.load)
     try:
         urls = await find_brokers(arguments, topic=ledger.topic)
         async with TidemarkClient(urls) as client:
             report = await verify(client, ledger, events, within_seconds=arguments.within_seconds)
-    except (NobodyAnswers, UnknownTopic, BrokerRefused, TimeoutError) as error:
+    except (NoResponse, UnknownTopic, BrokerError, TimeoutError) as error:
         raise CommandFailed(
             expected=f"to read back {ledger.topic} within {arguments.within_seconds:g} s",
             found=str(error) or "not all of it came in time",
@@ -44,14 +44,14 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     return EXIT_OK if report.is_good else EXIT_FAILED
 
 
-def _read_ledger(name: str) -> tuple[LoadLedger, list[Event]]:
+def _read_workload_log(name: str) -> tuple[WorkloadLog, list[Event]]:
     events: list[Event] = []
     try:
         if name == "-":
-            ledger = read_ledger(sys.stdin.buffer, events)
+            ledger = read_workload_log(sys.stdin.buffer, events)
         else:
             with Path(name).open("rb") as file:
-                ledger = read_ledger(file, events)
+                ledger = read_workload_log(file, events)
     except OSError as error:
         raise CommandFailed(
             expected=f"the events of a load run in {name}",

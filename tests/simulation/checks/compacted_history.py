@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tidemark_chaos.history_checker import Operation, Suspension
+from tidemark_chaos.history_checker import Operation, SuspendedGuarantee
 from tidemark_protocol.ids import TopicId
 
 from tests.simulation.checks.committed_log import CommittedLog
@@ -22,14 +22,14 @@ def new_committed_log(name: str, world: WatchedWorld, topic_id: TopicId) -> Comm
 
 
 def with_compacted(
-    suspensions: Mapping[str, Suspension], logs: Mapping[str, CommittedLog]
-) -> dict[str, Suspension]:
+    suspensions: Mapping[str, SuspendedGuarantee], logs: Mapping[str, CommittedLog]
+) -> dict[str, SuspendedGuarantee]:
     """So that the history judges no record that is not shown: `check_last_reads` does."""
     compacted = {name: log for name, log in logs.items() if log.is_compacted}
     return {
         **suspensions,
         **{
-            name: replace(suspensions.get(name, Suspension()), is_compacted=True)
+            name: replace(suspensions.get(name, SuspendedGuarantee()), is_compacted=True)
             for name in compacted
         },
     }

@@ -13,7 +13,7 @@ from tidemark_broker.kafka_wire.records.record_batch import BatchHeader, read_he
 from tidemark_broker.replication.core.leader import PartitionLeader
 from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.replica_manager import FetchResult
-from tidemark_chaos.history_checker import Suspension
+from tidemark_chaos.history_checker import SuspendedGuarantee
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
@@ -234,12 +234,12 @@ class Invariants:
         """For the history, by its names of partitions."""
         return {history_name(*key): committed for key, committed in self._committed.items()}
 
-    def suspensions(self) -> dict[str, Suspension]:
+    def suspensions(self) -> dict[str, SuspendedGuarantee]:
         """Of promises, by the history's names of partitions."""
-        found = {name: Suspension(is_deleted=True) for name in self.deleted}
+        found = {name: SuspendedGuarantee(is_deleted=True) for name in self.deleted}
         for name, committed in self.committed_logs().items():
             if committed.lost_from is not None:
-                found[name] = Suspension(committed.lost_from, is_deleted=name in found)
+                found[name] = SuspendedGuarantee(committed.lost_from, is_deleted=name in found)
         return found
 
     # ---- the store

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 import pytest
 from rich.console import Console
-from tidemark_chaos import experiment as story_module
+from tidemark_chaos import experiment as experiment_module
 from tidemark_chaos.environments.environment import Tell
 from tidemark_chaos.environments.prometheus import AuditAnswer
-from tidemark_chaos.experiment import DemoReport, Round, Story, report_fields
-from tidemark_chaos.faults.fault import TOPIC, Blow, RoundKind
+from tidemark_chaos.experiment import DemoReport, Experiment, Trial, report_fields
+from tidemark_chaos.faults.fault import TOPIC, Fault, FaultKind
 from tidemark_chaos.history_checker import Anomaly
 from tidemark_chaos.verification import ReplicaComparison, Verdict, VerifyReport
-from tidemark_chaos.workload_log import LoadLedger
+from tidemark_chaos.workload_log import WorkloadLog
 from tidemark_cli.commands.demo import chosen_kinds
-from tidemark_cli.demo_output import Narrator
+from tidemark_cli.demo_output import ProgressOutput
 from tidemark_client.errors import CommandFailed
 from tidemark_client.metadata import PartitionView, TopicView
 
@@ -29,29 +29,29 @@ class FakeEnvironment:
 
     verdict: Verdict = CLEAN
     views: list[TopicView] = field(default_factory=list)
-    struck: list[tuple[RoundKind, int]] = field(default_factory=list)
+    struck: list[tuple[FaultKind, int]] = field(default_factory=list)
     is_torn_down: bool = False
     worn: frozenset[int] = frozenset()
     renewed: list[int] = field(default_factory=list)
     runtime: str = "processes"
     opening: str = "here"
     closing: str = ""
-    default_kinds: tuple[RoundKind, ...] = (RoundKind.KILL,)
-    possible_kinds: frozenset[RoundKind] = frozenset({RoundKind.KILL, RoundKind.STOP})
+    default_kinds: tuple[FaultKind, ...] = (FaultKind.KILL,)
+    possible_kinds: frozenset[FaultKind] = frozenset({FaultKind.KILL, FaultKind.STOP})
 
     async def set_up(self, tell: Tell) -> None:
         tell("starting")
 
-    async def start_load(self) -> None: ...
+    async def start_workload(self) -> None: ...
 
     async def topic(self) -> TopicView | None:
         return self.views.pop(0) if len(self.views) > 1 else self.views[0]
 
-    async def strike(self, kind: RoundKind, target: PartitionView) -> Blow:
+    async def strike(self, kind: FaultKind, target: PartitionView) -> Fault:
         self.struck.append((kind, target.leader))
-        return Blow(time.time() * 1000, f"{kind.value} of broker {target.leader}")
+        return Fault(time.time() * 1000, f"{kind.value} of broker {target.leader}")
 
-    async def follow_up(self, kind: RoundKind, target: PartitionView) -> Blow | None:
+    async def follow_up(self, kind: FaultKind, target: PartitionView) -> Fault | None:
         return None
 
     async def worn_brokers(self) -> frozenset[int]:
@@ -60,11 +60,11 @@ class FakeEnvironment:
     async def renew(self, broker_id: int) -> None:
         self.renewed.append(broker_id)
 
-    async def ledger(self) -> LoadLedger:
+    async def ledger(self) -> WorkloadLog:
         now_ms = time.time() * 1000
-        return LoadLedger("run", TOPIC, 1, acknowledged_at_ms={0: [now_ms - 60, now_ms]})
+        return WorkloadLog("run", TOPIC, 1, acknowledged_at_ms={0: [now_ms - 60, now_ms]})
 
-    async def stop_load(self) -> None: ...
+    async def stop_workload(self) -> None: ...
 
     async def verify(self) -> VerifyReport:
         replicas = (ReplicaComparison(0, 100, (), ()),)
@@ -84,17 +84,17 @@ def view(leader: int, leader_epoch: int, in_sync: tuple[int, ...] = (0, 1)) -> T
 FAILOVER = [view(0, 1), view(0, 1), view(0, 1), view(1, 2, (1,)), view(1, 2, (1,)), view(1, 2)]
 
 
-def tell(environment: FakeEnvironment, kind: RoundKind = RoundKind.KILL) -> tuple[DemoReport, str]:
+def tell(environment: FakeEnvironment, kind: FaultKind = FaultKind.KILL) -> tuple[DemoReport, str]:
     written = io.StringIO()
-    narrator = Narrator(Console(file=written, width=100))
-    report = asyncio.run(Story(environment, narrator, quiet_seconds=0.0).tell([kind]))
+    progress = ProgressOutput(Console(file=written, width=100))
+    report = asyncio.run(Experiment(environment, progress, quiet_seconds=0.0).tell([kind]))
     return report, written.getvalue()
 
 
 def test_a_round_names_the_dead_and_the_new_leader() -> None:
     environment = FakeEnvironment(views=list(FAILOVER))
     report, written = tell(environment)
-    assert environment.struck == [(RoundKind.KILL, 0)]
+    assert environment.struck == [(FaultKind.KILL, 0)]
     (played,) = report.rounds
     assert (played.kind, played.killed_broker, played.new_leader) == ("kill -9", 0, 1)
     assert played.write_gap_ms == pytest.approx(60, abs=20)
@@ -112,7 +112,7 @@ def test_worn_leaders_are_renewed_before_a_blow() -> None:
     environment = FakeEnvironment(views=[view(0, 1), *FAILOVER], worn=frozenset({0}))
     tell(environment)
     assert environment.renewed == [0]
-    assert environment.struck == [(RoundKind.KILL, 0)]
+    assert environment.struck == [(FaultKind.KILL, 0)]
 
 
 def test_a_loss_fails_the_demo() -> None:
@@ -124,7 +124,7 @@ def test_a_loss_fails_the_demo() -> None:
 
 
 def test_everything_is_tidied_up_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(story_module, "RECOVERY_SECONDS", 0.02)
+    monkeypatch.setattr(experiment_module, "RECOVERY_SECONDS", 0.02)
     environment = FakeEnvironment(views=[view(0, 1)])
     with pytest.raises(CommandFailed) as failed:
         tell(environment)
@@ -133,7 +133,7 @@ def test_everything_is_tidied_up_after_a_failure(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_report_has_figures_by_kind() -> None:
-    rounds = tuple(Round("kill -9", 0, 0, 1, gap / 2, gap, gap * 10) for gap in (40.0, 60.0, 300.0))
+    rounds = tuple(Trial("kill -9", 0, 0, 1, gap / 2, gap, gap * 10) for gap in (40.0, 60.0, 300.0))
     report = DemoReport("processes", rounds, 1, 1, 0, 0, 0, 0, 0, 0, True, 300.0, 1.0, 2.0, 9.0)
     fields = report_fields(report)
     assert fields["by_kind"]["kill -9"]["write_gap_ms"] == {
@@ -147,12 +147,12 @@ def test_the_report_has_figures_by_kind() -> None:
 def test_kinds_come_in_turn_and_impossible_ones_are_refused() -> None:
     environment = FakeEnvironment()
     assert chosen_kinds("kill,stop", 2, environment) == (
-        RoundKind.KILL,
-        RoundKind.STOP,
-        RoundKind.KILL,
-        RoundKind.STOP,
+        FaultKind.KILL,
+        FaultKind.STOP,
+        FaultKind.KILL,
+        FaultKind.STOP,
     )
-    assert chosen_kinds(None, 1, environment) == (RoundKind.KILL,)
+    assert chosen_kinds(None, 1, environment) == (FaultKind.KILL,)
     for names, rounds in (("delete", 1), ("nonsense", 1), ("kill", 0)):
         with pytest.raises(CommandFailed):
             chosen_kinds(names, rounds, environment)
@@ -160,7 +160,7 @@ def test_kinds_come_in_turn_and_impossible_ones_are_refused() -> None:
 
 def test_where_the_leader_may_stay_nobody_waits_for_another() -> None:
     environment = FakeEnvironment(views=[view(0, 1)])
-    report, written = tell(environment, RoundKind.SHORT_FREEZE)
+    report, written = tell(environment, FaultKind.SHORT_FREEZE)
     (played,) = report.rounds
     assert (played.new_leader, played.leader_after_ms) == (0, None)
     assert played.isr_full_again_ms is not None
@@ -170,7 +170,7 @@ def test_where_the_leader_may_stay_nobody_waits_for_another() -> None:
 def test_many_rounds_end_in_figures() -> None:
     written = io.StringIO()
     figures = {"rounds": 5, "write_gap_ms": {"p50": 80.0, "p99": 95.0, "max": 95.0}}
-    Narrator(Console(file=written, width=100)).figures({"kill -9": figures})
+    ProgressOutput(Console(file=written, width=100)).figures({"kill -9": figures})
     assert [word for word in written.getvalue().split() if word.isdecimal()] == [
         "5",
         "80",
@@ -182,7 +182,7 @@ def test_many_rounds_end_in_figures() -> None:
 def test_an_anomaly_of_the_history_fails_the_demo() -> None:
     broken = Anomaly("poll-skip", 1, ("a record was passed over",))
     verified = VerifyReport(TOPIC, "run", CLEAN, (), 1.0, 1.0, 1.0, (broken,))
-    report = story_module.demo_report("processes", (), verified, seconds=1.0)
+    report = experiment_module.demo_report("processes", (), verified, seconds=1.0)
     assert not report.is_good
     assert report.notes == ("poll-skip (1): a record was passed over",)
     assert report.anomalies == {"poll-skip": 1}
@@ -193,7 +193,7 @@ def test_another_verdict_than_pass_follows_a_sentence_that_says_why(verdict: str
     """PASSED and then VIOLATED would read as a contradiction."""
     written = io.StringIO()
     answer = AuditAnswer(verdict, "what was measured", (), "report.html")
-    Narrator(Console(file=written, width=200)).audit(answer)
+    ProgressOutput(Console(file=written, width=200)).audit(answer)
     before = written.getvalue().partition(f"  {verdict}  what was measured")[0].strip()
     assert bool(before) is (verdict != "PASS")
     assert before.endswith(":") or verdict == "PASS"

@@ -3,7 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from tidemark_chaos.history_checker import Kind, Operation, Outcome, Suspension, Verdict, judge
+from tidemark_chaos.history_checker import (
+    Kind,
+    Operation,
+    Outcome,
+    SuspendedGuarantee,
+    Verdict,
+    check,
+)
 
 OK, FAIL, INFO = Outcome.OK, Outcome.FAIL, Outcome.INFO
 
@@ -71,7 +78,7 @@ def sent(*values: int) -> list[Operation]:
 
 
 def test_a_history_as_it_should_be_is_clean() -> None:
-    verdict = judge([*sent(0, 1, 2), poll({0: 0, 1: 1}), poll({2: 2}, 1100)])
+    verdict = check([*sent(0, 1, 2), poll({0: 0, 1: 1}), poll({2: 2}, 1100)])
     assert verdict.anomalies == ()
     assert verdict.is_clean
     assert verdict.operations == {"poll ok": 2, "send ok": 3}
@@ -79,83 +86,83 @@ def test_a_history_as_it_should_be_is_clean() -> None:
 
 
 def test_two_values_at_one_offset() -> None:
-    verdict = judge([*sent(0, 1), poll({0: 0, 1: 1}), send(5, None, outcome=INFO), poll({1: 5})])
+    verdict = check([*sent(0, 1), poll({0: 0, 1: 1}), send(5, None, outcome=INFO), poll({1: 5})])
     assert verdict.count("inconsistent-offsets") == 1
     assert "offset 1 holds each of [1, 5]" in verdict.anomalies[0].samples[0]
 
 
 def test_an_acknowledged_offset_that_shows_something_else() -> None:
     assert "inconsistent-offsets" in names(
-        judge([send(0, 0), send(1, None, outcome=INFO), poll({0: 1})])
+        check([send(0, 0), send(1, None, outcome=INFO), poll({0: 1})])
     )
 
 
 def test_acks_1_says_only_where_the_record_once_was() -> None:
-    verdict = judge([send(0, 0, acks=1), send(1, 0, 50), poll({0: 1})])
+    verdict = check([send(0, 0, acks=1), send(1, 0, 50), poll({0: 1})])
     assert names(verdict) == ["lost-unpromised"]
     assert verdict.is_clean
 
 
 def test_a_value_twice_breaks_idempotence_only() -> None:
     twice = poll({0: 0, 1: 0})
-    assert names(judge([send(0, 0, is_idempotent=True), twice])) == ["duplicate"]
-    verdict = judge([send(0, 0), twice])
+    assert names(check([send(0, 0, is_idempotent=True), twice])) == ["duplicate"]
+    verdict = check([send(0, 0), twice])
     assert names(verdict) == ["duplicate-without-idempotence"]
     assert verdict.is_clean
 
 
 def test_a_value_read_elsewhere_than_it_was_acknowledged_is_twice_there() -> None:
-    assert names(judge([send(0, 0, is_idempotent=True), poll({3: 0})])) == ["duplicate"]
+    assert names(check([send(0, 0, is_idempotent=True), poll({3: 0})])) == ["duplicate"]
 
 
 def test_a_write_that_readers_went_past_is_lost() -> None:
-    verdict = judge([*sent(0, 1, 2), poll({0: 0}), poll({2: 2}, process="d")])
+    verdict = check([*sent(0, 1, 2), poll({0: 0}), poll({2: 2}, process="d")])
     assert names(verdict) == ["lost-write"]
     assert verdict.anomalies[0].samples == ("orders-0: 1, acknowledged at offset 1 to p",)
 
 
 def test_a_write_that_nobody_reached_is_unseen_and_not_lost() -> None:
-    assert names(judge([*sent(0, 1), poll({0: 0})])) == ["unseen"]
+    assert names(check([*sent(0, 1), poll({0: 0})])) == ["unseen"]
 
 
 def test_a_write_that_the_read_of_the_whole_log_lacks_is_lost_also_at_the_end() -> None:
-    assert names(judge([*sent(0, 1), poll({0: 0}, is_reset=True, is_final=True)])) == ["lost-write"]
+    assert names(check([*sent(0, 1), poll({0: 0}, is_reset=True, is_final=True)])) == ["lost-write"]
 
 
 def test_what_retention_or_compaction_took_is_not_lost() -> None:
     operations = [*sent(0, 1, 2), poll({2: 2}, log_start_offset=2, is_final=True)]
-    assert judge(operations).anomalies == ()
+    assert check(operations).anomalies == ()
     operations = [*sent(0, 1, 2), poll({2: 2}, is_final=True)]
-    assert judge(operations, {"orders-0": Suspension(is_compacted=True)}).anomalies == ()
+    assert check(operations, {"orders-0": SuspendedGuarantee(is_compacted=True)}).anomalies == ()
 
 
 def test_a_read_record_that_is_gone_at_the_end() -> None:
     operations = [*sent(0, 1), poll({0: 0, 1: 1})]
     gone = poll({0: 0}, 2000, process="reader", is_final=True)
-    assert names(judge([*operations, gone])) == ["vanished"]
+    assert names(check([*operations, gone])) == ["vanished"]
     taken = replace(gone, log_start_offset=2)
-    assert judge([*operations, taken]).anomalies == ()
+    assert check([*operations, taken]).anomalies == ()
 
 
 def test_a_refused_write_must_not_be_read() -> None:
-    assert names(judge([send(0, None, outcome=FAIL), poll({0: 0})])) == ["refused-read"]
+    assert names(check([send(0, None, outcome=FAIL), poll({0: 0})])) == ["refused-read"]
 
 
 def test_an_unknown_outcome_may_be_read_or_not() -> None:
     unknown = send(7, None, outcome=INFO)
-    assert judge([unknown, poll({0: 7})]).anomalies == ()
-    assert judge([unknown, *sent(0), poll({0: 0}, is_final=True)]).anomalies == ()
+    assert check([unknown, poll({0: 7})]).anomalies == ()
+    assert check([unknown, *sent(0), poll({0: 0}, is_final=True)]).anomalies == ()
 
 
 def test_a_value_that_nobody_sent() -> None:
-    assert names(judge([poll({0: 9})])) == ["unknown-value"]
+    assert names(check([poll({0: 9})])) == ["unknown-value"]
 
 
 def test_a_read_at_or_above_the_watermark() -> None:
-    assert names(judge([*sent(0, 1), poll({0: 0, 1: 1}, high_watermark=1)])) == [
+    assert names(check([*sent(0, 1), poll({0: 0, 1: 1}, high_watermark=1)])) == [
         "read-above-watermark"
     ]
-    assert judge([*sent(0, 1), poll({0: 0, 1: 1}, high_watermark=2)]).anomalies == ()
+    assert check([*sent(0, 1), poll({0: 0, 1: 1}, high_watermark=2)]).anomalies == ()
 
 
 LATE = poll({1: 1}, process="d")
@@ -178,17 +185,17 @@ LATE = poll({1: 1}, process="d")
     ],
 )
 def test_polls_follow_each_other(polls: list[Operation], found: list[str]) -> None:
-    assert names(judge([*sent(0, 1, 2), *polls])) == found
+    assert names(check([*sent(0, 1, 2), *polls])) == found
 
 
 def test_sends_of_one_request_rise() -> None:
     both = replace(send(0, None), values=(0, 1), offsets=(1, 0))
-    assert "int-nonmonotonic-send" in names(judge([both, poll({0: 1, 1: 0})]))
+    assert "int-nonmonotonic-send" in names(check([both, poll({0: 1, 1: 0})]))
 
 
 def test_sends_of_one_process_keep_their_order() -> None:
     operations = [send(0, 1, 0), send(1, 0, 10), poll({0: 1, 1: 0})]
-    assert names(judge(operations)) == ["acknowledged-below", "nonmonotonic-send"]
+    assert names(check(operations)) == ["acknowledged-below", "nonmonotonic-send"]
 
 
 def test_overlapping_sends_are_ordered_only_with_idempotence() -> None:
@@ -199,19 +206,19 @@ def test_overlapping_sends_are_ordered_only_with_idempotence() -> None:
             poll({0: 1, 1: 0}),
         ]
 
-    assert names(judge(pipelined(is_idempotent=True))) == ["nonmonotonic-send"]
-    assert judge(pipelined(is_idempotent=False)).anomalies == ()
+    assert names(check(pipelined(is_idempotent=True))) == ["nonmonotonic-send"]
+    assert check(pipelined(is_idempotent=False)).anomalies == ()
 
 
 def test_an_acknowledged_offset_is_above_all_that_were_acknowledged_before_it_began() -> None:
     first = send(0, 1, 0)
     rest = [send(2, None, outcome=INFO), poll({0: 1, 1: 0})]
     later = send(1, 0, 10, process="q")
-    assert names(judge([first, later, *rest])) == ["acknowledged-below"]
+    assert names(check([first, later, *rest])) == ["acknowledged-below"]
     meanwhile = send(1, 0, 0, process="q", took_us=10)
-    assert judge([first, meanwhile, *rest]).anomalies == ()
+    assert check([first, meanwhile, *rest]).anomalies == ()
     unpromised = send(1, 0, 10, process="q", acks=1)
-    assert judge([first, unpromised, *rest]).anomalies == ()
+    assert check([first, unpromised, *rest]).anomalies == ()
 
 
 def test_an_unclean_election_suspends_promises_from_its_start_offset() -> None:
@@ -221,20 +228,20 @@ def test_an_unclean_election_suspends_promises_from_its_start_offset() -> None:
         send(3, 1, 3000),
         poll({0: 0, 1: 3}, 4000, process="final", is_final=True),
     ]
-    assert not judge(operations).is_clean
-    assert judge(operations, {"orders-0": Suspension(from_offset=1)}).is_clean
-    assert not judge(operations, {"orders-0": Suspension(from_offset=2)}).is_clean
+    assert not check(operations).is_clean
+    assert check(operations, {"orders-0": SuspendedGuarantee(from_offset=1)}).is_clean
+    assert not check(operations, {"orders-0": SuspendedGuarantee(from_offset=2)}).is_clean
 
 
 def test_realtime_lag_is_how_long_the_next_record_was_known() -> None:
-    verdict = judge([*sent(0, 1), poll({0: 0}, 1000), poll({1: 1}, 1100)])
+    verdict = check([*sent(0, 1), poll({0: 0}, 1000), poll({1: 1}, 1100)])
     assert verdict.worst_realtime_lag_us == 1000 - 11
 
 
 def test_the_worst_samples_are_kept() -> None:
     ends = [(value, 100 - value) for value in range(12)]
     operations = [send(value, offset, 10 * value) for value, offset in ends]
-    verdict = judge([*operations, poll({offset: value for value, offset in reversed(ends)})])
+    verdict = check([*operations, poll({offset: value for value, offset in reversed(ends)})])
     below = next(entry for entry in verdict.anomalies if entry.name == "acknowledged-below")
     assert (below.count, len(below.samples)) == (11, 8)
     assert "(11,) of p at (89,), while 100" in below.samples[0]
@@ -242,16 +249,16 @@ def test_the_worst_samples_are_kept() -> None:
 
 def test_nobody_can_read_to_the_end_of_a_deleted_topic() -> None:
     operations = [*sent(0, 1), poll({0: 0})]
-    assert judge(operations, {"orders-0": Suspension(is_deleted=True)}).anomalies == ()
+    assert check(operations, {"orders-0": SuspendedGuarantee(is_deleted=True)}).anomalies == ()
 
 
 def test_what_comes_while_the_last_final_read_is_under_way_need_not_be_in_it() -> None:
     final = poll({0: 0}, 1000, process="final", is_final=True, high_watermark=1)
     acknowledged_late = send(1, 1, 1000)
     read_late = poll({1: 1}, 1001, is_reset=True)
-    assert names(judge([send(0, 0), final, acknowledged_late])) == []
-    assert names(judge([send(0, 0), final, acknowledged_late, read_late])) == []
-    assert names(judge([send(0, 0), send(1, 1), final])) == ["lost-write"]
+    assert names(check([send(0, 0), final, acknowledged_late])) == []
+    assert names(check([send(0, 0), final, acknowledged_late, read_late])) == []
+    assert names(check([send(0, 0), send(1, 1), final])) == ["lost-write"]
     assert names(
-        judge([send(0, 0), send(1, 1), replace(read_late, invoked_us=5, completed_us=6), final])
+        check([send(0, 0), send(1, 1), replace(read_late, invoked_us=5, completed_us=6), final])
     ) == ["vanished"]

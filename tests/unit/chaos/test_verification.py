@@ -1,31 +1,31 @@
 """The ledger, the write gap and the verdict."""
 
 import pytest
-from tidemark_chaos.verification import judge, percentile
+from tidemark_chaos.verification import check, percentile
 from tidemark_chaos.workload_log import (
     FOREIGN,
-    Complaint,
     Event,
     Finished,
-    LoadLedger,
     Produced,
     Read,
     Stalled,
     Started,
+    Violation,
+    WorkloadLog,
     decode_event,
     encode_event,
     longest_stall_ms,
     longest_write_gap_ms,
-    read_ledger,
+    read_workload_log,
     record_value,
     sequence_of,
     write_gap_ms,
 )
 
 
-def ledger(*events: Event, partitions: int = 1) -> LoadLedger:
+def ledger(*events: Event, partitions: int = 1) -> WorkloadLog:
     started = Started(0.0, "run", "orders", partitions, 10.0)
-    return read_ledger(encode_event(event) for event in (started, *events))
+    return read_workload_log(encode_event(event) for event in (started, *events))
 
 
 def acknowledged(sequence: int, offset: int, t_ms: float = 1.0) -> Produced:
@@ -38,14 +38,16 @@ def test_events_survive_their_line() -> None:
         acknowledged(0, 0),
         Read(2.0, 0, 5, [1, FOREIGN]),
         Stalled(2.5, 31.0),
-        Complaint(3.0, 1, "a hole"),
+        Violation(3.0, 1, "a hole"),
         Finished(4.0, 1, 0, 0, 2, 1),
     ]
     assert [decode_event(encode_event(event)) for event in events] == events
 
 
 def test_a_cut_last_line_is_counted_and_not_trusted() -> None:
-    found = read_ledger([encode_event(Started(0, "run", "orders", 1, 10.0)), b'{"event":"prod'])
+    found = read_workload_log(
+        [encode_event(Started(0, "run", "orders", 1, 10.0)), b'{"event":"prod']
+    )
     assert (found.run_id, found.unreadable_lines, found.is_finished) == ("run", 1, False)
 
 
@@ -59,41 +61,41 @@ def test_values_know_their_run_and_partition() -> None:
 
 
 def test_all_found_once_is_clean() -> None:
-    verdict = judge(ledger(acknowledged(0, 0), acknowledged(1, 1)), {0: {0: 0, 1: 1, 2: FOREIGN}})
+    verdict = check(ledger(acknowledged(0, 0), acknowledged(1, 1)), {0: {0: 0, 1: 1, 2: FOREIGN}})
     assert (verdict.acknowledged, verdict.found) == (2, 2)
     assert verdict.is_clean
 
 
 def test_a_missing_record_is_lost() -> None:
-    verdict = judge(ledger(acknowledged(0, 0), acknowledged(1, 1)), {0: {0: 0}})
+    verdict = check(ledger(acknowledged(0, 0), acknowledged(1, 1)), {0: {0: 0}})
     assert (verdict.found, verdict.lost, verdict.is_clean) == (1, 1, False)
     assert verdict.examples == ("lost: partition 0, record 1, acknowledged at offset 1",)
 
 
 def test_a_record_found_twice_is_duplicated() -> None:
-    verdict = judge(ledger(acknowledged(0, 0)), {0: {0: 0, 1: 0}})
+    verdict = check(ledger(acknowledged(0, 0)), {0: {0: 0, 1: 0}})
     assert (verdict.lost, verdict.duplicated, verdict.is_clean) == (0, 1, False)
 
 
 def test_a_record_at_another_offset_breaks_its_acknowledgement() -> None:
-    verdict = judge(ledger(acknowledged(0, 0)), {0: {3: 0}})
+    verdict = check(ledger(acknowledged(0, 0)), {0: {3: 0}})
     assert (verdict.lost, verdict.misplaced, verdict.is_clean) == (0, 1, False)
 
 
 def test_unknown_outcomes_count_neither_way() -> None:
     unknown = [Produced(1.0, 0, sequence, "unknown", 1.0) for sequence in (0, 1)]
-    verdict = judge(ledger(*unknown), {0: {0: 0, 1: 0}})
+    verdict = check(ledger(*unknown), {0: {0: 0, 1: 0}})
     assert (verdict.unknown, verdict.unknown_found) == (2, 1)
     assert (verdict.lost, verdict.duplicated, verdict.is_clean) == (0, 0, True)
 
 
 def test_a_refused_record_that_is_there_breaks_a_promise() -> None:
-    verdict = judge(ledger(Produced(1.0, 0, 0, "refused", 1.0)), {0: {0: 0}})
+    verdict = check(ledger(Produced(1.0, 0, 0, "refused", 1.0)), {0: {0: 0}})
     assert (verdict.refused_found, verdict.is_clean) == (1, False)
 
 
 def test_what_a_consumer_read_must_stay() -> None:
-    verdict = judge(ledger(Read(1.0, 0, 0, [4])), {0: {0: 5}})
+    verdict = check(ledger(Read(1.0, 0, 0, [4])), {0: {0: 5}})
     assert (verdict.read_otherwise, verdict.is_clean) == (1, False)
 
 

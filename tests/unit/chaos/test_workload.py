@@ -6,18 +6,25 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark_chaos.verification import verify
-from tidemark_chaos.workload import LoadRun, LoadSettings
-from tidemark_chaos.workload_log import Event, LoadLedger, Produced, Read, encode_event, read_ledger
+from tidemark_chaos.workload import WorkloadRun, WorkloadSettings
+from tidemark_chaos.workload_log import (
+    Event,
+    Produced,
+    Read,
+    WorkloadLog,
+    encode_event,
+    read_workload_log,
+)
 from tidemark_client.client import ClientSettings, TidemarkClient
 
 from tests.support.fake_http_broker import TOPIC, FakeCluster, hang_up
 from tests.support.waiting import HANG_SECONDS
 
-SETTINGS = LoadSettings(TOPIC, 2, "run", interval_ms=1.0, timeout_ms=2000)
+SETTINGS = WorkloadSettings(TOPIC, 2, "run", interval_ms=1.0, timeout_ms=2000)
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, HANG_SECONDS))
+def run(experiment: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(experiment, HANG_SECONDS))
 
 
 async def load(
@@ -25,8 +32,8 @@ async def load(
     records: int,
     near: dict[str, TidemarkClient] | None = None,
     *,
-    settings: LoadSettings | None = None,
-) -> tuple[LoadLedger, list[Event]]:
+    settings: WorkloadSettings | None = None,
+) -> tuple[WorkloadLog, list[Event]]:
     """Runs until this many outcomes are known."""
     events: list[Event] = []
     outcomes = 0
@@ -38,13 +45,13 @@ async def load(
         if outcomes > records:
             load_run.stop()
 
-    load_run = LoadRun(client, settings or SETTINGS, write, near_clients=near)
+    load_run = WorkloadRun(client, settings or SETTINGS, write, near_clients=near)
     await load_run.run()
-    return read_ledger(encode_event(event) for event in events), events
+    return read_workload_log(encode_event(event) for event in events), events
 
 
 def test_a_quiet_run_is_found_whole_on_identical_replicas() -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         async with (
             FakeCluster(partition_count=2) as cluster,
             TidemarkClient(cluster.urls) as client,
@@ -58,11 +65,11 @@ def test_a_quiet_run_is_found_whole_on_identical_replicas() -> None:
             read = sum(len(offsets) for offsets in ledger.read.values())
             assert read == sum(len(log) for log in cluster.logs.values())
 
-    run(story())
+    run(experiment())
 
 
 def test_a_lost_answer_is_unknown_and_the_run_goes_on() -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         async with (
             FakeCluster(partition_count=2) as cluster,
             TidemarkClient(cluster.urls) as client,
@@ -72,11 +79,11 @@ def test_a_lost_answer_is_unknown_and_the_run_goes_on() -> None:
             assert ledger.unknown_count == 1
             assert (await verify(client, ledger, events, within_seconds=30)).is_good
 
-    run(story())
+    run(experiment())
 
 
 def test_a_record_that_vanished_is_reported_lost() -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         async with (
             FakeCluster(partition_count=2) as cluster,
             TidemarkClient(cluster.urls) as client,
@@ -87,11 +94,11 @@ def test_a_record_that_vanished_is_reported_lost() -> None:
             assert report.verdict.lost == 1
             assert not report.is_good
 
-    run(story())
+    run(experiment())
 
 
 def test_replicas_that_differ_are_told() -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         async with (
             FakeCluster(partition_count=2) as cluster,
             TidemarkClient(cluster.urls) as client,
@@ -102,11 +109,11 @@ def test_replicas_that_differ_are_told() -> None:
             assert [entry.is_identical for entry in report.replicas] == [False, True]
             assert not report.is_good
 
-    run(story())
+    run(experiment())
 
 
 def test_consumers_near_followers_read_along_too() -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         async with (
             FakeCluster(partition_count=2, nearest={"east": 1}) as cluster,
             TidemarkClient(cluster.urls) as client,
@@ -118,11 +125,11 @@ def test_consumers_near_followers_read_along_too() -> None:
             read = sum(len(event.sequences) for event in seen)
             assert read == sum(len(log) for log in cluster.logs.values())
 
-    run(story())
+    run(experiment())
 
 
 def test_a_record_seen_twice_by_a_consumer_breaks_the_history() -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         async with (
             FakeCluster(partition_count=2) as cluster,
             TidemarkClient(cluster.urls) as client,
@@ -131,14 +138,14 @@ def test_a_record_seen_twice_by_a_consumer_breaks_the_history() -> None:
             first = next(event for event in events if isinstance(event, Read))
             events.append(first)
             report = await verify(client, ledger, events, within_seconds=30)
-            assert [entry.name for entry in report.broken_promises] == ["nonmonotonic-poll"]
+            assert [entry.name for entry in report.broken_guarantees] == ["nonmonotonic-poll"]
             assert not report.is_good
 
-    run(story())
+    run(experiment())
 
 
 def test_idempotent_producers_leave_no_outcome_unknown() -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         async with (
             FakeCluster(partition_count=2) as cluster,
             TidemarkClient(cluster.urls) as client,
@@ -152,4 +159,4 @@ def test_idempotent_producers_leave_no_outcome_unknown() -> None:
             assert senders <= {0, 1, 2}
             assert 0 in senders
 
-    run(story())
+    run(experiment())

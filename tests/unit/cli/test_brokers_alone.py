@@ -15,13 +15,13 @@ from tests.support.waiting import HANG_SECONDS
 
 
 def _run(*words: str, is_json: bool = False) -> int:
-    async def story() -> int:
+    async def experiment() -> int:
         async with FakeCluster() as cluster:
             arguments = parse([*words, "--server", cluster.url(0)])
             module = {"status": status, "produce": produce, "consume": consume}[words[0]]
             return int(await module.run(arguments, Output(is_json=is_json)))
 
-    return asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))
+    return asyncio.run(asyncio.wait_for(experiment(), HANG_SECONDS))
 
 
 def test_status_names_the_pool_of_brokers_and_topics(capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,12 +91,12 @@ def asked(
         await writer.drain()
         writer.close()
 
-    async def story() -> Answer:
+    async def experiment() -> Answer:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         async with server:
             return await ask(server.sockets[0].getsockname()[:2])
 
-    returned = asyncio.run(asyncio.wait_for(story(), 5))
+    returned = asyncio.run(asyncio.wait_for(experiment(), 5))
     key, version = struct.unpack(">hh", seen[0][:4])
     return (key, version), seen[0][8 + 2 + len("tidemark-cli") :], returned
 

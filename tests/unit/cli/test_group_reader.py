@@ -107,7 +107,7 @@ def soon() -> Iterator[None]:
 
 
 def consumed(coordinator: Coordinator, *options: str, cluster: FakeCluster | None = None) -> int:
-    async def story() -> int:
+    async def experiment() -> int:
         async with cluster or FakeCluster() as brokers:
             server = TestServer(coordinator.app(), host="127.0.0.1")
             await server.start_server()
@@ -120,7 +120,7 @@ def consumed(coordinator: Coordinator, *options: str, cluster: FakeCluster | Non
                 await server.close()
 
     with soon():
-        return asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))
+        return asyncio.run(asyncio.wait_for(experiment(), HANG_SECONDS))
 
 
 def values(capsys: pytest.CaptureFixture[str]) -> list[str]:

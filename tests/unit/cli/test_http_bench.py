@@ -9,7 +9,7 @@ from tests.support.waiting import HANG_SECONDS
 
 
 def test_requests_are_counted_and_failures_named() -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         async with FakeCluster() as cluster:
             cluster.next_answers = [
                 answering(lambda: problem(503, "NOT_ENOUGH_REPLICAS", outcome="not_written"))
@@ -22,4 +22,4 @@ def test_requests_are_counted_and_failures_named() -> None:
             assert result.requests * 3 == len(cluster.logs[0])
             assert result.records_per_second == round(result.requests * 3 / 0.1)
 
-    asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))
+    asyncio.run(asyncio.wait_for(experiment(), HANG_SECONDS))

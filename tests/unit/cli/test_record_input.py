@@ -73,7 +73,7 @@ def test_a_line_of_more_than_a_request_holds_keeps_no_memory() -> None:
 
 
 def test_a_pipe_is_read_as_its_writer_writes() -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         reading, writing = os.pipe()
         chunks = chunks_of(reading)
         os.write(writing, b"first")
@@ -84,11 +84,11 @@ def test_a_pipe_is_read_as_its_writer_writes() -> None:
         assert [chunk async for chunk in chunks] == []
         os.close(reading)
 
-    asyncio.run(story())
+    asyncio.run(experiment())
 
 
 def test_a_silent_pipe_can_be_left() -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         reading, writing = os.pipe()
         waiting = asyncio.ensure_future(anext(chunks_of(reading)))
         await asyncio.sleep(0)
@@ -97,11 +97,11 @@ def test_a_silent_pipe_can_be_left() -> None:
         os.close(reading)
         os.close(writing)
 
-    asyncio.run(story())
+    asyncio.run(experiment())
 
 
 def test_a_regular_file_is_read_too(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         with (tmp_path / "lines").open("rb") as file:
             found = [
                 record async for records in records_of(file.fileno(), b"\n") for record in records
@@ -109,7 +109,7 @@ def test_a_regular_file_is_read_too(tmp_path: Path) -> None:
         assert found == [b"one", b"two"]
 
     (tmp_path / "lines").write_bytes(b"one\ntwo")
-    asyncio.run(story())
+    asyncio.run(experiment())
 
 
 def test_a_file_is_one_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,11 +122,11 @@ def test_a_file_is_one_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_all_of_stdin_is_one_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(size: int) -> bytes | TooLarge:
+    async def experiment(size: int) -> bytes | TooLarge:
         (tmp_path / "record").write_bytes(b"\n" * size)
         with (tmp_path / "record").open("rb") as file:
             return await whole_of(file.fileno())
 
     monkeypatch.setattr(record_input, "MOST_RECORD_BYTES", 8)
-    assert asyncio.run(story(8)) == b"\n" * 8
-    assert asyncio.run(story(9)) == TooLarge(9)
+    assert asyncio.run(experiment(8)) == b"\n" * 8
+    assert asyncio.run(experiment(9)) == TooLarge(9)

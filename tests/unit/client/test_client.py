@@ -9,10 +9,10 @@ from aiohttp import web
 from tidemark_client import leader_lookup
 from tidemark_client.client import TidemarkClient
 from tidemark_client.http_session import TimeLimits
-from tidemark_client.leader_lookup import NobodyAnswers, UnknownTopic
+from tidemark_client.leader_lookup import NoResponse, UnknownTopic
 from tidemark_client.outcomes import (
     Acknowledged,
-    BrokerRefused,
+    BrokerError,
     OffsetRange,
     OutgoingRecord,
     Refused,
@@ -183,7 +183,7 @@ def test_a_fetch_from_a_dead_leader_says_that_it_may_be_tried_again() -> None:
         async with FakeCluster() as cluster, TidemarkClient(cluster.urls) as client:
             await client.topic(TOPIC)
             await cluster.kill(0)
-            with pytest.raises(BrokerRefused) as refused:
+            with pytest.raises(BrokerError) as refused:
                 await client.fetch(TOPIC, 0, 0)
             assert refused.value.is_retriable
 
@@ -200,7 +200,7 @@ def test_an_unknown_topic_and_a_silent_cluster_are_told_apart() -> None:
             await cluster.kill(0)
             await cluster.kill(1)
             async with TidemarkClient(urls) as client:
-                with pytest.raises(NobodyAnswers):
+                with pytest.raises(NoResponse):
                     await client.topic(TOPIC)
 
     run(story())

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tidemark_chaos.faults.fault import TOPIC, RoundKind
+from tidemark_chaos.faults.fault import TOPIC, FaultKind
 from tidemark_chaos.faults.process_signals import ProcessFaults
 from tidemark_client.cluster_status import BrokerRow, ClusterStatus
 from tidemark_client.errors import CommandFailed
@@ -69,11 +69,11 @@ def led_by(leader: int, leader_epoch: int, in_sync: tuple[int, ...] = (0, 1, 2))
 
 
 def test_a_frozen_leader_wakes_once_others_lead(cluster: IdleCluster) -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         faults = ProcessFaults(cluster)
-        await faults.strike(RoundKind.FREEZE, IN_SYNC)
+        await faults.strike(FaultKind.FREEZE, IN_SYNC)
         await cluster.until_state(0, "T")
-        rest = asyncio.create_task(faults.follow_up(RoundKind.FREEZE, IN_SYNC))
+        rest = asyncio.create_task(faults.follow_up(FaultKind.FREEZE, IN_SYNC))
         looks = cluster.looks
         await eventually(lambda: cluster.looks > looks + 2)
         assert not rest.done()
@@ -82,21 +82,21 @@ def test_a_frozen_leader_wakes_once_others_lead(cluster: IdleCluster) -> None:
         assert await rest is not None
         await cluster.until_state(0, "SR")
 
-    asyncio.run(story())
+    asyncio.run(experiment())
 
 
 def test_the_last_one_in_sync_is_killed_and_must_lead_again_before_the_others_wake(
     cluster: IdleCluster,
 ) -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         faults = ProcessFaults(cluster)
-        striking = asyncio.create_task(faults.strike(RoundKind.SET_OF_ONE, IN_SYNC))
+        striking = asyncio.create_task(faults.strike(FaultKind.SET_OF_ONE, IN_SYNC))
         await cluster.until_state(1, "T")
         assert cluster.state(2) != "T"  # not both at once
         cluster.view = led_by(0, 1, (0, 2))
         await striking
         await cluster.until_state(2, "T")
-        rest = asyncio.create_task(faults.follow_up(RoundKind.SET_OF_ONE, IN_SYNC))
+        rest = asyncio.create_task(faults.follow_up(FaultKind.SET_OF_ONE, IN_SYNC))
         cluster.view = led_by(0, 1, (0,))
         await cluster.until_state(0, "Z")
         assert [cluster.state(1), cluster.state(2)] == ["T", "T"]
@@ -105,19 +105,19 @@ def test_the_last_one_in_sync_is_killed_and_must_lead_again_before_the_others_wa
         await cluster.until_state(1, "SR")
         await cluster.until_state(2, "SR")
 
-    asyncio.run(story())
+    asyncio.run(experiment())
 
 
 def test_what_is_frozen_can_always_be_woken(cluster: IdleCluster) -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         faults = ProcessFaults(cluster)
-        await faults.strike(RoundKind.SHORT_FREEZE, IN_SYNC)
+        await faults.strike(FaultKind.SHORT_FREEZE, IN_SYNC)
         await cluster.until_state(0, "T")
         assert faults.thaw() is not None
         await cluster.until_state(0, "SR")
         assert faults.thaw() is None
 
-    asyncio.run(story())
+    asyncio.run(experiment())
 
 
 def test_a_broker_without_a_process_is_told() -> None:
@@ -130,4 +130,4 @@ def test_a_broker_without_a_process_is_told() -> None:
             return None
 
     with pytest.raises(CommandFailed):
-        asyncio.run(ProcessFaults(Gone()).strike(RoundKind.KILL, IN_SYNC))
+        asyncio.run(ProcessFaults(Gone()).strike(FaultKind.KILL, IN_SYNC))

@@ -12,15 +12,15 @@ from tests.unit.cli.fake_controller import FakeController
 
 
 def test_bench_refuses_a_topic_that_has_records() -> None:
-    async def story(records: int) -> None:
+    async def experiment(records: int) -> None:
         async with FakeCluster() as cluster:
             cluster.logs[0] = [b"x"] * records
             async with TidemarkClient(cluster.urls) as client:
                 await bench._check_unused(client, TOPIC, 1)
 
-    asyncio.run(story(0))
+    asyncio.run(experiment(0))
     with pytest.raises(CommandFailed, match="has 3 records, and a bench would fill it"):
-        asyncio.run(story(3))
+        asyncio.run(experiment(3))
 
 
 def test_bench_makes_a_topic_of_its_own_and_deletes_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +41,7 @@ def test_bench_makes_a_topic_of_its_own_and_deletes_it(monkeypatch: pytest.Monke
     async def delete(name: str) -> None:
         deleted.append(name)
 
-    async def story() -> None:
+    async def experiment() -> None:
         from aiohttp.test_utils import TestServer
         from tidemark_cli.arguments import parse
 
@@ -50,7 +50,7 @@ def test_bench_makes_a_topic_of_its_own_and_deletes_it(monkeypatch: pytest.Monke
             await bench._measure(parse(["bench", "http", "--server", controller.url]))
 
     with pytest.raises(CommandFailed, match="The bench failed"):
-        asyncio.run(story())
+        asyncio.run(experiment())
     (topic,) = controller.objects["topics"]
     assert topic["spec"]["deletionPolicy"] == "Delete"
     assert topic["metadata"]["name"].startswith("tidemark-bench-")

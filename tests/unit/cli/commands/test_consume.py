@@ -17,7 +17,7 @@ from tests.support.fake_http_broker import TOPIC, FakeCluster
 from tests.support.waiting import HANG_SECONDS, eventually
 
 Run = Callable[..., list[tuple[int, int]]]
-Story = Callable[[FakeCluster], Any]
+Experiment = Callable[[FakeCluster], Any]
 
 
 @pytest.fixture(autouse=True)
@@ -42,11 +42,11 @@ def places(capsys: pytest.CaptureFixture[str]) -> Run:
     """(partition, offset) of what is printed."""
 
     def run(cluster: FakeCluster, *options: str) -> list[tuple[int, int]]:
-        async def story() -> None:
+        async def experiment() -> None:
             async with cluster:
                 assert await consumed(cluster, *options) == 0
 
-        asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))
+        asyncio.run(asyncio.wait_for(experiment(), HANG_SECONDS))
         found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         return sorted((record["partition"], record["offset"]) for record in found)
 
@@ -80,7 +80,7 @@ def test_it_begins_and_ends_where_it_is_told(
 
 
 def test_the_end_is_what_it_was_at_the_begin(capsys: pytest.CaptureFixture[str]) -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         async with filled() as cluster:
             reading = asyncio.create_task(consumed(cluster, "-e", "-p", "0"))
             await has_begun(cluster)
@@ -88,13 +88,13 @@ def test_the_end_is_what_it_was_at_the_begin(capsys: pytest.CaptureFixture[str])
             assert await reading == 0
         assert len(capsys.readouterr().out.splitlines()) == 10
 
-    asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))
+    asyncio.run(asyncio.wait_for(experiment(), HANG_SECONDS))
 
 
-def failure_of(story: Story, cluster: FakeCluster) -> CommandFailed:
+def failure_of(experiment: Experiment, cluster: FakeCluster) -> CommandFailed:
     async def run() -> None:
         async with cluster:
-            await story(cluster)
+            await experiment(cluster)
 
     with pytest.raises(CommandFailed) as failed:
         asyncio.run(asyncio.wait_for(run(), HANG_SECONDS))
@@ -107,13 +107,13 @@ async def has_begun(cluster: FakeCluster) -> None:
 
 
 def test_a_topic_that_is_deleted_meanwhile_ends_it() -> None:
-    async def story(cluster: FakeCluster) -> None:
+    async def experiment(cluster: FakeCluster) -> None:
         reading = asyncio.create_task(consumed(cluster))
         await has_begun(cluster)
         cluster.is_deleted = True
         await reading
 
-    failed = failure_of(story, filled())
+    failed = failure_of(experiment, filled())
     assert failed.exit_code == 1
     assert failed.sentence == f"Topic {TOPIC!r} is gone: it was deleted meanwhile."
 
@@ -125,7 +125,7 @@ def test_another_topic_of_that_name_is_not_read_on(
     """Its offsets are others, whether or not there is the next one."""
     monkeypatch.setattr(partition_reader, "GONE_SECONDS", HANG_SECONDS)
 
-    async def story(cluster: FakeCluster) -> None:
+    async def experiment(cluster: FakeCluster) -> None:
         reading = asyncio.create_task(consumed(cluster, "-p", "0"))
         await has_begun(cluster)
         cluster.is_deleted = True
@@ -134,7 +134,7 @@ def test_another_topic_of_that_name_is_not_read_on(
         cluster.is_deleted = False
         await reading
 
-    failed = failure_of(story, filled())
+    failed = failure_of(experiment, filled())
     assert failed.sentence.endswith("deleted meanwhile, and there is another one of that name.")
 
 
@@ -142,13 +142,13 @@ def test_another_topic_of_that_name_is_not_read_on(
 def test_another_topic_of_that_name_is_noticed_though_no_read_was_refused(count: int) -> None:
     """It was recreated between two polls; each answer tells of which topic it is."""
 
-    async def story(cluster: FakeCluster) -> None:
+    async def experiment(cluster: FakeCluster) -> None:
         reading = asyncio.create_task(consumed(cluster, "-p", "0"))
         await has_begun(cluster)
         cluster.logs[0], cluster.topic_id = [b"another"] * count, "second"
         await reading
 
-    failed = failure_of(story, filled())
+    failed = failure_of(experiment, filled())
     assert failed.sentence.endswith("deleted meanwhile, and there is another one of that name.")
 
 
@@ -161,13 +161,13 @@ def test_it_begins_at_a_time(
 ) -> None:
     asked: list[int] = []
 
-    async def story() -> None:
+    async def experiment() -> None:
         server = await asyncio.start_server(offset_by_time(found, asked), "127.0.0.1", 0)
         async with server, filled() as cluster:
             cluster.kafka_port = server.sockets[0].getsockname()[1]
             assert await consumed(cluster, "-e", "-p", "0", "--from", text) == 0
 
-    asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))
+    asyncio.run(asyncio.wait_for(experiment(), HANG_SECONDS))
     offsets = [json.loads(line)["offset"] for line in capsys.readouterr().out.splitlines()]
     assert (offsets, len(asked)) == (expected, 1)
     assert asked == [1_700_000_000_000] or text == "-1h"
@@ -191,7 +191,7 @@ def offset_by_time(found: int, asked: list[int]) -> Callable[..., Any]:
 def test_a_moment_without_the_topic_is_waited_out(capsys: pytest.CaptureFixture[str]) -> None:
     """A broker that lags behind may not know it yet."""
 
-    async def story() -> None:
+    async def experiment() -> None:
         async with filled() as cluster:
             reading = asyncio.create_task(consumed(cluster, "-p", "1", "--max", "1"))
             await has_begun(cluster)
@@ -201,7 +201,7 @@ def test_a_moment_without_the_topic_is_waited_out(capsys: pytest.CaptureFixture[
             cluster.logs[1].append(b"c")
             assert await reading == 0
 
-    asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))
+    asyncio.run(asyncio.wait_for(experiment(), HANG_SECONDS))
     assert json.loads(capsys.readouterr().out)["value"] == "c"
 
 
@@ -210,7 +210,7 @@ def test_silence_is_said(
 ) -> None:
     monkeypatch.setattr(partition_reader, "SAY_AFTER_SECONDS", 0.01)
 
-    async def story() -> None:
+    async def experiment() -> None:
         async with filled() as cluster:
             reading = asyncio.create_task(consumed(cluster, "-p", "0"))
             await has_begun(cluster)
@@ -221,14 +221,14 @@ def test_silence_is_said(
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
-    asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))
+    asyncio.run(asyncio.wait_for(experiment(), HANG_SECONDS))
 
 
 def test_an_offset_that_there_is_not_is_refused() -> None:
-    async def story(cluster: FakeCluster) -> None:
+    async def experiment(cluster: FakeCluster) -> None:
         await consumed(cluster, "--from", "99", "-p", "0")
 
-    failed = failure_of(story, filled())
+    failed = failure_of(experiment, filled())
     assert "OFFSET_OUT_OF_RANGE" in failed.found
     assert "choose another --from" in failed.to_do
 
@@ -266,25 +266,25 @@ def test_records_that_were_deleted_unread_are_told() -> None:
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: list[str]) -> None:
-    async def story(cluster: FakeCluster) -> None:
+    async def experiment(cluster: FakeCluster) -> None:
         await consumed(cluster, *options)
 
-    assert failure_of(story, filled()).exit_code == 2
+    assert failure_of(experiment, filled()).exit_code == 2
 
 
 def test_a_format_writes_bytes_as_they_are(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         async with FakeCluster(logs={0: [b"\xff\r", b"b"]}) as cluster:
             assert await consumed(cluster, "-e", "-f", r"%o=%s;", output="human") == 0
 
-    asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))
+    asyncio.run(asyncio.wait_for(experiment(), HANG_SECONDS))
     assert capfdbinary.readouterr().out == b"0=\xff\r;1=b;"
 
 
 def test_people_are_shown_a_record_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         async with FakeCluster(logs={0: [b"a\nb", b"\xff", b"\\xff"]}) as cluster:
             assert await consumed(cluster, "-e", output="human") == 0
 
-    asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))
+    asyncio.run(asyncio.wait_for(experiment(), HANG_SECONDS))
     assert capsys.readouterr().out.splitlines() == ["0:0\ta\\nb", "0:1\t\\xff", "0:2\t\\\\xff"]

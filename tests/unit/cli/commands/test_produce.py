@@ -36,10 +36,10 @@ def told(
         (tmp_path / "stdin").write_bytes(stdin)
         with (tmp_path / "stdin").open() as file:
             monkeypatch.setattr(sys, "stdin", file)
-            code = asyncio.run(asyncio.wait_for(story(cluster, options), HANG_SECONDS))
+            code = asyncio.run(asyncio.wait_for(experiment(cluster, options), HANG_SECONDS))
         return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
-    async def story(cluster: FakeCluster, options: tuple[str, ...]) -> int:
+    async def experiment(cluster: FakeCluster, options: tuple[str, ...]) -> int:
         async with cluster:
             words = ["produce", TOPIC, "--server", cluster.url(0), "-o", "json", *options]
             return await produce.run(parse(words), Output(is_json=True))
@@ -151,12 +151,12 @@ def test_without_acknowledgement_it_is_said_that_there_is_none(told: Run) -> Non
     assert (code, records[0]["outcome"]) == (0, "sent")
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, HANG_SECONDS))
+def run(experiment: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(experiment, HANG_SECONDS))
 
 
 def test_a_topic_that_is_deleted_meanwhile_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         async with FakeCluster() as cluster:
             reading, writing = os.pipe()
             monkeypatch.setattr(sys, "stdin", os.fdopen(reading))
@@ -173,13 +173,13 @@ def test_a_topic_that_is_deleted_meanwhile_ends_it(monkeypatch: pytest.MonkeyPat
             with pytest.raises(CommandFailed, match="deleted meanwhile"):
                 running.result()
 
-    run(story())
+    run(experiment())
 
 
 def test_what_was_read_is_sent_when_it_is_interrupted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         async with FakeCluster() as cluster:
             reading, writing = os.pipe()
             monkeypatch.setattr(sys, "stdin", os.fdopen(reading))
@@ -200,12 +200,12 @@ def test_what_was_read_is_sent_when_it_is_interrupted(
             assert (running.cancelled(), cluster.logs[0]) == (True, [b"a"])
             os.close(writing)
 
-    run(story())
+    run(experiment())
     assert capsys.readouterr().out == "orders-0 offset 0\n"
 
 
 def test_memory_is_bounded_while_a_leader_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         async with FakeCluster() as cluster, TidemarkClient(cluster.urls) as client:
             settled: list[Settled] = []
             producer = BatchingProducer(client, TOPIC, linger_seconds=0, on_settled=settled.append)
@@ -218,14 +218,14 @@ def test_memory_is_bounded_while_a_leader_is_slow(monkeypatch: pytest.MonkeyPatc
             await producer.finish()
 
     monkeypatch.setattr(batching, "PENDING_BYTES", 1000)
-    run(story())
+    run(experiment())
 
 
 def test_a_sender_that_dies_is_no_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(settled: Settled) -> None:
         raise ZeroDivisionError
 
-    async def story() -> None:
+    async def experiment() -> None:
         async with FakeCluster() as cluster, TidemarkClient(cluster.urls) as client:
             producer = BatchingProducer(client, TOPIC, linger_seconds=0, on_settled=broken)
             producer.add(0, OutgoingRecord(b"x" * 1000), 1)
@@ -234,11 +234,11 @@ def test_a_sender_that_dies_is_no_wait_for_room(monkeypatch: pytest.MonkeyPatch)
             await producer.close()
 
     monkeypatch.setattr(batching, "PENDING_BYTES", 1000)
-    run(story())
+    run(experiment())
 
 
 def test_the_last_batch_goes_without_a_linger() -> None:
-    async def story() -> None:
+    async def experiment() -> None:
         async with FakeCluster() as cluster, TidemarkClient(cluster.urls) as client:
             settled: list[Settled] = []
             producer = BatchingProducer(
@@ -248,7 +248,7 @@ def test_the_last_batch_goes_without_a_linger() -> None:
             await producer.finish()
             assert [one.outcome for one in settled] == [Acknowledged(0, cluster.url(0))]
 
-    run(story())
+    run(experiment())
 
 
 def test_a_human_is_told_the_offsets(capsys: pytest.CaptureFixture[str]) -> None:

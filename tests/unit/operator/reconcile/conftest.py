@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.reconcile_harness import Story, World
+from tests.support.reconcile_harness import Experiment, World
 
 
 @pytest.fixture
-def tell(tmp_path: Path) -> Callable[[Story], None]:
-    def run(story: Story) -> None:
+def tell(tmp_path: Path) -> Callable[[Experiment], None]:
+    def run(story: Experiment) -> None:
         world = World(tmp_path)
         try:
             asyncio.run(story(world))

@@ -10,7 +10,7 @@ from tidemark_operator.reconcile.topic import purges
 from tidemark_operator.store.object_store import OutcomeUnknown
 from tidemark_protocol.ids import BrokerId, TopicId
 
-from tests.support.reconcile_harness import NAMESPACE, Story, World
+from tests.support.reconcile_harness import NAMESPACE, Experiment, World
 
 
 async def with_retained(world: World, name: str = "orders", **spec: Any) -> TopicId:
@@ -43,7 +43,7 @@ def deletions(world: World) -> list[str]:
     return [call for call in world.controller.calls if call.endswith("retain=False")]
 
 
-def test_retained_data_that_is_named_is_purged_and_told(tell: Callable[[Story], None]) -> None:
+def test_retained_data_that_is_named_is_purged_and_told(tell: Callable[[Experiment], None]) -> None:
     async def story(world: World) -> None:
         orders = await with_retained(world)
         payments = await with_retained(world, "payments")
@@ -66,7 +66,7 @@ def test_retained_data_that_is_named_is_purged_and_told(tell: Callable[[Story], 
     tell(story)
 
 
-def test_a_topic_that_has_an_object_is_never_purged(tell: Callable[[Story], None]) -> None:
+def test_a_topic_that_has_an_object_is_never_purged(tell: Callable[[Experiment], None]) -> None:
     async def story(world: World) -> None:
         await world.ready_topic()
         assert await ask_for(world, "orders") == [{"topicName": "orders", "result": "HasTopic"}]
@@ -88,7 +88,7 @@ def test_a_topic_that_has_an_object_is_never_purged(tell: Callable[[Story], None
     ("name", "spec"), [("orders", {}), ("second", {"topicName": "orders"})], ids=["same", "other"]
 )
 def test_data_that_a_new_topic_will_take_is_not_purged(
-    tell: Callable[[Story], None], name: str, spec: dict[str, str]
+    tell: Callable[[Experiment], None], name: str, spec: dict[str, str]
 ) -> None:
     async def story(world: World) -> None:
         await with_retained(world)
@@ -102,7 +102,7 @@ def test_data_that_a_new_topic_will_take_is_not_purged(
 
 
 def test_data_of_a_topic_that_adopted_it_under_another_name_is_not_purged(
-    tell: Callable[[Story], None],
+    tell: Callable[[Experiment], None],
 ) -> None:
     async def story(world: World) -> None:
         topic_id = await with_retained(world)
@@ -113,7 +113,9 @@ def test_data_of_a_topic_that_adopted_it_under_another_name_is_not_purged(
     tell(story)
 
 
-def test_a_name_is_purged_once_until_it_is_asked_for_again(tell: Callable[[Story], None]) -> None:
+def test_a_name_is_purged_once_until_it_is_asked_for_again(
+    tell: Callable[[Experiment], None],
+) -> None:
     async def story(world: World) -> None:
         await with_retained(world)
         await ask_for(world, "orders")
@@ -131,7 +133,7 @@ def test_a_name_is_purged_once_until_it_is_asked_for_again(tell: Callable[[Story
 
 
 def test_a_deleted_topic_that_is_not_retained_yet_is_waited_for(
-    tell: Callable[[Story], None],
+    tell: Callable[[Experiment], None],
 ) -> None:
     async def story(world: World) -> None:
         await world.ready_topic()
@@ -147,7 +149,7 @@ def test_a_deleted_topic_that_is_not_retained_yet_is_waited_for(
     tell(story)
 
 
-def test_data_of_which_a_slice_is_served_is_not_purged(tell: Callable[[Story], None]) -> None:
+def test_data_of_which_a_slice_is_served_is_not_purged(tell: Callable[[Experiment], None]) -> None:
     """An adoption was cut short: the Topic object went before its last slice was taken."""
 
     async def story(world: World) -> None:
@@ -161,7 +163,7 @@ def test_data_of_which_a_slice_is_served_is_not_purged(tell: Callable[[Story], N
 
 
 def test_a_purge_that_fails_keeps_no_broker_from_its_start_and_is_tried_again(
-    tell: Callable[[Story], None],
+    tell: Callable[[Experiment], None],
 ) -> None:
     async def story(world: World) -> None:
         await with_retained(world)
@@ -182,7 +184,7 @@ async def io_failure(*given: Any, **named: Any) -> None:
 
 
 def test_many_purges_take_several_turns_of_their_pool(
-    tell: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+    tell: Callable[[Experiment], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def story(world: World) -> None:
         names = ["a", "b", "c"]
@@ -197,7 +199,7 @@ def test_many_purges_take_several_turns_of_their_pool(
     tell(story)
 
 
-def test_a_list_without_the_topic_is_not_believed(tell: Callable[[Story], None]) -> None:
+def test_a_list_without_the_topic_is_not_believed(tell: Callable[[Experiment], None]) -> None:
     async def story(world: World) -> None:
         await with_retained(world)
         await world.topic()

@@ -6,7 +6,7 @@ from typing import Any
 from tidemark_operator.api.kinds import PARTITION_SLICE, TOPIC
 from tidemark_protocol.ids import TopicId
 
-from tests.support.reconcile_harness import NAMESPACE, POOL, Story, World
+from tests.support.reconcile_harness import NAMESPACE, POOL, Experiment, World
 
 
 async def without_slices(world: World, **spec: Any) -> TopicId:
@@ -21,7 +21,7 @@ async def without_slices(world: World, **spec: Any) -> TopicId:
 
 
 def test_a_deleted_topic_without_slices_is_erased_by_its_deletion_policy(
-    tell: Callable[[Story], None],
+    tell: Callable[[Experiment], None],
 ) -> None:
     async def story(world: World) -> None:
         topic_id = await without_slices(world, deletionPolicy="Delete", topicName="orders.v1")
@@ -34,7 +34,7 @@ def test_a_deleted_topic_without_slices_is_erased_by_its_deletion_policy(
 
 
 def test_one_that_was_applied_anew_before_anybody_looked_is_erased_too(
-    tell: Callable[[Story], None],
+    tell: Callable[[Experiment], None],
 ) -> None:
     async def story(world: World) -> None:
         topic_id = await without_slices(world, deletionPolicy="Delete")
@@ -50,7 +50,7 @@ def test_one_that_was_applied_anew_before_anybody_looked_is_erased_too(
 
 
 def test_with_deletion_policy_retain_and_while_it_is_there_nothing_is_erased(
-    tell: Callable[[Story], None],
+    tell: Callable[[Experiment], None],
 ) -> None:
     async def story(world: World) -> None:
         await without_slices(world)
@@ -62,7 +62,7 @@ def test_with_deletion_policy_retain_and_while_it_is_there_nothing_is_erased(
     tell(story)
 
 
-def test_an_id_that_another_object_has_is_not_erased(tell: Callable[[Story], None]) -> None:
+def test_an_id_that_another_object_has_is_not_erased(tell: Callable[[Experiment], None]) -> None:
     """A slice of it is there again, and its own copy of the policy decides; or a Topic has it."""
 
     async def story(world: World) -> None:
@@ -78,7 +78,7 @@ def test_an_id_that_another_object_has_is_not_erased(tell: Callable[[Story], Non
 
 
 def test_a_slice_that_is_there_again_decides_by_its_own_copy_of_the_policy(
-    tell: Callable[[Story], None],
+    tell: Callable[[Experiment], None],
 ) -> None:
     async def story(world: World) -> None:
         topic_id = await without_slices(world, deletionPolicy="Delete")

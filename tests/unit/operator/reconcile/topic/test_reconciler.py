@@ -9,12 +9,12 @@ from tidemark_operator.controller.core.views import StateChange
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.store.object_store import Rejected
 
-from tests.support.reconcile_harness import NAMESPACE, POOL, Story, World
+from tests.support.reconcile_harness import NAMESPACE, POOL, Experiment, World
 
 POOL_KEY = WorkKey("BrokerPool", NAMESPACE, "default")
 
 
-def test_one_manifest_is_enough(tell: Callable[[Story], None]) -> None:
+def test_one_manifest_is_enough(tell: Callable[[Experiment], None]) -> None:
     async def story(world: World) -> None:
         await world.topic(partitions=3)
         await world.pass_topic()
@@ -33,7 +33,7 @@ def test_one_manifest_is_enough(tell: Callable[[Story], None]) -> None:
     tell(story)
 
 
-def test_a_placement_holds_from_the_first_moment_on(tell: Callable[[Story], None]) -> None:
+def test_a_placement_holds_from_the_first_moment_on(tell: Callable[[Experiment], None]) -> None:
     """No partition is made elsewhere and moved then (Kafka's CreateTopics with assignments)."""
 
     async def story(world: World) -> None:
@@ -49,7 +49,9 @@ def test_a_placement_holds_from_the_first_moment_on(tell: Callable[[Story], None
     tell(story)
 
 
-def test_the_default_pool_has_brokers_enough_for_the_topic(tell: Callable[[Story], None]) -> None:
+def test_the_default_pool_has_brokers_enough_for_the_topic(
+    tell: Callable[[Experiment], None],
+) -> None:
     async def story(world: World) -> None:
         await world.topic(replicationFactor=5)
         await world.pass_topic()
@@ -59,7 +61,9 @@ def test_the_default_pool_has_brokers_enough_for_the_topic(tell: Callable[[Story
     tell(story)
 
 
-def test_a_topic_begins_once_min_insync_replicas_are_active(tell: Callable[[Story], None]) -> None:
+def test_a_topic_begins_once_min_insync_replicas_are_active(
+    tell: Callable[[Experiment], None],
+) -> None:
     async def story(world: World) -> None:
         await world.topic()
         world.controller.active = {2}
@@ -74,7 +78,7 @@ def test_a_topic_begins_once_min_insync_replicas_are_active(tell: Callable[[Stor
     tell(story)
 
 
-def test_another_missing_pool_is_a_condition(tell: Callable[[Story], None]) -> None:
+def test_another_missing_pool_is_a_condition(tell: Callable[[Experiment], None]) -> None:
     async def story(world: World) -> None:
         await world.topic(brokerPool="mine")
         await world.pass_topic()
@@ -86,7 +90,7 @@ def test_another_missing_pool_is_a_condition(tell: Callable[[Story], None]) -> N
 
 
 def test_fewer_brokers_than_replication_factor_says_which_number_to_change(
-    tell: Callable[[Story], None],
+    tell: Callable[[Experiment], None],
 ) -> None:
     async def story(world: World) -> None:
         await world.apply(BROKER_POOL, "default", replicas=2)
@@ -104,7 +108,7 @@ def test_fewer_brokers_than_replication_factor_says_which_number_to_change(
 
 
 def test_a_manifest_that_reached_the_store_around_the_rules_is_told_so(
-    tell: Callable[[Story], None],
+    tell: Callable[[Experiment], None],
 ) -> None:
     async def story(world: World) -> None:
         await world.topic(config={"min.insync.replica": "2"})
@@ -116,7 +120,9 @@ def test_a_manifest_that_reached_the_store_around_the_rules_is_told_so(
     tell(story)
 
 
-def test_a_pass_over_an_unchanged_cluster_writes_nothing(tell: Callable[[Story], None]) -> None:
+def test_a_pass_over_an_unchanged_cluster_writes_nothing(
+    tell: Callable[[Experiment], None],
+) -> None:
     async def story(world: World) -> None:
         await world.ready_topic(partitions=3)
         await world.topic("broken", brokerPool="mine")
@@ -133,7 +139,7 @@ def test_a_pass_over_an_unchanged_cluster_writes_nothing(tell: Callable[[Story],
     tell(story)
 
 
-def test_more_partitions_are_added_behind_the_first(tell: Callable[[Story], None]) -> None:
+def test_more_partitions_are_added_behind_the_first(tell: Callable[[Experiment], None]) -> None:
     async def story(world: World) -> None:
         await world.ready_topic(partitions=2)
         await world.topic(partitions=4)
@@ -144,7 +150,7 @@ def test_more_partitions_are_added_behind_the_first(tell: Callable[[Story], None
     tell(story)
 
 
-def test_a_new_config_is_told_to_the_controller_once(tell: Callable[[Story], None]) -> None:
+def test_a_new_config_is_told_to_the_controller_once(tell: Callable[[Experiment], None]) -> None:
     async def story(world: World) -> None:
         await world.ready_topic()
         await world.topic(config={"min.insync.replicas": "1"})
@@ -156,7 +162,7 @@ def test_a_new_config_is_told_to_the_controller_once(tell: Callable[[Story], Non
 
 
 def test_a_deleted_topic_is_retained_and_adopted_by_its_successor(
-    tell: Callable[[Story], None],
+    tell: Callable[[Experiment], None],
 ) -> None:
     async def story(world: World) -> None:
         previous = await world.ready_topic(partitions=3)
@@ -186,7 +192,7 @@ def test_a_deleted_topic_is_retained_and_adopted_by_its_successor(
     tell(story)
 
 
-def test_deleted_and_made_anew_before_anybody_looked(tell: Callable[[Story], None]) -> None:
+def test_deleted_and_made_anew_before_anybody_looked(tell: Callable[[Experiment], None]) -> None:
     async def story(world: World) -> None:
         previous = await world.ready_topic()
         await world.store.delete(TOPIC, NAMESPACE, "orders")
@@ -198,7 +204,7 @@ def test_deleted_and_made_anew_before_anybody_looked(tell: Callable[[Story], Non
     tell(story)
 
 
-def test_deletion_policy_delete_removes_the_slices(tell: Callable[[Story], None]) -> None:
+def test_deletion_policy_delete_removes_the_slices(tell: Callable[[Experiment], None]) -> None:
     async def story(world: World) -> None:
         previous = await world.ready_topic(deletionPolicy="Delete")
         await world.store.delete(TOPIC, NAMESPACE, "orders")
@@ -213,7 +219,7 @@ def test_deletion_policy_delete_removes_the_slices(tell: Callable[[Story], None]
 
 @pytest.mark.parametrize("retain", [False, True])
 def test_made_anew_with_another_topic_name_before_anybody_looked(
-    tell: Callable[[Story], None], retain: bool
+    tell: Callable[[Experiment], None], retain: bool
 ) -> None:
     """Its slices would have the names of the former's, which nobody else would ever end."""
 
@@ -233,7 +239,7 @@ def test_made_anew_with_another_topic_name_before_anybody_looked(
     tell(story)
 
 
-def test_what_the_api_server_refuses_is_told(tell: Callable[[Story], None]) -> None:
+def test_what_the_api_server_refuses_is_told(tell: Callable[[Experiment], None]) -> None:
     async def story(world: World) -> None:
         await world.topic()
         with pytest.MonkeyPatch.context() as patched:
@@ -248,7 +254,7 @@ def test_what_the_api_server_refuses_is_told(tell: Callable[[Story], None]) -> N
     tell(story)
 
 
-def test_the_policy_that_counts_is_the_slices_own_copy(tell: Callable[[Story], None]) -> None:
+def test_the_policy_that_counts_is_the_slices_own_copy(tell: Callable[[Experiment], None]) -> None:
     async def story(world: World) -> None:
         previous = await world.ready_topic(deletionPolicy="Delete")
         await world.topic(deletionPolicy="Retain")
@@ -260,7 +266,9 @@ def test_the_policy_that_counts_is_the_slices_own_copy(tell: Callable[[Story], N
     tell(story)
 
 
-def test_slices_that_another_topic_adopted_survive_a_sweep(tell: Callable[[Story], None]) -> None:
+def test_slices_that_another_topic_adopted_survive_a_sweep(
+    tell: Callable[[Experiment], None],
+) -> None:
     """The slices are named after the former object, which is gone for good."""
 
     async def story(world: World) -> None:
@@ -279,7 +287,9 @@ def test_slices_that_another_topic_adopted_survive_a_sweep(tell: Callable[[Story
     tell(story)
 
 
-def test_retained_data_with_other_numbers_is_not_adopted(tell: Callable[[Story], None]) -> None:
+def test_retained_data_with_other_numbers_is_not_adopted(
+    tell: Callable[[Experiment], None],
+) -> None:
     async def story(world: World) -> None:
         await world.ready_topic(partitions=3)
         await world.store.delete(TOPIC, NAMESPACE, "orders")
@@ -313,7 +323,7 @@ def refusal_of(name: str, found: str, asked: str) -> tuple[str, str, str]:
 
 @OTHER_PROMISES
 def test_retained_data_of_another_promise_is_not_adopted(
-    tell: Callable[[Story], None], name: str, found: str, asked: str
+    tell: Callable[[Experiment], None], name: str, found: str, asked: str
 ) -> None:
     async def story(world: World) -> None:
         await world.ready_topic()
@@ -331,7 +341,7 @@ def test_retained_data_of_another_promise_is_not_adopted(
 
 @OTHER_PROMISES
 def test_an_adoption_cut_short_does_not_go_on_under_another_promise(
-    tell: Callable[[Story], None], name: str, found: str, asked: str
+    tell: Callable[[Experiment], None], name: str, found: str, asked: str
 ) -> None:
     """The id is recorded, the slices are retained still."""
 
@@ -349,7 +359,7 @@ def test_an_adoption_cut_short_does_not_go_on_under_another_promise(
 
 @OTHER_PROMISES
 def test_a_served_topic_does_not_take_another_promise_over(
-    tell: Callable[[Story], None], name: str, found: str, asked: str
+    tell: Callable[[Experiment], None], name: str, found: str, asked: str
 ) -> None:
     """The manifest reached the store around the rules; what else it changes waits too."""
 
@@ -363,7 +373,7 @@ def test_a_served_topic_does_not_take_another_promise_over(
     tell(story)
 
 
-def test_the_oldest_topic_has_the_name(tell: Callable[[Story], None]) -> None:
+def test_the_oldest_topic_has_the_name(tell: Callable[[Experiment], None]) -> None:
     async def story(world: World) -> None:
         await world.ready_topic()
         await world.topic("late", topicName="orders")
@@ -376,7 +386,7 @@ def test_the_oldest_topic_has_the_name(tell: Callable[[Story], None]) -> None:
 
 
 def test_churn_costs_one_status_write_a_second_and_the_last_state_lands(
-    tell: Callable[[Story], None],
+    tell: Callable[[Experiment], None],
 ) -> None:
     async def story(world: World) -> None:
         topic = await world.ready_topic()
@@ -403,7 +413,9 @@ def test_churn_costs_one_status_write_a_second_and_the_last_state_lands(
     tell(story)
 
 
-def test_a_conditions_time_moves_only_when_its_status_flips(tell: Callable[[Story], None]) -> None:
+def test_a_conditions_time_moves_only_when_its_status_flips(
+    tell: Callable[[Experiment], None],
+) -> None:
     async def story(world: World) -> None:
         await world.topic()
         await world.pass_topic()
@@ -423,7 +435,7 @@ def test_a_conditions_time_moves_only_when_its_status_flips(tell: Callable[[Stor
 
 
 def test_what_attention_says_is_looked_at_again_when_brokers_come_and_go(
-    tell: Callable[[Story], None],
+    tell: Callable[[Experiment], None],
 ) -> None:
     async def story(world: World) -> None:
         await world.ready_topic()
@@ -443,7 +455,7 @@ def test_what_attention_says_is_looked_at_again_when_brokers_come_and_go(
 
 
 def test_an_impossible_placement_is_named_beside_what_else_there_is_to_say(
-    tell: Callable[[Story], None],
+    tell: Callable[[Experiment], None],
 ) -> None:
     """And what the status counts goes on to be true meanwhile."""
 
