@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tidemark_audit.analysis.partition import PartitionFacts
+from tidemark_audit.analysis.partition import PartitionAnalysis
 from tidemark_audit.engines.engine import Observed
 from tidemark_audit.results import (
     AuditResult,
@@ -16,7 +16,7 @@ from tidemark_audit.results import (
     Verdict,
 )
 from tidemark_audit.rules import judge
-from tidemark_audit.rules.evaluation import AuditFacts, Judgement, plural
+from tidemark_audit.rules.evaluation import AuditAnalysis, Judgement, plural
 from tidemark_audit.rules.grouping import grouped
 from tidemark_audit.slo import Objectives, Slo
 
@@ -27,8 +27,8 @@ DURABILITY = "R6"
 EVIDENCE = "R8"
 
 
-def facts_for_rules(observed: Observed, slo: Slo) -> AuditFacts:
-    return AuditFacts(
+def analysis_for_rules(observed: Observed, slo: Slo) -> AuditAnalysis:
+    return AuditAnalysis(
         window_start_ms=observed.window_start_ms,
         window_end_ms=observed.window_end_ms,
         slack_ms=2 * max(observed.intervals.broker_ms, observed.intervals.operator_ms),
@@ -51,9 +51,9 @@ def assemble(
     wall_seconds: float,
     unsettled_ms: int,
 ) -> AuditResult:
-    facts = facts_for_rules(observed, slo)
-    judgements = judge(facts)
-    verdict, sentence = verdict_of(facts, judgements)
+    analysis = analysis_for_rules(observed, slo)
+    judgements = judge(analysis)
+    verdict, sentence = verdict_of(analysis, judgements)
     rows = tuple(partition.sli for partition in observed.partitions)
     missing = tuple(
         dict.fromkeys(name for each in judgements for name in each.result.missing_families)
@@ -81,15 +81,15 @@ def assemble(
         coverage=tuple(
             replace(each.coverage, missing_families=missing) for each in observed.partitions
         ),
-        burn=burns(facts),
-        findings=grouped([found for each in judgements for found in each.findings], facts),
+        burn=burns(analysis),
+        findings=grouped([found for each in judgements for found in each.findings], analysis),
         notes=(*notes(observed), *_skipped(sources)),
     )
 
 
-def verdict_of(facts: AuditFacts, judgements: Sequence[Judgement]) -> tuple[Verdict, str]:
+def verdict_of(analysis: AuditAnalysis, judgements: Sequence[Judgement]) -> tuple[Verdict, str]:
     results = {each.result.rule: each.result for each in judgements}
-    if any(partition.loss_evidence for partition in facts.partitions):
+    if any(partition.loss_evidence for partition in analysis.partitions):
         return Verdict.LOSS, results[DURABILITY].measured
     evidence = results[EVIDENCE]
     violated = [r for r in results.values() if r.outcome is Outcome.VIOLATED and r.rule != EVIDENCE]
@@ -107,7 +107,7 @@ def verdict_of(facts: AuditFacts, judgements: Sequence[Judgement]) -> tuple[Verd
         return Verdict.INCONCLUSIVE, f"{_named(unknown)} could not be evaluated"
     return (
         Verdict.PASS,
-        f"{plural(len(facts.partitions), 'partition')} kept every promise; {evidence.measured}",
+        f"{plural(len(analysis.partitions), 'partition')} kept every promise; {evidence.measured}",
     )
 
 
@@ -133,23 +133,25 @@ def _added(one: SliRow, other: SliRow) -> SliRow:
     return replace(one, **numbers)
 
 
-def burns(facts: AuditFacts) -> tuple[Burn, ...]:
+def burns(analysis: AuditAnalysis) -> tuple[Burn, ...]:
     """How fast R1's and R2's budgets went over the last hours, where the window has them: of the
     topic that burnt the most, of what was observed of it."""
     kinds = {
         "R1": (IntervalKind.UNDER_REPLICATED, IntervalKind.UNDER_MIN_ISR, IntervalKind.OFFLINE),
         "R2": (IntervalKind.UNDER_MIN_ISR, IntervalKind.OFFLINE),
     }
-    end = facts.window_end_ms
+    end = analysis.window_end_ms
     found = []
     for length, limit in BURN_LIMITS:
         start = end - length
-        if start < facts.window_start_ms or not facts.partitions:
+        if start < analysis.window_start_ms or not analysis.partitions:
             continue
         for rule, wanted in kinds.items():
             rates = [
-                _burnt(partitions, rule, wanted, (start, end), _budget(facts.slo.of(topic), rule))
-                for topic, partitions in facts.by_topic().items()
+                _burnt(
+                    partitions, rule, wanted, (start, end), _budget(analysis.slo.of(topic), rule)
+                )
+                for topic, partitions in analysis.by_topic().items()
             ]
             found.append(Burn(rule, length, max(rates), limit))
     return tuple(found)
@@ -160,7 +162,7 @@ def _budget(goal: Objectives, rule: str) -> float:
 
 
 def _burnt(
-    partitions: Sequence[PartitionFacts],
+    partitions: Sequence[PartitionAnalysis],
     rule: str,
     wanted: Sequence[IntervalKind],
     hours: tuple[int, int],

@@ -13,7 +13,7 @@ from tidemark_audit.analysis.what_if import WhatIf
 from tidemark_audit.assembly import assemble
 from tidemark_audit.checkpoint import with_checkpoint
 from tidemark_audit.engines.engine import Engine, Observed, Progress, Request
-from tidemark_audit.engines.planning import kernel_settings
+from tidemark_audit.engines.planning import aggregation_settings
 from tidemark_audit.results import AuditResult, SourceInfo, WhatIfAnswer
 from tidemark_audit.slo import Slo
 from tidemark_audit.sources.detect import sources_at
@@ -69,7 +69,7 @@ def audit_what_if(
     as `audit`.
     """
     started = time.monotonic()
-    settings = kernel_settings(sources, asked.window, asked.interval_ms)
+    settings = aggregation_settings(sources, asked.window, asked.interval_ms)
     window, slices = asked.window.looking_back(), list[Slice]()
     if asked.checkpoint is None:
         slices = [part for source in sources for part in source.slices(window.to_read)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidemark_audit.aggregation.summaries import KernelSettings
+from tidemark_audit.aggregation.summaries import AggregationSettings
 from tidemark_audit.engines.engine import Engine, Progress, Request
 from tidemark_audit.sources.checkpointed_summaries import SummarySlice, unreadable
 from tidemark_audit.sources.source import Source, SourceError, Window
@@ -27,9 +27,9 @@ def with_checkpoint(
     engine: Engine,
     sources: Sequence[Source],
     window: Window,
-    settings: KernelSettings,
+    settings: AggregationSettings,
     progress: Progress,
-) -> tuple[list[SummarySlice], Window, KernelSettings]:
+) -> tuple[list[SummarySlice], Window, AggregationSettings]:
     """Reads what no file holds yet, keeps it, and gives the files that make up the window.
 
     The window starts where a file does, for a summary cannot be cut: a little early, or late if
@@ -105,7 +105,7 @@ def _path(directory: Path, window: Window) -> Path:
 
 
 def _write(
-    path: Path, summaries: pa.Table, window: Window, settings: KernelSettings, places: str
+    path: Path, summaries: pa.Table, window: Window, settings: AggregationSettings, places: str
 ) -> SummarySlice:
     assert window.start_ms is not None
     assert window.end_ms is not None
@@ -120,11 +120,13 @@ def _write(
     return SummarySlice(path, window.start_ms, window.end_ms)
 
 
-def _settings_of(path: Path, places: str) -> KernelSettings:
+def _settings_of(path: Path, places: str) -> AggregationSettings:
     try:
         said = {key.decode(): text.decode() for key, text in pq.read_schema(path).metadata.items()}
         if said["tidemark.sources"] != places:
             raise unreadable(path, f"summaries of {said['tidemark.sources']}, not of {places}")
-        return KernelSettings(int(said["tidemark.break_gap_ms"]), int(said["tidemark.band_ms"]))
+        return AggregationSettings(
+            int(said["tidemark.break_gap_ms"]), int(said["tidemark.band_ms"])
+        )
     except (pa.ArrowException, OSError, KeyError, ValueError, AttributeError) as error:
         raise unreadable(path, str(error)) from error

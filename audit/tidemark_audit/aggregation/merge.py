@@ -20,7 +20,7 @@ from tidemark_audit.aggregation.summaries import (
     KEY_COLUMNS,
     NO_BAND,
     SCHEMA,
-    KernelSettings,
+    AggregationSettings,
     joins,
     lists,
 )
@@ -31,7 +31,7 @@ class OverlappingSlices(ValueError):
     """An error: two slices hold samples of one series over the same time."""
 
 
-def merge(summaries: pa.Table, settings: KernelSettings) -> pa.Table:
+def merge(summaries: pa.Table, settings: AggregationSettings) -> pa.Table:
     """Return one row per key.
 
     Raises OverlappingSlices.
@@ -97,7 +97,7 @@ def _flat(summaries: pa.Table, group: Longs, name: str) -> tuple[Longs, NDArray[
 
 
 def _merged_runs(
-    summaries: pa.Table, group: Longs, keys: pa.Table, settings: KernelSettings
+    summaries: pa.Table, group: Longs, keys: pa.Table, settings: AggregationSettings
 ) -> dict[str, pa.Array]:
     owner, first_ms = _flat(summaries, group, "run_first_ms")
     _, last_ms = _flat(summaries, group, "run_last_ms")

@@ -46,7 +46,7 @@ EMPTY = SCHEMA.empty_table()
 
 
 @dataclass(frozen=True, slots=True)
-class KernelSettings:
+class AggregationSettings:
     """The settings that summaries must share to be merged."""
 
     break_gap_ms: int  # a longer gap between two samples ends a run

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from tidemark_audit.aggregation import histogram
 from tidemark_audit.aggregation.samples import Flags, Floats, Longs, SampleBatch, is_stale
-from tidemark_audit.aggregation.summaries import NO_BAND, SCHEMA, KernelSettings, joins, lists
+from tidemark_audit.aggregation.summaries import NO_BAND, SCHEMA, AggregationSettings, joins, lists
 from tidemark_audit.metrics.families import FAMILIES, PREFIX, SeriesKey, Shape
 
 BANDED_FAMILY = "follower_caught_up_age_seconds"
@@ -15,7 +15,7 @@ LARGEST_VALUE = 2.0**53  # up to there a double tells integers apart
 UNKNOWN_VALUE = -1.0
 
 
-def summarize(batch: SampleBatch, settings: KernelSettings) -> pa.RecordBatch:
+def summarize(batch: SampleBatch, settings: AggregationSettings) -> pa.RecordBatch:
     """Return rows of `summaries.SCHEMA`, one for each series key and one for each band."""
     if len(batch) == 0:
         return pa.RecordBatch.from_pylist([], schema=SCHEMA)
@@ -87,7 +87,7 @@ class _Columns:
     def _count(self, series: NDArray[np.int32]) -> Longs:
         return np.bincount(series, minlength=len(self.keys)).astype(np.int64)
 
-    def rows(self, settings: KernelSettings) -> pa.RecordBatch:
+    def rows(self, settings: AggregationSettings) -> pa.RecordBatch:
         first, last = self._run_ends(settings.break_gap_ms)
         run_of = np.searchsorted(self.series[first], np.arange(len(self.keys) + 1))
         bin_offsets, bin_numbers, bin_counts, maximum = self._histograms()
@@ -160,7 +160,7 @@ def counted(owner: Longs, bin_numbers: NDArray[np.int32]) -> tuple[Longs, NDArra
     )
 
 
-def _bands(columns: _Columns, settings: KernelSettings) -> pa.RecordBatch | None:
+def _bands(columns: _Columns, settings: AggregationSettings) -> pa.RecordBatch | None:
     """Summarize the caught-up age of all followers together, a row for each interval of time."""
     series, values, at_ms = columns.spread()
     banded = np.array([key.family == BANDED_FAMILY for key in columns.keys])

@@ -37,7 +37,7 @@ RETAINED = "replica_is_retained"
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionFacts:
+class PartitionAnalysis:
     cluster: str
     pool: str
     sli: SliRow
@@ -55,7 +55,7 @@ class PartitionFacts:
     largest_append_records: float | None
 
 
-def facts_of(merged: pa.Table, context: Context) -> Iterator[PartitionFacts]:
+def analysis_of(merged: pa.Table, context: Context) -> Iterator[PartitionAnalysis]:
     """`merged` holds whole partitions: all series of each that it holds any of."""
     partitions: dict[tuple[str, str, str, int], list[Track]] = {}
     for track in tracks_of(merged):
@@ -72,7 +72,7 @@ def facts_of(merged: pa.Table, context: Context) -> Iterator[PartitionFacts]:
         series = Series(cluster, pool, topic, topic_id, partition, by_key, context)
         life = life_of(series)
         if life.window_start_ms < life.window_end_ms:  # else deleted before the window
-            yield _facts(replace(series, context=life))
+            yield _analysis(replace(series, context=life))
 
 
 def life_of(series: Series) -> Context:
@@ -129,13 +129,13 @@ def _exporter(tracks: list[Track]) -> Exporter:
     return max(FAMILIES[PREFIX + track.key.family].exporter for track in tracks)
 
 
-def _facts(series: Series) -> PartitionFacts:
+def _analysis(series: Series) -> PartitionAnalysis:
     start_ms = series.context.window_start_ms
     whole = view_of(series)
     all_planned = planned_segments(series, whole)
     view = whole.since(start_ms)
     sli = sli_of(series, view, all_planned[-len(view.state) :])
-    return PartitionFacts(
+    return PartitionAnalysis(
         cluster=series.cluster,
         pool=series.pool,
         sli=sli,
@@ -179,10 +179,10 @@ def _largest(series: Series, family: str, *, last: bool = False) -> float | None
     return max(values, default=None)
 
 
-def to_bytes(facts: PartitionFacts) -> bytes:
+def to_bytes(analysis: PartitionAnalysis) -> bytes:
     """From Spark's workers to its driver."""
-    return msgspec.msgpack.encode(facts)
+    return msgspec.msgpack.encode(analysis)
 
 
-def from_bytes(data: bytes) -> PartitionFacts:
-    return msgspec.msgpack.decode(data, type=PartitionFacts)
+def from_bytes(data: bytes) -> PartitionAnalysis:
+    return msgspec.msgpack.decode(data, type=PartitionAnalysis)

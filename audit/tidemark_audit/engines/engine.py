@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from tidemark_audit.aggregation import histogram
 from tidemark_audit.aggregation.samples import Longs
-from tidemark_audit.aggregation.summaries import NO_BAND, KernelSettings
+from tidemark_audit.aggregation.summaries import NO_BAND, AggregationSettings
 from tidemark_audit.analysis.context import Context, Intervals, context_of, lives_of
-from tidemark_audit.analysis.partition import PartitionFacts
+from tidemark_audit.analysis.partition import PartitionAnalysis
 from tidemark_audit.analysis.series import Track, fold_scrapes, tracks_of
 from tidemark_audit.analysis.step_function import increments
 from tidemark_audit.analysis.what_if import WhatIf
@@ -33,7 +33,7 @@ class Request:
 
     slices: Sequence[Slice]
     window: Window
-    settings: KernelSettings
+    settings: AggregationSettings
     interval_ms: int | None = None  # of scrapes; None: from the samples
     what_if: WhatIf | None = None  # settings under which partitions are judged a second time
 
@@ -48,14 +48,14 @@ class Observed:
     samples: int
     series: int
     families: frozenset[str]
-    partitions: tuple[PartitionFacts, ...]
+    partitions: tuple[PartitionAnalysis, ...]
     lag_bands: tuple[LagBand, ...]
     clock_skew: tuple[ClockSkew, ...]
     bad_samples: tuple[BadSamples, ...]
     crc_failures: tuple[tuple[str, str, int], ...]
     clusters: tuple[str, ...]
     broker_lives: tuple[BrokerRun, ...]
-    partitions_what_if: tuple[PartitionFacts, ...] = ()
+    partitions_what_if: tuple[PartitionAnalysis, ...] = ()
 
 
 class NothingRead(Exception):
@@ -150,9 +150,9 @@ def window_of(request: Request, counts: Sequence[FamilyCounts]) -> tuple[int, in
 def observed(
     counts: Sequence[FamilyCounts],
     without_topic: pa.Table,
-    partitions: Sequence[PartitionFacts],
+    partitions: Sequence[PartitionAnalysis],
     context: Context,
-    partitions_what_if: Sequence[PartitionFacts] = (),
+    partitions_what_if: Sequence[PartitionAnalysis] = (),
 ) -> Observed:
     """From the small rows (brokers, operator, bands) and the facts of partitions."""
     tracks = list(tracks_of(without_topic))
@@ -194,9 +194,9 @@ def _broker_lives(tracks: Sequence[Track]) -> Iterator[BrokerRun]:
             yield BrokerRun(key.cluster, key.pool, key.broker, epoch, first, last)
 
 
-def _place(facts: PartitionFacts) -> tuple[str, str, str, int]:
-    assert facts.sli.partition is not None
-    return (facts.cluster, facts.sli.topic, facts.sli.topic_id, facts.sli.partition)
+def _place(analysis: PartitionAnalysis) -> tuple[str, str, str, int]:
+    assert analysis.sli.partition is not None
+    return (analysis.cluster, analysis.sli.topic, analysis.sli.topic_id, analysis.sli.partition)
 
 
 def _crc_failures(rows: pa.Table, context: Context) -> tuple[tuple[str, str, int], ...]:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from tidemark_audit.aggregation.merge import merge
 from tidemark_audit.aggregation.summaries import EMPTY
 from tidemark_audit.analysis.context import Intervals
-from tidemark_audit.analysis.partition import facts_of
+from tidemark_audit.analysis.partition import analysis_of
 from tidemark_audit.engines.engine import (
     Observed,
     Progress,
@@ -37,11 +37,11 @@ class LocalEngine:
         )
         small = is_without_topic(merged)
         context = make_context(small, window, intervals)
-        facts = list(facts_of(merged, context))
+        analysis = list(analysis_of(merged, context))
         if request.what_if is None:
-            return observed(counts, small, facts, context)
-        what_if = facts_of(merged, replace(context, what_if=request.what_if))
-        return observed(counts, small, facts, context, list(what_if))
+            return observed(counts, small, analysis, context)
+        what_if = analysis_of(merged, replace(context, what_if=request.what_if))
+        return observed(counts, small, analysis, context, list(what_if))
 
     def summaries(self, request: Request, progress: Progress) -> pa.Table:
         pending: list[pa.Table] = [EMPTY]

@@ -19,7 +19,7 @@ from tidemark_audit.aggregation.samples import (
     typical_step_ms,
     within,
 )
-from tidemark_audit.aggregation.summaries import KEY_COLUMNS, NO_BAND, KernelSettings
+from tidemark_audit.aggregation.summaries import KEY_COLUMNS, NO_BAND, AggregationSettings
 from tidemark_audit.aggregation.summarize import summarize
 from tidemark_audit.analysis.context import Intervals
 from tidemark_audit.metrics.families import FAMILIES, PREFIX, Exporter, Shape
@@ -73,9 +73,9 @@ BAND_MS = 60_000
 _INTERVAL_COLUMNS = ["run_first_ms", "run_last_ms", "run_samples"]
 
 
-def kernel_settings(
+def aggregation_settings(
     sources: Sequence[Source], window: Window, interval_ms: int | None
-) -> KernelSettings:
+) -> AggregationSettings:
     """Runs break at gaps that are long for the target that is scraped most often.
 
     For one that is scraped less often they break more than they need to, which costs rows and
@@ -89,11 +89,11 @@ def kernel_settings(
             and (guess := typical_step_ms(batch)) is not None
         ]
         interval_ms = min(guesses, default=DEFAULT_INTERVAL_MS)
-    return KernelSettings(break_gap_ms=round(interval_ms * 1.5), band_ms=BAND_MS)
+    return AggregationSettings(break_gap_ms=round(interval_ms * 1.5), band_ms=BAND_MS)
 
 
 def summarize_slice(
-    part: Slice, window: Window, settings: KernelSettings
+    part: Slice, window: Window, settings: AggregationSettings
 ) -> Iterator[pa.RecordBatch]:
     """Raises SourceError, for a slice that is not what it seemed as well."""
     try:

@@ -24,9 +24,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark_audit.aggregation.merge import merge
 from tidemark_audit.aggregation.samples import Longs
-from tidemark_audit.aggregation.summaries import EMPTY, KEY_COLUMNS, KernelSettings
+from tidemark_audit.aggregation.summaries import EMPTY, KEY_COLUMNS, AggregationSettings
 from tidemark_audit.analysis.context import Context, Intervals
-from tidemark_audit.analysis.partition import PartitionFacts, facts_of, from_bytes, to_bytes
+from tidemark_audit.analysis.partition import PartitionAnalysis, analysis_of, from_bytes, to_bytes
 from tidemark_audit.engines.engine import (
     FamilyCounts,
     Observed,
@@ -82,10 +82,10 @@ class SparkEngine:
             window = window_of(request, counts)
             small = _unpacked(look.without_topic for look in looks)
             context = make_context(small, window, _intervals(request, looks))
-            partitions = _facts(kept, context)
+            partitions = _analysis(kept, context)
             if request.what_if is None:
                 return observed(counts, small, partitions, context)
-            what_if = _facts(kept, replace(context, what_if=request.what_if))
+            what_if = _analysis(kept, replace(context, what_if=request.what_if))
             return observed(counts, small, partitions, context, what_if)
         except Exception as error:
             raise _as_source_error(error) from error
@@ -138,7 +138,7 @@ def _bucket_of(table: pa.Table, count: int) -> Longs:
     return np.array([zlib.crc32(repr(place).encode()) % count for place in places], dtype=np.int64)
 
 
-def _merger(settings: KernelSettings) -> Any:
+def _merger(settings: AggregationSettings) -> Any:
     def merge_partition(batches: Batches) -> Batches:
         merged = merge(_unpacked(_payloads(batches)), settings)
         if merged.num_rows:
@@ -162,10 +162,10 @@ def _intervals(request: Request, looks: list[_Look]) -> Intervals:
     return scrape_intervals(rows.sort_by([(name, "ascending") for name in KEY_COLUMNS]))
 
 
-def _facts(kept: DataFrame, context: Context) -> list[PartitionFacts]:
+def _analysis(kept: DataFrame, context: Context) -> list[PartitionAnalysis]:
     def judge(batches: Batches) -> Batches:
-        facts = facts_of(_unpacked(_payloads(batches)), context)
-        packed = pa.array([to_bytes(each) for each in facts], pa.binary())
+        analysis = analysis_of(_unpacked(_payloads(batches)), context)
+        packed = pa.array([to_bytes(each) for each in analysis], pa.binary())
         yield pa.RecordBatch.from_arrays([packed], names=["payload"])
 
     rows = kept.select("payload").mapInArrow(judge, _PAYLOAD).collect()

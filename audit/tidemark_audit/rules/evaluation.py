@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemark_audit.analysis.partition import PartitionFacts
+from tidemark_audit.analysis.partition import PartitionAnalysis
 from tidemark_audit.analysis.reporting_coverage import COUNTER, OPERATOR, OPERATORS, Witness
 from tidemark_audit.metrics.families import PREFIX, STAND_FOR
 from tidemark_audit.results import (
@@ -55,13 +55,13 @@ class BrokerRun:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditFacts:
+class AuditAnalysis:
     """Everything that rules look at. Rows are typed; `tables` makes Arrow tables of them."""
 
     window_start_ms: int
     window_end_ms: int
     slack_ms: int  # how far apart two scrapes may see one event
-    partitions: tuple[PartitionFacts, ...]
+    partitions: tuple[PartitionAnalysis, ...]
     families: frozenset[str]  # of which there was any sample, without the prefix
     clock_skew: tuple[ClockSkew, ...]
     bad_samples: tuple[BadSamples, ...]
@@ -123,8 +123,8 @@ class AuditFacts:
                 found.append((f"{where}: {exporter}" if where else exporter, said))
         return found
 
-    def by_topic(self) -> Mapping[str, tuple[PartitionFacts, ...]]:
-        found: dict[str, list[PartitionFacts]] = {}
+    def by_topic(self) -> Mapping[str, tuple[PartitionAnalysis, ...]]:
+        found: dict[str, list[PartitionAnalysis]] = {}
         for partition in self.partitions:
             found.setdefault(partition.sli.topic, []).append(partition)
         return {topic: tuple(rows) for topic, rows in sorted(found.items())}
@@ -208,19 +208,19 @@ class Share:
 
 
 def shares(
-    facts: AuditFacts,
+    analysis: AuditAnalysis,
     good_ms: Callable[[SliRow], int],
     observed_ms: Callable[[SliRow], int],
     limit: Callable[[Objectives], float],
 ) -> list[Share]:
     """By topic; topics of which nothing was observed are left out (R8 tells of them)."""
     found = []
-    for topic, partitions in facts.by_topic().items():
+    for topic, partitions in analysis.by_topic().items():
         rows = [partition.sli for partition in partitions]
         observed = sum(observed_ms(row) for row in rows)
         if observed:
             good = sum(good_ms(row) for row in rows)
-            found.append(Share(topic, good, observed, limit(facts.slo.of(topic))))
+            found.append(Share(topic, good, observed, limit(analysis.slo.of(topic))))
     return found
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark_audit.results import Finding, Severity, TopicPartition
-from tidemark_audit.rules.evaluation import AuditFacts, BrokerRun
+from tidemark_audit.rules.evaluation import AuditAnalysis, BrokerRun
 from tidemark_audit.rules.incidents import Incident, incidents
 
 GRAVITY = {Severity.CRITICAL: 0, Severity.MAJOR: 1, Severity.MINOR: 2, Severity.INFO: 3}
@@ -30,16 +30,16 @@ class _Fall:
         )
 
 
-def grouped(findings: Sequence[Finding], facts: AuditFacts) -> tuple[Finding, ...]:
+def grouped(findings: Sequence[Finding], analysis: AuditAnalysis) -> tuple[Finding, ...]:
     """In the order in which people should read them."""
-    falls = _falls(findings, facts)
+    falls = _falls(findings, analysis)
     members: dict[str, list[Finding]] = {}
     alike: dict[tuple[str, ...], str] = {}
     for finding in (_with_planned_cause(each, falls) for each in findings):
         fall = _fall_of(finding, falls)
         leads = alike.setdefault(_likeness(finding), finding.id) if fall is None else fall.lead.id
         members.setdefault(leads, []).append(finding)
-    causes = {fall.lead.id: cause(fall.incident, facts) for fall in falls}
+    causes = {fall.lead.id: cause(fall.incident, analysis) for fall in falls}
     groups = [_led(leads, group, causes.get(leads, "")) for leads, group in members.items()]
     groups.sort(key=lambda group: _order(group[0]))
     return tuple(finding for group in groups for finding in group)
@@ -59,27 +59,27 @@ def effects(findings: Sequence[Finding]) -> Mapping[str, list[Finding]]:
     return found
 
 
-def cause(incident: Incident, facts: AuditFacts) -> str:
+def cause(incident: Incident, analysis: AuditAnalysis) -> str:
     """What brokers' own epochs tell of it, else what leaders said."""
     told = [
         words
         for broker in incident.brokers
-        if (words := _life_of(broker, incident, facts)) and not incident.planned
+        if (words := _life_of(broker, incident, analysis)) and not incident.planned
     ]
     return "; ".join(told) or incident.intervals[0].cause
 
 
-def _life_of(broker: str, incident: Incident, facts: AuditFacts) -> str:
-    places = facts.places()
+def _life_of(broker: str, incident: Incident, analysis: AuditAnalysis) -> str:
+    places = analysis.places()
     lives: list[BrokerRun] = sorted(
         (
             life
-            for life in facts.broker_lives
+            for life in analysis.broker_lives
             if life.broker == broker and places.get((life.cluster, life.pool)) == incident.where
         ),
         key=lambda life: life.first_ms,
     )
-    first, last = incident.start_ms - facts.slack_ms, incident.end_ms + facts.slack_ms
+    first, last = incident.start_ms - analysis.slack_ms, incident.end_ms + analysis.slack_ms
     # A restart lies between two sights, which scrapes that fail move apart.
     starts = [
         at
@@ -90,7 +90,7 @@ def _life_of(broker: str, incident: Incident, facts: AuditFacts) -> str:
         times = f" {len(starts)} times" if len(starts) > 1 else ""
         old, new = lives[starts[0] - 1].epoch, lives[starts[-1]].epoch
         return f"broker {broker} restarted{times}, epoch {old:g} -> {new:g}"
-    if lives and first <= lives[-1].last_ms < incident.end_ms - facts.slack_ms:
+    if lives and first <= lives[-1].last_ms < incident.end_ms - analysis.slack_ms:
         return f"broker {broker} stopped and was not seen again"
     return ""
 
@@ -111,14 +111,14 @@ def _with_planned_cause(finding: Finding, falls: Sequence[_Fall]) -> Finding:
     return replace(finding, cause=f"{planned[0]} in this window") if planned else finding
 
 
-def _falls(findings: Sequence[Finding], facts: AuditFacts) -> list[_Fall]:
+def _falls(findings: Sequence[Finding], analysis: AuditAnalysis) -> list[_Fall]:
     found = {
         (each.subject, each.start_ms, each.planned): each
         for each in findings
         if each.rule in _FALLS
     }
     falls = []
-    for incident in incidents(facts):
+    for incident in incidents(analysis):
         lead = found.get((incident.subject, incident.start_ms, incident.planned))
         if lead is not None:
             falls.append(_Fall(incident, lead))

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidemark_audit.results import Interval, IntervalKind, TopicPartition
-from tidemark_audit.rules.evaluation import About, AuditFacts
+from tidemark_audit.rules.evaluation import About, AuditAnalysis
 
 BAD = (IntervalKind.UNDER_REPLICATED, IntervalKind.UNDER_MIN_ISR, IntervalKind.OFFLINE)
 
@@ -47,21 +47,21 @@ class Incident:
         return sum(each.duration_ms for each in self.intervals if each.kind in wanted)
 
 
-def still(intervals: Iterable[Interval], facts: AuditFacts) -> str:
+def still(intervals: Iterable[Interval], analysis: AuditAnalysis) -> str:
     """The end of a sentence about them."""
-    is_open = any(each.end_ms >= facts.window_end_ms for each in intervals)
+    is_open = any(each.end_ms >= analysis.window_end_ms for each in intervals)
     return "; still so when the window ended" if is_open else ""
 
 
-def incidents(facts: AuditFacts, kinds: Iterable[IntervalKind] = BAD) -> list[Incident]:
+def incidents(analysis: AuditAnalysis, kinds: Iterable[IntervalKind] = BAD) -> list[Incident]:
     """In order of time. Two intervals are of one incident if they share a broker and touch, some
     scrapes more or less; without a known broker, if they are of one partition.
     """
-    wanted, places = set(kinds), facts.places()
+    wanted, places = set(kinds), analysis.places()
     lanes: dict[tuple[str, bool, str], list[tuple[Interval, int]]] = {}
     found: list[tuple[str, Interval]] = [
         (places[partition.cluster, partition.pool], interval)
-        for partition in facts.partitions
+        for partition in analysis.partitions
         for interval in partition.intervals
         if interval.kind in wanted
     ]
@@ -80,7 +80,7 @@ def incidents(facts: AuditFacts, kinds: Iterable[IntervalKind] = BAD) -> list[In
         lane.sort(key=lambda each: (each[0].start_ms, each[1]))
         reach, number = lane[0][0].end_ms, lane[0][1]
         for interval, other in lane[1:]:
-            if interval.start_ms <= reach + facts.slack_ms:
+            if interval.start_ms <= reach + analysis.slack_ms:
                 group[root(other)] = root(number)
                 reach = max(reach, interval.end_ms)
             else:

@@ -5,7 +5,7 @@ R1' counts the planned ones too, against a lower promise.
 
 from tidemark_audit.results import Finding, IntervalKind, Outcome, RuleResult, Severity
 from tidemark_audit.rules.evaluation import (
-    AuditFacts,
+    AuditAnalysis,
     Judgement,
     duration,
     not_evaluated,
@@ -22,20 +22,20 @@ TITLE = "fully replicated"
 NEEDS = ("partition_replicas", "partition_in_sync_replicas")
 
 
-def evaluate(facts: AuditFacts) -> Judgement:
-    limits = facts.slo.objectives
+def evaluate(analysis: AuditAnalysis) -> Judgement:
+    limits = analysis.slo.objectives
     objective = (
         f">= {percent(limits.fully_replicated)} of observed partition-time,"
         f" with planned absences >= {percent(limits.fully_replicated_with_planned)}"
     )
-    if missing := facts.missing(NEEDS):
+    if missing := analysis.missing(NEEDS):
         return not_evaluated(RULE, TITLE, objective, missing)
     unplanned = share_judgement(
         RULE,
         TITLE,
         objective,
         shares(
-            facts,
+            analysis,
             lambda row: row.healthy_ms,
             lambda row: row.observed_ms - row.degraded_planned_ms,
             lambda goal: goal.fully_replicated,
@@ -46,14 +46,14 @@ def evaluate(facts: AuditFacts) -> Judgement:
         TITLE,
         objective,
         shares(
-            facts,
+            analysis,
             lambda row: row.healthy_ms,
             lambda row: row.observed_ms,
             lambda goal: goal.fully_replicated_with_planned,
         ),
     )
     # An incident below min.insync.replicas is R2's to tell.
-    told = [_finding(facts, each) for each in incidents(facts) if _is_ours(each)]
+    told = [_finding(analysis, each) for each in incidents(analysis) if _is_ours(each)]
     return Judgement(_both(unplanned, with_planned), tuple(told))
 
 
@@ -77,7 +77,7 @@ def _is_ours(incident: Incident) -> bool:
     return all(each.kind is IntervalKind.UNDER_REPLICATED for each in incident.intervals)
 
 
-def _finding(facts: AuditFacts, incident: Incident) -> Finding:
+def _finding(analysis: AuditAnalysis, incident: Incident) -> Finding:
     lost = duration(incident.lost_ms(BAD))
     where = plural(len(incident.partitions), "partition")
     return make_finding(
@@ -85,7 +85,7 @@ def _finding(facts: AuditFacts, incident: Incident) -> Finding:
         Severity.INFO if incident.planned else Severity.MINOR,
         incident.about(),
         f"{where} under-replicated, {lost} of partition-time in all"
-        + still(incident.intervals, facts),
+        + still(incident.intervals, analysis),
         cause=incident.intervals[0].cause,
         remedy="nothing to do: somebody asked for it"
         if incident.planned

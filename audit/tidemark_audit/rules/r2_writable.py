@@ -2,7 +2,7 @@
 
 from tidemark_audit.results import Finding, IntervalKind, Severity
 from tidemark_audit.rules.evaluation import (
-    AuditFacts,
+    AuditAnalysis,
     Judgement,
     duration,
     not_evaluated,
@@ -22,30 +22,30 @@ NEEDS = (
 NOT_WRITABLE = (IntervalKind.UNDER_MIN_ISR, IntervalKind.OFFLINE)
 
 
-def evaluate(facts: AuditFacts) -> Judgement:
-    objective = f">= {percent(facts.slo.objectives.writable)} of observed partition-time"
-    if missing := facts.missing(NEEDS):
+def evaluate(analysis: AuditAnalysis) -> Judgement:
+    objective = f">= {percent(analysis.slo.objectives.writable)} of observed partition-time"
+    if missing := analysis.missing(NEEDS):
         return not_evaluated(RULE, TITLE, objective, missing)
     result = share_judgement(
         RULE,
         TITLE,
         objective,
         shares(
-            facts,
+            analysis,
             lambda row: row.observed_ms - row.under_min_isr_ms - row.offline_ms,
             lambda row: row.observed_ms,
             lambda goal: goal.writable,
         ),
     )
     told = [
-        _finding(facts, incident)
-        for incident in incidents(facts)
+        _finding(analysis, incident)
+        for incident in incidents(analysis)
         if any(interval.kind in NOT_WRITABLE for interval in incident.intervals)
     ]
     return Judgement(result, tuple(told))
 
 
-def _finding(facts: AuditFacts, incident: Incident) -> Finding:
+def _finding(analysis: AuditAnalysis, incident: Incident) -> Finding:
     bad = [interval for interval in incident.intervals if interval.kind in NOT_WRITABLE]
     offline = any(interval.kind is IntervalKind.OFFLINE for interval in bad)
     where = plural(len({interval.partition for interval in bad}), "partition")
@@ -55,7 +55,7 @@ def _finding(facts: AuditFacts, incident: Incident) -> Finding:
         Severity.MINOR if incident.planned else Severity.MAJOR,
         incident.about(),
         f"{where} {state}, {duration(incident.lost_ms(NOT_WRITABLE))} of partition-time in all"
-        + still(bad, facts),
+        + still(bad, analysis),
         cause=bad[0].cause,
         remedy="bring the missing brokers back (`tidemark status`, then their logs); if this"
         " happens with one broker down, the replication factor is too low for this"

@@ -17,7 +17,7 @@ from tidemark_audit.results import (
 )
 from tidemark_audit.rules.evaluation import (
     About,
-    AuditFacts,
+    AuditAnalysis,
     Judgement,
     at_most,
     finding,
@@ -41,45 +41,45 @@ _CHECKS: tuple[tuple[str, tuple[IntervalKind, ...], _Limit], ...] = (
 )
 
 
-def evaluate(facts: AuditFacts) -> Judgement:
-    goal = facts.slo.objectives
+def evaluate(analysis: AuditAnalysis) -> Judgement:
+    goal = analysis.slo.objectives
     objective = (
         f"<= {goal.longest_under_min_isr_seconds:g} s below min.insync.replicas,"
         f" <= {goal.longest_under_replicated_seconds:g} s under-replicated"
     )
-    if missing := facts.missing(NEEDS):
+    if missing := analysis.missing(NEEDS):
         return not_evaluated(RULE, TITLE, objective, missing)
     told, measured, worst = [], [], ""
     for words, kinds, limit in _CHECKS:
         longest = max(
-            (stretch for stretch in _stretches(facts, kinds)),
+            (stretch for stretch in _stretches(analysis, kinds)),
             key=lambda stretch: stretch.lasted_ms,
             default=None,
         )
         measured.append(f"{at_most(longest.lasted_ms if longest else 0)} {words}")
         over = {
             (stretch.partition, stretch.start_ms): stretch
-            for stretch in _stretches(facts, kinds)
+            for stretch in _stretches(analysis, kinds)
             if not stretch.planned
-            and stretch.lasted_ms > 1000 * limit(facts.slo.of(stretch.partition.topic))
+            and stretch.lasted_ms > 1000 * limit(analysis.slo.of(stretch.partition.topic))
         }
         if over and longest:
             worst = worst or str(longest.partition)
-        for incident in incidents(facts, kinds):
+        for incident in incidents(analysis, kinds):
             # A stretch may go on when other brokers are missing: it is told where it began.
             begun = ((each.partition, each.start_ms) for each in incident.intervals)
             if bad := [over[place] for place in begun if place in over]:
-                told.append(_finding(facts, incident, words, bad))
+                told.append(_finding(analysis, incident, words, bad))
     outcome = Outcome.VIOLATED if told else Outcome.KEPT
     return Judgement(
         RuleResult(RULE, TITLE, outcome, objective, ", ".join(measured), worst=worst), tuple(told)
     )
 
 
-def _stretches(facts: AuditFacts, kinds: tuple[IntervalKind, ...]) -> list[Interval]:
+def _stretches(analysis: AuditAnalysis, kinds: tuple[IntervalKind, ...]) -> list[Interval]:
     return [
         stretch
-        for partition in facts.partitions
+        for partition in analysis.partitions
         for stretch in _joined(tuple(each for each in partition.intervals if each.kind in kinds))
     ]
 
@@ -101,7 +101,9 @@ def _joined(intervals: tuple[Interval, ...]) -> list[Interval]:
     return joined
 
 
-def _finding(facts: AuditFacts, incident: Incident, words: str, bad: Sequence[Interval]) -> Finding:
+def _finding(
+    analysis: AuditAnalysis, incident: Incident, words: str, bad: Sequence[Interval]
+) -> Finding:
     longest = max(bad, key=lambda each: each.lasted_ms)
     return finding(
         RULE,
@@ -113,7 +115,7 @@ def _finding(facts: AuditFacts, incident: Incident, words: str, bad: Sequence[In
             tuple(each.partition for each in bad),
         ),
         f"{plural(len(bad), 'partition')} too long {words}; the longest,"
-        f" {longest.partition}, for {at_most(longest.lasted_ms)}" + still((longest,), facts),
+        f" {longest.partition}, for {at_most(longest.lasted_ms)}" + still((longest,), analysis),
         cause=longest.cause,
         remedy="find what kept the broker away: its restarts, its disk, its network; a broker that"
         " will not come back is replaced with `tidemark drain`",

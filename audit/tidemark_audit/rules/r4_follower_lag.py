@@ -2,27 +2,27 @@
 
 from collections.abc import Iterator
 
-from tidemark_audit.analysis.partition import PartitionFacts
+from tidemark_audit.analysis.partition import PartitionAnalysis
 from tidemark_audit.results import Finding, FollowerLag, Outcome, RuleResult, Severity
-from tidemark_audit.rules.evaluation import AuditFacts, Judgement, finding, not_evaluated
+from tidemark_audit.rules.evaluation import AuditAnalysis, Judgement, finding, not_evaluated
 
 RULE = "R4"
 TITLE = "follower lag"
 NEEDS = ("follower_caught_up_age_seconds", "partition_replica_lag_max_seconds")
 
 
-def evaluate(facts: AuditFacts) -> Judgement:
-    goal = facts.slo.objectives
+def evaluate(analysis: AuditAnalysis) -> Judgement:
+    goal = analysis.slo.objectives
     objective = (
         f"p99 of caught-up age <= {goal.lag_p99_share_of_max:.3g} x replica.lag.time.max.ms, p99 of"
         f" records <= the greater of {goal.lag_p99_largest_appends:g} largest appends and"
         f" {goal.lag_p99_records_floor:g}"
     )
-    if missing := facts.missing(NEEDS):
+    if missing := analysis.missing(NEEDS):
         return not_evaluated(RULE, TITLE, objective, missing)
-    told = list(_findings(facts))
+    told = list(_findings(analysis))
     worst = max(
-        ((lag, each) for each in facts.partitions for lag in each.follower_lag),
+        ((lag, each) for each in analysis.partitions for lag in each.follower_lag),
         key=lambda pair: pair[0].age_p99_seconds or 0.0,
         default=None,
     )
@@ -37,21 +37,21 @@ def evaluate(facts: AuditFacts) -> Judgement:
             objective,
             f"worst follower: p99 {_seconds(slowest.age_p99_seconds)}",
             slowest.age_p99_seconds,
-            _longest_age(facts, partition),
+            _longest_age(analysis, partition),
             f"{slowest.partition} follower {slowest.follower}",
         ),
         tuple(told),
     )
 
 
-def _findings(facts: AuditFacts) -> Iterator[Finding]:
+def _findings(analysis: AuditAnalysis) -> Iterator[Finding]:
     """One of each follower, whatever it follows."""
-    places = facts.places()
+    places = analysis.places()
     behind: dict[tuple[str, str], list[tuple[FollowerLag, str]]] = {}
-    for partition in facts.partitions:
+    for partition in analysis.partitions:
         place = places[partition.cluster, partition.pool]
         for lag in partition.follower_lag:
-            for sentence in _too_far_behind(facts, partition, lag):
+            for sentence in _too_far_behind(analysis, partition, lag):
                 behind.setdefault((place, lag.follower), []).append((lag, sentence))
     for (place, follower), found in sorted(behind.items()):
         worst, sentence = max(
@@ -64,7 +64,7 @@ def _findings(facts: AuditFacts) -> Iterator[Finding]:
         yield finding(
             RULE,
             Severity.MINOR,
-            facts.about(
+            analysis.about(
                 f"{place}: {subject}" if place else subject, [lag.partition for lag, _ in found]
             ),
             where + sentence,
@@ -74,11 +74,11 @@ def _findings(facts: AuditFacts) -> Iterator[Finding]:
 
 
 def _too_far_behind(
-    facts: AuditFacts, partition: PartitionFacts, lag: FollowerLag
+    analysis: AuditAnalysis, partition: PartitionAnalysis, lag: FollowerLag
 ) -> Iterator[str]:
-    goal = facts.slo.of(lag.partition.topic)
+    goal = analysis.slo.of(lag.partition.topic)
     said = []
-    limit = _longest_age(facts, partition)
+    limit = _longest_age(analysis, partition)
     if limit is not None and lag.age_p99_seconds is not None and lag.age_p99_seconds > limit:
         said.append(f"p99 of caught-up age {_seconds(lag.age_p99_seconds)}, allowed {limit:.3g} s")
     if partition.largest_append_records is not None and lag.records_p99 is not None:
@@ -90,10 +90,10 @@ def _too_far_behind(
         yield ", ".join(said)
 
 
-def _longest_age(facts: AuditFacts, partition: PartitionFacts) -> float | None:
+def _longest_age(analysis: AuditAnalysis, partition: PartitionAnalysis) -> float | None:
     if partition.lag_max_seconds is None:
         return None
-    return partition.lag_max_seconds * facts.slo.of(partition.sli.topic).lag_p99_share_of_max
+    return partition.lag_max_seconds * analysis.slo.of(partition.sli.topic).lag_p99_share_of_max
 
 
 def _seconds(age: float | None) -> str:

@@ -5,7 +5,7 @@ Planned absences are left out of the second: a rolling restart passes through it
 
 from tidemark_audit.results import IntervalKind, Outcome, RuleResult, Severity
 from tidemark_audit.rules.evaluation import (
-    AuditFacts,
+    AuditAnalysis,
     Judgement,
     duration,
     finding,
@@ -24,17 +24,17 @@ FROM_LOSS = (IntervalKind.ONE_FAILURE_FROM_LOSS,)
 FROM_STALL = IntervalKind.ONE_FAILURE_FROM_STALL
 
 
-def evaluate(facts: AuditFacts) -> Judgement:
-    goal = facts.slo.objectives
+def evaluate(analysis: AuditAnalysis) -> Judgement:
+    goal = analysis.slo.objectives
     objective = (
         f"<= {goal.one_failure_from_loss_seconds:g} s with one replica in sync,"
         f" <= {percent(goal.one_failure_from_stall)} of observed time at min.insync.replicas"
     )
-    if missing := facts.missing(NEEDS):
+    if missing := analysis.missing(NEEDS):
         return not_evaluated(RULE, TITLE, objective, missing)
     alone_ms, violated, stall_worst = 0, [], 0.0
-    for topic, partitions in facts.by_topic().items():
-        limits = facts.slo.of(topic)
+    for topic, partitions in analysis.by_topic().items():
+        limits = analysis.slo.of(topic)
         observed = sum(partition.sli.observed_ms for partition in partitions)
         alone = sum(partition.sli.one_failure_from_loss_ms for partition in partitions)
         stall = sum(
@@ -59,7 +59,7 @@ def evaluate(facts: AuditFacts) -> Judgement:
             cause=incident.intervals[0].cause,
             remedy="raise the replication factor, or roll fewer brokers at a time",
         )
-        for incident in incidents(facts, FROM_LOSS)
+        for incident in incidents(analysis, FROM_LOSS)
     ]
     return Judgement(
         RuleResult(

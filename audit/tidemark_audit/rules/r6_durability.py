@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from tidemark_audit.analysis.anomalies import Oddity, OddityKind
-from tidemark_audit.analysis.partition import PartitionFacts
+from tidemark_audit.analysis.partition import PartitionAnalysis
 from tidemark_audit.results import (
     Finding,
     LossEvidence,
@@ -18,7 +18,7 @@ from tidemark_audit.results import (
     Severity,
     TopicPartition,
 )
-from tidemark_audit.rules.evaluation import About, AuditFacts, Judgement, not_evaluated, plural
+from tidemark_audit.rules.evaluation import About, AuditAnalysis, Judgement, not_evaluated, plural
 from tidemark_audit.rules.evaluation import finding as make_finding
 
 RULE = "R6"
@@ -51,14 +51,14 @@ _REMEDIES = {
 }
 
 
-def evaluate(facts: AuditFacts) -> Judgement:
-    told = [each for partition in facts.partitions for each in _findings(partition)]
-    lost = sum(lost_records(partition.loss_evidence) for partition in facts.partitions)
-    hurt = sum(bool(partition.loss_evidence) for partition in facts.partitions)
+def evaluate(analysis: AuditAnalysis) -> Judgement:
+    told = [each for partition in analysis.partitions for each in _findings(partition)]
+    lost = sum(lost_records(partition.loss_evidence) for partition in analysis.partitions)
+    hurt = sum(bool(partition.loss_evidence) for partition in analysis.partitions)
     grave = [each for each in told if each.severity is Severity.CRITICAL]
-    if (missing := facts.missing(NEEDS)) and not grave:
+    if (missing := analysis.missing(NEEDS)) and not grave:
         return not_evaluated(RULE, TITLE, OBJECTIVE, missing)
-    if (unheard := facts.unwitnessed()) and not grave:
+    if (unheard := analysis.unwitnessed()) and not grave:
         names = ", ".join(exporter for exporter, _ in unheard)
         return Judgement(
             RuleResult(RULE, TITLE, Outcome.NOT_EVALUATED, OBJECTIVE, f"not heard enough: {names}"),
@@ -117,7 +117,7 @@ def _most_apart(loss: Sequence[LossEvidence]) -> int:
     return best[-1][1]
 
 
-def _findings(partition: PartitionFacts) -> Iterator[Finding]:
+def _findings(partition: PartitionAnalysis) -> Iterator[Finding]:
     for loss in losses(partition.loss_evidence):
         shown = "; ".join(dict.fromkeys(each.sentence for each in loss))
         yield make_finding(
@@ -189,7 +189,7 @@ def _consume(where: TopicPartition) -> str:
     return f"tidemark consume {shlex.quote(where.topic)} --partition {where.partition}"
 
 
-def _of_oddity(partition: PartitionFacts, oddity: Oddity) -> Finding:
+def _of_oddity(partition: PartitionAnalysis, oddity: Oddity) -> Finding:
     is_old = oddity.kind is OddityKind.LOSS_ON_RECORD
     where = partition.coverage.partition
     return make_finding(

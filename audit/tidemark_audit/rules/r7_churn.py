@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidemark_audit.analysis.changes import Change
-from tidemark_audit.analysis.partition import PartitionFacts
+from tidemark_audit.analysis.partition import PartitionAnalysis
 from tidemark_audit.results import (
     Finding,
     Interval,
@@ -21,7 +21,7 @@ from tidemark_audit.results import (
     TopicPartition,
 )
 from tidemark_audit.rules.evaluation import (
-    AuditFacts,
+    AuditAnalysis,
     Judgement,
     duration,
     finding,
@@ -36,21 +36,21 @@ FLAP_MS = 300_000
 MOST_AT_ONCE = 10_000  # of a counter whose value is nonsense, no more than this is worth counting
 
 
-def evaluate(facts: AuditFacts) -> Judgement:
-    goal = facts.slo.objectives
+def evaluate(analysis: AuditAnalysis) -> Judgement:
+    goal = analysis.slo.objectives
     objective = (
         f"<= {goal.isr_flaps_per_partition_day:g} ISR flaps and"
         f" <= {goal.leader_moves_per_partition_day:g} leader moves per partition-day"
     )
-    if missing := facts.missing(NEEDS):
+    if missing := analysis.missing(NEEDS):
         return not_evaluated(RULE, TITLE, objective, missing)
-    days = max(1.0, facts.days)  # a part of a day has the budget of one
+    days = max(1.0, analysis.days)  # a part of a day has the budget of one
     churned: dict[str, list[_Churn]] = {}
     most_flaps = most_moves = 0
-    for partition in facts.partitions:
-        limits = facts.slo.of(partition.sli.topic)
+    for partition in analysis.partitions:
+        limits = analysis.slo.of(partition.sli.topic)
         flaps = max(_flaps_seen(partition), _flaps_counted(partition))
-        moves = max(_moves_seen(facts, partition), _moves_counted(facts, partition))
+        moves = max(_moves_seen(analysis, partition), _moves_counted(analysis, partition))
         most_flaps, most_moves = max(most_flaps, flaps), max(most_moves, moves)
         is_over = (
             flaps > limits.isr_flaps_per_partition_day * days,
@@ -60,7 +60,7 @@ def evaluate(facts: AuditFacts) -> Judgement:
             counted = (flaps if is_over[0] else 0, moves if is_over[1] else 0)
             found = _Churn(partition.coverage.partition, *counted)
             churned.setdefault(partition.cluster, []).append(found)
-    told = [_finding(facts, cluster, found) for cluster, found in sorted(churned.items())]
+    told = [_finding(analysis, cluster, found) for cluster, found in sorted(churned.items())]
     return Judgement(
         RuleResult(
             RULE,
@@ -86,7 +86,7 @@ class _Churn:
     moves: int
 
 
-def _finding(facts: AuditFacts, cluster: str, churned: Sequence[_Churn]) -> Finding:
+def _finding(analysis: AuditAnalysis, cluster: str, churned: Sequence[_Churn]) -> Finding:
     """One of a cluster: what shakes one partition mostly shakes many."""
     worst = max(churned, key=lambda each: each.flaps + each.moves)
     said = []
@@ -97,11 +97,11 @@ def _finding(facts: AuditFacts, cluster: str, churned: Sequence[_Churn]) -> Find
     where = str(worst.partition)
     if len(churned) > 1:
         where = f"{len(churned)} partitions, the worst {where}: up to"
-    window = duration(facts.window_end_ms - facts.window_start_ms)
+    window = duration(analysis.window_end_ms - analysis.window_start_ms)
     return finding(
         RULE,
         Severity.MINOR,
-        facts.about(
+        analysis.about(
             f"{cluster}: churn" if cluster else "churn",
             [each.partition for each in churned],
             cluster,
@@ -113,7 +113,7 @@ def _finding(facts: AuditFacts, cluster: str, churned: Sequence[_Churn]) -> Find
     )
 
 
-def _flaps_seen(partition: PartitionFacts) -> int:
+def _flaps_seen(partition: PartitionAnalysis) -> int:
     """A shrink and an expand within five minutes, outside planned absences."""
     flaps = 0
     pairs = itertools.pairwise(partition.isr_changes)
@@ -131,15 +131,15 @@ def _flaps_seen(partition: PartitionFacts) -> int:
     return flaps
 
 
-def _moves_seen(facts: AuditFacts, partition: PartitionFacts) -> int:
+def _moves_seen(analysis: AuditAnalysis, partition: PartitionAnalysis) -> int:
     return sum(
         election.kind != "planned"
-        and not _is_planned(partition.intervals, election.at_ms, facts.slack_ms)
+        and not _is_planned(partition.intervals, election.at_ms, analysis.slack_ms)
         for election in partition.elections
     )
 
 
-def _flaps_counted(partition: PartitionFacts) -> int:
+def _flaps_counted(partition: PartitionAnalysis) -> int:
     """An expand is that of who is out for longest; only then of who left since the last scrape."""
     flaps = 0
     out: deque[tuple[float, bool]] = deque()  # since when, and whether on its own
@@ -174,13 +174,13 @@ def _missing_at(intervals: tuple[Interval, ...], at_ms: int) -> int:
     )
 
 
-def _moves_counted(facts: AuditFacts, partition: PartitionFacts) -> int:
+def _moves_counted(analysis: AuditAnalysis, partition: PartitionAnalysis) -> int:
     return sum(
         counted.by
         for counted in partition.counted
         if counted.change is Change.ELECTION
         and not counted.planned
-        and not _is_planned(partition.intervals, counted.at_ms, facts.slack_ms)
+        and not _is_planned(partition.intervals, counted.at_ms, analysis.slack_ms)
     )
 
 

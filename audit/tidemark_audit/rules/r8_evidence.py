@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from tidemark_audit.analysis.partition import PartitionFacts
+from tidemark_audit.analysis.partition import PartitionAnalysis
 from tidemark_audit.metrics.families import PREFIX
 from tidemark_audit.results import Finding, Outcome, RuleResult, Severity
 from tidemark_audit.rules.evaluation import (
     About,
-    AuditFacts,
+    AuditAnalysis,
     Judgement,
     finding,
     not_evaluated,
@@ -21,22 +21,22 @@ TITLE = "evidence"
 NEEDS = ("partition_in_sync_replicas", "broker_clock_skew_seconds", "broker_planned_restart")
 
 
-def evaluate(facts: AuditFacts) -> Judgement:
-    goal = facts.slo.objectives
+def evaluate(analysis: AuditAnalysis) -> Judgement:
+    goal = analysis.slo.objectives
     objective = (
         f"coverage >= {percent(goal.coverage)}, all inputs there,"
         f" clocks within {goal.clock_skew_seconds:g} s"
     )
-    if not facts.partitions:
-        return not_evaluated(RULE, TITLE, objective, facts.missing(NEEDS))
+    if not analysis.partitions:
+        return not_evaluated(RULE, TITLE, objective, analysis.missing(NEEDS))
     covered = shares(
-        facts, lambda row: row.observed_ms, lambda row: row.total_ms, lambda goal: goal.coverage
+        analysis, lambda row: row.observed_ms, lambda row: row.total_ms, lambda goal: goal.coverage
     )
     told = [
         finding(
             RULE,
             Severity.MAJOR,
-            facts.about(f"topic {share.topic}"),
+            analysis.about(f"topic {share.topic}"),
             f"only {percent(share.value)} of its partition-time was observed",
             cause="scrapes failed, or the export holds a part of the window only",
             remedy="check Prometheus's targets for these times; export the whole window",
@@ -45,10 +45,10 @@ def evaluate(facts: AuditFacts) -> Judgement:
         if not share.is_kept
     ]
     for search in (_never_seen, _ended_at_once, _silent, _clocks, _bad_samples, _crc_failures):
-        told += search(facts)
+        told += search(analysis)
     observed = sum(share.good_ms for share in covered)
     total = sum(share.observed_ms for share in covered)
-    missing = facts.missing(NEEDS)
+    missing = analysis.missing(NEEDS)
     grave = [each for each in told if each.severity is Severity.MAJOR]
     outcome = Outcome.VIOLATED if grave else Outcome.KEPT
     if missing and not grave:
@@ -70,33 +70,33 @@ def evaluate(facts: AuditFacts) -> Judgement:
     )
 
 
-def _never_seen(facts: AuditFacts) -> Iterator[Finding]:
+def _never_seen(analysis: AuditAnalysis) -> Iterator[Finding]:
     """A partition without any view of it is not made up for by others of its topic."""
-    for partition in facts.partitions:
-        if partition.sli.observed_ms == 0 and partition.sli.total_ms > facts.slack_ms:
+    for partition in analysis.partitions:
+        if partition.sli.observed_ms == 0 and partition.sli.total_ms > analysis.slack_ms:
             where = partition.coverage.partition
             yield finding(
                 RULE,
                 Severity.MAJOR,
-                facts.about(f"{where} unobserved", (where,), partition.cluster),
+                analysis.about(f"{where} unobserved", (where,), partition.cluster),
                 "nobody who led it was ever seen",
                 cause="no broker that leads it is scraped, or none leads it",
                 remedy="see `tidemark status`, and which brokers Prometheus scrapes",
             )
 
 
-def _ended_at_once(facts: AuditFacts) -> Iterator[Finding]:
+def _ended_at_once(analysis: AuditAnalysis) -> Iterator[Finding]:
     """What looks like the deletion of all partitions, or of several topics with most of them, is
     rather an export without the rest of their series."""
-    clusters: dict[str, list[PartitionFacts]] = {}
-    for partition in facts.partitions:
+    clusters: dict[str, list[PartitionAnalysis]] = {}
+    for partition in analysis.partitions:
         clusters.setdefault(partition.cluster, []).append(partition)
     for cluster, all_of_it in sorted(clusters.items()):
         ends = sorted(end for _, end in (each.life_ms for each in all_of_it))
-        for last in dict.fromkeys(end for end in ends if end < facts.window_end_ms):
+        for last in dict.fromkeys(end for end in ends if end < analysis.window_end_ms):
             living = [each for each in all_of_it if each.life_ms[0] < last <= each.life_ms[1]]
-            ended = [each for each in living if each.life_ms[1] <= last + facts.slack_ms]
-            after = [each for each in all_of_it if each.life_ms[1] > last + facts.slack_ms]
+            ended = [each for each in living if each.life_ms[1] <= last + analysis.slack_ms]
+            after = [each for each in all_of_it if each.life_ms[1] > last + analysis.slack_ms]
             topics = {each.sli.topic_id for each in ended}
             if after and (len(topics) == 1 or 2 * len(ended) <= len(living)):
                 continue
@@ -113,34 +113,34 @@ def _ended_at_once(facts: AuditFacts) -> Iterator[Finding]:
             break
 
 
-def _silent(facts: AuditFacts) -> Iterator[Finding]:
-    for exporter, said in facts.unwitnessed():
+def _silent(analysis: AuditAnalysis) -> Iterator[Finding]:
+    for exporter, said in analysis.unwitnessed():
         yield finding(
             RULE,
             Severity.MAJOR,
-            facts.about(f"{exporter} unheard"),
+            analysis.about(f"{exporter} unheard"),
             said,
             cause="it is no target of Prometheus, or the export lacks its series",
             remedy="scrape every broker and the operator; export all families of them",
         )
 
 
-def _clocks(facts: AuditFacts) -> Iterator[Finding]:
-    limit = facts.slo.objectives.clock_skew_seconds
-    for skew in facts.clock_skew:
+def _clocks(analysis: AuditAnalysis) -> Iterator[Finding]:
+    limit = analysis.slo.objectives.clock_skew_seconds
+    for skew in analysis.clock_skew:
         if skew.p99_seconds > limit:
             yield finding(
                 RULE,
                 Severity.MAJOR,
-                facts.about(f"broker {skew.broker}", cluster=skew.cluster),
+                analysis.about(f"broker {skew.broker}", cluster=skew.cluster),
                 f"its clock is {skew.p99_seconds:.3g} s off",
                 cause="no time synchronisation on its node",
                 remedy="start chrony or ntpd there; times of records and retention depend on it",
             )
 
 
-def _bad_samples(facts: AuditFacts) -> Iterator[Finding]:
-    for bad in facts.bad_samples:
+def _bad_samples(analysis: AuditAnalysis) -> Iterator[Finding]:
+    for bad in analysis.bad_samples:
         said = [
             f"{plural(count, 'sample')} {words}"
             for count, words in (
@@ -154,19 +154,19 @@ def _bad_samples(facts: AuditFacts) -> Iterator[Finding]:
             yield finding(
                 RULE,
                 Severity.MAJOR if bad.conflicts or bad.impossible else Severity.MINOR,
-                facts.about(PREFIX + bad.family),
+                analysis.about(PREFIX + bad.family),
                 ", ".join(said),
                 cause="two exports mixed into one, or a damaged one",
                 remedy="export again, from one Prometheus",
             )
 
 
-def _crc_failures(facts: AuditFacts) -> Iterator[Finding]:
-    for cluster, where, count in facts.crc_failures:
+def _crc_failures(analysis: AuditAnalysis) -> Iterator[Finding]:
+    for cluster, where, count in analysis.crc_failures:
         yield finding(
             RULE,
             Severity.MINOR,
-            facts.about(f"{cluster}: CRC in {where}" if cluster else f"CRC in {where}"),
+            analysis.about(f"{cluster}: CRC in {where}" if cluster else f"CRC in {where}"),
             f"{count} record batch{'' if count == 1 else 'es'} failed the checksum in {where}",
             cause="a disk or a network that changes bytes; nothing bad was kept",
             remedy="see which broker's log tells of it, and look at its disk",

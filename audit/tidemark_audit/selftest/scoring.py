@@ -9,7 +9,7 @@ from random import Random
 
 from tidemark_audit.assembly import assemble
 from tidemark_audit.engines.engine import Engine, Observed, Request
-from tidemark_audit.engines.planning import kernel_settings
+from tidemark_audit.engines.planning import aggregation_settings
 from tidemark_audit.results import AuditResult, Finding, Outcome
 from tidemark_audit.rules.r6_durability import lost_records
 from tidemark_audit.selftest.expected_verdict import INTERVAL_MS, Expected, expected
@@ -106,7 +106,7 @@ def _observed(engine: Engine, directory: str) -> Observed:
     sources = sources_at([directory])
     window = Window(BASE_MS, BASE_MS + LENGTH_MS).looking_back()
     slices = [part for source in sources for part in source.slices(window.to_read)]
-    settings = kernel_settings(sources, window, INTERVAL_MS)
+    settings = aggregation_settings(sources, window, INTERVAL_MS)
     return engine.observe(Request(slices, window, settings, INTERVAL_MS), lambda done, total: None)
 
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidemark_audit.aggregation.merge import merge
 from tidemark_audit.aggregation.samples import STALE, SampleBatch, within
-from tidemark_audit.aggregation.summaries import KernelSettings
+from tidemark_audit.aggregation.summaries import AggregationSettings
 from tidemark_audit.aggregation.summarize import summarize
 from tidemark_audit.metrics.families import SeriesKey
 
-KERNEL = KernelSettings(break_gap_ms=25, band_ms=40)
+KERNEL = AggregationSettings(break_gap_ms=25, band_ms=40)
 KEYS = (
     SeriesKey("partition_in_sync_replicas", topic="t", partition=0, broker="1"),
     SeriesKey("replica_high_watermark_offset", topic="t", partition=0, broker="1"),

@@ -10,7 +10,7 @@ from rich.console import Console
 from tidemark_audit.audit import no_progress
 from tidemark_audit.engines.engine import Request
 from tidemark_audit.engines.local import LocalEngine
-from tidemark_audit.engines.planning import kernel_settings
+from tidemark_audit.engines.planning import aggregation_settings
 from tidemark_audit.engines.spark import SparkEngine
 from tidemark_audit.selftest.expected_verdict import INTERVAL_MS, expected
 from tidemark_audit.selftest.samples import BASE_MS, write_samples
@@ -41,7 +41,9 @@ def test_a_fault_alone_is_found_and_a_trap_alone_is_none(name: str, tmp_path: Pa
     sources = sources_at([str(tmp_path)])
     window = Window(BASE_MS, BASE_MS + LENGTH_MS).looking_back()
     slices = [part for source in sources for part in source.slices(window.to_read)]
-    request = Request(slices, window, kernel_settings(sources, window, INTERVAL_MS), INTERVAL_MS)
+    request = Request(
+        slices, window, aggregation_settings(sources, window, INTERVAL_MS), INTERVAL_MS
+    )
     (result,) = by_scenario(LocalEngine().observe(request, no_progress), [story])
     assert mistakes_of(story, expected(story), result) == []
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tidemark_audit.audit import audit
 from tidemark_audit.engines.local import LocalEngine
-from tidemark_audit.engines.planning import kernel_settings
+from tidemark_audit.engines.planning import aggregation_settings
 from tidemark_audit.results import Verdict
 from tidemark_audit.sources.http_server import Patience, TooLarge
 from tidemark_audit.sources.prometheus import Form, Prometheus, PrometheusSlice
@@ -382,7 +382,7 @@ def test_the_interval_is_that_of_the_window_and_not_of_today(
     prometheus: SmallPrometheus, url: str
 ) -> None:
     # Nothing was scraped in the last ten minutes of our clock: this window is of 2023.
-    settings = kernel_settings([Prometheus(url, patience=QUICK)], WINDOW, None)
+    settings = aggregation_settings([Prometheus(url, patience=QUICK)], WINDOW, None)
     assert settings.break_gap_ms == 3000
 
 
