@@ -19,7 +19,7 @@ from tidemark_audit.sources.source import Source, SourceError, Window
 
 _PREFIX = "summaries-"
 _LOOK_BACK = "look-back.parquet"  # of what stood when the window began; made anew by each run
-PIECES_OF_WINDOW = 8  # of a running Prometheus: the window starts at most so much of it early
+PARTS_OF_WINDOW = 8  # of a running Prometheus: the window starts at most so much of it early
 
 
 def with_checkpoint(
@@ -78,7 +78,7 @@ def _unread(from_ms: int, window: Window, sources: Sequence[Source]) -> list[Win
     assert window.start_ms is not None
     assert window.end_ms is not None
     length = window.end_ms - from_ms
-    longest = max(1, -(-(window.end_ms - window.start_ms) // PIECES_OF_WINDOW))
+    longest = max(1, -(-(window.end_ms - window.start_ms) // PARTS_OF_WINDOW))
     # A file of samples would be read as a whole for each piece.
     count = -(-length // longest) if all(source.is_live for source in sources) else min(1, length)
     borders = [from_ms + length * number // count for number in range(count + 1)] if count else []

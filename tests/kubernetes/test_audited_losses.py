@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from tidemark_audit.analysis.anomalies import OddityKind
+from tidemark_audit.analysis.anomalies import AnomalyKind
 from tidemark_audit.audit import audit
 from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.results import AuditResult, Interval, IntervalKind, LossKind, Severity, Verdict
@@ -219,7 +219,7 @@ def test_the_unclean_election_is_found_when_it_was(record: Record) -> None:
     (told,) = [
         each
         for each in record.result.findings
-        if each.rule == "R6" and each.subject.endswith(OddityKind.UNCLEAN_ELECTION)
+        if each.rule == "R6" and each.subject.endswith(AnomalyKind.UNCLEAN_ELECTION)
     ]
     assert told.severity is Severity.CRITICAL
     assert record.elected.is_seen_in(told.start_ms, told.end_ms), (told, record.elected)

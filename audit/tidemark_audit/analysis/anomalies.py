@@ -9,14 +9,14 @@ from enum import StrEnum
 import numpy as np
 
 from tidemark_audit.analysis.counter_increases import (
-    Rose,
+    CounterIncrease,
     counted_steps,
     first_rise,
     stood_at_start,
 )
 from tidemark_audit.analysis.loss import epochs_of
 from tidemark_audit.analysis.partition_timeline import Series
-from tidemark_audit.analysis.series import Track
+from tidemark_audit.analysis.series import MergedSeries
 from tidemark_audit.analysis.step_function import StepFunction
 from tidemark_audit.metrics.families import Exporter, key_as_text
 from tidemark_audit.results import Confidence, Sample
@@ -33,7 +33,7 @@ class _Claim:
     text: str  # its series
 
 
-class OddityKind(StrEnum):
+class AnomalyKind(StrEnum):
     UNCLEAN_ELECTION = "unclean-election"
     TWO_LEADERS = "two-leaders-in-an-epoch"
     EPOCH_REGRESS = "leader-epoch-regress"
@@ -43,7 +43,7 @@ class OddityKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Oddity:
-    kind: OddityKind
+    kind: AnomalyKind
     after_ms: int
     at_ms: int
     sentence: str
@@ -51,7 +51,7 @@ class Oddity:
     samples: tuple[Sample, ...]
 
 
-def oddities_of(series: Series) -> list[Oddity]:
+def anomalies_of(series: Series) -> list[Oddity]:
     found = [
         *_unclean_elections(series),
         *_two_leaders(series),
@@ -59,8 +59,8 @@ def oddities_of(series: Series) -> list[Oddity]:
         *_losses_on_record(series),
     ]
     start = series.context.window_start_ms
-    inside = [oddity for oddity in found if oddity.at_ms >= start]
-    return sorted(inside, key=lambda oddity: (oddity.at_ms, oddity.kind))
+    inside = [anomaly for anomaly in found if anomaly.at_ms >= start]
+    return sorted(inside, key=lambda anomaly: (anomaly.at_ms, anomaly.kind))
 
 
 def _unclean_elections(series: Series) -> Iterator[Oddity]:
@@ -71,7 +71,7 @@ def _unclean_elections(series: Series) -> Iterator[Oddity]:
         told.append(step)
         text = key_as_text(counted.key)
         yield Oddity(
-            OddityKind.UNCLEAN_ELECTION,
+            AnomalyKind.UNCLEAN_ELECTION,
             step.after_ms,
             step.at_ms,
             f"{int(step.by)} leader(s) elected that may lack committed records",
@@ -79,30 +79,30 @@ def _unclean_elections(series: Series) -> Iterator[Oddity]:
             (Sample(text, step.after_ms, step.before), Sample(text, step.at_ms, step.value)),
         )
     slack = series.context.intervals.cap_ms(Exporter.OPERATOR)
-    for track in series.all_of("partition_recovery_epoch"):
-        for step in counted_steps(series, track):
+    for merged_series in series.all_of("partition_recovery_epoch"):
+        for step in counted_steps(series, merged_series):
             if any(
                 known.after_ms - slack <= step.at_ms and step.after_ms <= known.at_ms + slack
                 for known in told
             ):
                 continue  # the counter told it already
             yield Oddity(
-                OddityKind.UNCLEAN_ELECTION,
+                AnomalyKind.UNCLEAN_ELECTION,
                 step.after_ms,
                 step.at_ms,
-                f"leader epoch {int(step.value)} by last resort ({track.key.detail})",
+                f"leader epoch {int(step.value)} by last resort ({merged_series.key.detail})",
                 Confidence.PROVED,
-                (Sample(key_as_text(track.key), step.at_ms, step.value),),
+                (Sample(key_as_text(merged_series.key), step.at_ms, step.value),),
             )
 
 
 def _two_leaders(series: Series) -> Iterator[Oddity]:
     """Two brokers with real samples on both sides of a common moment, each leading one epoch."""
     by_epoch: dict[int, list[_Claim]] = {}
-    for track in series.all_of("replica_is_leader"):
-        epochs = epochs_of(series, track.key.broker)
-        for run in np.flatnonzero(track.first_value == 1.0).tolist():
-            for claim in _claims(track, run, epochs):
+    for merged_series in series.all_of("replica_is_leader"):
+        epochs = epochs_of(series, merged_series.key.broker)
+        for run in np.flatnonzero(merged_series.first_value == 1.0).tolist():
+            for claim in _claims(merged_series, run, epochs):
                 by_epoch.setdefault(claim.epoch, []).append(claim)
     for claims in by_epoch.values():
         claims.sort(key=lambda claim: (claim.first_ms, claim.broker))
@@ -119,7 +119,7 @@ def _both_lead(one: "_Claim", other: "_Claim") -> Oddity:
     first = max(one.first_ms, other.first_ms)
     low, high = sorted((one, other), key=lambda claim: claim.broker)
     return Oddity(
-        OddityKind.TWO_LEADERS,
+        AnomalyKind.TWO_LEADERS,
         first,
         min(one.last_ms, other.last_ms),
         f"brokers {low.broker} and {high.broker} both led in leader epoch {one.epoch}",
@@ -128,44 +128,44 @@ def _both_lead(one: "_Claim", other: "_Claim") -> Oddity:
     )
 
 
-def _claims(track: Track, run: int, epochs: StepFunction) -> Iterator[_Claim]:
+def _claims(merged_series: MergedSeries, run: int, epochs: StepFunction) -> Iterator[_Claim]:
     """A stretch in which it says that it leads, by the epochs that it was in meanwhile."""
-    start, end = int(track.first_ms[run]), int(track.last_ms[run])
+    start, end = int(merged_series.first_ms[run]), int(merged_series.last_ms[run])
     place = int(np.searchsorted(epochs.last_sample_ms, start, side="left"))
     until = int(np.searchsorted(epochs.start_ms, end, side="right"))
     for number in range(place, until):
         first = max(start, int(epochs.start_ms[number]))
         last = min(end, int(epochs.last_sample_ms[number]))
         epoch = int(epochs.value[number])
-        yield _Claim(track.key.broker, epoch, first, last, key_as_text(track.key))
+        yield _Claim(merged_series.key.broker, epoch, first, last, key_as_text(merged_series.key))
 
 
 def _epoch_regresses(series: Series) -> Iterator[Oddity]:
     """The epoch of one and the same leader goes back: an old state was brought back."""
-    for track in series.all_of("replica_leader_epoch"):
-        leads = series.steps("replica_is_leader", broker=track.key.broker)
-        text = key_as_text(track.key)
+    for merged_series in series.all_of("replica_leader_epoch"):
+        leads = series.steps("replica_is_leader", broker=merged_series.key.broker)
+        text = key_as_text(merged_series.key)
         highest, highest_at = -1.0, 0
-        for run in range(len(track.first_ms)):
-            epoch, at_ms = float(track.first_value[run]), int(track.first_ms[run])
+        for run in range(len(merged_series.first_ms)):
+            epoch, at_ms = float(merged_series.first_value[run]), int(merged_series.first_ms[run])
             led = leads.at(np.array([at_ms], dtype=np.int64))[0] == 1.0
             if np.isnan(epoch):
                 continue
             if led and 0 <= epoch < highest:
                 yield Oddity(
-                    OddityKind.EPOCH_REGRESS,
+                    AnomalyKind.EPOCH_REGRESS,
                     highest_at,
                     at_ms,
-                    f"broker {track.key.broker} leads in epoch {int(epoch)} after it was in"
+                    f"broker {merged_series.key.broker} leads in epoch {int(epoch)} after it was in"
                     f" {int(highest)}",
                     Confidence.PROVED,
                     (Sample(text, highest_at, highest), Sample(text, at_ms, epoch)),
                 )
             if epoch > highest:
-                highest, highest_at = epoch, int(track.last_ms[run])
+                highest, highest_at = epoch, int(merged_series.last_ms[run])
 
 
-LATCHED = (
+COUNTER_INCREASES = (
     "replica_committed_truncated_records_total",
     "partition_election_committed_gap_records",
     "partition_recovery_lost_committed_records",
@@ -174,17 +174,17 @@ LATCHED = (
 
 def _losses_on_record(series: Series) -> Iterator[Oddity]:
     """Proof of loss that is latched: told by an earlier window, or nobody knows by which."""
-    standing: dict[OddityKind, list[Sample]] = {}
-    for family in LATCHED:
-        for track in series.all_of(family):
-            if (found := _on_record(series, track)) is not None:
+    standing: dict[AnomalyKind, list[Sample]] = {}
+    for family in COUNTER_INCREASES:
+        for merged_series in series.all_of(family):
+            if (found := _on_record(series, merged_series)) is not None:
                 kind, at_ms, value = found
-                sample = Sample(key_as_text(track.key), at_ms, value)
+                sample = Sample(key_as_text(merged_series.key), at_ms, value)
                 standing.setdefault(kind, []).append(sample)
     for kind, samples in standing.items():
         largest = max(samples, key=lambda sample: (sample.value, -sample.at_ms))
         when = "before this window"
-        if kind is OddityKind.LOSS_OF_UNKNOWN_TIME:
+        if kind is AnomalyKind.LOSS_OF_UNKNOWN_TIME:
             when += ", or in it and before its first sample"
         yield Oddity(
             kind,
@@ -196,10 +196,16 @@ def _losses_on_record(series: Series) -> Iterator[Oddity]:
         )
 
 
-def _on_record(series: Series, track: Track) -> tuple[OddityKind, int, float] | None:
-    if stood := stood_at_start(series, track):
-        return OddityKind.LOSS_ON_RECORD, series.context.window_start_ms, stood
-    is_up = not track.is_empty and track.first_value[0] > 0
-    if is_up and first_rise(series, track) is Rose.UNKNOWN:
-        return OddityKind.LOSS_OF_UNKNOWN_TIME, int(track.first_ms[0]), float(track.first_value[0])
+def _on_record(
+    series: Series, merged_series: MergedSeries
+) -> tuple[AnomalyKind, int, float] | None:
+    if stood := stood_at_start(series, merged_series):
+        return AnomalyKind.LOSS_ON_RECORD, series.context.window_start_ms, stood
+    is_up = not merged_series.is_empty and merged_series.first_value[0] > 0
+    if is_up and first_rise(series, merged_series) is CounterIncrease.UNKNOWN:
+        return (
+            AnomalyKind.LOSS_OF_UNKNOWN_TIME,
+            int(merged_series.first_ms[0]),
+            float(merged_series.first_value[0]),
+        )
     return None

@@ -7,7 +7,7 @@ from enum import StrEnum
 import numpy as np
 
 from tidemark_audit.analysis.counter_increases import counted_steps
-from tidemark_audit.analysis.partition_timeline import NOBODY, Series, State, View
+from tidemark_audit.analysis.partition_timeline import NOBODY, PartitionTimeline, Series, State
 from tidemark_audit.analysis.step_function import Increment, increments
 from tidemark_audit.metrics.families import Exporter
 from tidemark_audit.results import Election, IsrChange, TopicPartition
@@ -20,7 +20,7 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CounterChange:
     """Changes that brokers and operator counted between two scrapes, whatever scrapes saw of them;
     those that somebody asked for are told apart."""
 
@@ -39,7 +39,7 @@ def partition_of(series: Series) -> TopicPartition:
     return TopicPartition(series.topic, series.partition, series.topic_id)
 
 
-def elections_of(series: Series, view: View) -> list[Election]:
+def elections_of(series: Series, timeline: PartitionTimeline) -> list[Election]:
     """New epochs as the leaders' own samples show them."""
     counted = {
         kind: counted_steps(series, series.find("partition_leader_elections_total", detail=kind))
@@ -48,22 +48,22 @@ def elections_of(series: Series, view: View) -> list[Election]:
     slack = series.context.intervals.cap_ms(Exporter.OPERATOR)
     found: list[Election] = []
     epoch, broker, last_seen = -1.0, "", 0
-    for segment in range(len(view.leader)):
-        number = int(view.leader[segment])
+    for segment in range(len(timeline.leader)):
+        number = int(timeline.leader[segment])
         if number == NOBODY:
             continue
-        start = int(view.starts_ms[segment])
-        if view.leader_epoch[segment] > epoch >= 0:
+        start = int(timeline.starts_ms[segment])
+        if timeline.leader_epoch[segment] > epoch >= 0:
             kind = _counted_between(counted, last_seen - slack, start + slack)
             found.append(
                 Election(
-                    partition_of(series), last_seen, start, kind, broker, view.brokers[number],
-                    int(view.leader_epoch[segment]),
+                    partition_of(series), last_seen, start, kind, broker, timeline.brokers[number],
+                    int(timeline.leader_epoch[segment]),
                 )
             )  # fmt: skip
-        epoch = max(epoch, float(view.leader_epoch[segment]))
-        broker = view.brokers[number]
-        last_seen = int(min(view.last_seen_ms[segment], view.borders_ms[segment + 1]))
+        epoch = max(epoch, float(timeline.leader_epoch[segment]))
+        broker = timeline.brokers[number]
+        last_seen = int(min(timeline.last_seen_ms[segment], timeline.borders_ms[segment + 1]))
     return found
 
 
@@ -74,22 +74,22 @@ def _counted_between(counted: dict[str, list[Increment]], after_ms: int, until_m
     return UNKNOWN
 
 
-def isr_changes_of(series: Series, view: View) -> list[IsrChange]:
+def isr_changes_of(series: Series, timeline: PartitionTimeline) -> list[IsrChange]:
     """Between two things that leaders said, one after the other."""
     shrinks = {
-        track.key.detail: counted_steps(series, track)
-        for track in series.all_of("partition_isr_shrinks_total")
+        merged_series.key.detail: counted_steps(series, merged_series)
+        for merged_series in series.all_of("partition_isr_shrinks_total")
     }
-    said = np.flatnonzero((view.state != State.UNOBSERVED) & (view.leader != NOBODY))
+    said = np.flatnonzero((timeline.state != State.UNOBSERVED) & (timeline.leader != NOBODY))
     found: list[IsrChange] = []
     for before, after in itertools.pairwise(said.tolist()):
-        old, new = int(view.in_sync[before]), int(view.in_sync[after])
+        old, new = int(timeline.in_sync[before]), int(timeline.in_sync[after])
         if old == new:
             continue
-        at_ms = int(view.starts_ms[after])
-        after_ms = int(min(view.last_seen_ms[before], at_ms))
+        at_ms = int(timeline.starts_ms[after])
+        after_ms = int(min(timeline.last_seen_ms[before], at_ms))
         reason = "expand" if new > old else _reason(shrinks, after_ms, at_ms)
-        if not reason and (view.reassigning[before] or view.reassigning[after]):
+        if not reason and (timeline.reassigning[before] or timeline.reassigning[after]):
             reason = "move"  # a replica that was removed; nothing counts it as shrinking
         found.append(IsrChange(partition_of(series), after_ms, at_ms, old, new, reason))
     return found
@@ -109,14 +109,16 @@ _COUNTERS = {
 }
 
 
-def counted_of(series: Series) -> list[Counted]:
+def counted_of(series: Series) -> list[CounterChange]:
     """In order of time. Only between two samples of one counter: its first may be of long ago, or
     of the grant that made the partition."""
     found = [
-        Counted(change, step.after_ms, step.at_ms, int(step.by), track.key.detail == "planned")
+        CounterChange(
+            change, step.after_ms, step.at_ms, int(step.by), merged_series.key.detail == "planned"
+        )
         for family, change in _COUNTERS.items()
-        for track in series.all_of(family)
-        for step in increments(track, from_zero=False, cap_ms=series.cap_ms(family))
+        for merged_series in series.all_of(family)
+        for step in increments(merged_series, from_zero=False, cap_ms=series.cap_ms(family))
         if step.at_ms >= series.context.window_start_ms
     ]
     return sorted(found, key=lambda counted: (counted.at_ms, counted.change, counted.planned))

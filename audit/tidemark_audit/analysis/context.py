@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark_audit.analysis.series import Track, fold_scrapes
+from tidemark_audit.analysis.series import MergedSeries, fold_scrapes
 from tidemark_audit.analysis.step_function import CAP_INTERVALS, steps_of
 from tidemark_audit.analysis.what_if import WhatIf
 from tidemark_audit.metrics.families import Exporter
@@ -111,27 +111,34 @@ class Context:
 
 
 def context_of(
-    tracks: list[Track], *, window_start_ms: int, window_end_ms: int, intervals: Intervals
+    merged_series_list: list[MergedSeries],
+    *,
+    window_start_ms: int,
+    window_end_ms: int,
+    intervals: Intervals,
 ) -> Context:
-    """`tracks`: those without a topic."""
+    """`merged_series_list`: those without a topic."""
     planned: dict[BrokerPlace, tuple[PlannedRestart, ...]] = {}
     brokers: dict[BrokerPlace, tuple[int, int]] = {}
     operators: dict[str, tuple[int, int]] = {}
     clusters: dict[str, int] = {}
     lives: dict[BrokerPlace, tuple[tuple[int, int], ...]] = {}
     operator_cap = intervals.cap_ms(Exporter.OPERATOR)
-    for track in fold_scrapes(tracks, operator_cap):
-        if track.is_empty:
+    for merged_series in fold_scrapes(merged_series_list, operator_cap):
+        if merged_series.is_empty:
             continue
-        key, seen = track.key, (int(track.first_ms[0]), int(track.last_ms[-1]))
+        key, seen = (
+            merged_series.key,
+            (int(merged_series.first_ms[0]), int(merged_series.last_ms[-1])),
+        )
         clusters[key.cluster] = min(seen[0], clusters.get(key.cluster, seen[0]))
         broker = (key.cluster, key.pool, key.broker)
         if key.family == "broker_planned_restart":
-            looks = [each for each in tracks if each.key._replace(scrape="") == key]
-            planned[broker] = _planned_restarts(track, looks, intervals)
+            looks = [each for each in merged_series_list if each.key._replace(scrape="") == key]
+            planned[broker] = _planned_restarts(merged_series, looks, intervals)
         elif key.family == "broker_epoch":
             brokers[broker] = _both(seen, brokers.get(broker, seen))
-            lives[broker] = _lives(track)
+            lives[broker] = _lives(merged_series)
         if key.pool and key.family != "broker_epoch":
             operators[key.cluster] = _both(seen, operators.get(key.cluster, seen))
     return Context(
@@ -139,12 +146,12 @@ def context_of(
     )
 
 
-def _lives(epochs: Track) -> tuple[tuple[int, int], ...]:
+def _lives(epochs: MergedSeries) -> tuple[tuple[int, int], ...]:
     """Return when each process of a broker was seen first and last."""
     return tuple((first, last) for first, last, _ in lives_of(epochs))
 
 
-def lives_of(epochs: Track) -> list[tuple[int, int, float]]:
+def lives_of(epochs: MergedSeries) -> list[tuple[int, int, float]]:
     """Return first sight, last sight and epoch of each process, by the broker's epoch.
 
     The epoch is another one with every start. It is negative until the process has registered,
@@ -168,15 +175,17 @@ def lives_of(epochs: Track) -> list[tuple[int, int, float]]:
 
 
 def _planned_restarts(
-    track: Track, looks: Sequence[Track], intervals: Intervals
+    merged_series: MergedSeries, looks: Sequence[MergedSeries], intervals: Intervals
 ) -> tuple[PlannedRestart, ...]:
-    """`track` is what the looks are together; each of them may be of another controller."""
+    """`merged_series` is what the looks are together; each of them may be of another controller."""
     directly_ms = round(intervals.operator_ms * DIRECTLY_INTERVALS)
     ends = sorted(end for look in looks for end in _said_ends(look, directly_ms))
     found = []
     cap_ms = intervals.cap_ms(Exporter.OPERATOR)
-    unsaid = track.last_ms[(track.first_value != 1.0) & ~np.isnan(track.first_value)]
-    for start, end in steps_of(track, cap_ms).stretches_of(1.0):
+    unsaid = merged_series.last_ms[
+        (merged_series.first_value != 1.0) & ~np.isnan(merged_series.first_value)
+    ]
+    for start, end in steps_of(merged_series, cap_ms).intervals_of(1.0):
         before = unsaid[unsaid < start]
         silent = max(start - cap_ms, int(before[-1]) if len(before) else start - cap_ms)
         limit = start + PLANNED_RESTART_LIMIT_MS
@@ -185,7 +194,7 @@ def _planned_restarts(
     return tuple(found)
 
 
-def _said_ends(look: Track, directly_ms: int) -> list[int]:
+def _said_ends(look: MergedSeries, directly_ms: int) -> list[int]:
     """When 1 was followed by something else out of the same mouth."""
     ends = look.first_value[:-1] == 1.0
     ends &= ~np.isnan(look.first_value[1:])

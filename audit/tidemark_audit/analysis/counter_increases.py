@@ -7,12 +7,12 @@ from enum import Enum, auto
 import numpy as np
 
 from tidemark_audit.analysis.partition_timeline import Series
-from tidemark_audit.analysis.series import Track
+from tidemark_audit.analysis.series import MergedSeries
 from tidemark_audit.analysis.step_function import Increment, increments
 from tidemark_audit.metrics.families import FAMILIES, PREFIX, Exporter
 
 
-class Rose(Enum):
+class CounterIncrease(Enum):
     """From 0 to its first value."""
 
     EARLIER = auto()  # it is seen to have stood when the window began
@@ -20,24 +20,26 @@ class Rose(Enum):
     UNKNOWN = auto()  # before the window, or in it
 
 
-def first_rise(series: Series, track: Track) -> Rose:
+def first_rise(series: Series, merged_series: MergedSeries) -> CounterIncrease:
     """Raises nothing for a track without values: they never rose."""
-    known = track.first_ms[~np.isnan(track.first_value)]
+    known = merged_series.first_ms[~np.isnan(merged_series.first_value)]
     context = series.context
-    exporter = FAMILIES[PREFIX + track.key.family].exporter
+    exporter = FAMILIES[PREFIX + merged_series.key.family].exporter
     cap_ms = context.intervals.cap_ms(exporter)
     since = (
-        context.broker_since_ms(series.place_of(track.key.broker))
+        context.broker_since_ms(series.place_of(merged_series.key.broker))
         if exporter is Exporter.BROKER
         else context.operator_since_ms(series.cluster)
     )
     if not len(known) or since is None:
-        return Rose.UNKNOWN
+        return CounterIncrease.UNKNOWN
     if known[0] > since + cap_ms:
-        return Rose.WITHIN  # its exporter had long been seen without it
-    if exporter is Exporter.BROKER and _came_up(series, track.key.broker, since, cap_ms):
-        return Rose.WITHIN
-    return Rose.EARLIER if known[0] < context.window_start_ms else Rose.UNKNOWN
+        return CounterIncrease.WITHIN  # its exporter had long been seen without it
+    if exporter is Exporter.BROKER and _came_up(series, merged_series.key.broker, since, cap_ms):
+        return CounterIncrease.WITHIN
+    return (
+        CounterIncrease.EARLIER if known[0] < context.window_start_ms else CounterIncrease.UNKNOWN
+    )
 
 
 def _came_up(series: Series, broker: str, since_ms: int, cap_ms: int) -> bool:
@@ -49,24 +51,27 @@ def _came_up(series: Series, broker: str, since_ms: int, cap_ms: int) -> bool:
     if since_ms <= max(begun, context.window_start_ms) + cap_ms:
         return False
     return not any(
-        track.key.follower == broker and (track.first_ms[track.first_value == 1.0] < since_ms).any()
-        for track in series.all_of("follower_in_sync")
+        merged_series.key.follower == broker
+        and (merged_series.first_ms[merged_series.first_value == 1.0] < since_ms).any()
+        for merged_series in series.all_of("follower_in_sync")
     )
 
 
-def stood_at_start(series: Series, track: Track) -> float:
+def stood_at_start(series: Series, merged_series: MergedSeries) -> float:
     """Its value by the last sample before the window; 0 if there is none."""
-    is_before = (track.first_ms < series.context.window_start_ms) & ~np.isnan(track.first_value)
+    is_before = (merged_series.first_ms < series.context.window_start_ms) & ~np.isnan(
+        merged_series.first_value
+    )
     before = np.flatnonzero(is_before)
-    return float(track.first_value[before[-1]]) if len(before) else 0.0
+    return float(merged_series.first_value[before[-1]]) if len(before) else 0.0
 
 
-def counted_steps(series: Series, track: Track | None) -> list[Increment]:
+def counted_steps(series: Series, merged_series: MergedSeries | None) -> list[Increment]:
     """Steps up of a counter, of the earlier time that was read too."""
-    if track is None or track.is_empty:
+    if merged_series is None or merged_series.is_empty:
         return []
     return increments(
-        track,
-        from_zero=first_rise(series, track) is Rose.WITHIN,
-        cap_ms=series.cap_ms(track.key.family),
+        merged_series,
+        from_zero=first_rise(series, merged_series) is CounterIncrease.WITHIN,
+        cap_ms=series.cap_ms(merged_series.key.family),
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tidemark_audit.aggregation.samples import Flags
-from tidemark_audit.analysis.partition_timeline import Series, State, View
+from tidemark_audit.analysis.partition_timeline import PartitionTimeline, Series, State
 from tidemark_audit.results import Interval, IntervalKind, SliRow, TopicPartition
 
 KINDS = {
@@ -16,20 +16,20 @@ KINDS = {
 }
 
 
-def planned_segments(series: Series, view: View) -> Flags:
+def planned_segments(series: Series, timeline: PartitionTimeline) -> Flags:
     """Where all that is missing is missing because somebody asked for it.
 
     A broker's absence is planned only from its beginning: the operator's word must stand when it
     falls out of sync, a couple of scrapes more or less. A restart asked for later makes no crash
     planned.
     """
-    bad = np.isin(view.state, (State.DEGRADED, State.UNDER_MIN_ISR, State.OFFLINE))
-    planned = np.zeros(len(view.state), dtype=np.bool_)
+    bad = np.isin(timeline.state, (State.DEGRADED, State.UNDER_MIN_ISR, State.OFFLINE))
+    planned = np.zeros(len(timeline.state), dtype=np.bool_)
     excused_until: dict[str, int] = {}
     in_sync_from = _in_sync_from(series)
-    for segment in range(len(view.state)):
-        start = int(view.starts_ms[segment])
-        missing = view.missing[segment]
+    for segment in range(len(timeline.state)):
+        start = int(timeline.starts_ms[segment])
+        missing = timeline.missing[segment]
         excused_until = {
             name: excused_until[name]
             if name in excused_until
@@ -39,12 +39,12 @@ def planned_segments(series: Series, view: View) -> Flags:
         if not bad[segment]:
             continue
         absent = missing
-        if view.reassigning[segment]:
+        if timeline.reassigning[segment]:
             # Who is being added is out of sync too, and is nobody's loss.
             joining = {name for name in missing if in_sync_from.get(name, start + 1) > start}
-            lacking = view.replicas[segment] - view.in_sync[segment]
+            lacking = timeline.replicas[segment] - timeline.in_sync[segment]
             absent = missing - joining if lacking <= len(missing - joining) else missing
-        planned[segment] = bool(view.reassigning[segment] and not missing) or (
+        planned[segment] = bool(timeline.reassigning[segment] and not missing) or (
             bool(absent) and all(start < excused_until[name] for name in absent)
         )
     return planned
@@ -53,10 +53,10 @@ def planned_segments(series: Series, view: View) -> Flags:
 def _in_sync_from(series: Series) -> dict[str, int]:
     """When each broker was first seen in sync, or leading."""
     found: dict[str, int] = {}
-    for key, track in series.tracks.items():
+    for key, merged_series in series.merged_series_list.items():
         if key.family not in ("follower_in_sync", "replica_is_leader"):
             continue
-        times = track.first_ms[track.first_value == 1.0]
+        times = merged_series.first_ms[merged_series.first_value == 1.0]
         name = key.follower or key.broker
         if len(times):
             found[name] = min(int(times[0]), found.get(name, int(times[0])))
@@ -64,30 +64,34 @@ def _in_sync_from(series: Series) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _WindowPart:
     first: int  # segments [first, end)
     end: int
 
 
-def intervals_of(series: Series, view: View, planned: Flags) -> list[Interval]:
+def intervals_of(series: Series, timeline: PartitionTimeline, planned: Flags) -> list[Interval]:
     """All but healthy ones, in order of time within a kind; of the window, where they are cut."""
     partition = TopicPartition(series.topic, series.partition, series.topic_id)
     window_start_ms = series.context.window_start_ms
     found = []
     for state, kind in KINDS.items():
         for flag in (False, True):
-            for piece in _pieces((view.state == state) & (planned == flag)):
-                found.append(_interval(partition, view, piece, kind, planned=flag))
-    known = view.state != State.UNOBSERVED
-    alone = known & (view.in_sync == 1) & (view.replicas > 1)
-    at_minimum = known & (view.in_sync == view.min_in_sync) & (view.replicas > view.min_in_sync)
+            for window_part in _window_parts((timeline.state == state) & (planned == flag)):
+                found.append(_interval(partition, timeline, window_part, kind, planned=flag))
+    known = timeline.state != State.UNOBSERVED
+    alone = known & (timeline.in_sync == 1) & (timeline.replicas > 1)
+    at_minimum = (
+        known
+        & (timeline.in_sync == timeline.min_in_sync)
+        & (timeline.replicas > timeline.min_in_sync)
+    )
     for kind, where in (
         (IntervalKind.ONE_FAILURE_FROM_LOSS, alone),
         (IntervalKind.ONE_FAILURE_FROM_STALL, at_minimum),
     ):
         for flag in (False, True):
-            for piece in _pieces(where & (planned == flag)):
-                found.append(_interval(partition, view, piece, kind, planned=flag))
+            for window_part in _window_parts(where & (planned == flag)):
+                found.append(_interval(partition, timeline, window_part, kind, planned=flag))
     return [_cut(each, window_start_ms) for each in found if each.end_ms > window_start_ms]
 
 
@@ -96,28 +100,33 @@ def _cut(interval: Interval, window_start_ms: int) -> Interval:
     return replace(interval, start_ms=interval.start_ms + earlier_ms, earlier_ms=earlier_ms)
 
 
-def _pieces(where: Flags) -> list[_Piece]:
+def _window_parts(where: Flags) -> list[_WindowPart]:
     edges = np.flatnonzero(np.diff(np.concatenate(([0], where.astype(np.int8), [0]))))
-    return [_Piece(int(first), int(end)) for first, end in edges.reshape(-1, 2)]
+    return [_WindowPart(int(first), int(end)) for first, end in edges.reshape(-1, 2)]
 
 
 def _interval(
-    partition: TopicPartition, view: View, piece: _Piece, kind: IntervalKind, *, planned: bool
+    partition: TopicPartition,
+    timeline: PartitionTimeline,
+    window_part: _WindowPart,
+    kind: IntervalKind,
+    *,
+    planned: bool,
 ) -> Interval:
-    part = slice(piece.first, piece.end)
-    brokers = tuple(sorted(frozenset().union(*view.missing[part])))
-    moving = bool(view.reassigning[part].any())
+    part = slice(window_part.first, window_part.end)
+    brokers = tuple(sorted(frozenset().union(*timeline.missing[part])))
+    moving = bool(timeline.reassigning[part].any())
     return Interval(
         partition,
         kind,
-        int(view.borders_ms[piece.first]),
-        int(view.borders_ms[piece.end]),
+        int(timeline.borders_ms[window_part.first]),
+        int(timeline.borders_ms[window_part.end]),
         planned=planned,
         cause=_cause(kind, brokers, planned=planned, moving=moving),
         brokers=brokers,
-        in_sync_replicas=_least(view.in_sync[part]),
-        replicas=_least(view.replicas[part]),
-        min_in_sync_replicas=_least(view.min_in_sync[part]),
+        in_sync_replicas=_least(timeline.in_sync[part]),
+        replicas=_least(timeline.replicas[part]),
+        min_in_sync_replicas=_least(timeline.min_in_sync[part]),
     )
 
 
@@ -137,28 +146,30 @@ def _least(values: np.ndarray) -> int:
     return int(known.min()) if len(known) else -1
 
 
-def sli_of(series: Series, view: View, planned: Flags) -> SliRow:
-    lengths = view.lengths_ms
+def sli_of(series: Series, timeline: PartitionTimeline, planned: Flags) -> SliRow:
+    lengths = timeline.lengths_ms
 
     def spent(where: Flags) -> int:
         return int(lengths[where].sum())
 
-    degraded = view.state == State.DEGRADED
-    known = view.state != State.UNOBSERVED
+    degraded = timeline.state == State.DEGRADED
+    known = timeline.state != State.UNOBSERVED
     row = SliRow(
         topic=series.topic,
         partition=series.partition,
         topic_id=series.topic_id,
         partitions=1,
-        healthy_ms=spent(view.state == State.HEALTHY),
+        healthy_ms=spent(timeline.state == State.HEALTHY),
         degraded_planned_ms=spent(degraded & planned),
         degraded_unplanned_ms=spent(degraded & ~planned),
-        under_min_isr_ms=spent(view.state == State.UNDER_MIN_ISR),
-        offline_ms=spent(view.state == State.OFFLINE),
+        under_min_isr_ms=spent(timeline.state == State.UNDER_MIN_ISR),
+        offline_ms=spent(timeline.state == State.OFFLINE),
         unobserved_ms=spent(~known),
-        one_failure_from_loss_ms=spent(known & (view.in_sync == 1) & (view.replicas > 1)),
+        one_failure_from_loss_ms=spent(known & (timeline.in_sync == 1) & (timeline.replicas > 1)),
         one_failure_from_stall_ms=spent(
-            known & (view.in_sync == view.min_in_sync) & (view.replicas > view.min_in_sync)
+            known
+            & (timeline.in_sync == timeline.min_in_sync)
+            & (timeline.replicas > timeline.min_in_sync)
         ),
     )
     window = series.context.window_end_ms - series.context.window_start_ms

@@ -7,7 +7,7 @@ import numpy as np
 from tidemark_audit.aggregation import histogram
 from tidemark_audit.analysis.changes import partition_of
 from tidemark_audit.analysis.partition_timeline import Series
-from tidemark_audit.analysis.series import Track, added
+from tidemark_audit.analysis.series import MergedSeries, added
 from tidemark_audit.results import FollowerLag
 
 
@@ -21,10 +21,10 @@ def lag_of(series: Series) -> list[FollowerLag]:
     ]
 
 
-def _by_follower(tracks: Sequence[Track]) -> dict[str, list[Track]]:
-    found: dict[str, list[Track]] = {}
-    for track in tracks:
-        found.setdefault(track.key.follower, []).append(track)
+def _by_follower(merged_series_list: Sequence[MergedSeries]) -> dict[str, list[MergedSeries]]:
+    found: dict[str, list[MergedSeries]] = {}
+    for merged_series in merged_series_list:
+        found.setdefault(merged_series.key.follower, []).append(merged_series)
     return found
 
 
@@ -33,16 +33,20 @@ def _looks(series: Series) -> int:
     for itself (Kafka's) says nothing of how often."""
     by_leader: dict[str, int] = {}
     for family in ("follower_caught_up_age_seconds", "follower_lag_records"):
-        for track in series.all_of(family):
-            broker = track.key.broker
-            if broker == track.key.follower:
+        for merged_series in series.all_of(family):
+            broker = merged_series.key.broker
+            if broker == merged_series.key.follower:
                 continue
-            by_leader[broker] = max(by_leader.get(broker, 0), int(track.bin_counts.sum()))
+            by_leader[broker] = max(by_leader.get(broker, 0), int(merged_series.bin_counts.sum()))
     return sum(by_leader.values())
 
 
 def _row(
-    series: Series, follower: str, ages: Sequence[Track], records: Sequence[Track], looks: int
+    series: Series,
+    follower: str,
+    ages: Sequence[MergedSeries],
+    records: Sequence[MergedSeries],
+    looks: int,
 ) -> FollowerLag:
     age, age_samples, never = _quantiles(ages, looks)
     lag, lag_samples, _ = _quantiles(records, looks)
@@ -52,18 +56,18 @@ def _row(
 
 
 def _quantiles(
-    tracks: Sequence[Track], looks: int
+    merged_series_list: Sequence[MergedSeries], looks: int
 ) -> tuple[tuple[float | None, float | None, float | None, float | None], int, int]:
     bins, counts = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
-    for track in tracks:
-        bins, counts = added(bins, counts, track.bins, track.bin_counts)
+    for merged_series in merged_series_list:
+        bins, counts = added(bins, counts, merged_series.bins, merged_series.bin_counts)
     own = int(counts.sum())
     if own:
         # While it led it was as far as the leader: else a minute as a follower, just after a
         # restart, would be all that is known of its day.
         zero = np.zeros(1, dtype=np.int32)
         bins, counts = added(bins, counts, zero, np.array([max(0, looks - own)], dtype=np.int64))
-    maximum = max((track.maximum for track in tracks), default=-np.inf)
+    maximum = max((merged_series.maximum for merged_series in merged_series_list), default=-np.inf)
     at = [histogram.quantile(bins, counts, share) for share in (0.5, 0.99, 0.999)]
     largest = float(maximum) if np.isfinite(maximum) and maximum >= 0 else None
     never = int(counts[bins == histogram.NEVER].sum())

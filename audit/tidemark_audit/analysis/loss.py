@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from tidemark_audit.analysis.changes import partition_of
-from tidemark_audit.analysis.counter_increases import Rose, counted_steps, first_rise
+from tidemark_audit.analysis.counter_increases import CounterIncrease, counted_steps, first_rise
 from tidemark_audit.analysis.partition_timeline import Series
-from tidemark_audit.analysis.series import Track
+from tidemark_audit.analysis.series import MergedSeries
 from tidemark_audit.analysis.step_function import StepFunction, steps_of
 from tidemark_audit.metrics.families import Exporter, key_as_text
 from tidemark_audit.results import Confidence, LossEvidence, LossKind, Sample
@@ -61,21 +61,21 @@ def _epoch_at(series: Series, broker: str, at_ms: int) -> int:
 
 
 def _committed_truncations(series: Series) -> Iterator[LossEvidence]:
-    for track in series.all_of("replica_committed_truncated_records_total"):
-        text = key_as_text(track.key)
-        for step in counted_steps(series, track):
+    for merged_series in series.all_of("replica_committed_truncated_records_total"):
+        text = key_as_text(merged_series.key)
+        for step in counted_steps(series, merged_series):
             yield LossEvidence(
                 partition_of(series),
                 LossKind.COMMITTED_TRUNCATION,
                 step.after_ms,
                 step.at_ms,
-                _epoch_at(series, track.key.broker, step.at_ms),
+                _epoch_at(series, merged_series.key.broker, step.at_ms),
                 int(step.by),
                 Confidence.PROVED,
-                f"broker {track.key.broker} cut {int(step.by)} records that it knew to be"
+                f"broker {merged_series.key.broker} cut {int(step.by)} records that it knew to be"
                 " committed, to follow a leader without them",
                 (Sample(text, step.after_ms, step.before), Sample(text, step.at_ms, step.value)),
-                since_epoch=_epoch_in_sync(series, track.key.broker, step.at_ms),
+                since_epoch=_epoch_in_sync(series, merged_series.key.broker, step.at_ms),
             )
 
 
@@ -85,32 +85,36 @@ def _epoch_in_sync(series: Series, broker: str, until_ms: int) -> int:
     What it cuts later was lost since then, maybe by an election that other evidence tells of too.
     """
     held = [
-        (int(time), track.key.broker)
+        (int(time), merged_series.key.broker)
         for family in ("follower_in_sync", "replica_is_leader")
-        for track in series.all_of(family)
-        if (track.key.follower or track.key.broker) == broker
-        for time in track.last_ms[(track.first_value == 1.0) & (track.last_ms < until_ms)][-1:]
+        for merged_series in series.all_of(family)
+        if (merged_series.key.follower or merged_series.key.broker) == broker
+        for time in merged_series.last_ms[
+            (merged_series.first_value == 1.0) & (merged_series.last_ms < until_ms)
+        ][-1:]
     ]
     at_ms, leader = max(held, default=(0, ""))
     return _epoch_at(series, leader, at_ms) if leader else -1
 
 
 def _election_gaps(series: Series) -> Iterator[LossEvidence]:
-    for track in series.all_of("partition_election_committed_gap_records"):
-        text = key_as_text(track.key)
+    for merged_series in series.all_of("partition_election_committed_gap_records"):
+        text = key_as_text(merged_series.key)
         seen: set[tuple[int, float]] = set()
-        for run in np.flatnonzero(track.first_value > 0).tolist():
-            at_ms, records = int(track.first_ms[run]), float(track.first_value[run])
-            epoch = _epoch_at(series, track.key.broker, at_ms)
-            is_old = run == 0 and first_rise(series, track) is not Rose.WITHIN
+        for run in np.flatnonzero(merged_series.first_value > 0).tolist():
+            at_ms, records = int(merged_series.first_ms[run]), float(merged_series.first_value[run])
+            epoch = _epoch_at(series, merged_series.key.broker, at_ms)
+            is_old = run == 0 and first_rise(series, merged_series) is not CounterIncrease.WITHIN
             if (epoch, records) not in seen and not is_old:
-                before = int(track.last_ms[run - 1]) if run else at_ms
-                yield _election_gap(series, track, before, Sample(text, at_ms, records), epoch)
+                before = int(merged_series.last_ms[run - 1]) if run else at_ms
+                yield _election_gap(
+                    series, merged_series, before, Sample(text, at_ms, records), epoch
+                )
             seen.add((epoch, records))
 
 
 def _election_gap(
-    series: Series, track: Track, before_ms: int, sample: Sample, epoch: int
+    series: Series, merged_series: MergedSeries, before_ms: int, sample: Sample, epoch: int
 ) -> LossEvidence:
     records = int(sample.value)
     return LossEvidence(
@@ -121,33 +125,33 @@ def _election_gap(
         epoch,
         records,
         Confidence.PROVED,
-        f"broker {track.key.broker} became leader {records} records short of a high"
+        f"broker {merged_series.key.broker} became leader {records} records short of a high"
         " watermark that it had heard of",
         (sample,),
     )
 
 
 def _recoveries(series: Series) -> Iterator[LossEvidence]:
-    for track in series.all_of("partition_recovery_lost_committed_records"):
-        text = key_as_text(track.key)
-        for step in counted_steps(series, track):
+    for merged_series in series.all_of("partition_recovery_lost_committed_records"):
+        text = key_as_text(merged_series.key)
+        for step in counted_steps(series, merged_series):
             yield LossEvidence(
                 partition_of(series),
                 LossKind.RECOVERY,
                 step.after_ms,
                 step.at_ms,
-                _recovery_epoch(series, track.key.detail, step.at_ms),
+                _recovery_epoch(series, merged_series.key.detail, step.at_ms),
                 int(step.value),
                 Confidence.PROVED,
-                f"an election by last resort ({track.key.detail}) passed over"
+                f"an election by last resort ({merged_series.key.detail}) passed over"
                 f" {int(step.value)} committed records of another log",
                 (Sample(text, step.at_ms, step.value),),
             )
 
 
 def _recovery_epoch(series: Series, cause: str, at_ms: int) -> int:
-    track = series.find("partition_recovery_epoch", detail=cause)
-    epoch = steps_of(track, series.context.intervals.cap_ms(Exporter.OPERATOR)).at(
+    merged_series = series.find("partition_recovery_epoch", detail=cause)
+    epoch = steps_of(merged_series, series.context.intervals.cap_ms(Exporter.OPERATOR)).at(
         np.array([at_ms], dtype=np.int64)
     )[0]
     return -1 if np.isnan(epoch) else int(epoch)
@@ -177,31 +181,38 @@ def _digest_mismatches(series: Series) -> Iterator[LossEvidence]:
 
 
 def _digests(series: Series) -> Iterator[tuple[Sample, int, int]]:
-    for track in series.all_of("replica_digest"):
-        broker = track.key.broker
-        boundaries = series.steps("replica_digest_offset", broker=broker).at(track.first_ms)
-        epochs = epochs_of(series, broker).at(track.first_ms)
-        text = key_as_text(track.key)
+    for merged_series in series.all_of("replica_digest"):
+        broker = merged_series.key.broker
+        boundaries = series.steps("replica_digest_offset", broker=broker).at(merged_series.first_ms)
+        epochs = epochs_of(series, broker).at(merged_series.first_ms)
+        text = key_as_text(merged_series.key)
         # Where one address's series ends, another's boundary may stand already.
-        told = (boundaries > 0) & ~np.isnan(epochs) & ~np.isnan(track.first_value)
+        told = (boundaries > 0) & ~np.isnan(epochs) & ~np.isnan(merged_series.first_value)
         for place in np.flatnonzero(told).tolist():
-            sample = Sample(text, int(track.first_ms[place]), float(track.first_value[place]))
+            sample = Sample(
+                text, int(merged_series.first_ms[place]), float(merged_series.first_value[place])
+            )
             yield sample, int(boundaries[place]), int(epochs[place])
 
 
 def _high_watermark_regresses(series: Series) -> Iterator[LossEvidence]:
     """A leader's own high watermark that goes back within its epoch."""
-    for track in series.all_of("replica_high_watermark_offset"):
-        broker, text = track.key.broker, key_as_text(track.key)
+    for merged_series in series.all_of("replica_high_watermark_offset"):
+        broker, text = merged_series.key.broker, key_as_text(merged_series.key)
         leads = series.steps("replica_is_leader", broker=broker)
         epochs = epochs_of(series, broker)
         # A failed scrape leaves a NaN between two runs; it hides nothing of what they say.
-        known = np.flatnonzero(~np.isnan(track.first_value)).tolist()
+        known = np.flatnonzero(~np.isnan(merged_series.first_value)).tolist()
         for before, run in itertools.pairwise(known):
-            high, low = float(track.last_value[before]), float(track.first_value[run])
+            high, low = (
+                float(merged_series.last_value[before]),
+                float(merged_series.first_value[run]),
+            )
             if not low < high:
                 continue
-            times = np.array([track.last_ms[before], track.first_ms[run]], dtype=np.int64)
+            times = np.array(
+                [merged_series.last_ms[before], merged_series.first_ms[run]], dtype=np.int64
+            )
             epoch = epochs.at(times)
             if not ((leads.at(times) == 1.0).all() and epoch[0] == epoch[1]):
                 continue
@@ -262,20 +273,20 @@ def _leaders_below_high_watermark(series: Series) -> Iterator[LossEvidence]:
 def _epoch_starts(series: Series) -> Iterator[tuple[int, Sample]]:
     """Of each epoch that a leader was seen in, its first offset."""
     told: set[int] = set()
-    for track in series.all_of("replica_leader_epoch_start_offset"):
-        broker = track.key.broker
-        leads = series.steps("replica_is_leader", broker=broker).at(track.first_ms)
-        epochs = epochs_of(series, broker).at(track.first_ms)
-        for run in np.flatnonzero((leads == 1.0) & (track.first_value >= 0)).tolist():
+    for merged_series in series.all_of("replica_leader_epoch_start_offset"):
+        broker = merged_series.key.broker
+        leads = series.steps("replica_is_leader", broker=broker).at(merged_series.first_ms)
+        epochs = epochs_of(series, broker).at(merged_series.first_ms)
+        for run in np.flatnonzero((leads == 1.0) & (merged_series.first_value >= 0)).tolist():
             epoch = -1 if np.isnan(epochs[run]) else int(epochs[run])
             if epoch >= 0 and epoch not in told:
                 told.add(epoch)
                 yield (
                     epoch,
                     Sample(
-                        key_as_text(track.key),
-                        int(track.first_ms[run]),
-                        float(track.first_value[run]),
+                        key_as_text(merged_series.key),
+                        int(merged_series.first_ms[run]),
+                        float(merged_series.first_value[run]),
                     ),
                 )
 
@@ -283,11 +294,11 @@ def _epoch_starts(series: Series) -> Iterator[tuple[int, Sample]]:
 def _leaders_ends(series: Series) -> Iterator[tuple[int, Sample]]:
     """Of each epoch, the first log end that its leader was seen with; the last is yielded first."""
     found: list[tuple[int, int, float, str]] = []
-    for track in series.all_of("replica_log_end_offset"):
-        broker, text = track.key.broker, key_as_text(track.key)
+    for merged_series in series.all_of("replica_log_end_offset"):
+        broker, text = merged_series.key.broker, key_as_text(merged_series.key)
         leads, epochs = series.steps("replica_is_leader", broker=broker), epochs_of(series, broker)
         for times, values in (
-            (track.first_ms, track.first_value), (track.last_ms, track.last_value)
+            (merged_series.first_ms, merged_series.first_value), (merged_series.last_ms, merged_series.last_value)  # noqa: E501
         ):  # fmt: skip
             epoch = epochs.at(times)
             told = (leads.at(times) == 1.0) & (epoch >= 0) & ~np.isnan(values)
@@ -299,12 +310,12 @@ def _leaders_ends(series: Series) -> Iterator[tuple[int, Sample]]:
 
 def _watermarks(series: Series) -> Iterator[tuple[int, Sample]]:
     """Both ends of every stretch in which a watermark rose, with the replica's epoch then."""
-    for track in series.all_of("replica_high_watermark_offset"):
-        epochs = epochs_of(series, track.key.broker)
-        text = key_as_text(track.key)
+    for merged_series in series.all_of("replica_high_watermark_offset"):
+        epochs = epochs_of(series, merged_series.key.broker)
+        text = key_as_text(merged_series.key)
         for times, values in (
-            (track.first_ms, track.first_value),
-            (track.last_ms, track.last_value),
+            (merged_series.first_ms, merged_series.first_value),
+            (merged_series.last_ms, merged_series.last_value),
         ):
             known = epochs.at(times)
             for place in np.flatnonzero(~np.isnan(values) & (known >= 0)).tolist():

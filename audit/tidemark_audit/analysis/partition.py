@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tidemark_audit.analysis.anomalies import Oddity, oddities_of
+from tidemark_audit.analysis.anomalies import Oddity, anomalies_of
 from tidemark_audit.analysis.changes import (
-    Counted,
+    CounterChange,
     counted_of,
     elections_of,
     isr_changes_of,
@@ -19,9 +19,9 @@ from tidemark_audit.analysis.context import Context
 from tidemark_audit.analysis.intervals import intervals_of, planned_segments, sli_of
 from tidemark_audit.analysis.lag import lag_of
 from tidemark_audit.analysis.loss import loss_of
-from tidemark_audit.analysis.partition_timeline import Series, view_of
-from tidemark_audit.analysis.reporting_coverage import Witness, witnesses_of
-from tidemark_audit.analysis.series import Track, fold_scrapes, tracks_of
+from tidemark_audit.analysis.partition_timeline import Series, timeline_of
+from tidemark_audit.analysis.reporting_coverage import Reporter, reporters_of
+from tidemark_audit.analysis.series import MergedSeries, fold_scrapes, merged_series_of
 from tidemark_audit.metrics.families import FAMILIES, PREFIX, Exporter
 from tidemark_audit.results import (
     Coverage,
@@ -45,11 +45,11 @@ class PartitionAnalysis:
     intervals: tuple[Interval, ...]
     elections: tuple[Election, ...]
     isr_changes: tuple[IsrChange, ...]
-    counted: tuple[Counted, ...]
+    counted: tuple[CounterChange, ...]
     follower_lag: tuple[FollowerLag, ...]
     loss_evidence: tuple[LossEvidence, ...]
     oddities: tuple[Oddity, ...]
-    witnesses: tuple[Witness, ...]
+    witnesses: tuple[Reporter, ...]
     life_ms: tuple[int, int]  # the part of the window in which the partition was there
     lag_max_seconds: float | None  # replica.lag.time.max.ms of the topic
     largest_append_records: float | None
@@ -57,18 +57,20 @@ class PartitionAnalysis:
 
 def analysis_of(merged: pa.Table, context: Context) -> Iterator[PartitionAnalysis]:
     """`merged` holds whole partitions: all series of each that it holds any of."""
-    partitions: dict[tuple[str, str, str, int], list[Track]] = {}
-    for track in tracks_of(merged):
-        key = track.key
+    partitions: dict[tuple[str, str, str, int], list[MergedSeries]] = {}
+    for merged_series in merged_series_of(merged):
+        key = merged_series.key
         if key.topic and key.partition >= 0:
             place = (key.cluster, key.topic, key.topic_id, key.partition)
-            partitions.setdefault(place, []).append(track)
-    for (cluster, topic, topic_id, partition), tracks in sorted(partitions.items()):
-        folded = fold_scrapes(tracks, context.intervals.cap_ms(_exporter(tracks)))
+            partitions.setdefault(place, []).append(merged_series)
+    for (cluster, topic, topic_id, partition), merged_series_list in sorted(partitions.items()):
+        folded = fold_scrapes(
+            merged_series_list, context.intervals.cap_ms(_exporter(merged_series_list))
+        )
         # Brokers do not name their pool in these families; the operator does.
-        named = max((track.key.pool for track in tracks), default="")
+        named = max((merged_series.key.pool for merged_series in merged_series_list), default="")
         pool = context.pool_of(cluster, named)
-        by_key = {track.key._replace(pool=""): track for track in folded}
+        by_key = {merged_series.key._replace(pool=""): merged_series for merged_series in folded}
         series = Series(cluster, pool, topic, topic_id, partition, by_key, context)
         life = life_of(series)
         if life.window_start_ms < life.window_end_ms:  # else deleted before the window
@@ -82,16 +84,24 @@ def life_of(series: Series) -> Context:
     A topic that was deleted while its data is kept is one that is not there.
     """
     context = series.context
-    seen_tracks = [track for track in series.tracks.values() if not track.is_empty]
-    tracks = [track for track in seen_tracks if track.key.family != RETAINED]
-    if not tracks:
-        was_kept = bool(seen_tracks)
+    seen_series = [
+        merged_series
+        for merged_series in series.merged_series_list.values()
+        if not merged_series.is_empty
+    ]
+    merged_series_list = [
+        merged_series for merged_series in seen_series if merged_series.key.family != RETAINED
+    ]
+    if not merged_series_list:
+        was_kept = bool(seen_series)
         return _none_of(context) if was_kept else context
-    first = min(int(track.first_ms[0]) for track in tracks)
-    last = max(int(track.last_ms[-1]) for track in tracks)
+    first = min(int(merged_series.first_ms[0]) for merged_series in merged_series_list)
+    last = max(int(merged_series.last_ms[-1]) for merged_series in merged_series_list)
     cap = max(context.intervals.cap_ms(exporter) for exporter in Exporter)
     seen = [context.broker_seen_ms.get(series.place_of(name)) for name in series.brokers()]
-    if any(track.key.family == "partition_leader_id" for track in tracks):
+    if any(
+        merged_series.key.family == "partition_leader_id" for merged_series in merged_series_list
+    ):
         seen = [context.operator_seen_ms.get(series.cluster)]
     known = [each for each in seen if each is not None]
     start, end = context.window_start_ms, context.window_end_ms
@@ -99,8 +109,10 @@ def life_of(series: Series) -> Context:
         start = first
     if known and all(until > last + cap for _, until in known) and last + cap < end:
         end = last + 1
-    kept = min((at for track in seen_tracks for at in _times_kept(track)), default=end)
-    if kept < end and not _is_led_after(tracks, kept + cap):
+    kept = min(
+        (at for merged_series in seen_series for at in _times_kept(merged_series)), default=end
+    )
+    if kept < end and not _is_led_after(merged_series_list, kept + cap):
         end = max(start, kept)
     return replace(context, window_start_ms=start, window_end_ms=end)
 
@@ -109,32 +121,34 @@ def _none_of(context: Context) -> Context:
     return replace(context, window_end_ms=context.window_start_ms)
 
 
-def _times_kept(track: Track) -> list[int]:
+def _times_kept(merged_series: MergedSeries) -> list[int]:
     """When it was said that the data is kept without a topic."""
-    if track.key.family != RETAINED:
+    if merged_series.key.family != RETAINED:
         return []
-    return [int(at) for at in track.first_ms[track.first_value == 1.0]]
+    return [int(at) for at in merged_series.first_ms[merged_series.first_value == 1.0]]
 
 
-def _is_led_after(tracks: list[Track], at_ms: int) -> bool:
+def _is_led_after(merged_series_list: list[MergedSeries], at_ms: int) -> bool:
     """A Topic of its name may have adopted what was kept."""
     return any(
-        int(track.last_ms[-1]) > at_ms
-        for track in tracks
-        if track.key.family == "partition_in_sync_replicas"
+        int(merged_series.last_ms[-1]) > at_ms
+        for merged_series in merged_series_list
+        if merged_series.key.family == "partition_in_sync_replicas"
     )
 
 
-def _exporter(tracks: list[Track]) -> Exporter:
-    return max(FAMILIES[PREFIX + track.key.family].exporter for track in tracks)
+def _exporter(merged_series_list: list[MergedSeries]) -> Exporter:
+    return max(
+        FAMILIES[PREFIX + merged_series.key.family].exporter for merged_series in merged_series_list
+    )
 
 
 def _analysis(series: Series) -> PartitionAnalysis:
     start_ms = series.context.window_start_ms
-    whole = view_of(series)
+    whole = timeline_of(series)
     all_planned = planned_segments(series, whole)
-    view = whole.since(start_ms)
-    sli = sli_of(series, view, all_planned[-len(view.state) :])
+    timeline = whole.since(start_ms)
+    sli = sli_of(series, timeline, all_planned[-len(timeline.state) :])
     return PartitionAnalysis(
         cluster=series.cluster,
         pool=series.pool,
@@ -143,7 +157,7 @@ def _analysis(series: Series) -> PartitionAnalysis:
             partition_of(series),
             sli.observed_ms,
             sli.total_ms,
-            sum(track.samples for track in series.tracks.values()),
+            sum(merged_series.samples for merged_series in series.merged_series_list.values()),
         ),
         intervals=tuple(intervals_of(series, whole, all_planned)),
         elections=tuple(e for e in elections_of(series, whole) if e.at_ms >= start_ms),
@@ -151,8 +165,8 @@ def _analysis(series: Series) -> PartitionAnalysis:
         counted=tuple(counted_of(series)),
         follower_lag=tuple(lag_of(series)),
         loss_evidence=tuple(loss_of(series)),
-        oddities=tuple(oddities_of(series)),
-        witnesses=tuple(witnesses_of(series, view)),
+        oddities=tuple(anomalies_of(series)),
+        witnesses=tuple(reporters_of(series, timeline)),
         life_ms=(series.context.window_start_ms, series.context.window_end_ms),
         lag_max_seconds=_lag_max_seconds(series),
         largest_append_records=_largest(series, "partition_largest_append_records"),
@@ -167,14 +181,14 @@ def _lag_max_seconds(series: Series) -> float | None:
 
 
 def _largest(series: Series, family: str, *, last: bool = False) -> float | None:
-    found = [track for track in series.all_of(family) if not track.is_empty]
+    found = [merged_series for merged_series in series.all_of(family) if not merged_series.is_empty]
     if last and found:
-        newest = max(found, key=lambda track: int(track.last_ms[-1]))
+        newest = max(found, key=lambda merged_series: int(merged_series.last_ms[-1]))
         found = [newest]
     values = [
-        float(np.nanmax(track.first_value))
-        for track in found
-        if not np.isnan(track.first_value).all()
+        float(np.nanmax(merged_series.first_value))
+        for merged_series in found
+        if not np.isnan(merged_series.first_value).all()
     ]
     return max(values, default=None)
 

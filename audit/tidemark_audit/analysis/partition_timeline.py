@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tidemark_audit.aggregation.samples import Flags, Floats, Longs
 from tidemark_audit.analysis.context import Context
-from tidemark_audit.analysis.series import Track
+from tidemark_audit.analysis.series import MergedSeries
 from tidemark_audit.analysis.step_function import StepFunction, steps_of
 from tidemark_audit.analysis.what_if import Counts, as_if
 from tidemark_audit.metrics.families import FAMILIES, PREFIX, SeriesKey
@@ -46,30 +46,38 @@ class Series:
     topic: str
     topic_id: str
     partition: int
-    tracks: Mapping[SeriesKey, Track]
+    merged_series_list: Mapping[SeriesKey, MergedSeries]
     context: Context
 
     def find(
         self, family: str, *, broker: str = "", follower: str = "", detail: str = ""
-    ) -> Track | None:
-        for key, track in self.tracks.items():
+    ) -> MergedSeries | None:
+        for key, merged_series in self.merged_series_list.items():
             if (key.family, key.broker, key.follower, key.detail) == (
                 family, broker, follower, detail
             ):  # fmt: skip
-                return track
+                return merged_series
         return None
 
-    def all_of(self, family: str) -> list[Track]:
-        return [track for key, track in self.tracks.items() if key.family == family]
+    def all_of(self, family: str) -> list[MergedSeries]:
+        return [
+            merged_series
+            for key, merged_series in self.merged_series_list.items()
+            if key.family == family
+        ]
 
     def brokers(self) -> tuple[str, ...]:
-        named = {key.broker for key in self.tracks if key.broker}
+        named = {key.broker for key in self.merged_series_list if key.broker}
         return tuple(sorted(named, key=lambda name: (len(name), name)))
 
     @property
     def first_ms(self) -> int:
         """Of all its samples."""
-        firsts = (int(track.first_ms[0]) for track in self.tracks.values() if not track.is_empty)
+        firsts = (
+            int(merged_series.first_ms[0])
+            for merged_series in self.merged_series_list.values()
+            if not merged_series.is_empty
+        )
         return min(firsts, default=self.context.window_start_ms)
 
     def place_of(self, broker: str) -> tuple[str, str, str]:
@@ -79,12 +87,12 @@ class Series:
         return self.context.intervals.cap_ms(FAMILIES[PREFIX + family].exporter)
 
     def steps(self, family: str, *, broker: str = "", follower: str = "") -> StepFunction:
-        track = self.find(family, broker=broker, follower=follower)
-        return steps_of(track, self.cap_ms(family))
+        merged_series = self.find(family, broker=broker, follower=follower)
+        return steps_of(merged_series, self.cap_ms(family))
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PartitionTimeline:
     """Segment i is [borders[i], borders[i + 1]); all arrays have one entry per segment."""
 
     borders_ms: Longs
@@ -107,10 +115,10 @@ class View:
     def lengths_ms(self) -> Longs:
         return np.diff(self.borders_ms)
 
-    def since(self, start_ms: int) -> "View":
+    def since(self, start_ms: int) -> "PartitionTimeline":
         """Its segments from then on; the time is one of its borders."""
         first = int(np.searchsorted(self.borders_ms, start_ms))
-        return View(
+        return PartitionTimeline(
             self.borders_ms[first:], self.brokers, self.leader[first:], self.leader_epoch[first:],
             self.in_sync[first:], self.replicas[first:], self.min_in_sync[first:],
             self.reassigning[first:], self.state[first:], self.missing[first:],
@@ -118,13 +126,13 @@ class View:
         )  # fmt: skip
 
 
-def view_of(series: Series) -> View:
+def timeline_of(series: Series) -> PartitionTimeline:
     brokers = series.brokers()
     claims = [_Claim.of(series, broker) for broker in brokers]
     operator = _Operator.of(series)
     followers = {
-        (key.broker, key.follower): steps_of(track, series.cap_ms(key.family))
-        for key, track in series.tracks.items()
+        (key.broker, key.follower): steps_of(merged_series, series.cap_ms(key.family))
+        for key, merged_series in series.merged_series_list.items()
         if key.family == "follower_in_sync"
     }
     borders = _borders(series, [*claims, operator], followers.values())
@@ -150,7 +158,7 @@ def view_of(series: Series) -> View:
     state[_said_again(brokers, claims, operator, times, nobodys, interval_ms)] = State.OFFLINE
     state[~seen & (state == State.HEALTHY)] = State.UNOBSERVED
     leader = np.where(state == State.OFFLINE, NOBODY, leader)
-    return View(
+    return PartitionTimeline(
         borders, brokers, leader, epoch, in_sync, replicas, min_in_sync,
         chosen.reassigning == 1.0, state,
         _missing(brokers, leader, state, followers, times), chosen.last_sample_ms,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidemark_audit.aggregation.samples import Flags
-from tidemark_audit.analysis.partition_timeline import Series, State, View
+from tidemark_audit.analysis.partition_timeline import PartitionTimeline, Series, State
 from tidemark_audit.metrics.families import Exporter
 
 COUNTER = "replica_committed_truncated_records_total"
@@ -20,54 +20,56 @@ OPERATOR = "the operator"
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
+class Reporter:
     exporter: str
     due_ms: int  # a replica: while its leader called it in sync, or it led
     heard_ms: int
 
 
-def witnesses_of(series: Series, view: View) -> Iterator[Witness]:
+def reporters_of(series: Series, timeline: PartitionTimeline) -> Iterator[Reporter]:
     context = series.context
     heard = series.steps(OPERATORS)
-    stretches = list(zip(heard.start_ms.tolist(), heard.end_ms.tolist(), strict=True))
-    everywhere = np.ones(len(view.state), dtype=np.bool_)
+    intervals = list(zip(heard.start_ms.tolist(), heard.end_ms.tolist(), strict=True))
+    everywhere = np.ones(len(timeline.state), dtype=np.bool_)
     window = context.window_end_ms - context.window_start_ms
-    yield Witness(OPERATOR, window, _overlap(view, everywhere, stretches))
+    yield Reporter(OPERATOR, window, _overlap(timeline, everywhere, intervals))
     for broker in sorted(_named(series)):
-        due = _due(series, view, broker)
-        yield Witness(
+        due = _due(series, timeline, broker)
+        yield Reporter(
             f"broker {broker}",
-            int(view.lengths_ms[due].sum()),
-            _overlap(view, due, _heard(series, broker)),
+            int(timeline.lengths_ms[due].sum()),
+            _overlap(timeline, due, _heard(series, broker)),
         )
 
 
 def _named(series: Series) -> set[str]:
-    followers = {track.key.follower for track in series.all_of("follower_in_sync")}
-    leaders = {track.key.broker for track in series.all_of("partition_in_sync_replicas")}
+    followers = {merged_series.key.follower for merged_series in series.all_of("follower_in_sync")}
+    leaders = {
+        merged_series.key.broker for merged_series in series.all_of("partition_in_sync_replicas")
+    }
     return followers | leaders
 
 
-def _due(series: Series, view: View, broker: str) -> Flags:
-    times = view.starts_ms
+def _due(series: Series, timeline: PartitionTimeline, broker: str) -> Flags:
+    times = timeline.starts_ms
     due = np.zeros(len(times), dtype=np.bool_)
-    for number, leader in enumerate(view.brokers):
-        leads = view.leader == number
+    for number, leader in enumerate(timeline.brokers):
+        leads = timeline.leader == number
         if leader == broker:
             due |= leads
         else:
             says = series.steps("follower_in_sync", broker=leader, follower=broker)
             due |= leads & (says.at(times) == 1.0)
-    return np.asarray(due & (view.state != State.UNOBSERVED))
+    return np.asarray(due & (timeline.state != State.UNOBSERVED))
 
 
 def _heard(series: Series, broker: str) -> list[tuple[int, int]]:
-    track = series.find(COUNTER, broker=broker)
-    if track is None:
+    merged_series = series.find(COUNTER, broker=broker)
+    if merged_series is None:
         return []
     cap_ms = series.context.intervals.cap_ms(Exporter.BROKER)
-    known = ~np.isnan(track.first_value)
-    first_ms, last_ms = track.first_ms[known], track.last_ms[known]
+    known = ~np.isnan(merged_series.first_value)
+    first_ms, last_ms = merged_series.first_ms[known], merged_series.last_ms[known]
     lives = series.context.broker_lives_ms.get(series.place_of(broker), ())
     found = []
     for number, (begin, end) in enumerate(
@@ -82,11 +84,11 @@ def _heard(series: Series, broker: str) -> list[tuple[int, int]]:
     return found
 
 
-def _overlap(view: View, where: Flags, stretches: list[tuple[int, int]]) -> int:
+def _overlap(timeline: PartitionTimeline, where: Flags, intervals: list[tuple[int, int]]) -> int:
     """How much of these segments lies in any of the stretches, which are in order of time."""
-    starts, ends = view.borders_ms[:-1][where], view.borders_ms[1:][where]
-    total, reached = 0, int(view.borders_ms[0])
-    for begin, end in stretches:
+    starts, ends = timeline.borders_ms[:-1][where], timeline.borders_ms[1:][where]
+    total, reached = 0, int(timeline.borders_ms[0])
+    for begin, end in intervals:
         from_ms = max(begin, reached)
         total += int(np.maximum(0, np.minimum(ends, end) - np.maximum(starts, from_ms)).sum())
         reached = max(reached, end)

@@ -14,7 +14,7 @@ from tidemark_audit.metrics.families import FAMILIES, PREFIX, Exporter, SeriesKe
 
 
 @dataclass(frozen=True, slots=True)
-class Track:
+class MergedSeries:
     """One series over the window; run i goes from its first to its last sample, both included."""
 
     key: SeriesKey
@@ -33,7 +33,7 @@ class Track:
         return len(self.first_ms) == 0
 
 
-def tracks_of(merged: pa.Table) -> Iterator[Track]:
+def merged_series_of(merged: pa.Table) -> Iterator[MergedSeries]:
     """One per row that is a series, in the order of rows."""
     merged = merged.combine_chunks()
     keys = zip(*(merged[name].to_pylist() for name in SeriesKey._fields), strict=True)
@@ -43,7 +43,7 @@ def tracks_of(merged: pa.Table) -> Iterator[Track]:
     for row, key in enumerate(keys):
         if bands[row] != NO_BAND:
             continue
-        yield Track(
+        yield MergedSeries(
             SeriesKey(*key),
             samples[row],
             maximum[row],
@@ -73,38 +73,41 @@ class _Lists:
         return np.asarray(self._values[self._offsets[number] : self._offsets[number + 1]])
 
 
-def fold_scrapes(tracks: Sequence[Track], cap_ms: int) -> list[Track]:
+def fold_scrapes(merged_series_list: Sequence[MergedSeries], cap_ms: int) -> list[MergedSeries]:
     """One track for each thing: of two looks at a target the fuller counts, others fill its gaps.
 
     Prometheus pairs, a second job for the same target, and pods that came back under another name
     all end here. Looks are chosen for all series of a target together, so that what was one
     consistent cut stays one; two clocks mixed could make a counter step back.
     """
-    by_target: dict[tuple[str, str, Exporter, str], dict[str, list[Track]]] = {}
-    for track in tracks:
-        exporter = FAMILIES[PREFIX + track.key.family].exporter
-        broker = track.key.broker if exporter is Exporter.BROKER else ""
-        target = (track.key.cluster, track.key.pool, exporter, broker)
-        by_target.setdefault(target, {}).setdefault(track.key.scrape, []).append(track)
+    by_target: dict[tuple[str, str, Exporter, str], dict[str, list[MergedSeries]]] = {}
+    for merged_series in merged_series_list:
+        exporter = FAMILIES[PREFIX + merged_series.key.family].exporter
+        broker = merged_series.key.broker if exporter is Exporter.BROKER else ""
+        target = (merged_series.key.cluster, merged_series.key.pool, exporter, broker)
+        by_target.setdefault(target, {}).setdefault(merged_series.key.scrape, []).append(
+            merged_series
+        )
     return [
-        _renamed(track, key)
+        _renamed(merged_series, key)
         for looks in by_target.values()
-        for key, track in _folded(looks, cap_ms).items()
+        for key, merged_series in _folded(looks, cap_ms).items()
     ]
 
 
-def _folded(looks: dict[str, list[Track]], cap_ms: int) -> dict[SeriesKey, Track]:
+def _folded(looks: dict[str, list[MergedSeries]], cap_ms: int) -> dict[SeriesKey, MergedSeries]:
     ranked = sorted(
-        looks.items(), key=lambda look: (-sum(track.samples for track in look[1]), look[0])
+        looks.items(),
+        key=lambda look: (-sum(merged_series.samples for merged_series in look[1]), look[0]),
     )
-    whole: dict[SeriesKey, Track] = {}
+    whole: dict[SeriesKey, MergedSeries] = {}
     known = _NOTHING_KNOWN
     for _, look in ranked:
-        for track in look:
-            key = track.key._replace(scrape="")
+        for merged_series in look:
+            key = merged_series.key._replace(scrape="")
             # Nothing of this look can lie where an earlier one saw the target, even if it saw
             # no such series there: then there was none.
-            whole[key] = _filled(whole.get(key, _emptied(track)), track, known)
+            whole[key] = _filled(whole.get(key, _emptied(merged_series)), merged_series, known)
         if len(ranked) > 1:
             known = _union(known, look, cap_ms)
     return whole
@@ -114,12 +117,16 @@ _Known = tuple[Longs, Longs]  # starts and ends of disjoint stretches, in order
 _NOTHING_KNOWN: _Known = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
-def _union(known: _Known, look: Sequence[Track], cap_ms: int) -> _Known:
+def _union(known: _Known, look: Sequence[MergedSeries], cap_ms: int) -> _Known:
     """When the target was seen, by what was known and by this look: not where its series ended."""
-    there = [~np.isnan(track.first_value) for track in look]
+    there = [~np.isnan(merged_series.first_value) for merged_series in look]
     looks = list(zip(look, there, strict=True))
-    starts = np.concatenate([known[0], *(track.first_ms[seen] for track, seen in looks)])
-    ends = np.concatenate([known[1], *(_ends(track, cap_ms)[seen] for track, seen in looks)])
+    starts = np.concatenate(
+        [known[0], *(merged_series.first_ms[seen] for merged_series, seen in looks)]
+    )
+    ends = np.concatenate(
+        [known[1], *(_ends(merged_series, cap_ms)[seen] for merged_series, seen in looks)]
+    )
     order = np.argsort(starts, kind="stable")
     starts, ends = starts[order], np.maximum.accumulate(ends[order])
     begins = np.concatenate((np.ones(min(1, len(starts)), dtype=bool), starts[1:] > ends[:-1]))
@@ -128,37 +135,37 @@ def _union(known: _Known, look: Sequence[Track], cap_ms: int) -> _Known:
     return starts[places], ends[lasts] if len(places) else ends
 
 
-def _emptied(track: Track) -> Track:
-    return Track(
-        track.key,
+def _emptied(merged_series: MergedSeries) -> MergedSeries:
+    return MergedSeries(
+        merged_series.key,
         0,
         float("-inf"),
-        track.first_ms[:0],
-        track.last_ms[:0],
-        track.run_samples[:0],
-        track.first_value[:0],
-        track.last_value[:0],
-        track.bins[:0],
-        track.bin_counts[:0],
+        merged_series.first_ms[:0],
+        merged_series.last_ms[:0],
+        merged_series.run_samples[:0],
+        merged_series.first_value[:0],
+        merged_series.last_value[:0],
+        merged_series.bins[:0],
+        merged_series.bin_counts[:0],
     )
 
 
-def _renamed(track: Track, key: SeriesKey) -> Track:
-    return Track(
+def _renamed(merged_series: MergedSeries, key: SeriesKey) -> MergedSeries:
+    return MergedSeries(
         key,
-        track.samples,
-        track.maximum,
-        track.first_ms,
-        track.last_ms,
-        track.run_samples,
-        track.first_value,
-        track.last_value,
-        track.bins,
-        track.bin_counts,
+        merged_series.samples,
+        merged_series.maximum,
+        merged_series.first_ms,
+        merged_series.last_ms,
+        merged_series.run_samples,
+        merged_series.first_value,
+        merged_series.last_value,
+        merged_series.bins,
+        merged_series.bin_counts,
     )
 
 
-def _filled(base: Track, other: Track, known: _Known) -> Track:
+def _filled(base: MergedSeries, other: MergedSeries, known: _Known) -> MergedSeries:
     """`base` and those runs of `other` that lie in no stretch of `known`.
 
     A run that reaches into such a stretch is cut there; one of RISING keeps only the end that lies
@@ -168,7 +175,7 @@ def _filled(base: Track, other: Track, known: _Known) -> Track:
     known_start, known_end = known
     if not len(known_start):
         return other if base.is_empty else base
-    pieces = [_columns(base)]
+    window_parts = [_columns(base)]
     rises = FAMILIES[PREFIX + other.key.family].shape is Shape.RISING
     overlapping = 0.0  # of its samples, as if they were spread evenly
     for first, last, samples, value, last_value in zip(*_columns(other), strict=True):
@@ -188,16 +195,16 @@ def _filled(base: Track, other: Track, known: _Known) -> Track:
             start, value, samples = end, last_value, 1
         elif rises and end != last:
             end, last_value = start, value
-        pieces.append(_one_run(start, end, samples, value, last_value))
+        window_parts.append(_one_run(start, end, samples, value, last_value))
     first, last, samples, value, last_value = (
-        np.concatenate(column) for column in zip(*pieces, strict=True)
+        np.concatenate(column) for column in zip(*window_parts, strict=True)
     )
     order = np.argsort(first, kind="stable")
     bins, counts = base.bins, base.bin_counts
     is_taken = 2 * overlapping <= other.samples
     if is_taken:
         bins, counts = added(bins, counts, other.bins, other.bin_counts)
-    return Track(
+    return MergedSeries(
         base.key,
         base.samples + (other.samples if is_taken else 0),
         max(base.maximum, other.maximum) if is_taken else base.maximum,
@@ -211,9 +218,9 @@ def _filled(base: Track, other: Track, known: _Known) -> Track:
     )
 
 
-def _columns(track: Track) -> tuple[Longs, Longs, Longs, Floats, Floats]:
+def _columns(merged_series: MergedSeries) -> tuple[Longs, Longs, Longs, Floats, Floats]:
     return (
-        track.first_ms, track.last_ms, track.run_samples, track.first_value, track.last_value
+        merged_series.first_ms, merged_series.last_ms, merged_series.run_samples, merged_series.first_value, merged_series.last_value  # noqa: E501
     )  # fmt: skip
 
 
@@ -229,10 +236,10 @@ def _one_run(
     )
 
 
-def _ends(track: Track, cap_ms: int) -> Longs:
+def _ends(merged_series: MergedSeries, cap_ms: int) -> Longs:
     """Until when each run stands: the next one's first sample, or `cap_ms` after its last."""
-    following = np.append(track.first_ms[1:], np.iinfo(np.int64).max)
-    return np.asarray(np.minimum(following, track.last_ms + cap_ms))
+    following = np.append(merged_series.first_ms[1:], np.iinfo(np.int64).max)
+    return np.asarray(np.minimum(following, merged_series.last_ms + cap_ms))
 
 
 def added(

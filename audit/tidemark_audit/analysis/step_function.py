@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidemark_audit.aggregation.samples import Floats, Longs
-from tidemark_audit.analysis.series import Track
+from tidemark_audit.analysis.series import MergedSeries
 
 CAP_INTERVALS = 2.5
 
@@ -41,7 +41,7 @@ class StepFunction:
     def borders(self) -> Longs:
         return np.concatenate((self.start_ms, self.end_ms))
 
-    def stretches_of(self, value: float) -> list[tuple[int, int]]:
+    def intervals_of(self, value: float) -> list[tuple[int, int]]:
         """Where it has the value; stretches that touch are one."""
         found: list[tuple[int, int]] = []
         for start, end in zip(
@@ -62,15 +62,18 @@ NOTHING = StepFunction(
 )
 
 
-def steps_of(track: Track | None, cap_ms: int) -> StepFunction:
+def steps_of(merged_series: MergedSeries | None, cap_ms: int) -> StepFunction:
     """Of a STEP family. Runs of NaN (the series ended) only end what was before them."""
-    if track is None or track.is_empty:
+    if merged_series is None or merged_series.is_empty:
         return NOTHING
-    following = np.append(track.first_ms[1:], np.iinfo(np.int64).max)
-    end_ms = np.minimum(following, track.last_ms + cap_ms)
-    known = ~np.isnan(track.first_value)
+    following = np.append(merged_series.first_ms[1:], np.iinfo(np.int64).max)
+    end_ms = np.minimum(following, merged_series.last_ms + cap_ms)
+    known = ~np.isnan(merged_series.first_value)
     return StepFunction(
-        track.first_ms[known], end_ms[known], track.first_value[known], track.last_ms[known]
+        merged_series.first_ms[known],
+        end_ms[known],
+        merged_series.first_value[known],
+        merged_series.last_ms[known],
     )
 
 
@@ -85,13 +88,17 @@ class Increment:
     by: float
 
 
-def increments(track: Track, *, from_zero: bool, cap_ms: int) -> list[Increment]:
+def increments(merged_series: MergedSeries, *, from_zero: bool, cap_ms: int) -> list[Increment]:
     """Steps up of a counter. A lower value is a reset: it rose from 0 to that.
 
     `from_zero`: its first value is a step too, else it may be from before.
     """
-    known = ~np.isnan(track.first_value)
-    first, last, value = track.first_ms[known], track.last_ms[known], track.first_value[known]
+    known = ~np.isnan(merged_series.first_value)
+    first, last, value = (
+        merged_series.first_ms[known],
+        merged_series.last_ms[known],
+        merged_series.first_value[known],
+    )
     found = []
     for place in range(len(value)):
         before, after_ms = 0.0, int(first[0]) - cap_ms

@@ -14,7 +14,7 @@ from tidemark_audit.aggregation.samples import Longs
 from tidemark_audit.aggregation.summaries import NO_BAND, AggregationSettings
 from tidemark_audit.analysis.context import Context, Intervals, context_of, lives_of
 from tidemark_audit.analysis.partition import PartitionAnalysis
-from tidemark_audit.analysis.series import Track, fold_scrapes, tracks_of
+from tidemark_audit.analysis.series import MergedSeries, fold_scrapes, merged_series_of
 from tidemark_audit.analysis.step_function import increments
 from tidemark_audit.analysis.what_if import WhatIf
 from tidemark_audit.engines.planning import BAND_MS
@@ -155,7 +155,7 @@ def observed(
     partitions_what_if: Sequence[PartitionAnalysis] = (),
 ) -> Observed:
     """From the small rows (brokers, operator, bands) and the facts of partitions."""
-    tracks = list(tracks_of(without_topic))
+    merged_series_list = list(merged_series_of(without_topic))
     named = {partition.cluster for partition in partitions}
     return Observed(
         context.window_start_ms,
@@ -167,11 +167,17 @@ def observed(
         tuple(sorted(partitions, key=_place)),
         _lag_bands(without_topic, context),
         tuple(
-            ClockSkew(track.key.cluster, track.key.broker, skew)
-            for track in fold_scrapes(
-                [each for each in tracks if each.key.family == "broker_clock_skew_seconds"], 0
+            ClockSkew(merged_series.key.cluster, merged_series.key.broker, skew)
+            for merged_series in fold_scrapes(
+                [
+                    each
+                    for each in merged_series_list
+                    if each.key.family == "broker_clock_skew_seconds"
+                ],
+                0,
             )
-            if (skew := histogram.quantile(track.bins, track.bin_counts, 0.99)) is not None
+            if (skew := histogram.quantile(merged_series.bins, merged_series.bin_counts, 0.99))
+            is not None
         ),
         tuple(
             BadSamples(each.family, each.conflicts, each.impossible, each.out_of_order)
@@ -180,17 +186,21 @@ def observed(
         ),
         _crc_failures(without_topic, context),
         tuple(sorted(named)),
-        tuple(_broker_lives(tracks)),
+        tuple(_broker_lives(merged_series_list)),
         tuple(sorted(partitions_what_if, key=_place)),
     )
 
 
-def _broker_lives(tracks: Sequence[Track]) -> Iterator[BrokerRun]:
+def _broker_lives(merged_series_list: Sequence[MergedSeries]) -> Iterator[BrokerRun]:
     """By their epochs: each start has another one."""
-    epochs = [track for track in tracks if track.key.family == "broker_epoch"]
-    for track in fold_scrapes(epochs, 0):
-        key = track.key
-        for first, last, epoch in lives_of(track):
+    epochs = [
+        merged_series
+        for merged_series in merged_series_list
+        if merged_series.key.family == "broker_epoch"
+    ]
+    for merged_series in fold_scrapes(epochs, 0):
+        key = merged_series.key
+        for first, last, epoch in lives_of(merged_series):
             yield BrokerRun(key.cluster, key.pool, key.broker, epoch, first, last)
 
 
@@ -202,16 +212,20 @@ def _place(analysis: PartitionAnalysis) -> tuple[str, str, str, int]:
 def _crc_failures(rows: pa.Table, context: Context) -> tuple[tuple[str, str, int], ...]:
     total: dict[tuple[str, str], int] = {}
     cap_ms = context.intervals.cap_ms(Exporter.BROKER)
-    tracks = [track for track in tracks_of(rows) if track.key.family == "crc_failures_total"]
-    for track in fold_scrapes(tracks, cap_ms):
-        if track.is_empty:
+    merged_series_list = [
+        merged_series
+        for merged_series in merged_series_of(rows)
+        if merged_series.key.family == "crc_failures_total"
+    ]
+    for merged_series in fold_scrapes(merged_series_list, cap_ms):
+        if merged_series.is_empty:
             continue
         by = sum(
             step.by
-            for step in increments(track, from_zero=False, cap_ms=cap_ms)
+            for step in increments(merged_series, from_zero=False, cap_ms=cap_ms)
             if step.at_ms >= context.window_start_ms
         )
-        place = (track.key.cluster, track.key.detail)
+        place = (merged_series.key.cluster, merged_series.key.detail)
         total[place] = total.get(place, 0) + int(by)
     return tuple((*place, count) for place, count in sorted(total.items()) if count)
 
@@ -265,7 +279,7 @@ def _bands(rows: pa.Table) -> Iterator[_Band]:
 
 def make_context(without_topic: pa.Table, window: tuple[int, int], intervals: Intervals) -> Context:
     return context_of(
-        list(tracks_of(without_topic)),
+        list(merged_series_of(without_topic)),
         window_start_ms=window[0],
         window_end_ms=window[1],
         intervals=intervals,

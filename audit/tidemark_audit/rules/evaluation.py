@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark_audit.analysis.partition import PartitionAnalysis
-from tidemark_audit.analysis.reporting_coverage import COUNTER, OPERATOR, OPERATORS, Witness
+from tidemark_audit.analysis.reporting_coverage import COUNTER, OPERATOR, OPERATORS, Reporter
 from tidemark_audit.metrics.families import PREFIX, STAND_FOR
 from tidemark_audit.results import (
     Confidence,
@@ -104,14 +104,14 @@ class AuditAnalysis:
         One replica that was never heard is enough, however many others its broker has.
         """
         places = self.places()
-        due: dict[tuple[str, str], list[Witness]] = {}
+        due: dict[tuple[str, str], list[Reporter]] = {}
         for partition in self.partitions:
-            for witness in partition.witnesses:
-                family = OPERATORS if witness.exporter == OPERATOR else COUNTER
-                if family in self.families and witness.due_ms > 0:
+            for reporter in partition.witnesses:
+                family = OPERATORS if reporter.exporter == OPERATOR else COUNTER
+                if family in self.families and reporter.due_ms > 0:
                     due.setdefault(
-                        (places[partition.cluster, partition.pool], witness.exporter), []
-                    ).append(witness)
+                        (places[partition.cluster, partition.pool], reporter.exporter), []
+                    ).append(reporter)
         found = []
         for (where, exporter), all_of_it in sorted(due.items()):
             share = sum(w.heard_ms for w in all_of_it) / sum(w.due_ms for w in all_of_it)

@@ -52,16 +52,16 @@ def evaluate(analysis: AuditAnalysis) -> Judgement:
     told, measured, worst = [], [], ""
     for words, kinds, limit in _CHECKS:
         longest = max(
-            (stretch for stretch in _stretches(analysis, kinds)),
-            key=lambda stretch: stretch.lasted_ms,
+            (interval for interval in _intervals(analysis, kinds)),
+            key=lambda interval: interval.lasted_ms,
             default=None,
         )
         measured.append(f"{at_most(longest.lasted_ms if longest else 0)} {words}")
         over = {
-            (stretch.partition, stretch.start_ms): stretch
-            for stretch in _stretches(analysis, kinds)
-            if not stretch.planned
-            and stretch.lasted_ms > 1000 * limit(analysis.slo.of(stretch.partition.topic))
+            (interval.partition, interval.start_ms): interval
+            for interval in _intervals(analysis, kinds)
+            if not interval.planned
+            and interval.lasted_ms > 1000 * limit(analysis.slo.of(interval.partition.topic))
         }
         if over and longest:
             worst = worst or str(longest.partition)
@@ -76,11 +76,11 @@ def evaluate(analysis: AuditAnalysis) -> Judgement:
     )
 
 
-def _stretches(analysis: AuditAnalysis, kinds: tuple[IntervalKind, ...]) -> list[Interval]:
+def _intervals(analysis: AuditAnalysis, kinds: tuple[IntervalKind, ...]) -> list[Interval]:
     return [
-        stretch
+        interval
         for partition in analysis.partitions
-        for stretch in _joined(tuple(each for each in partition.intervals if each.kind in kinds))
+        for interval in _joined(tuple(each for each in partition.intervals if each.kind in kinds))
     ]
 
 

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from tidemark_audit.analysis.anomalies import Oddity, OddityKind
+from tidemark_audit.analysis.anomalies import AnomalyKind, Oddity
 from tidemark_audit.analysis.partition import PartitionAnalysis
 from tidemark_audit.results import (
     Finding,
@@ -34,19 +34,20 @@ NEEDS = (
 )
 OBJECTIVE = "no committed record lost, no unclean election, no epoch or watermark gone back"
 _CAUSES = {
-    OddityKind.UNCLEAN_ELECTION: "no replica with every committed record was there",
-    OddityKind.TWO_LEADERS: "a fault of Tidemark, or two clusters under one name",
-    OddityKind.EPOCH_REGRESS: "metadata from a backup, or a disk put back",
-    OddityKind.LOSS_ON_RECORD: "an earlier loss, still latched in the counters",
-    OddityKind.LOSS_OF_UNKNOWN_TIME: "the counters that latch it were up at their first sample",
+    AnomalyKind.UNCLEAN_ELECTION: "no replica with every committed record was there",
+    AnomalyKind.TWO_LEADERS: "a fault of Tidemark, or two clusters under one name",
+    AnomalyKind.EPOCH_REGRESS: "metadata from a backup, or a disk put back",
+    AnomalyKind.LOSS_ON_RECORD: "an earlier loss, still latched in the counters",
+    AnomalyKind.LOSS_OF_UNKNOWN_TIME: "the counters that latch it were up at their first sample",
 }
 _REMEDIES = {
-    OddityKind.UNCLEAN_ELECTION: "{shows}; compare them with what producers had acknowledged;"
+    AnomalyKind.UNCLEAN_ELECTION: "{shows}; compare them with what producers had acknowledged;"
     " unclean.leader.election.enable=false waits instead",
-    OddityKind.TWO_LEADERS: "report it with both brokers' logs; tell the clusters apart by a label",
-    OddityKind.EPOCH_REGRESS: "find out what was restored, and what producers sent since; {shows}",
-    OddityKind.LOSS_ON_RECORD: "audit the window in which it happened",
-    OddityKind.LOSS_OF_UNKNOWN_TIME: "audit from an earlier time; if nothing earlier is kept, take"
+    AnomalyKind.TWO_LEADERS: "report it with both brokers' logs; tell the clusters apart by a "
+                             "label",
+    AnomalyKind.EPOCH_REGRESS: "find out what was restored, and what producers sent since; {shows}",
+    AnomalyKind.LOSS_ON_RECORD: "audit the window in which it happened",
+    AnomalyKind.LOSS_OF_UNKNOWN_TIME: "audit from an earlier time; if nothing earlier is kept, take"
     " the records for lost: {shows}",
 }
 
@@ -137,8 +138,8 @@ def _findings(partition: PartitionAnalysis) -> Iterator[Finding]:
             f" shown by: {shown}",
             remedy=_how_to_mend(loss),
         )
-    for oddity in partition.oddities:
-        yield _of_oddity(partition, oddity)
+    for anomaly in partition.oddities:
+        yield _of_anomaly(partition, anomaly)
 
 
 def _what_is_lost(loss: Sequence[LossEvidence]) -> str:
@@ -189,27 +190,27 @@ def _consume(where: TopicPartition) -> str:
     return f"tidemark consume {shlex.quote(where.topic)} --partition {where.partition}"
 
 
-def _of_oddity(partition: PartitionAnalysis, oddity: Oddity) -> Finding:
-    is_old = oddity.kind is OddityKind.LOSS_ON_RECORD
+def _of_anomaly(partition: PartitionAnalysis, anomaly: Oddity) -> Finding:
+    is_old = anomaly.kind is AnomalyKind.LOSS_ON_RECORD
     where = partition.coverage.partition
     return make_finding(
         RULE,
         Severity.MAJOR if is_old else Severity.CRITICAL,
         About(
-            f"{where} {oddity.kind.value}",
-            oddity.after_ms,
-            oddity.at_ms,
+            f"{where} {anomaly.kind.value}",
+            anomaly.after_ms,
+            anomaly.at_ms,
             (where,),
-            oddity.samples,
-            confidence=oddity.confidence,
+            anomaly.samples,
+            confidence=anomaly.confidence,
             cluster=partition.cluster,
-            is_lasting=is_old or oddity.kind is OddityKind.LOSS_OF_UNKNOWN_TIME,
+            is_lasting=is_old or anomaly.kind is AnomalyKind.LOSS_OF_UNKNOWN_TIME,
         ),
-        oddity.sentence,
-        cause=_CAUSES[oddity.kind],
-        remedy=remedy_of(oddity, where),
+        anomaly.sentence,
+        cause=_CAUSES[anomaly.kind],
+        remedy=remedy_of(anomaly, where),
     )
 
 
-def remedy_of(oddity: Oddity, where: TopicPartition) -> str:
-    return _REMEDIES[oddity.kind].replace("{shows}", _shows_all_of(where))
+def remedy_of(anomaly: Oddity, where: TopicPartition) -> str:
+    return _REMEDIES[anomaly.kind].replace("{shows}", _shows_all_of(where))

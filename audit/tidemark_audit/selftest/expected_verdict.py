@@ -62,9 +62,9 @@ def expected(story: Scenario) -> Expected:
     }
     violated = frozenset(rule for rule, (is_violated, _) in checks.items() if is_violated)
     lost = tuple((loss.partition, loss.records, bool(loss.shown)) for loss in story.losses) + tuple(
-        (s.partition, s.size, False) for s in story.spells_of("watermark back")
+        (s.partition, s.size, False) for s in story.episodes_of("watermark back")
     )
-    has_lost = bool(lost or story.spells_of("digest"))
+    has_lost = bool(lost or story.episodes_of("digest"))
     return Expected(
         violated,
         _verdict(violated, has_lost=has_lost),
@@ -141,13 +141,13 @@ def _r3(parts: list[list[_Part]]) -> tuple[bool, bool]:
     )
     for history in parts:
         for is_bad, limit in checks:
-            for length in _stretches(history, is_bad):
+            for length in _intervals(history, is_bad):
                 found |= length > limit
                 clear &= abs(length - limit) > 3 * INTERVAL_MS
     return found, clear
 
 
-def _stretches(history: list[_Part], is_bad: Callable[[_Part], bool]) -> Iterator[int]:
+def _intervals(history: list[_Part], is_bad: Callable[[_Part], bool]) -> Iterator[int]:
     length = 0
     for part in [*history, None]:
         if part is not None and is_bad(part) and not part.planned:
@@ -177,11 +177,11 @@ def _behind(story: Scenario, place: int, broker: int) -> Iterator[tuple[float, f
     for absence in story.absences:
         if absence.broker == broker:
             yield absence.start_ms + AGE_LIMIT_MS, absence.end_ms + 8000
-    for spell in story.spells:
-        is_its = (spell.partition, spell.broker) == (place, broker)
-        is_slow = is_its and spell.kind in ("lagging", "flapping")
-        if is_slow and leader_at(story, place, spell.start_ms) != broker:
-            yield spell.start_ms, spell.end_ms
+    for episode in story.episodes:
+        is_its = (episode.partition, episode.broker) == (place, broker)
+        is_slow = is_its and episode.kind in ("lagging", "flapping")
+        if is_slow and leader_at(story, place, episode.start_ms) != broker:
+            yield episode.start_ms, episode.end_ms
 
 
 def _followed(story: Scenario, place: int, broker: int) -> Iterator[tuple[float, float]]:
@@ -193,7 +193,7 @@ def _followed(story: Scenario, place: int, broker: int) -> Iterator[tuple[float,
 
 
 def _lives(story: Scenario, place: int) -> Iterator[tuple[float, float]]:
-    made = [s.start_ms for s in story.spells_of("topic again") if s.partition == place]
+    made = [s.start_ms for s in story.episodes_of("topic again") if s.partition == place]
     yield from itertools.pairwise([0, *made, LENGTH_MS])
 
 
@@ -215,7 +215,7 @@ def _r5(parts: list[list[_Part]]) -> tuple[bool, bool]:
 
 def _hurt(story: Scenario) -> bool:
     grave = ("watermark back", "digest", "two leaders", "epoch back")
-    return bool(story.losses) or any(spell.kind in grave for spell in story.spells)
+    return bool(story.losses) or any(episode.kind in grave for episode in story.episodes)
 
 
 def _r7(story: Scenario, parts: list[list[_Part]]) -> tuple[bool, bool]:

@@ -36,7 +36,7 @@ LABELS = (
     "cluster", "pool", "topic", "topic_id", "partition", "broker", "follower", "kind", "reason",
     "cause", "instance", "prometheus_replica",
 )  # fmt: skip
-STALE = np.array([0x7FF0000000000002], dtype=np.uint64).view(np.float64)[0]
+STALE = np.array([0x7FF0000000000002], dtype=np.uint64).timeline(np.float64)[0]
 Array = NDArray[np.float64]
 Times = NDArray[np.int64]
 
@@ -138,12 +138,12 @@ class _Monitor:
             if absence.broker == broker:
                 up &= (times < absence.start_ms) | (times >= absence.end_ms)
                 restarts += times >= absence.end_ms
-        for spell in self.story.spells_of("failed scrape"):
-            if spell.broker == broker:
-                up &= (times < spell.start_ms) | (times >= spell.start_ms + INTERVAL_MS)
+        for episode in self.story.episodes_of("failed scrape"):
+            if episode.broker == broker:
+                up &= (times < episode.start_ms) | (times >= episode.start_ms + INTERVAL_MS)
         if not self.story.has("old loss"):  # what is up at a late first sight is of unknown time
-            for spell in self.story.spells_of("late exporter"):
-                up &= (times >= LATE_MS) | (broker != spell.broker)
+            for episode in self.story.episodes_of("late exporter"):
+                up &= (times >= LATE_MS) | (broker != episode.broker)
         times, restarts = times[up], restarts[up]
         for address, here in self._addresses(broker, times):
             about: dict[str, object] = {
@@ -197,7 +197,7 @@ class _Monitor:
 
     def _addresses(self, broker: int, times: Times) -> Iterator[tuple[str, NDArray[np.bool_]]]:
         """Where it was scraped, and when; a new address for a while beside the old one."""
-        moved = [s.start_ms for s in self.story.spells_of("new address") if s.broker == broker]
+        moved = [s.start_ms for s in self.story.episodes_of("new address") if s.broker == broker]
         since = moved[0] if moved else LENGTH_MS
         yield f"10.0.0.{broker}:{8080 + ord(self.pool)}", times < since + 2 * INTERVAL_MS
         if moved:
@@ -206,18 +206,18 @@ class _Monitor:
     def _faulty_offsets(
         self, place: int, times: Times, end: Array, mark: Array, epoch: Array, start: Array
     ) -> tuple[Array, Array, Array, Array]:
-        for spell in self.story.spells:
-            if spell.partition != place:
+        for episode in self.story.episodes:
+            if episode.partition != place:
                 continue
-            after = times >= spell.start_ms
-            if spell.kind == "watermark back":
-                end, mark = end - spell.size * after, mark - spell.size * after
-            elif spell.kind == "idle":
-                frozen = after & (times < spell.end_ms)
-                level = np.interp(spell.start_ms, times, end)
+            after = times >= episode.start_ms
+            if episode.kind == "watermark back":
+                end, mark = end - episode.size * after, mark - episode.size * after
+            elif episode.kind == "idle":
+                frozen = after & (times < episode.end_ms)
+                level = np.interp(episode.start_ms, times, end)
                 end = np.where(frozen, np.minimum(end, np.floor(level)), end)
                 mark = np.minimum(mark, end)
-            elif spell.kind == "epoch back":
+            elif episode.kind == "epoch back":
                 epoch = epoch - after * 3
         return end.astype(np.float64), mark.astype(np.float64), epoch, start
 
@@ -225,7 +225,7 @@ class _Monitor:
         self, place: int, times: Times, end: Array, mark: Array, start: Array
     ) -> Iterator[tuple[str, NDArray[np.bool_], Array, Array, Array]]:
         """A topic made again begins at 0 under another id."""
-        again = [s for s in self.story.spells_of("topic again") if s.partition == place]
+        again = [s for s in self.story.episodes_of("topic again") if s.partition == place]
         name = self.topic_id
         if not again:
             yield name, np.ones(len(times), dtype=bool), end, mark, start
@@ -253,13 +253,15 @@ class _Monitor:
         labels: dict[str, object],
         values: dict[str, Array],
     ) -> None:
-        for spell in self.story.spells_of("two leaders"):
+        for episode in self.story.episodes_of("two leaders"):
             leader = next(
-                t.leader for t in reversed(self.story.histories[place]) if t.at_ms <= spell.start_ms
+                t.leader
+                for t in reversed(self.story.histories[place])
+                if t.at_ms <= episode.start_ms
             )
             zombie = min(each for each in replicas(place) if each != leader)
-            if (spell.partition, zombie) == (place, broker):
-                claims = (times >= spell.start_ms) & (times < spell.end_ms)
+            if (episode.partition, zombie) == (place, broker):
+                claims = (times >= episode.start_ms) & (times < episode.end_ms)
                 values["replica_is_leader"] = np.maximum(values["replica_is_leader"], claims)
         for name, column in values.items():
             self.table.add(name, times, column, **labels)
@@ -274,15 +276,15 @@ class _Monitor:
         self.table.add("replica_committed_truncated_records_total", times, truncated, **labels)
         boundary = np.floor(values["replica_high_watermark_offset"] / 8192) * 8192
         digest = (boundary * 31 + 7) % 2**47
-        for spell in self.story.spells_of("digest"):
-            if (spell.partition, spell.broker) == (place, broker):
-                digest = digest + (times >= spell.start_ms)
+        for episode in self.story.episodes_of("digest"):
+            if (episode.partition, episode.broker) == (place, broker):
+                digest = digest + (times >= episode.start_ms)
         self.table.add("replica_digest_offset", times, boundary, **labels)
         self.table.add("replica_digest", times, digest, **labels)
 
     def _losses(self, place: int, labels: dict[str, object]) -> list[Loss]:
         """Of this life of the topic: made again, its counters begin anew."""
-        again = [s.start_ms for s in self.story.spells_of("topic again") if s.partition == place]
+        again = [s.start_ms for s in self.story.episodes_of("topic again") if s.partition == place]
         cut = again[0] if again else LENGTH_MS
         is_second = "again" in str(labels["topic_id"])
         return [
@@ -298,9 +300,9 @@ class _Monitor:
         add = self.table.add
         count = np.array([len(history[n].in_sync) for n in number], dtype=np.float64)
         moving = np.zeros(len(times))
-        for spell in self.story.spells_of("move"):
-            if spell.partition == place:
-                moving += (times >= spell.start_ms) & (times < spell.end_ms)
+        for episode in self.story.episodes_of("move"):
+            if episode.partition == place:
+                moving += (times >= episode.start_ms) & (times < episode.end_ms)
         gap = np.zeros(len(times))
         for loss in self._losses(place, labels):
             if loss.new_leader == broker and "gap" in loss.shown:
@@ -346,12 +348,12 @@ class _Monitor:
             if absence.broker == follower:
                 away = (times >= absence.start_ms) & (times < absence.end_ms + 8000)
                 age = np.where(away, (times - absence.start_ms) / 1000, age)
-        for spell in self.story.spells:
-            if (spell.partition, spell.broker) == (place, follower) and spell.kind in (
+        for episode in self.story.episodes:
+            if (episode.partition, episode.broker) == (place, follower) and episode.kind in (
                 "lagging", "flapping"
             ):  # fmt: skip
-                during = (times >= spell.start_ms) & (times < spell.end_ms)
-                age = np.where(during, 5.0 if spell.kind == "lagging" else 15.0, age)
+                during = (times >= episode.start_ms) & (times < episode.end_ms)
+                age = np.where(during, 5.0 if episode.kind == "lagging" else 15.0, age)
         pair = {**labels, "follower": follower}
         self.table.add("follower_in_sync", times, in_sync, **pair)
         self.table.add("follower_caught_up_age_seconds", times, age, **pair)
@@ -396,7 +398,7 @@ class _Monitor:
             **common, "topic": self.topic, "topic_id": self.topic_id,
             "partition": place,
         }  # fmt: skip
-        again = [s for s in self.story.spells_of("topic again") if s.partition == place]
+        again = [s for s in self.story.episodes_of("topic again") if s.partition == place]
         lives = [(np.ones(len(times), dtype=bool), labels)]
         if again:
             cut = times >= again[0].start_ms

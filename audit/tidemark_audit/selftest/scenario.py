@@ -83,7 +83,7 @@ class Scenario:
     names: list[str] = field(default_factory=list)
     absences: list[Absence] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
-    spells: list[Spell] = field(default_factory=list)
+    episodes: list[Spell] = field(default_factory=list)
     announced: list[Absence] = field(default_factory=list)  # that nobody was away for
     blind: list[tuple[int, int]] = field(default_factory=list)  # no scrapes at all
     histories: list[list[Truth]] = field(default_factory=list)
@@ -100,8 +100,8 @@ class Scenario:
     def has(self, kind: str) -> bool:
         return kind in self.names
 
-    def spells_of(self, kind: str) -> list[Spell]:
-        return [spell for spell in self.spells if spell.kind == kind]
+    def episodes_of(self, kind: str) -> list[Spell]:
+        return [episode for episode in self.episodes if episode.kind == kind]
 
 
 def replicas(partition: int) -> tuple[int, ...]:
@@ -158,7 +158,7 @@ def _begin(
     elif name == "flapping":
         for turn in range(3):
             at = start + turn * 200_000
-            story.spells.append(Spell(name, place, follower, at, at + 155_000))
+            story.episodes.append(Spell(name, place, follower, at, at + 155_000))
     elif name == "blind":
         story.blind.append((start, start + 600_000))
     elif name == "short blindness":
@@ -166,7 +166,7 @@ def _begin(
     else:
         length = 1_500_000 if name == "lagging" else 120_000
         size = random.randrange(500, 3000)
-        story.spells.append(Spell(name, place, follower, start, start + length, size))
+        story.episodes.append(Spell(name, place, follower, start, start + length, size))
 
 
 def _fall_of_the_leader(story: Scenario, number: int, at_ms: int) -> Absence:
@@ -204,14 +204,14 @@ class _Partition:
                 yield absence.start_ms, "die", absence.broker
                 yield absence.start_ms + FENCED_AFTER_MS, "fence", absence.broker
             yield absence.end_ms + BACK_AFTER_MS, "back", absence.broker
-        for spell in story.spells_of("flapping"):
-            if spell.partition == self.number:
-                yield spell.start_ms, "shrink", spell.broker
-                yield spell.end_ms, "back", spell.broker
-        for spell in story.spells_of("phased handover"):
-            if spell.partition == self.number:
-                for at_ms in range(spell.start_ms, spell.end_ms, HANDOVER_MS):
-                    yield at_ms, "hand over", spell.broker
+        for episode in story.episodes_of("flapping"):
+            if episode.partition == self.number:
+                yield episode.start_ms, "shrink", episode.broker
+                yield episode.end_ms, "back", episode.broker
+        for episode in story.episodes_of("phased handover"):
+            if episode.partition == self.number:
+                for at_ms in range(episode.start_ms, episode.end_ms, HANDOVER_MS):
+                    yield at_ms, "hand over", episode.broker
 
     def _apply(self, story: Scenario, at_ms: int, kind: str, broker: int) -> None:
         now = self.history[-1]

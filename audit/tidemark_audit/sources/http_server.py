@@ -175,14 +175,14 @@ class Answer:
 
         Raises what `read` raises, and TooLarge.
         """
-        pieces = []
+        window_parts = []
         size = 0
-        while piece := self.read(_PIECE_BYTES):
-            pieces.append(piece)
-            size += len(piece)
+        while window_part := self.read(_PIECE_BYTES):
+            window_parts.append(window_part)
+            size += len(window_part)
             if size > MOST_ANSWER_BYTES:
                 raise TooLarge(f"an answer of more than {MOST_ANSWER_BYTES} bytes")
-        return b"".join(pieces)
+        return b"".join(window_parts)
 
 
 class _Trouble(Exception):

@@ -116,8 +116,8 @@ class JsonExport:
         del window  # a line holds all its times: the kernel cuts
         if not self._is_in_lines():
             return [self._whole()]
-        pieces = self.file.pieces(SLICE_BYTES)
-        return [JsonSlice(self.file, begin, end, is_in_lines=True) for begin, end in pieces]
+        window_parts = self.file.window_parts(SLICE_BYTES)
+        return [JsonSlice(self.file, begin, end, is_in_lines=True) for begin, end in window_parts]
 
     def _whole(self) -> JsonSlice:
         return JsonSlice(self.file, 0, TO_ITS_END, is_in_lines=self._is_in_lines())
@@ -143,8 +143,8 @@ class JsonExport:
     def histogram_series(self) -> int:
         found, tail = 0, b""
         with self.file.opened() as file:
-            while piece := file.read(READ_BYTES):
-                data = tail + piece
+            while window_part := file.read(READ_BYTES):
+                data = tail + window_part
                 ends = [match.end() for match in _HISTOGRAMS.finditer(data)]
                 found += len(ends)
                 tail = data[max(ends[-1] if ends else 0, len(data) - 64) :]

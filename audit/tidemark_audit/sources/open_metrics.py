@@ -88,7 +88,7 @@ class OpenMetrics:
             self._check_end(EOF, "that ends with # EOF", self.file.tail(64).rstrip())
         return [
             OpenMetricsSlice(self.file, begin, end, self.times_per_second)
-            for begin, end in self.file.pieces(SLICE_BYTES)
+            for begin, end in self.file.window_parts(SLICE_BYTES)
         ]
 
     def _check_end(self, end: bytes, expected: str, tail: bytes) -> None:

@@ -176,7 +176,7 @@ def _batch(table: pa.Table, columns: _Columns) -> SampleBatch:
     for each in indices:
         begins[1:] |= each[1:] != each[:-1]
     starts = np.flatnonzero(begins)
-    return _of_stretches(table, columns, starts, _codes([each[starts] for each in indices]))
+    return _of_intervals(table, columns, starts, _codes([each[starts] for each in indices]))
 
 
 def _read_rows(table: pa.Table, columns: _Columns) -> pa.Table:
@@ -213,7 +213,7 @@ def _codes(columns: Sequence[NDArray[Any]]) -> Longs:
     return code.astype(np.int64)
 
 
-def _of_stretches(table: pa.Table, columns: _Columns, starts: Longs, codes: Longs) -> SampleBatch:
+def _of_intervals(table: pa.Table, columns: _Columns, starts: Longs, codes: Longs) -> SampleBatch:
     """Return the batch of a table whose intervals have the series `codes`.
 
     Series are numbered as they appear, so rows that are in order stay so.

@@ -96,7 +96,7 @@ def snappy_literals(data: bytes) -> bytes:
     """Return an uncompressed snappy block, which suits a request of two hundred bytes."""
     out = bytearray(write_varint(len(data)))
     for place in range(0, len(data), 60):
-        piece = data[place : place + 60]
-        out.append((len(piece) - 1) << 2)
-        out += piece
+        window_part = data[place : place + 60]
+        out.append((len(window_part) - 1) << 2)
+        out += window_part
     return bytes(out)

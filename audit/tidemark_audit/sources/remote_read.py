@@ -106,10 +106,10 @@ def _stream_varint(stream: Answer) -> int | None:
 def _exactly(stream: Answer, length: int) -> bytes:
     data = b""
     while len(data) < length:
-        piece = stream.read(length - len(data))
-        if not piece:
+        window_part = stream.read(length - len(data))
+        if not window_part:
             raise BrokenOff(f"it ends {length - len(data)} bytes before its frame does")
-        data += piece
+        data += window_part
     return data
 
 

@@ -43,7 +43,7 @@ class TextFile:
     def _open(self) -> BinaryIO:
         return cast(BinaryIO, gzip.open(self.path)) if self.is_packed else self.path.open("rb")
 
-    def pieces(self, most_bytes: int) -> list[tuple[int, int]]:
+    def window_parts(self, most_bytes: int) -> list[tuple[int, int]]:
         """Return ranges of bytes; a line belongs to the range in which it begins."""
         if self.is_packed:
             return [(0, TO_ITS_END)]
@@ -69,6 +69,6 @@ class TextFile:
                 file.seek(max(0, self.path.stat().st_size - most_bytes))
                 return file.read()
             last = b""
-            while piece := file.read(READ_BYTES):
-                last = (last + piece)[-most_bytes:]
+            while window_part := file.read(READ_BYTES):
+                last = (last + window_part)[-most_bytes:]
             return last

@@ -35,17 +35,17 @@ def decode(chunks: Sequence[bytes]) -> tuple[Longs, Longs, Floats]:
     # Those with most samples first: the chunks that still go on are always the first ones.
     order = np.argsort(-counts, kind="stable")
     out = np.concatenate(([0], np.cumsum(counts)[:-1]))[order]
-    walk = _Walk([chunks[number] for number in order])
+    decoder = _Decoder([chunks[number] for number in order])
     times = np.empty(int(counts.sum()), dtype=np.int64)
     values = np.empty(len(times), dtype=np.uint64)
     sorted_counts = counts[order]
     for step in range(int(sorted_counts[0])):
         active = int(np.searchsorted(-sorted_counts, -step, side="left"))
-        walk.step(step, active)
+        decoder.step(step, active)
         place = out[:active] + step
-        times[place] = walk.time[:active]
-        values[place] = walk.value[:active]
-    return counts, times, values.view(np.float64)
+        times[place] = decoder.time[:active]
+        values[place] = decoder.value[:active]
+    return counts, times, values.timeline(np.float64)
 
 
 def samples_in(chunk: bytes) -> int:
@@ -62,7 +62,7 @@ def samples_in(chunk: bytes) -> int:
     return count
 
 
-class _Walk:
+class _Decoder:
     """The read position of each chunk; the first `active` ones continue."""
 
     def __init__(self, chunks: Sequence[bytes]) -> None:

@@ -138,13 +138,13 @@ def test_the_side_of_min_insync_replicas_is_enough_for_the_rules_that_need_it(
 ) -> None:
     result = a_kafka_that_says_more(tmp_path / "kafka.jsonl")
 
-    def stretches(kind: IntervalKind) -> list[tuple[int, int]]:
+    def intervals(kind: IntervalKind) -> list[tuple[int, int]]:
         return [(each.start_ms, each.end_ms) for each in result.intervals if each.kind is kind]
 
-    assert stretches(IntervalKind.UNDER_MIN_ISR) == [(100_000, 130_000)]
-    assert stretches(IntervalKind.UNDER_REPLICATED) == [(130_000, 160_000)]
-    assert stretches(IntervalKind.ONE_FAILURE_FROM_STALL) == [(130_000, 160_000)]
-    assert stretches(IntervalKind.ONE_FAILURE_FROM_LOSS) == [(100_000, 130_000)]
+    assert intervals(IntervalKind.UNDER_MIN_ISR) == [(100_000, 130_000)]
+    assert intervals(IntervalKind.UNDER_REPLICATED) == [(130_000, 160_000)]
+    assert intervals(IntervalKind.ONE_FAILURE_FROM_STALL) == [(130_000, 160_000)]
+    assert intervals(IntervalKind.ONE_FAILURE_FROM_LOSS) == [(100_000, 130_000)]
     told = outcomes(result)
     assert {told[rule] for rule in ("R1", "R2", "R5")} == {Outcome.VIOLATED}
     assert {told[rule] for rule in ("R4", "R6")} == {Outcome.NOT_EVALUATED}

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from tidemark_audit.analysis.anomalies import Oddity, OddityKind
+from tidemark_audit.analysis.anomalies import AnomalyKind, Oddity
 from tidemark_audit.audit import run
 from tidemark_audit.report.page import render_html
 from tidemark_audit.results import Confidence, LossEvidence, LossKind, TopicPartition
@@ -107,11 +107,11 @@ def test_a_loss_without_known_offsets_names_none(tmp_path: Path) -> None:
     assert "`tidemark consume orders --partition 0 --from earliest --until-end`" in told.remedy
 
 
-@pytest.mark.parametrize("kind", OddityKind)
-def test_no_remedy_needs_the_load_file_of_an_experiment(kind: OddityKind) -> None:
+@pytest.mark.parametrize("kind", AnomalyKind)
+def test_no_remedy_needs_the_load_file_of_an_experiment(kind: AnomalyKind) -> None:
     where = TopicPartition("pay ments", 3, "id-pay")
-    oddity = Oddity(kind, 0, 1, "what happened", Confidence.PROVED, ())
-    remedy = remedy_of(oddity, where)
+    anomaly = Oddity(kind, 0, 1, "what happened", Confidence.PROVED, ())
+    remedy = remedy_of(anomaly, where)
     assert "tidemark verify" not in remedy
     assert "{" not in remedy
     commands = [part for number, part in enumerate(remedy.split("`")) if number % 2]
