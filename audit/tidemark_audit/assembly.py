@@ -7,7 +7,7 @@ from tidemark_audit.analysis.partition import PartitionAnalysis
 from tidemark_audit.engines.engine import Observed
 from tidemark_audit.results import (
     AuditResult,
-    Burn,
+    BurnRate,
     IntervalKind,
     Outcome,
     RuleResult,
@@ -15,8 +15,8 @@ from tidemark_audit.results import (
     SourceInfo,
     Verdict,
 )
-from tidemark_audit.rules import judge
-from tidemark_audit.rules.evaluation import AuditAnalysis, Judgement, plural
+from tidemark_audit.rules import evaluate
+from tidemark_audit.rules.evaluation import AuditAnalysis, RuleEvaluation, plural
 from tidemark_audit.rules.grouping import grouped
 from tidemark_audit.slo import Objectives, Slo
 
@@ -52,7 +52,7 @@ def assemble(
     unsettled_ms: int,
 ) -> AuditResult:
     analysis = analysis_for_rules(observed, slo)
-    judgements = judge(analysis)
+    judgements = evaluate(analysis)
     verdict, sentence = verdict_of(analysis, judgements)
     rows = tuple(partition.sli for partition in observed.partitions)
     missing = tuple(
@@ -87,7 +87,9 @@ def assemble(
     )
 
 
-def verdict_of(analysis: AuditAnalysis, judgements: Sequence[Judgement]) -> tuple[Verdict, str]:
+def verdict_of(
+    analysis: AuditAnalysis, judgements: Sequence[RuleEvaluation]
+) -> tuple[Verdict, str]:
     results = {each.result.rule: each.result for each in judgements}
     if any(partition.loss_evidence for partition in analysis.partitions):
         return Verdict.LOSS, results[DURABILITY].measured
@@ -133,7 +135,7 @@ def _added(one: SliRow, other: SliRow) -> SliRow:
     return replace(one, **numbers)
 
 
-def burns(analysis: AuditAnalysis) -> tuple[Burn, ...]:
+def burns(analysis: AuditAnalysis) -> tuple[BurnRate, ...]:
     """How fast R1's and R2's budgets went over the last hours, where the window has them: of the
     topic that burnt the most, of what was observed of it."""
     kinds = {
@@ -153,7 +155,7 @@ def burns(analysis: AuditAnalysis) -> tuple[Burn, ...]:
                 )
                 for topic, partitions in analysis.by_topic().items()
             ]
-            found.append(Burn(rule, length, max(rates), limit))
+            found.append(BurnRate(rule, length, max(rates), limit))
     return tuple(found)
 
 

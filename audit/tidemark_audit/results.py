@@ -257,7 +257,7 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Burn:
+class BurnRate:
     """Error budget burnt, as a multiple of what the objective allows, over the last hours."""
 
     rule: str
@@ -342,7 +342,7 @@ class AuditResult:
     isr_changes: tuple[IsrChange, ...]
     loss_evidence: tuple[LossEvidence, ...]
     coverage: tuple[Coverage, ...]
-    burn: tuple[Burn, ...]
+    burn: tuple[BurnRate, ...]
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()  # e.g. what is too small to be seen by sampling
     format: int = RESULT_FORMAT

@@ -17,7 +17,7 @@ from statistics import median
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from tidemark_audit.sources.prometheus import Form, Prometheus, PrometheusSlice
+from tidemark_audit.sources.prometheus import Prometheus, PrometheusSlice, SampleFormat
 from tidemark_audit.sources.source import Window
 
 from bench.audit.samples import LABELS
@@ -25,9 +25,9 @@ from bench.systems import HOST, free_ports, wait_for
 
 ROOT = Path(__file__).parents[2]
 WAYS = {
-    "remote_read_streamed": Form.STREAMED,
-    "remote_read_samples": Form.SAMPLES,
-    "json_api": Form.API,
+    "remote_read_streamed": SampleFormat.STREAMED,
+    "remote_read_samples": SampleFormat.SAMPLES,
+    "json_api": SampleFormat.API,
 }
 MAKE_LIMIT_SECONDS = 900.0
 START_LIMIT_SECONDS = 120.0

@@ -51,13 +51,13 @@ def is_stale(values: Floats) -> Flags:
 
 
 DEFAULT_INTERVAL_MS = 15_000
-LOOKED_AT = 200  # series by which an interval is guessed
+SCRAPED_AT = 200  # series by which an interval is guessed
 
 
 def typical_step_ms(batch: SampleBatch) -> int | None:
     """Return the smallest of its series' median steps: the fastest scraped series decide."""
     steps = []
-    for number in range(min(len(batch.series), LOOKED_AT)):
+    for number in range(min(len(batch.series), SCRAPED_AT)):
         times = np.unique(batch.at_ms[batch.series_of == number])
         if len(times) >= 3:
             steps.append(float(np.median(np.diff(times))))

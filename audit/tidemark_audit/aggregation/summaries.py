@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark_audit.aggregation.samples import Flags, Floats, Longs
-from tidemark_audit.metrics.families import SeriesKey, Shape
+from tidemark_audit.metrics.families import MetricShape, SeriesKey
 
 NO_BAND = -1
 KEY_COLUMNS = (*SeriesKey._fields, "band_start_ms")
@@ -71,7 +71,9 @@ def joins(
     absent_before, absent_after = np.isnan(before), np.isnan(after)
     equal = before == after
     rises = after >= before
-    alike = np.where(shape == Shape.STEP, equal, np.where(shape == Shape.RISING, rises, True))
+    alike = np.where(
+        shape == MetricShape.STEP, equal, np.where(shape == MetricShape.RISING, rises, True)
+    )
     alike &= ~(absent_before | absent_after)
     alike |= absent_before & absent_after
     return np.asarray(same_series & (gap_ms <= break_gap_ms) & alike)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from tidemark_audit.aggregation import histogram
 from tidemark_audit.aggregation.samples import Flags, Floats, Longs, SampleBatch, is_stale
 from tidemark_audit.aggregation.summaries import NO_BAND, SCHEMA, AggregationSettings, joins, lists
-from tidemark_audit.metrics.families import FAMILIES, PREFIX, SeriesKey, Shape
+from tidemark_audit.metrics.families import FAMILIES, PREFIX, MetricShape, SeriesKey
 
 BANDED_FAMILY = "follower_caught_up_age_seconds"
 SIGNED_FAMILY = "broker_clock_skew_seconds"
@@ -143,7 +143,7 @@ class _Columns:
 
         A clock may be off in either direction, so only the size counts.
         """
-        chosen = (self.shape[self.series] == Shape.SPREAD) & self.possible
+        chosen = (self.shape[self.series] == MetricShape.SPREAD) & self.possible
         series, values = self.series[chosen], self.values[chosen]
         signed = np.array([key.family == SIGNED_FAMILY for key in self.keys])
         values = np.where(signed[series], np.abs(values), values)

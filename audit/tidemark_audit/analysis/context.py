@@ -134,8 +134,8 @@ def context_of(
         clusters[key.cluster] = min(seen[0], clusters.get(key.cluster, seen[0]))
         broker = (key.cluster, key.pool, key.broker)
         if key.family == "broker_planned_restart":
-            looks = [each for each in merged_series_list if each.key._replace(scrape="") == key]
-            planned[broker] = _planned_restarts(merged_series, looks, intervals)
+            scrapes = [each for each in merged_series_list if each.key._replace(scrape="") == key]
+            planned[broker] = _planned_restarts(merged_series, scrapes, intervals)
         elif key.family == "broker_epoch":
             brokers[broker] = _both(seen, brokers.get(broker, seen))
             lives[broker] = _lives(merged_series)
@@ -175,11 +175,11 @@ def lives_of(epochs: MergedSeries) -> list[tuple[int, int, float]]:
 
 
 def _planned_restarts(
-    merged_series: MergedSeries, looks: Sequence[MergedSeries], intervals: Intervals
+    merged_series: MergedSeries, scrapes: Sequence[MergedSeries], intervals: Intervals
 ) -> tuple[PlannedRestart, ...]:
     """`merged_series` is what the looks are together; each of them may be of another controller."""
     directly_ms = round(intervals.operator_ms * DIRECTLY_INTERVALS)
-    ends = sorted(end for look in looks for end in _said_ends(look, directly_ms))
+    ends = sorted(end for look in scrapes for end in _said_ends(look, directly_ms))
     found = []
     cap_ms = intervals.cap_ms(Exporter.OPERATOR)
     unsaid = merged_series.last_ms[

@@ -14,9 +14,9 @@ from tidemark_audit.results import FollowerLag
 def lag_of(series: Series) -> list[FollowerLag]:
     ages = _by_follower(series.all_of("follower_caught_up_age_seconds"))
     records = _by_follower(series.all_of("follower_lag_records"))
-    looks = _looks(series)
+    scrapes = _scrapes(series)
     return [
-        _row(series, follower, ages.get(follower, ()), records.get(follower, ()), looks)
+        _row(series, follower, ages.get(follower, ()), records.get(follower, ()), scrapes)
         for follower in sorted(ages.keys() | records.keys(), key=lambda name: (len(name), name))
     ]
 
@@ -28,7 +28,7 @@ def _by_follower(merged_series_list: Sequence[MergedSeries]) -> dict[str, list[M
     return found
 
 
-def _looks(series: Series) -> int:
+def _scrapes(series: Series) -> int:
     """How often a leader was looked at: as often as its best known follower. A follower that speaks
     for itself (Kafka's) says nothing of how often."""
     by_leader: dict[str, int] = {}
@@ -46,17 +46,17 @@ def _row(
     follower: str,
     ages: Sequence[MergedSeries],
     records: Sequence[MergedSeries],
-    looks: int,
+    scrapes: int,
 ) -> FollowerLag:
-    age, age_samples, never = _quantiles(ages, looks)
-    lag, lag_samples, _ = _quantiles(records, looks)
+    age, age_samples, never = _quantiles(ages, scrapes)
+    lag, lag_samples, _ = _quantiles(records, scrapes)
     return FollowerLag(
         partition_of(series), follower, max(age_samples, lag_samples), never, *age, *lag
     )
 
 
 def _quantiles(
-    merged_series_list: Sequence[MergedSeries], looks: int
+    merged_series_list: Sequence[MergedSeries], scrapes: int
 ) -> tuple[tuple[float | None, float | None, float | None, float | None], int, int]:
     bins, counts = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
     for merged_series in merged_series_list:
@@ -66,7 +66,7 @@ def _quantiles(
         # While it led it was as far as the leader: else a minute as a follower, just after a
         # restart, would be all that is known of its day.
         zero = np.zeros(1, dtype=np.int32)
-        bins, counts = added(bins, counts, zero, np.array([max(0, looks - own)], dtype=np.int64))
+        bins, counts = added(bins, counts, zero, np.array([max(0, scrapes - own)], dtype=np.int64))
     maximum = max((merged_series.maximum for merged_series in merged_series_list), default=-np.inf)
     at = [histogram.quantile(bins, counts, share) for share in (0.5, 0.99, 0.999)]
     largest = float(maximum) if np.isfinite(maximum) and maximum >= 0 else None

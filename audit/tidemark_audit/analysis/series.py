@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tidemark_audit.aggregation.samples import Floats, Longs
 from tidemark_audit.aggregation.summaries import NO_BAND
-from tidemark_audit.metrics.families import FAMILIES, PREFIX, Exporter, SeriesKey, Shape
+from tidemark_audit.metrics.families import FAMILIES, PREFIX, Exporter, MetricShape, SeriesKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +90,14 @@ def fold_scrapes(merged_series_list: Sequence[MergedSeries], cap_ms: int) -> lis
         )
     return [
         _renamed(merged_series, key)
-        for looks in by_target.values()
-        for key, merged_series in _folded(looks, cap_ms).items()
+        for scrapes in by_target.values()
+        for key, merged_series in _folded(scrapes, cap_ms).items()
     ]
 
 
-def _folded(looks: dict[str, list[MergedSeries]], cap_ms: int) -> dict[SeriesKey, MergedSeries]:
+def _folded(scrapes: dict[str, list[MergedSeries]], cap_ms: int) -> dict[SeriesKey, MergedSeries]:
     ranked = sorted(
-        looks.items(),
+        scrapes.items(),
         key=lambda look: (-sum(merged_series.samples for merged_series in look[1]), look[0]),
     )
     whole: dict[SeriesKey, MergedSeries] = {}
@@ -120,12 +120,12 @@ _NOTHING_KNOWN: _Known = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int6
 def _union(known: _Known, look: Sequence[MergedSeries], cap_ms: int) -> _Known:
     """When the target was seen, by what was known and by this look: not where its series ended."""
     there = [~np.isnan(merged_series.first_value) for merged_series in look]
-    looks = list(zip(look, there, strict=True))
+    scrapes = list(zip(look, there, strict=True))
     starts = np.concatenate(
-        [known[0], *(merged_series.first_ms[seen] for merged_series, seen in looks)]
+        [known[0], *(merged_series.first_ms[seen] for merged_series, seen in scrapes)]
     )
     ends = np.concatenate(
-        [known[1], *(_ends(merged_series, cap_ms)[seen] for merged_series, seen in looks)]
+        [known[1], *(_ends(merged_series, cap_ms)[seen] for merged_series, seen in scrapes)]
     )
     order = np.argsort(starts, kind="stable")
     starts, ends = starts[order], np.maximum.accumulate(ends[order])
@@ -176,7 +176,7 @@ def _filled(base: MergedSeries, other: MergedSeries, known: _Known) -> MergedSer
     if not len(known_start):
         return other if base.is_empty else base
     window_parts = [_columns(base)]
-    rises = FAMILIES[PREFIX + other.key.family].shape is Shape.RISING
+    rises = FAMILIES[PREFIX + other.key.family].shape is MetricShape.RISING
     overlapping = 0.0  # of its samples, as if they were spread evenly
     for first, last, samples, value, last_value in zip(*_columns(other), strict=True):
         place = int(np.searchsorted(known_start, first, side="right"))

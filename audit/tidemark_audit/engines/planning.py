@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tidemark_audit.aggregation.samples import (
     DEFAULT_INTERVAL_MS,
-    LOOKED_AT,
+    SCRAPED_AT,
     STALE,
     Floats,
     SampleBatch,
@@ -22,7 +22,7 @@ from tidemark_audit.aggregation.samples import (
 from tidemark_audit.aggregation.summaries import KEY_COLUMNS, NO_BAND, AggregationSettings
 from tidemark_audit.aggregation.summarize import summarize
 from tidemark_audit.analysis.context import Intervals
-from tidemark_audit.metrics.families import FAMILIES, PREFIX, Exporter, Shape
+from tidemark_audit.metrics.families import FAMILIES, PREFIX, Exporter, MetricShape
 from tidemark_audit.metrics.kafka_names import SAID_BY_KAFKA
 from tidemark_audit.sources.checkpointed_summaries import SummarySlice
 from tidemark_audit.sources.source import (
@@ -122,7 +122,7 @@ def without_early_spread(batch: SampleBatch, window: Window) -> SampleBatch:
     """Without what is kept as a histogram, which cannot be cut later, of before the window."""
     if not window.look_back_ms or window.start_ms is None:
         return batch
-    spread = [FAMILIES[PREFIX + key.family].shape is Shape.SPREAD for key in batch.series]
+    spread = [FAMILIES[PREFIX + key.family].shape is MetricShape.SPREAD for key in batch.series]
     is_spread = np.array(spread, dtype=np.bool_)[batch.series_of]
     kept = ~is_spread | (batch.at_ms >= window.start_ms)
     return SampleBatch(batch.series, batch.series_of[kept], batch.at_ms[kept], batch.values[kept])
@@ -152,19 +152,19 @@ def scrape_intervals(merged: pa.Table) -> Intervals:
 def rows_for_intervals(merged: pa.Table) -> pa.Table:
     """Of merged summaries in the order of their keys, what `scrape_intervals` looks at: also when
     there are more such tables, whose rows are put in order again."""
-    rows = pa.concat_tables([_looked_at(merged, exporter) for exporter in Exporter])
+    rows = pa.concat_tables([_scraped_between(merged, exporter) for exporter in Exporter])
     return rows.select([*KEY_COLUMNS, *_INTERVAL_COLUMNS])
 
 
-def _looked_at(merged: pa.Table, exporter: Exporter) -> pa.Table:
+def _scraped_between(merged: pa.Table, exporter: Exporter) -> pa.Table:
     names = [family.name for family in FAMILIES.values() if family.exporter is exporter]
     is_its = pc.is_in(merged["family"], value_set=pa.array(names))
     is_series = pc.equal(merged["band_start_ms"], NO_BAND)
-    return merged.filter(pc.and_(is_its, is_series)).slice(0, LOOKED_AT)
+    return merged.filter(pc.and_(is_its, is_series)).slice(0, SCRAPED_AT)
 
 
 def _median_step(merged: pa.Table, exporter: Exporter) -> int | None:
-    chosen = _looked_at(merged, exporter).select(_INTERVAL_COLUMNS).to_pylist()
+    chosen = _scraped_between(merged, exporter).select(_INTERVAL_COLUMNS).to_pylist()
     steps: list[float] = []
     weights: list[int] = []
     for row in chosen:

@@ -5,7 +5,7 @@
    bucket of partitions: to the JVM they are bytes, which it moves and never looks into.
 2. Buckets are shuffled (at most MOST_PARTITIONS of them): all series of a partition meet in one
    task, which merges them. What it merged is kept; it is small (a row a series).
-3. The driver takes what says how to judge (`_Look`: counts, brokers, operator, lag bands) and, as
+3. The driver takes what says how to judge (`_Scrape`: counts, brokers, operator, lag bands) and, as
    `Context`, gives it to one more pass over what was kept, which makes each partition's facts.
 
 The driver holds facts, never samples. It needs nothing but a SparkSession, classic or Connect.
@@ -55,7 +55,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Scrape:
     """What the driver must know of one task's rows before any of them can be judged."""
 
     counts: list[FamilyCounts]
@@ -73,15 +73,15 @@ class SparkEngine:
         progress(0, len(request.slices))
         kept = self._merged(request).persist()
         try:
-            looks = [
-                msgspec.msgpack.decode(bytes(row.look), type=_Look)
+            scrapes = [
+                msgspec.msgpack.decode(bytes(row.look), type=_Scrape)
                 for row in kept.select("look").collect()
             ]
             progress(len(request.slices), len(request.slices))
-            counts = added_counts(each for look in looks for each in look.counts)
+            counts = added_counts(each for look in scrapes for each in look.counts)
             window = window_of(request, counts)
-            small = _unpacked(look.without_topic for look in looks)
-            context = make_context(small, window, _intervals(request, looks))
+            small = _unpacked(look.without_topic for look in scrapes)
+            context = make_context(small, window, _intervals(request, scrapes))
             partitions = _analysis(kept, context)
             if request.what_if is None:
                 return observed(counts, small, partitions, context)
@@ -142,7 +142,7 @@ def _merger(settings: AggregationSettings) -> Any:
     def merge_partition(batches: Batches) -> Batches:
         merged = merge(_unpacked(_payloads(batches)), settings)
         if merged.num_rows:
-            look = _Look(
+            look = _Scrape(
                 family_counts(merged),
                 _packed(is_without_topic(merged)),
                 _packed(rows_for_intervals(merged)),
@@ -155,20 +155,20 @@ def _merger(settings: AggregationSettings) -> Any:
     return merge_partition
 
 
-def _intervals(request: Request, looks: list[_Look]) -> Intervals:
+def _intervals(request: Request, scrapes: list[_Scrape]) -> Intervals:
     if request.interval_ms is not None:
         return Intervals(request.interval_ms, request.interval_ms)
-    rows = _unpacked(look.for_intervals for look in looks)
+    rows = _unpacked(look.for_intervals for look in scrapes)
     return scrape_intervals(rows.sort_by([(name, "ascending") for name in KEY_COLUMNS]))
 
 
 def _analysis(kept: DataFrame, context: Context) -> list[PartitionAnalysis]:
-    def judge(batches: Batches) -> Batches:
+    def evaluate(batches: Batches) -> Batches:
         analysis = analysis_of(_unpacked(_payloads(batches)), context)
         packed = pa.array([to_bytes(each) for each in analysis], pa.binary())
         yield pa.RecordBatch.from_arrays([packed], names=["payload"])
 
-    rows = kept.select("payload").mapInArrow(judge, _PAYLOAD).collect()
+    rows = kept.select("payload").mapInArrow(evaluate, _PAYLOAD).collect()
     return [from_bytes(bytes(row.payload)) for row in rows]
 
 

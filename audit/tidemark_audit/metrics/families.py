@@ -22,7 +22,7 @@ from tidemark_audit.metrics.kafka_names import (
 PREFIX = "tidemark_"
 
 
-class Shape(IntEnum):
+class MetricShape(IntEnum):
     STEP = 0
     RISING = 1
     SPREAD = 2
@@ -38,51 +38,54 @@ class Exporter(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Family:
     name: str  # without the prefix
-    shape: Shape
+    shape: MetricShape
     exporter: Exporter = Exporter.BROKER
     detail: str = ""  # the label that tells its series apart beside topic, partition and brokers
 
 
 _BROKERS = (
-    Family("partition_replicas", Shape.STEP),
-    Family("partition_in_sync_replicas", Shape.STEP),
-    Family("partition_min_in_sync_replicas", Shape.STEP),
-    Family("partition_reassigning", Shape.STEP),
-    Family("partition_replica_lag_max_seconds", Shape.STEP),
-    Family("partition_isr_shrinks_total", Shape.STEP, detail="reason"),
-    Family("partition_isr_expands_total", Shape.STEP),
-    Family("partition_election_committed_gap_records", Shape.STEP),
-    Family("partition_largest_append_records", Shape.STEP),
-    Family("follower_in_sync", Shape.STEP),
-    Family("follower_lag_records", Shape.SPREAD),
-    Family("follower_caught_up_age_seconds", Shape.SPREAD),
-    Family("replica_is_leader", Shape.STEP),
-    Family("replica_leader_epoch", Shape.STEP),
-    Family("replica_leader_epoch_start_offset", Shape.STEP),
-    Family("replica_high_watermark_offset", Shape.RISING),
-    Family("replica_log_end_offset", Shape.RISING),
-    Family("replica_committed_truncated_records_total", Shape.STEP),
-    Family("replica_is_retained", Shape.STEP),
-    Family("replica_digest_offset", Shape.STEP),
-    Family("replica_digest", Shape.STEP),
-    Family("broker_epoch", Shape.STEP),
-    Family("crc_failures_total", Shape.STEP, detail="where"),
+    Family("partition_replicas", MetricShape.STEP),
+    Family("partition_in_sync_replicas", MetricShape.STEP),
+    Family("partition_min_in_sync_replicas", MetricShape.STEP),
+    Family("partition_reassigning", MetricShape.STEP),
+    Family("partition_replica_lag_max_seconds", MetricShape.STEP),
+    Family("partition_isr_shrinks_total", MetricShape.STEP, detail="reason"),
+    Family("partition_isr_expands_total", MetricShape.STEP),
+    Family("partition_election_committed_gap_records", MetricShape.STEP),
+    Family("partition_largest_append_records", MetricShape.STEP),
+    Family("follower_in_sync", MetricShape.STEP),
+    Family("follower_lag_records", MetricShape.SPREAD),
+    Family("follower_caught_up_age_seconds", MetricShape.SPREAD),
+    Family("replica_is_leader", MetricShape.STEP),
+    Family("replica_leader_epoch", MetricShape.STEP),
+    Family("replica_leader_epoch_start_offset", MetricShape.STEP),
+    Family("replica_high_watermark_offset", MetricShape.RISING),
+    Family("replica_log_end_offset", MetricShape.RISING),
+    Family("replica_committed_truncated_records_total", MetricShape.STEP),
+    Family("replica_is_retained", MetricShape.STEP),
+    Family("replica_digest_offset", MetricShape.STEP),
+    Family("replica_digest", MetricShape.STEP),
+    Family("broker_epoch", MetricShape.STEP),
+    Family("crc_failures_total", MetricShape.STEP, detail="where"),
 )
 _OPERATOR = (
-    Family("broker_planned_restart", Shape.STEP, Exporter.OPERATOR),
-    Family("broker_clock_skew_seconds", Shape.SPREAD, Exporter.OPERATOR),
-    Family("partition_leader_elections_total", Shape.STEP, Exporter.OPERATOR, detail="kind"),
-    Family("partition_leader_id", Shape.STEP, Exporter.OPERATOR),
-    Family("partition_durable_in_sync_replicas", Shape.STEP, Exporter.OPERATOR),
-    Family("partition_recovery_epoch", Shape.STEP, Exporter.OPERATOR, detail="cause"),
+    Family("broker_planned_restart", MetricShape.STEP, Exporter.OPERATOR),
+    Family("broker_clock_skew_seconds", MetricShape.SPREAD, Exporter.OPERATOR),
+    Family("partition_leader_elections_total", MetricShape.STEP, Exporter.OPERATOR, detail="kind"),
+    Family("partition_leader_id", MetricShape.STEP, Exporter.OPERATOR),
+    Family("partition_durable_in_sync_replicas", MetricShape.STEP, Exporter.OPERATOR),
+    Family("partition_recovery_epoch", MetricShape.STEP, Exporter.OPERATOR, detail="cause"),
     Family(
-        "partition_recovery_lost_committed_records", Shape.STEP, Exporter.OPERATOR, detail="cause"
+        "partition_recovery_lost_committed_records",
+        MetricShape.STEP,
+        Exporter.OPERATOR,
+        detail="cause",
     ),
 )
 # What Kafka says of its effective min.insync.replicas, whose number it does not export.
 _KAFKA = (
-    Family("partition_under_min_isr", Shape.STEP),
-    Family("partition_at_min_isr", Shape.STEP),
+    Family("partition_under_min_isr", MetricShape.STEP),
+    Family("partition_at_min_isr", MetricShape.STEP),
 )
 FAMILIES: Mapping[str, Family] = {
     PREFIX + family.name: family for family in (*_BROKERS, *_OPERATOR, *_KAFKA)

@@ -90,8 +90,8 @@ def loss(result: AuditResult) -> Markup:
         if found == "not judged":
             why = "".join(f": {r.measured}" for r in result.rules if r.rule == _LOSS_RULE)
             found = f"Whether records were lost was not judged{why}."
-        looked = " ".join(result.notes)
-        return section("Loss evidence", "", element("p", f"{found} ", looked, class_="quiet"))
+        scraped = " ".join(result.notes)
+        return section("Loss evidence", "", element("p", f"{found} ", scraped, class_="quiet"))
     shown = result.loss_evidence[:MOST_PROOFS]
     rest = len(result.loss_evidence) - len(shown)
     return section(

@@ -10,7 +10,7 @@ from tidemark_audit.rules import (
     r7_churn,
     r8_evidence,
 )
-from tidemark_audit.rules.evaluation import AuditAnalysis, Judgement
+from tidemark_audit.rules.evaluation import AuditAnalysis, RuleEvaluation
 
 RULES = (
     r1_fully_replicated,
@@ -24,6 +24,6 @@ RULES = (
 )
 
 
-def judge(analysis: AuditAnalysis) -> tuple[Judgement, ...]:
+def evaluate(analysis: AuditAnalysis) -> tuple[RuleEvaluation, ...]:
     """Of every rule, in order."""
     return tuple(rule.evaluate(analysis) for rule in RULES)

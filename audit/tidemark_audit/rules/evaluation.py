@@ -75,10 +75,10 @@ class AuditAnalysis:
 
     def about(
         self, subject: str, partitions: Sequence[TopicPartition] = (), cluster: str = ""
-    ) -> "About":
+    ) -> "Subject":
         """The whole window."""
         start, end = self.window_start_ms, self.window_end_ms
-        return About(subject, start, end, partitions, cluster=cluster, is_lasting=True)
+        return Subject(subject, start, end, partitions, cluster=cluster, is_lasting=True)
 
     def missing(self, needed: Iterable[str]) -> tuple[str, ...]:
         return tuple(PREFIX + name for name in needed if not self._has(name))
@@ -131,13 +131,13 @@ class AuditAnalysis:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class RuleEvaluation:
     result: RuleResult
     findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class Subject:
     """What a finding is about, and what it rests on."""
 
     subject: str
@@ -152,7 +152,7 @@ class About:
 
 
 def finding(
-    rule: str, severity: Severity, about: About, sentence: str, *, cause: str, remedy: str
+    rule: str, severity: Severity, about: Subject, sentence: str, *, cause: str, remedy: str
 ) -> Finding:
     """The id depends on rule, subject and start alone, so that the next run finds the same; what
     lasts has no start, for that of the window is another one in each run.
@@ -180,9 +180,11 @@ def finding(
     )
 
 
-def not_evaluated(rule: str, title: str, objective: str, missing: tuple[str, ...]) -> Judgement:
+def not_evaluated(
+    rule: str, title: str, objective: str, missing: tuple[str, ...]
+) -> RuleEvaluation:
     measured = f"no samples of {', '.join(missing)}" if missing else "nothing was observed"
-    return Judgement(
+    return RuleEvaluation(
         RuleResult(
             rule, title, Outcome.NOT_EVALUATED, objective, measured, missing_families=missing
         )
@@ -190,7 +192,7 @@ def not_evaluated(rule: str, title: str, objective: str, missing: tuple[str, ...
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class TopicSlo:
     """Of one topic: good of observed partition-time, and what was promised."""
 
     topic: str
@@ -212,7 +214,7 @@ def shares(
     good_ms: Callable[[SliRow], int],
     observed_ms: Callable[[SliRow], int],
     limit: Callable[[Objectives], float],
-) -> list[Share]:
+) -> list[TopicSlo]:
     """By topic; topics of which nothing was observed are left out (R8 tells of them)."""
     found = []
     for topic, partitions in analysis.by_topic().items():
@@ -220,11 +222,13 @@ def shares(
         observed = sum(observed_ms(row) for row in rows)
         if observed:
             good = sum(good_ms(row) for row in rows)
-            found.append(Share(topic, good, observed, limit(analysis.slo.of(topic))))
+            found.append(TopicSlo(topic, good, observed, limit(analysis.slo.of(topic))))
     return found
 
 
-def share_judgement(rule: str, title: str, objective: str, found: Sequence[Share]) -> RuleResult:
+def topic_slo_evaluation(
+    rule: str, title: str, objective: str, found: Sequence[TopicSlo]
+) -> RuleResult:
     """Kept if each topic keeps its own; the value is that of all together."""
     if not found:
         return not_evaluated(rule, title, objective, ()).result

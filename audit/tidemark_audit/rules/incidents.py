@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidemark_audit.results import Interval, IntervalKind, TopicPartition
-from tidemark_audit.rules.evaluation import About, AuditAnalysis
+from tidemark_audit.rules.evaluation import AuditAnalysis, Subject
 
 BAD = (IntervalKind.UNDER_REPLICATED, IntervalKind.UNDER_MIN_ISR, IntervalKind.OFFLINE)
 
@@ -37,8 +37,8 @@ class Incident:
             names = ", ".join(str(partition) for partition in self.partitions[:3])
         return f"{self.where}: {names}" if self.where else names
 
-    def about(self) -> About:
-        return About(
+    def about(self) -> Subject:
+        return Subject(
             self.subject, self.start_ms, self.end_ms, self.partitions, planned=self.planned
         )
 

@@ -6,13 +6,13 @@ R1' counts the planned ones too, against a lower promise.
 from tidemark_audit.results import Finding, IntervalKind, Outcome, RuleResult, Severity
 from tidemark_audit.rules.evaluation import (
     AuditAnalysis,
-    Judgement,
+    RuleEvaluation,
     duration,
     not_evaluated,
     percent,
     plural,
-    share_judgement,
     shares,
+    topic_slo_evaluation,
 )
 from tidemark_audit.rules.evaluation import finding as make_finding
 from tidemark_audit.rules.incidents import BAD, Incident, incidents, still
@@ -22,7 +22,7 @@ TITLE = "fully replicated"
 NEEDS = ("partition_replicas", "partition_in_sync_replicas")
 
 
-def evaluate(analysis: AuditAnalysis) -> Judgement:
+def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
     limits = analysis.slo.objectives
     objective = (
         f">= {percent(limits.fully_replicated)} of observed partition-time,"
@@ -30,7 +30,7 @@ def evaluate(analysis: AuditAnalysis) -> Judgement:
     )
     if missing := analysis.missing(NEEDS):
         return not_evaluated(RULE, TITLE, objective, missing)
-    unplanned = share_judgement(
+    unplanned = topic_slo_evaluation(
         RULE,
         TITLE,
         objective,
@@ -41,7 +41,7 @@ def evaluate(analysis: AuditAnalysis) -> Judgement:
             lambda goal: goal.fully_replicated,
         ),
     )
-    with_planned = share_judgement(
+    with_planned = topic_slo_evaluation(
         RULE,
         TITLE,
         objective,
@@ -54,7 +54,7 @@ def evaluate(analysis: AuditAnalysis) -> Judgement:
     )
     # An incident below min.insync.replicas is R2's to tell.
     told = [_finding(analysis, each) for each in incidents(analysis) if _is_ours(each)]
-    return Judgement(_both(unplanned, with_planned), tuple(told))
+    return RuleEvaluation(_both(unplanned, with_planned), tuple(told))
 
 
 def _both(unplanned: RuleResult, with_planned: RuleResult) -> RuleResult:

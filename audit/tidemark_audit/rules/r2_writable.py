@@ -3,13 +3,13 @@
 from tidemark_audit.results import Finding, IntervalKind, Severity
 from tidemark_audit.rules.evaluation import (
     AuditAnalysis,
-    Judgement,
+    RuleEvaluation,
     duration,
     not_evaluated,
     percent,
     plural,
-    share_judgement,
     shares,
+    topic_slo_evaluation,
 )
 from tidemark_audit.rules.evaluation import finding as make_finding
 from tidemark_audit.rules.incidents import Incident, incidents, still
@@ -22,11 +22,11 @@ NEEDS = (
 NOT_WRITABLE = (IntervalKind.UNDER_MIN_ISR, IntervalKind.OFFLINE)
 
 
-def evaluate(analysis: AuditAnalysis) -> Judgement:
+def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
     objective = f">= {percent(analysis.slo.objectives.writable)} of observed partition-time"
     if missing := analysis.missing(NEEDS):
         return not_evaluated(RULE, TITLE, objective, missing)
-    result = share_judgement(
+    result = topic_slo_evaluation(
         RULE,
         TITLE,
         objective,
@@ -42,7 +42,7 @@ def evaluate(analysis: AuditAnalysis) -> Judgement:
         for incident in incidents(analysis)
         if any(interval.kind in NOT_WRITABLE for interval in incident.intervals)
     ]
-    return Judgement(result, tuple(told))
+    return RuleEvaluation(result, tuple(told))
 
 
 def _finding(analysis: AuditAnalysis, incident: Incident) -> Finding:

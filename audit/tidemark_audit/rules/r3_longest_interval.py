@@ -16,9 +16,9 @@ from tidemark_audit.results import (
     Severity,
 )
 from tidemark_audit.rules.evaluation import (
-    About,
     AuditAnalysis,
-    Judgement,
+    RuleEvaluation,
+    Subject,
     at_most,
     finding,
     not_evaluated,
@@ -41,7 +41,7 @@ _CHECKS: tuple[tuple[str, tuple[IntervalKind, ...], _Limit], ...] = (
 )
 
 
-def evaluate(analysis: AuditAnalysis) -> Judgement:
+def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
     goal = analysis.slo.objectives
     objective = (
         f"<= {goal.longest_under_min_isr_seconds:g} s below min.insync.replicas,"
@@ -71,7 +71,7 @@ def evaluate(analysis: AuditAnalysis) -> Judgement:
             if bad := [over[place] for place in begun if place in over]:
                 told.append(_finding(analysis, incident, words, bad))
     outcome = Outcome.VIOLATED if told else Outcome.KEPT
-    return Judgement(
+    return RuleEvaluation(
         RuleResult(RULE, TITLE, outcome, objective, ", ".join(measured), worst=worst), tuple(told)
     )
 
@@ -108,7 +108,7 @@ def _finding(
     return finding(
         RULE,
         Severity.MAJOR,
-        About(
+        Subject(
             incident.subject,
             longest.began_ms,
             longest.end_ms,

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 from tidemark_audit.analysis.partition import PartitionAnalysis
 from tidemark_audit.results import Finding, FollowerLag, Outcome, RuleResult, Severity
-from tidemark_audit.rules.evaluation import AuditAnalysis, Judgement, finding, not_evaluated
+from tidemark_audit.rules.evaluation import AuditAnalysis, RuleEvaluation, finding, not_evaluated
 
 RULE = "R4"
 TITLE = "follower lag"
 NEEDS = ("follower_caught_up_age_seconds", "partition_replica_lag_max_seconds")
 
 
-def evaluate(analysis: AuditAnalysis) -> Judgement:
+def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
     goal = analysis.slo.objectives
     objective = (
         f"p99 of caught-up age <= {goal.lag_p99_share_of_max:.3g} x replica.lag.time.max.ms, p99 of"
@@ -29,7 +29,7 @@ def evaluate(analysis: AuditAnalysis) -> Judgement:
     if worst is None:
         return not_evaluated(RULE, TITLE, objective, ())
     slowest, partition = worst
-    return Judgement(
+    return RuleEvaluation(
         RuleResult(
             RULE,
             TITLE,

@@ -6,7 +6,7 @@ Planned absences are left out of the second: a rolling restart passes through it
 from tidemark_audit.results import IntervalKind, Outcome, RuleResult, Severity
 from tidemark_audit.rules.evaluation import (
     AuditAnalysis,
-    Judgement,
+    RuleEvaluation,
     duration,
     finding,
     not_evaluated,
@@ -24,7 +24,7 @@ FROM_LOSS = (IntervalKind.ONE_FAILURE_FROM_LOSS,)
 FROM_STALL = IntervalKind.ONE_FAILURE_FROM_STALL
 
 
-def evaluate(analysis: AuditAnalysis) -> Judgement:
+def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
     goal = analysis.slo.objectives
     objective = (
         f"<= {goal.one_failure_from_loss_seconds:g} s with one replica in sync,"
@@ -61,7 +61,7 @@ def evaluate(analysis: AuditAnalysis) -> Judgement:
         )
         for incident in incidents(analysis, FROM_LOSS)
     ]
-    return Judgement(
+    return RuleEvaluation(
         RuleResult(
             RULE,
             TITLE,

@@ -18,7 +18,13 @@ from tidemark_audit.results import (
     Severity,
     TopicPartition,
 )
-from tidemark_audit.rules.evaluation import About, AuditAnalysis, Judgement, not_evaluated, plural
+from tidemark_audit.rules.evaluation import (
+    AuditAnalysis,
+    RuleEvaluation,
+    Subject,
+    not_evaluated,
+    plural,
+)
 from tidemark_audit.rules.evaluation import finding as make_finding
 
 RULE = "R6"
@@ -44,7 +50,7 @@ _REMEDIES = {
     AnomalyKind.UNCLEAN_ELECTION: "{shows}; compare them with what producers had acknowledged;"
     " unclean.leader.election.enable=false waits instead",
     AnomalyKind.TWO_LEADERS: "report it with both brokers' logs; tell the clusters apart by a "
-                             "label",
+    "label",
     AnomalyKind.EPOCH_REGRESS: "find out what was restored, and what producers sent since; {shows}",
     AnomalyKind.LOSS_ON_RECORD: "audit the window in which it happened",
     AnomalyKind.LOSS_OF_UNKNOWN_TIME: "audit from an earlier time; if nothing earlier is kept, take"
@@ -52,7 +58,7 @@ _REMEDIES = {
 }
 
 
-def evaluate(analysis: AuditAnalysis) -> Judgement:
+def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
     told = [each for partition in analysis.partitions for each in _findings(partition)]
     lost = sum(lost_records(partition.loss_evidence) for partition in analysis.partitions)
     hurt = sum(bool(partition.loss_evidence) for partition in analysis.partitions)
@@ -61,7 +67,7 @@ def evaluate(analysis: AuditAnalysis) -> Judgement:
         return not_evaluated(RULE, TITLE, OBJECTIVE, missing)
     if (unheard := analysis.unwitnessed()) and not grave:
         names = ", ".join(exporter for exporter, _ in unheard)
-        return Judgement(
+        return RuleEvaluation(
             RuleResult(RULE, TITLE, Outcome.NOT_EVALUATED, OBJECTIVE, f"not heard enough: {names}"),
             tuple(told),
         )
@@ -71,7 +77,7 @@ def evaluate(analysis: AuditAnalysis) -> Judgement:
         measured = f"at least {plural(lost, 'committed record')} lost in {where}"
     elif grave:
         measured = f"{plural(len(grave), 'event')} that could have lost records"
-    return Judgement(
+    return RuleEvaluation(
         RuleResult(
             RULE,
             TITLE,
@@ -124,7 +130,7 @@ def _findings(partition: PartitionAnalysis) -> Iterator[Finding]:
         yield make_finding(
             RULE,
             Severity.CRITICAL,
-            About(
+            Subject(
                 str(loss[0].partition),
                 min(each.after_ms for each in loss),
                 max(each.at_ms for each in loss),
@@ -196,7 +202,7 @@ def _of_anomaly(partition: PartitionAnalysis, anomaly: Oddity) -> Finding:
     return make_finding(
         RULE,
         Severity.MAJOR if is_old else Severity.CRITICAL,
-        About(
+        Subject(
             f"{where} {anomaly.kind.value}",
             anomaly.after_ms,
             anomaly.at_ms,

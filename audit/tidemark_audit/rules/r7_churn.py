@@ -22,7 +22,7 @@ from tidemark_audit.results import (
 )
 from tidemark_audit.rules.evaluation import (
     AuditAnalysis,
-    Judgement,
+    RuleEvaluation,
     duration,
     finding,
     not_evaluated,
@@ -36,7 +36,7 @@ FLAP_MS = 300_000
 MOST_AT_ONCE = 10_000  # of a counter whose value is nonsense, no more than this is worth counting
 
 
-def evaluate(analysis: AuditAnalysis) -> Judgement:
+def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
     goal = analysis.slo.objectives
     objective = (
         f"<= {goal.isr_flaps_per_partition_day:g} ISR flaps and"
@@ -61,7 +61,7 @@ def evaluate(analysis: AuditAnalysis) -> Judgement:
             found = _Churn(partition.coverage.partition, *counted)
             churned.setdefault(partition.cluster, []).append(found)
     told = [_finding(analysis, cluster, found) for cluster, found in sorted(churned.items())]
-    return Judgement(
+    return RuleEvaluation(
         RuleResult(
             RULE,
             TITLE,

@@ -6,9 +6,9 @@ from tidemark_audit.analysis.partition import PartitionAnalysis
 from tidemark_audit.metrics.families import PREFIX
 from tidemark_audit.results import Finding, Outcome, RuleResult, Severity
 from tidemark_audit.rules.evaluation import (
-    About,
     AuditAnalysis,
-    Judgement,
+    RuleEvaluation,
+    Subject,
     finding,
     not_evaluated,
     percent,
@@ -21,7 +21,7 @@ TITLE = "evidence"
 NEEDS = ("partition_in_sync_replicas", "broker_clock_skew_seconds", "broker_planned_restart")
 
 
-def evaluate(analysis: AuditAnalysis) -> Judgement:
+def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
     goal = analysis.slo.objectives
     objective = (
         f"coverage >= {percent(goal.coverage)}, all inputs there,"
@@ -53,7 +53,7 @@ def evaluate(analysis: AuditAnalysis) -> Judgement:
     outcome = Outcome.VIOLATED if grave else Outcome.KEPT
     if missing and not grave:
         outcome = Outcome.NOT_EVALUATED
-    return Judgement(
+    return RuleEvaluation(
         RuleResult(
             RULE,
             TITLE,
@@ -103,7 +103,7 @@ def _ended_at_once(analysis: AuditAnalysis) -> Iterator[Finding]:
             yield finding(
                 RULE,
                 Severity.MAJOR,
-                About(f"{cluster}: series end" if cluster else "series end", last, last),
+                Subject(f"{cluster}: series end" if cluster else "series end", last, last),
                 f"{plural(len(ended), 'partition')} of {len(living)} end at one time, and their"
                 " brokers are seen on",
                 cause="the export holds a part of the families for the rest of the window, or many"

@@ -12,8 +12,8 @@ from tidemark_audit.selftest.scenario import (
     LENGTH_MS,
     MIN_ISR,
     PARTITIONS,
+    ExpectedFacts,
     Scenario,
-    Truth,
     replicas,
 )
 
@@ -25,7 +25,7 @@ FLAP_MS, FLAPS, MOVES = 300_000, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedVerdict:
     """Of one scenario: which rules are violated, what is lost, which brokers fell unplanned."""
 
     violated: frozenset[str]
@@ -40,7 +40,7 @@ class Expected:
 class _Part:
     start_ms: int
     end_ms: int
-    state: Truth
+    state: ExpectedFacts
     planned: bool
 
     @property
@@ -48,7 +48,7 @@ class _Part:
         return self.end_ms - self.start_ms
 
 
-def expected(story: Scenario) -> Expected:
+def expected(story: Scenario) -> ExpectedVerdict:
     parts = [list(_parts(story, place)) for place in range(PARTITIONS)]
     checks = {
         "R1": _r1(parts),
@@ -65,7 +65,7 @@ def expected(story: Scenario) -> Expected:
         (s.partition, s.size, False) for s in story.episodes_of("watermark back")
     )
     has_lost = bool(lost or story.episodes_of("digest"))
-    return Expected(
+    return ExpectedVerdict(
         violated,
         _verdict(violated, has_lost=has_lost),
         lost,

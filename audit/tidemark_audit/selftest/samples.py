@@ -22,9 +22,9 @@ from tidemark_audit.selftest.scenario import (
     MIN_ISR,
     PARTITIONS,
     SLOTS,
+    ExpectedFacts,
     Loss,
     Scenario,
-    Truth,
     replicas,
     told,
 )
@@ -94,7 +94,7 @@ def _quiet_beside(story: Scenario) -> Scenario:
     return quiet
 
 
-def _numbers(history: Sequence[Truth], times: Times) -> Times:
+def _numbers(history: Sequence[ExpectedFacts], times: Times) -> Times:
     """Of the state at each time; what was before the first is as the first."""
     places = np.searchsorted([truth.at_ms for truth in history], times, side="right") - 1
     return np.maximum(places, 0)

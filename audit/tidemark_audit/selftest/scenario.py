@@ -30,7 +30,7 @@ TRAPS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class ExpectedFacts:
     """A partition from `at_ms` on; offsets grow by RATE while somebody leads."""
 
     at_ms: int
@@ -86,7 +86,7 @@ class Scenario:
     episodes: list[Spell] = field(default_factory=list)
     announced: list[Absence] = field(default_factory=list)  # that nobody was away for
     blind: list[tuple[int, int]] = field(default_factory=list)  # no scrapes at all
-    histories: list[list[Truth]] = field(default_factory=list)
+    histories: list[list[ExpectedFacts]] = field(default_factory=list)
     unplanned_moves: list[int] = field(default_factory=list)  # of each partition
 
     @property
@@ -184,7 +184,9 @@ class _Partition:
     def __init__(self, number: int) -> None:
         self.number = number
         self.unclean: tuple[int, int, frozenset[str]] | None = None
-        self.history = [Truth(0, replicas(number)[0], 5, 0, frozenset(replicas(number)), 10_000)]
+        self.history = [
+            ExpectedFacts(0, replicas(number)[0], 5, 0, frozenset(replicas(number)), 10_000)
+        ]
         self.unplanned_moves = 0
         self._up = set(BROKERS)
 
@@ -223,7 +225,7 @@ class _Partition:
         elif kind == "hand over" and leader is not None:
             new = min(in_sync - {leader})
             end = now.end_at(at_ms)
-            self.history.append(Truth(at_ms, new, now.epoch + 1, end, in_sync, end))
+            self.history.append(ExpectedFacts(at_ms, new, now.epoch + 1, end, in_sync, end))
         elif kind == "shrink":
             if leader != broker:
                 self._enter(at_ms, leader, now.epoch, now.start_offset, in_sync - {broker})
@@ -251,10 +253,10 @@ class _Partition:
                 Loss(self.number, at_ms, unclean[1], unclean[2], old, new, now.epoch + 1)
             )
         self.unplanned_moves += not planned
-        self.history.append(Truth(at_ms, new, now.epoch + 1, end, left, end))
+        self.history.append(ExpectedFacts(at_ms, new, now.epoch + 1, end, left, end))
 
     def _enter(
         self, at_ms: int, leader: int | None, epoch: int, start: int, in_sync: frozenset[int]
     ) -> None:
         now = self.history[-1]
-        self.history.append(Truth(at_ms, leader, epoch, start, in_sync, now.end_at(at_ms)))
+        self.history.append(ExpectedFacts(at_ms, leader, epoch, start, in_sync, now.end_at(at_ms)))

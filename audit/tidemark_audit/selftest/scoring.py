@@ -12,7 +12,7 @@ from tidemark_audit.engines.engine import Engine, Observed, Request
 from tidemark_audit.engines.planning import aggregation_settings
 from tidemark_audit.results import AuditResult, Finding, Outcome
 from tidemark_audit.rules.r6_durability import lost_records
-from tidemark_audit.selftest.expected_verdict import INTERVAL_MS, Expected, expected
+from tidemark_audit.selftest.expected_verdict import INTERVAL_MS, ExpectedVerdict, expected
 from tidemark_audit.selftest.samples import BASE_MS, write_samples
 from tidemark_audit.selftest.scenario import LENGTH_MS, RATE, Scenario, scenario
 from tidemark_audit.slo import Objectives, Slo
@@ -135,7 +135,7 @@ def _violated(result: AuditResult) -> frozenset[str]:
     return frozenset(rule.rule for rule in result.rules if rule.outcome is Outcome.VIOLATED)
 
 
-def _score(rule: str, truths: Sequence[Expected], found: Sequence[AuditResult]) -> Score:
+def _score(rule: str, truths: Sequence[ExpectedVerdict], found: Sequence[AuditResult]) -> Score:
     pairs = [
         (rule in truth.violated, rule in _violated(result))
         for truth, result in zip(truths, found, strict=True)
@@ -148,7 +148,7 @@ def _score(rule: str, truths: Sequence[Expected], found: Sequence[AuditResult]) 
     )
 
 
-def mistakes_of(story: Scenario, truth: Expected, result: AuditResult) -> list[str]:
+def mistakes_of(story: Scenario, truth: ExpectedVerdict, result: AuditResult) -> list[str]:
     """What the audit said that is not so, or did not say that is."""
     where = f"{story.cluster} ({', '.join(story.names)})"
     found = [
@@ -176,7 +176,7 @@ def mistakes_of(story: Scenario, truth: Expected, result: AuditResult) -> list[s
     return found
 
 
-def _was(truth: Expected, finding: Finding) -> bool:
+def _was(truth: ExpectedVerdict, finding: Finding) -> bool:
     slack = 2 * INTERVAL_MS
     return any(
         finding.start_ms < BASE_MS + end + slack and finding.end_ms > BASE_MS + start - slack

@@ -36,7 +36,7 @@ SAMPLES_OF_A_KEY = 40  # a series' labels take as much memory as so many samples
 REFUSED = (0, 401, 403)  # that no other way to ask would mend; 0: nothing was said in HTTP
 
 
-class Form(Enum):
+class SampleFormat(Enum):
     """The formats in which a server returns samples, the best first."""
 
     STREAMED = auto()
@@ -49,7 +49,7 @@ class PrometheusSlice:
     server: Server
     start_ms: int
     end_ms: int
-    form: Form
+    form: SampleFormat
 
     @property
     def place(self) -> str:
@@ -60,7 +60,7 @@ class PrometheusSlice:
         try:
             yield from self._read_once()
         except NotSpoken:
-            yield from replace(self, form=Form.SAMPLES).read()
+            yield from replace(self, form=SampleFormat.SAMPLES).read()
         except TooLarge as error:
             middle = (self.start_ms + self.end_ms) // 2
             if middle - self.start_ms < SHORTEST_SLICE_MS:
@@ -70,10 +70,10 @@ class PrometheusSlice:
 
     def _read_once(self) -> list[SampleBatch]:
         try:
-            if self.form is Form.API:
+            if self.form is SampleFormat.API:
                 return [self._of_document(self.server.ask(QUERY_PATH, self._query(), {}, _whole))]
             accepted: tuple[int, ...] = (SAMPLES,)
-            if self.form is Form.STREAMED:
+            if self.form is SampleFormat.STREAMED:
                 accepted = (STREAMED_XOR_CHUNKS, SAMPLES)
             body = remote_read.request_body(self.start_ms, self.end_ms - 1, NAMES, accepted)
             return self.server.ask(READ_PATH, body, read_headers(), _batches)
@@ -154,7 +154,7 @@ class Prometheus:
         server = Server(self.url, self.token, self.patience)
         # Of a moment of which there is nothing.
         body = remote_read.request_body(0, 1, NAMES, (STREAMED_XOR_CHUNKS, SAMPLES))
-        form = Form.API
+        form = SampleFormat.API
         try:
             said = server.ask(READ_PATH, body, read_headers(), lambda answer: answer.content_type)
         except NotAnswered as error:
@@ -163,13 +163,13 @@ class Prometheus:
         except TooLarge:
             pass
         else:
-            form = _FORMS.get(said, Form.API)
+            form = _FORMS.get(said, SampleFormat.API)
         return PrometheusSlice(replace(server, has_answered=True), start_ms, end_ms, form)
 
 
 _FORMS = {
-    remote_read.CONTENT_TYPE: Form.STREAMED,
-    remote_read_samples.CONTENT_TYPE: Form.SAMPLES,
+    remote_read.CONTENT_TYPE: SampleFormat.STREAMED,
+    remote_read_samples.CONTENT_TYPE: SampleFormat.SAMPLES,
 }
 
 
@@ -183,9 +183,9 @@ def _batches(answer: Answer) -> list[SampleBatch]:
     Raises BadMessage, Damaged, BadLabels, NotSpoken, TooLarge, and what `Answer.read` raises.
     """
     form = _FORMS.get(answer.content_type)
-    if form is Form.STREAMED:
+    if form is SampleFormat.STREAMED:
         return list(within_memory(remote_read.batches(answer)))
-    if form is Form.SAMPLES:
+    if form is SampleFormat.SAMPLES:
         return [remote_read_samples.batch_of(answer.whole())]
     raise Corrupt(f"an answer of type {answer.content_type!r}")
 

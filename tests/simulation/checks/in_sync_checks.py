@@ -31,7 +31,7 @@ class MaximalJudge:
         """`states`: as they are stored; `restored`: where that is from long ago (S17)."""
         self._states = states
         self._restored = restored
-        self._looked_at: dict[Partition, tuple[object, ...]] = {}
+        self._scraped_between: dict[Partition, tuple[object, ...]] = {}
 
     def look(self, broker_id: BrokerId, replica: Partition) -> None:
         """After any event that may have touched it, or its slice. Raises Violation."""
@@ -41,10 +41,10 @@ class MaximalJudge:
         key = (replica.topic_id, replica.partition)
         stored = self._states.get(key)
         now = (stored, leader, leader.state, leader.pending_proposal)
-        before = self._looked_at.get(replica)
+        before = self._scraped_between.get(replica)
         if stored is None or (before is not None and all(map(is_, before, now))):
             return
-        self._looked_at[replica] = now
+        self._scraped_between[replica] = now
         if stored.leader_epoch == leader.leader_epoch and key not in self._restored:
             _check_maximal(
                 f"{replica.topic}-{replica.partition}: leader {broker_id}", leader, stored

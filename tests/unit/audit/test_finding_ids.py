@@ -5,7 +5,7 @@ from pathlib import Path
 from tidemark_audit.audit import audit
 from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.results import AuditResult, Severity, TopicPartition
-from tidemark_audit.rules.evaluation import About, finding
+from tidemark_audit.rules.evaluation import Subject, finding
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Window
 
@@ -37,7 +37,7 @@ def test_what_lasts_has_one_id_in_two_windows(tmp_path: Path) -> None:
 def test_a_topic_made_again_and_another_cluster_have_ids_of_their_own() -> None:
     def told(topic_id: str, cluster: str) -> str:
         where = TopicPartition("orders", 0, topic_id)
-        about = About("orders-0", 5, 6, (where,), cluster=cluster)
+        about = Subject("orders-0", 5, 6, (where,), cluster=cluster)
         return finding("R6", Severity.CRITICAL, about, "lost", cause="", remedy="").id
 
     ids = [told("one", "a"), told("two", "a"), told("one", "b")]

@@ -11,7 +11,7 @@ from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.engines.planning import aggregation_settings
 from tidemark_audit.results import Verdict
 from tidemark_audit.sources.http_server import Patience, TooLarge
-from tidemark_audit.sources.prometheus import Form, Prometheus, PrometheusSlice
+from tidemark_audit.sources.prometheus import Prometheus, PrometheusSlice, SampleFormat
 from tidemark_audit.sources.remote_read_samples import batch_of
 from tidemark_audit.sources.source import Slice, SourceError, Window
 from tidemark_broker.http.problems import HttpProblem
@@ -74,7 +74,11 @@ def everything(prometheus: SmallPrometheus) -> int:
     return sum(len(found) for found in prometheus.series.values())
 
 
-FORMS = {Form.STREAMED: (STREAMED, SAMPLES), Form.SAMPLES: (SAMPLES,), Form.API: ()}
+FORMS = {
+    SampleFormat.STREAMED: (STREAMED, SAMPLES),
+    SampleFormat.SAMPLES: (SAMPLES,),
+    SampleFormat.API: (),
+}
 
 
 def test_a_server_is_read_by_the_best_form_that_it_knows_and_gives_the_same(
@@ -87,8 +91,8 @@ def test_a_server_is_read_by_the_best_form_that_it_knows_and_gives_the_same(
         assert isinstance(part, PrometheusSlice)
         assert part.form is form
         found[form] = samples([part])
-    assert len(found[Form.STREAMED]) == everything(prometheus)
-    assert found[Form.SAMPLES] == found[Form.API] == found[Form.STREAMED]
+    assert len(found[SampleFormat.STREAMED]) == everything(prometheus)
+    assert found[SampleFormat.SAMPLES] == found[SampleFormat.API] == found[SampleFormat.STREAMED]
 
 
 def test_samples_are_read_whatever_the_length_of_their_messages() -> None:
@@ -117,9 +121,9 @@ def test_chunks_of_an_unknown_encoding_are_asked_for_as_samples(
     assert samples(parts) == expected
 
 
-@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("form", list(SampleFormat))
 def test_a_window_that_is_too_large_is_asked_for_in_halves(
-    prometheus: SmallPrometheus, url: str, form: Form
+    prometheus: SmallPrometheus, url: str, form: SampleFormat
 ) -> None:
     prometheus.forms = FORMS[form]
     parts = slices(url)
@@ -244,9 +248,9 @@ def test_a_server_that_trickles_for_ever_is_an_error(prometheus: SmallPrometheus
         samples(parts)
 
 
-@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("form", list(SampleFormat))
 def test_an_answer_that_breaks_off_is_asked_again_and_never_taken_for_a_short_one(
-    prometheus: SmallPrometheus, url: str, form: Form
+    prometheus: SmallPrometheus, url: str, form: SampleFormat
 ) -> None:
     prometheus.forms = FORMS[form]
     parts = slices(url)
@@ -285,7 +289,7 @@ def test_frames_whose_end_nobody_can_know_are_refused(
 def test_frames_and_blocks_that_were_damaged_are_refused(
     prometheus: SmallPrometheus, url: str
 ) -> None:
-    for form in (Form.STREAMED, Form.SAMPLES):
+    for form in (SampleFormat.STREAMED, SampleFormat.SAMPLES):
         prometheus.instead = lambda asked: None
         prometheus.forms = FORMS[form]
         parts = slices(url)

@@ -9,7 +9,7 @@ import pytest
 from tidemark_audit.audit import audit, run
 from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.sources.detect import sources_at
-from tidemark_audit.sources.prometheus import Form, Prometheus, PrometheusSlice
+from tidemark_audit.sources.prometheus import Prometheus, PrometheusSlice, SampleFormat
 from tidemark_audit.sources.source import SourceError, Window
 
 from tests.support.audit_exports import open_metrics
@@ -54,8 +54,8 @@ def test_files_of_the_database_remote_read_and_api_give_one_audit(blocks: Path, 
     assert comparable(by_remote_read) == comparable(of_text)
     (part,) = source.slices(window)
     assert isinstance(part, PrometheusSlice)
-    assert part.form is Form.STREAMED
-    for form in (Form.API, Form.SAMPLES):
+    assert part.form is SampleFormat.STREAMED
+    for form in (SampleFormat.API, SampleFormat.SAMPLES):
         assert samples(replace(part, form=form)) == samples(part)
 
 
