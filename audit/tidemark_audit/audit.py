@@ -41,13 +41,13 @@ def audit(
     interval_ms: int | None = None,
     progress: Progress = no_progress,
 ) -> AuditResult:
-    """Raises SourceError, NothingRead, OverlappingSlices; all else becomes a finding."""
-    asked = Asked(window, slo, interval_ms)
+    """Raises SourceError, NoSamples, OverlappingSlices; all else becomes a finding."""
+    asked = AuditRequest(window, slo, interval_ms)
     return audit_what_if(engine, sources, asked, None, progress=progress)[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AuditRequest:
     """What is judged, and by what measure."""
 
     window: Window = Window()
@@ -60,7 +60,7 @@ class Asked:
 def audit_what_if(
     engine: Engine,
     sources: Sequence[Source],
-    asked: Asked,
+    asked: AuditRequest,
     what_if: WhatIf | None,
     *,
     progress: Progress = no_progress,

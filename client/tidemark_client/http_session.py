@@ -1,8 +1,8 @@
 """Send HTTP requests, and tell what a failure means for the request.
 
-After `NotConnected` certainly nothing was sent; after `BrokenOff` or a timeout the server may have
-acted. aiohttp sends a GET again if its connection turns out to be closed, unless told not to. It is
-imported with the first request, because its import takes longer than many a command.
+After `NotConnected` certainly nothing was sent; after `TruncatedResponse` or a timeout the server
+may have acted. aiohttp sends a GET again if its connection turns out to be closed, unless told not
+to. It is imported with the first request, because its import takes longer than many a command.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class NotConnected(OSError):
     """An error: no connection was made, so no byte of the request was sent."""
 
 
-class BrokenOff(OSError):
+class TruncatedResponse(OSError):
     """An error: the connection ended before the response did, or the response is not HTTP."""
 
 
@@ -57,7 +57,7 @@ class HttpSession:
     ) -> HttpAnswer:
         """Send a GET; redirects are responses.
 
-        Raises NotConnected, BrokenOff, TimeoutError.
+        Raises NotConnected, TruncatedResponse, TimeoutError.
         """
         return await self._ask("GET", url, limits, most_bytes=most_bytes)
 
@@ -121,7 +121,9 @@ class HttpSession:
         except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
             raise NotConnected(str(error)) from error
         except (aiohttp.ClientError, ValueError) as error:
-            raise BrokenOff(f"connection broken off: {error or type(error).__name__}") from error
+            raise TruncatedResponse(
+                f"connection broken off: {error or type(error).__name__}"
+            ) from error
 
 
 async def _read(response: "aiohttp.ClientResponse", most_bytes: int) -> bytes:

@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 
-class _NoPandas(MetaPathFinder):
+class WithoutPandas(MetaPathFinder):
     """Says of pandas, and of nothing else, that it is not installed."""
 
     def find_spec(
@@ -25,5 +25,5 @@ class _NoPandas(MetaPathFinder):
 
 def leave_out_pandas() -> None:
     """For the rest of the process; without effect where pandas is there already."""
-    if not any(isinstance(finder, _NoPandas) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _NoPandas())
+    if not any(isinstance(finder, WithoutPandas) for finder in sys.meta_path):
+        sys.meta_path.insert(0, WithoutPandas())

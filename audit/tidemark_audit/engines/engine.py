@@ -58,7 +58,7 @@ class Observed:
     partitions_what_if: tuple[PartitionAnalysis, ...] = ()
 
 
-class NothingRead(Exception):
+class NoSamples(Exception):
     """No sample of a family that the audit knows lies in the window."""
 
 
@@ -67,7 +67,7 @@ class Engine(Protocol):
     def name(self) -> str: ...
 
     def observe(self, request: Request, progress: Progress) -> Observed:
-        """Raises SourceError, NothingRead, OverlappingSlices."""
+        """Raises SourceError, NoSamples, OverlappingSlices."""
 
     def summaries(self, request: Request, progress: Progress) -> pa.Table:
         """Merged, of the whole request. Raises SourceError, OverlappingSlices."""
@@ -133,9 +133,9 @@ def _sum(one: FamilyCounts, other: FamilyCounts) -> FamilyCounts:
 
 
 def window_of(request: Request, counts: Sequence[FamilyCounts]) -> tuple[int, int]:
-    """What was asked for, else from the first sample to the last. Raises NothingRead."""
+    """What was asked for, else from the first sample to the last. Raises NoSamples."""
     if not counts:
-        raise NothingRead("no sample of a family that the audit reads")
+        raise NoSamples("no sample of a family that the audit reads")
     start = request.window.start_ms
     end = request.window.end_ms
     start = min(each.first_ms for each in counts) if start is None else start
@@ -143,7 +143,7 @@ def window_of(request: Request, counts: Sequence[FamilyCounts]) -> tuple[int, in
     if end <= start or (
         request.window.look_back_ms and max(each.last_ms for each in counts) < start
     ):
-        raise NothingRead("the samples are of one moment, or of none in the window")
+        raise NoSamples("the samples are of one moment, or of none in the window")
     return start, end
 
 

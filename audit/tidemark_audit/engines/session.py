@@ -25,7 +25,7 @@ class NoJava(Exception):
     """There is no Java to start Spark with."""
 
 
-class MasterIsGiven(Exception):
+class MasterAlreadySet(Exception):
     """spark-submit made the session: its master is what counts."""
 
 
@@ -35,7 +35,7 @@ class NoConnect(Exception):
 
 def spark_session(master: str | None, *, archive_directory: Path | None = None) -> SparkSession:
     """`sc://` addresses are Spark Connect; None is local[*]. Raises NoJava, NoConnect,
-    MasterIsGiven."""
+    MasterAlreadySet."""
     # Workers of a local master would else be the machine's python3, which lacks our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -46,7 +46,7 @@ def spark_session(master: str | None, *, archive_directory: Path | None = None) 
             raise NoConnect(str(error)) from error
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if is_submitted and master is not None:
-        raise MasterIsGiven(f"master {master} beside that of spark-submit")
+        raise MasterAlreadySet(f"master {master} beside that of spark-submit")
     builder = _configured(SparkSession.builder)
     if is_submitted:
         # spark-submit started this process and made the JVM: master, memory and addresses are its.

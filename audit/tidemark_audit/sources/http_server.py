@@ -1,7 +1,7 @@
 """Request samples from an HTTP server; decide which errors are retried.
 
 - 429, 500, 502, 503, 504, or a connection that breaks, before or within the response: retried after
-  each pause of `Patience`; `Retry-After` is respected.
+  each pause of `RetryPolicy`; `Retry-After` is respected.
 - No response, or an incomplete one in the time: retried once.
 - 413, 422, and messages of too many samples or too long a query: `TooLarge`, and the caller asks
   for less.
@@ -45,18 +45,18 @@ class TooLarge(Exception):
     """An error: the server asks for a smaller request."""
 
 
-class BrokenOff(Exception):
+class TruncatedResponse(Exception):
     """An error: the response ended before it was complete."""
 
 
-class NotAnswered(SourceError):
+class NoServerResponse(SourceError):
     """An error: the server rejected the request; `status` is its HTTP status, 0 without HTTP."""
 
     status: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """The limits and pauses of retries."""
 
     silence_seconds: float = 120.0  # without one byte: Prometheus's own limit of a query
@@ -68,7 +68,7 @@ class Patience:
 class Server:
     url: str
     token: str = ""
-    patience: Patience = Patience()
+    patience: RetryPolicy = RetryPolicy()
     has_answered: bool = False  # so that a refused connection means a restart
 
     def ask(
@@ -103,7 +103,7 @@ class Server:
             raise _of_status(error) from error
         except urllib.error.URLError as error:
             raise self._of_connection(error.reason) from error
-        except (OSError, http.client.HTTPException, BrokenOff, UnicodeError) as error:
+        except (OSError, http.client.HTTPException, TruncatedResponse, UnicodeError) as error:
             raise self._of_connection(error) from error
 
     def _of_connection(self, error: object) -> "_Trouble":
@@ -111,7 +111,7 @@ class Server:
         match error:
             case TimeoutError():
                 return _Trouble(f"no whole answer in time ({text})", most_times=2)
-            case http.client.IncompleteRead() | BrokenOff():
+            case http.client.IncompleteRead() | TruncatedResponse():
                 return _Trouble(f"an answer that broke off ({text})")
             case ConnectionRefusedError() | socket.gaierror():
                 return _Trouble(text, most_times=MANY if self.has_answered else 1)
@@ -124,8 +124,8 @@ class Server:
             case _:  # no address, or no HTTP
                 return _Trouble(f"{type(error).__name__}: {text}", most_times=1)
 
-    def _error(self, path: str, trouble: "_Trouble", asked: int) -> NotAnswered:
-        error = NotAnswered(
+    def _error(self, path: str, trouble: "_Trouble", asked: int) -> NoServerResponse:
+        error = NoServerResponse(
             self.url + path,
             expected="Prometheus to answer",
             found=trouble.said if asked == 1 else f"{trouble.said}; asked {asked} times",
@@ -158,7 +158,7 @@ class Answer:
     def read(self, size: int) -> bytes:
         """Return at most `size` bytes; b"" at the end.
 
-        Raises TimeoutError, BrokenOff, HTTPException.
+        Raises TimeoutError, TruncatedResponse, HTTPException.
         """
         if time.monotonic() > self._give_up_at:
             raise TimeoutError("it trickles")
@@ -167,7 +167,7 @@ class Answer:
         data = self._response.read1(min(size, self._missing)) if self._missing else b""
         self._missing -= len(data)
         if not data and self._missing:
-            raise BrokenOff(f"{self._missing} bytes missing")
+            raise TruncatedResponse(f"{self._missing} bytes missing")
         return data
 
     def whole(self) -> bytes:

@@ -19,10 +19,21 @@ from tidemark_audit.aggregation.samples import SampleBatch
 from tidemark_audit.metrics.families import READ_NAMES, BadLabels
 from tidemark_audit.sources import remote_read, remote_read_samples
 from tidemark_audit.sources.batches import BATCH_SAMPLES, MOST_ANSWER_SAMPLES, BatchBuilder
-from tidemark_audit.sources.http_server import Answer, NotAnswered, Patience, Server, TooLarge
+from tidemark_audit.sources.http_server import (
+    Answer,
+    NoServerResponse,
+    RetryPolicy,
+    Server,
+    TooLarge,
+)
 from tidemark_audit.sources.json_lines import series_of
 from tidemark_audit.sources.protobuf import BadMessage
-from tidemark_audit.sources.remote_read import SAMPLES, STREAMED_XOR_CHUNKS, Corrupt, NotSpoken
+from tidemark_audit.sources.remote_read import (
+    SAMPLES,
+    STREAMED_XOR_CHUNKS,
+    Corrupt,
+    UnsupportedEncoding,
+)
 from tidemark_audit.sources.source import Slice, SourceError, Window
 
 SHORTEST_SLICE_MS = 60_000
@@ -59,7 +70,7 @@ class PrometheusSlice:
         """Yield batches; each response is complete before any of it is used."""
         try:
             yield from self._read_once()
-        except NotSpoken:
+        except UnsupportedEncoding:
             yield from replace(self, form=SampleFormat.SAMPLES).read()
         except TooLarge as error:
             middle = (self.start_ms + self.end_ms) // 2
@@ -108,7 +119,7 @@ class Prometheus:
     url: str
     token: str = ""
     is_live: bool = True
-    patience: Patience = Patience()
+    patience: RetryPolicy = RetryPolicy()
 
     @property
     def place(self) -> str:
@@ -157,7 +168,7 @@ class Prometheus:
         form = SampleFormat.API
         try:
             said = server.ask(READ_PATH, body, read_headers(), lambda answer: answer.content_type)
-        except NotAnswered as error:
+        except NoServerResponse as error:
             if error.status in REFUSED:
                 raise
         except TooLarge:
@@ -180,7 +191,8 @@ def _whole(answer: Answer) -> bytes:
 def _batches(answer: Answer) -> list[SampleBatch]:
     """Decode a response.
 
-    Raises BadMessage, Damaged, BadLabels, NotSpoken, TooLarge, and what `Answer.read` raises.
+    Raises BadMessage, Damaged, BadLabels, UnsupportedEncoding, TooLarge, and what `Answer.read`
+    raises.
     """
     form = _FORMS.get(answer.content_type)
     if form is SampleFormat.STREAMED:

@@ -1,7 +1,7 @@
 """Read Prometheus's remote read with streamed XOR chunks: raw samples with stale markers.
 
 Frames are a length, a CRC-32C and a ChunkedReadResponse (prompb/remote.proto). Chunks of another
-encoding raise `NotSpoken`, and the caller asks for plain samples (`remote_read_samples`).
+encoding raise `UnsupportedEncoding`, and the caller asks for plain samples (`remote_read_samples`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from tidemark_audit.aggregation.samples import SampleBatch
 from tidemark_audit.metrics.families import SeriesKey, series_key
 from tidemark_audit.sources.batches import BATCH_SAMPLES, MOST_ANSWER_SAMPLES
-from tidemark_audit.sources.http_server import Answer, BrokenOff, TooLarge
+from tidemark_audit.sources.http_server import Answer, TooLarge, TruncatedResponse
 from tidemark_audit.sources.protobuf import (
     BadMessage,
     fields,
@@ -34,7 +34,7 @@ PENDING_BYTES = 32 << 20
 CHUNKS_AT_ONCE = BATCH_SAMPLES // 120
 
 
-class NotSpoken(Exception):
+class UnsupportedEncoding(Exception):
     """An error: the server streams chunks of an encoding that is not decoded here."""
 
 
@@ -59,7 +59,7 @@ def batches(stream: Answer) -> Iterator[SampleBatch]:
     """Yield the batches of a streamed response.
 
     However the server divides them, memory holds at most a few frames and the samples of one
-    answer. Raises Damaged, BadLabels, NotSpoken, BrokenOff, TooLarge.
+    answer. Raises Damaged, BadLabels, UnsupportedEncoding, TruncatedResponse, TooLarge.
     """
     if not stream.says_its_length:
         raise Corrupt("frames without a length of all: where they end cannot be known")
@@ -95,7 +95,7 @@ def _stream_varint(stream: Answer) -> int | None:
         byte = stream.read(1)
         if not byte:
             if data:
-                raise BrokenOff("it ends within a frame's length")
+                raise TruncatedResponse("it ends within a frame's length")
             return None
         data += byte
         if byte[0] < 0x80:
@@ -108,7 +108,7 @@ def _exactly(stream: Answer, length: int) -> bytes:
     while len(data) < length:
         window_part = stream.read(length - len(data))
         if not window_part:
-            raise BrokenOff(f"it ends {length - len(data)} bytes before its frame does")
+            raise TruncatedResponse(f"it ends {length - len(data)} bytes before its frame does")
         data += window_part
     return data
 
@@ -175,5 +175,5 @@ def _chunk(message: memoryview) -> bytes:
         elif number == 4 and isinstance(value, memoryview):
             data = bytes(value)
     if kind != XOR:
-        raise NotSpoken(f"chunks of encoding {kind}")
+        raise UnsupportedEncoding(f"chunks of encoding {kind}")
     return data

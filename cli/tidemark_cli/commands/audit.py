@@ -183,8 +183,8 @@ def _audited(
     arguments: argparse.Namespace, output: Output
 ) -> "tuple[AuditResult, AuditResult | None]":
     from tidemark_audit.aggregation.merge import OverlappingSlices
-    from tidemark_audit.audit import Asked, audit_what_if
-    from tidemark_audit.engines.engine import NothingRead
+    from tidemark_audit.audit import AuditRequest, audit_what_if
+    from tidemark_audit.engines.engine import NoSamples
     from tidemark_audit.nothing_read import reason
     from tidemark_audit.sources.detect import sources_at
     from tidemark_audit.sources.source import SourceError
@@ -198,7 +198,7 @@ def _audited(
         return audit_what_if(
             _engine(arguments, output),
             sources,
-            Asked(window, slo, interval_ms, arguments.checkpoint, unsettled_ms),
+            AuditRequest(window, slo, interval_ms, arguments.checkpoint, unsettled_ms),
             what_if_settings(arguments.what_if),
             progress=_progress(output),
         )
@@ -209,7 +209,7 @@ def _audited(
             to_do=error.to_do,
             exit_code=EXIT_NO_SOURCE,
         ) from error
-    except NothingRead as error:
+    except NoSamples as error:
         why = reason(sources, window, unsettled_ms)
         raise CommandFailed(
             expected="samples of brokers and operator within the window",
@@ -231,7 +231,7 @@ def _engine(arguments: argparse.Namespace, output: Output) -> "Engine":
         from tidemark_audit.engines.local import LocalEngine
 
         return LocalEngine()
-    from tidemark_audit.engines.session import MasterIsGiven, NoConnect, NoJava, spark_session
+    from tidemark_audit.engines.session import MasterAlreadySet, NoConnect, NoJava, spark_session
     from tidemark_audit.engines.spark import SparkEngine
 
     output.remark("starting Spark (--engine local does without)")
@@ -246,7 +246,7 @@ def _engine(arguments: argparse.Namespace, output: Output) -> "Engine":
             to_do="install openjdk-17-jre-headless, or use --engine local",
             exit_code=EXIT_NO_SOURCE,
         ) from error
-    except MasterIsGiven as error:
+    except MasterAlreadySet as error:
         raise CommandFailed(
             expected="no --master under spark-submit, which says it itself",
             found=str(error),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tidemark_audit.audit import Asked, audit, audit_what_if
+from tidemark_audit.audit import AuditRequest, audit, audit_what_if
 from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.results import AuditResult, Severity, Verdict, from_json, to_json
 from tidemark_audit.slo import Objectives, Slo
@@ -386,7 +386,7 @@ def test_slices_that_are_cut_through_events_give_the_same_audit(tmp_path: Path) 
     path = export.write(tmp_path / "export.jsonl")
 
     def audited(end_ms: int, kept: Path | None) -> AuditResult:
-        asked = Asked(Window(0, end_ms), LENIENT, STEP_MS, kept)
+        asked = AuditRequest(Window(0, end_ms), LENIENT, STEP_MS, kept)
         result, _ = audit_what_if(LocalEngine(), sources_at([str(path)]), asked, None)
         return result
 

@@ -121,11 +121,11 @@ def test_what_an_earlier_window_told_is_shown_and_is_no_loss_of_this_one(
 def test_a_checkpoints_first_kept_stretch_holds_what_stood_before_its_window(
     tmp_path: Path,
 ) -> None:
-    from tidemark_audit.audit import Asked, audit_what_if
+    from tidemark_audit.audit import AuditRequest, audit_what_if
 
     export = cluster(CUT, lambda t: 100 if t >= 600_000 else 0, broker="1")
     sources = sources_at([str(export.write(tmp_path / "export.jsonl"))])
-    asked = Asked(Window(597_000, LENGTH_MS), checkpoint=tmp_path / "kept")
+    asked = AuditRequest(Window(597_000, LENGTH_MS), checkpoint=tmp_path / "kept")
     result, _ = audit_what_if(LocalEngine(), sources, asked, None)
     assert (result.verdict, result.window_start_ms) == (Verdict.LOSS, 597_000)
 

@@ -4,7 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 
 import pytest
-from tidemark_audit.audit import Asked, audit_what_if
+from tidemark_audit.audit import AuditRequest, audit_what_if
 from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.report.page import render_html
 from tidemark_audit.results import AuditResult, Finding, IntervalKind, Outcome
@@ -24,7 +24,9 @@ def checked_proposal(
     export: Export, path: Path, window: Window, checkpoint: Path | None
 ) -> AuditResult:
     sources = sources_at([str(export.write(path / "export.jsonl"))])
-    return audit_what_if(LocalEngine(), sources, Asked(window, checkpoint=checkpoint), None)[0]
+    return audit_what_if(LocalEngine(), sources, AuditRequest(window, checkpoint=checkpoint), None)[
+        0
+    ]
 
 
 def outcome(result: AuditResult, rule: str) -> Outcome:
@@ -107,6 +109,6 @@ def test_what_was_not_settled_is_said(tmp_path: Path) -> None:
     assert window_of(arguments, [Prometheus("http://127.0.0.1:1")])[1] == 0
     export = stalled(0, 0)
     sources = sources_at([str(export.write(tmp_path / "export.jsonl"))])
-    asked = Asked(Window(300_000, BORDER_MS), unsettled_ms=unsettled_ms)
+    asked = AuditRequest(Window(300_000, BORDER_MS), unsettled_ms=unsettled_ms)
     result, _ = audit_what_if(LocalEngine(), sources, asked, None)
     assert "The last 5\u00a0min were not settled yet" in render_html(result)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pytest
-from tidemark_client.http_session import BrokenOff, HttpSession, NotConnected, TimeLimits
+from tidemark_client.http_session import HttpSession, NotConnected, TimeLimits, TruncatedResponse
 
 from tests.support.waiting import HANG_SECONDS
 
@@ -80,7 +80,7 @@ def test_a_get_on_a_connection_that_was_closed_is_sent_again() -> None:
 def test_a_get_that_is_not_repeatable_is_sent_once() -> None:
     async def story(server: Server, session: HttpSession) -> None:
         await session.get(server.url, SOON)
-        with pytest.raises(BrokenOff):
+        with pytest.raises(TruncatedResponse):
             await session.get(server.url, SOON)
 
     assert len(run([HELLO, b"", HELLO], story, repeats_gets=False).requests) == 2
@@ -89,7 +89,7 @@ def test_a_get_that_is_not_repeatable_is_sent_once() -> None:
 def test_a_post_is_sent_once_whatever_becomes_of_it() -> None:
     async def story(server: Server, session: HttpSession) -> None:
         await session.get(server.url, SOON)
-        with pytest.raises(BrokenOff):
+        with pytest.raises(TruncatedResponse):
             await session.post(server.url, SOON, body=b"x")
 
     assert len(run([HELLO, b"", HELLO], story).requests) == 2
@@ -105,7 +105,7 @@ def test_a_post_is_sent_once_whatever_becomes_of_it() -> None:
 )
 def test_what_is_no_whole_answer_is_broken_off(answer: bytes) -> None:
     async def story(server: Server, session: HttpSession) -> None:
-        with pytest.raises(BrokenOff):
+        with pytest.raises(TruncatedResponse):
             await session.get(server.url, SOON, most_bytes=10)
 
     assert len(run([answer], story).requests) == 1

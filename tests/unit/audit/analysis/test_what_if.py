@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tidemark_audit.analysis.what_if import BadSetting, WhatIf, what_if_of
-from tidemark_audit.audit import Asked, audit_what_if
+from tidemark_audit.audit import AuditRequest, audit_what_if
 from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.outputs import write_outputs
 from tidemark_audit.results import AuditResult, Outcome, SliRow, from_json
@@ -26,7 +26,7 @@ def priced(path: Path, settings: str) -> tuple[SliRow, SliRow]:
     )
     brokers(export)
     sources = sources_at([str(export.write(path / "export.jsonl"))])
-    results = audit_what_if(LocalEngine(), sources, Asked(), what_if_of(settings))
+    results = audit_what_if(LocalEngine(), sources, AuditRequest(), what_if_of(settings))
     was, would = (row_of(result) for result in results if result is not None)
     return was, would
 
@@ -81,7 +81,7 @@ def test_the_report_says_both_and_its_verdict_is_of_what_was(tmp_path: Path) -> 
     brokers(export)
     sources = sources_at([str(export.write(tmp_path / "export.jsonl"))])
     settings = what_if_of("min.insync.replicas=1")
-    result, would = audit_what_if(LocalEngine(), sources, Asked(), settings)
+    result, would = audit_what_if(LocalEngine(), sources, AuditRequest(), settings)
     assert would is not None
     write_outputs(result, tmp_path / "report")
     kept = from_json((tmp_path / "report" / "report.json").read_bytes())

@@ -10,7 +10,7 @@ from tidemark_audit.audit import audit
 from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.engines.planning import aggregation_settings
 from tidemark_audit.results import Verdict
-from tidemark_audit.sources.http_server import Patience, TooLarge
+from tidemark_audit.sources.http_server import RetryPolicy, TooLarge
 from tidemark_audit.sources.prometheus import Prometheus, PrometheusSlice, SampleFormat
 from tidemark_audit.sources.remote_read_samples import batch_of
 from tidemark_audit.sources.source import Slice, SourceError, Window
@@ -30,9 +30,9 @@ from tests.unit.audit.small_prometheus import (
 BASE_MS = 1_700_000_000_000
 LENGTH_MS = 240_000
 WINDOW = Window(BASE_MS, BASE_MS + LENGTH_MS)
-QUICK = Patience(silence_seconds=20.0, answer_seconds=30.0, pauses_seconds=(0.01,) * 4)
+QUICK = RetryPolicy(silence_seconds=20.0, answer_seconds=30.0, pauses_seconds=(0.01,) * 4)
 # A test that waits for one of these pauses does not end.
-NO_SECOND_TIME = Patience(pauses_seconds=(3600.0,))
+NO_SECOND_TIME = RetryPolicy(pauses_seconds=(3600.0,))
 Samples = list[tuple[object, int, float]]
 
 
@@ -66,7 +66,7 @@ def samples(parts: list[Slice]) -> Samples:
     )
 
 
-def slices(url: str, patience: Patience = QUICK) -> list[Slice]:
+def slices(url: str, patience: RetryPolicy = QUICK) -> list[Slice]:
     return list(Prometheus(url, patience=patience).slices(WINDOW))
 
 
