@@ -27,7 +27,7 @@ from tidemark_broker.http.request_metrics import RequestMetrics
 from tidemark_broker.http.start_page import start_page
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch
 from tidemark_broker.metrics.broker_metrics import CONTENT_TYPE, BrokerFacts, render_groups
-from tidemark_broker.metrics.exposition import Exposition
+from tidemark_broker.metrics.exposition import MetricsExposition
 from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
 
 Topic = Annotated[str, Path(min_length=1, max_length=249)]
@@ -55,7 +55,7 @@ class AdminRoutes:
         self._request_metrics = request_metrics
         self._admission = admission
         self._digests_in_flight = 0
-        self._exposition = Exposition(self._snapshots, self._facts, self._other_metrics)
+        self._exposition = MetricsExposition(self._snapshots, self._facts, self._other_metrics)
 
     async def list_topics(self) -> schemas.TopicsDocument:
         leadership.require_metadata(self._metadata)

@@ -25,7 +25,7 @@ GZIP_FORMAT = zlib.MAX_WBITS + 16
 Result = TypeVar("Result")
 
 
-class Exposition:
+class MetricsExposition:
     def __init__(
         self,
         snapshots: Callable[[], Iterable[PartitionSnapshot]],
