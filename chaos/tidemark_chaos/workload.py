@@ -26,7 +26,7 @@ from tidemark_client.outcomes import (
     Outcome,
     OutgoingRecord,
     RecordPage,
-    Refused,
+    Rejected,
 )
 
 from tidemark_chaos.workload_log import (
@@ -45,7 +45,7 @@ from tidemark_chaos.workload_log import (
 )
 
 READ_PAUSE_SECONDS = 0.1  # so that a page holds several records: reading along stays cheap
-REFUSED_PAUSE_SECONDS = 0.05
+REJECTED_PAUSE_SECONDS = 0.05
 STALL_SECONDS = 0.02  # waking later than this after a due time is worth telling
 LAST_READ_SECONDS = 5.0
 STOP_POLL_SECONDS = 0.1
@@ -204,7 +204,7 @@ class WorkloadRun:
             try:
                 await self._read_page(rack, partition, max_wait_ms=500)
             except (BrokerError, UnreadableAnswer):
-                await asyncio.sleep(REFUSED_PAUSE_SECONDS)  # a change of leader: it goes on
+                await asyncio.sleep(REJECTED_PAUSE_SECONDS)  # a change of leader: it goes on
             await asyncio.sleep(READ_PAUSE_SECONDS)
 
     async def _read_the_rest(self, rack: str, partition: int) -> None:
@@ -214,7 +214,7 @@ class WorkloadRun:
                     try:
                         page = await self._read_page(rack, partition, max_wait_ms=0)
                     except (BrokerError, UnreadableAnswer):
-                        await asyncio.sleep(REFUSED_PAUSE_SECONDS)
+                        await asyncio.sleep(REJECTED_PAUSE_SECONDS)
                         continue
                     if self._read_to[rack, partition] >= page.high_watermark:
                         return
@@ -272,7 +272,7 @@ def _produced(
     match outcome:
         case Acknowledged(offset=offset):
             return Produced(now_ms, partition, sequence, ACKNOWLEDGED, latency_ms, offset)
-        case Refused():
+        case Rejected():
             return Produced(now_ms, partition, sequence, REFUSED, latency_ms, error=outcome.error)
         case _:
             return Produced(now_ms, partition, sequence, UNKNOWN, latency_ms, error=outcome.error)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tidemark_client.client import TidemarkClient
 from tidemark_client.idempotent_producer import IdempotentProducer
-from tidemark_client.outcomes import Acknowledged, Outcome, OutgoingRecord, Refused
+from tidemark_client.outcomes import Acknowledged, Outcome, OutgoingRecord, Rejected
 
 BATCH_BYTES = 512 * 1024  # half of what topics take by default, before it is packed
 BATCH_RECORDS = 5_000
@@ -117,7 +117,7 @@ class BatchingProducer:
         while parts:
             part = parts.pop()
             outcome = await producer.produce([entry.record for entry in part])
-            is_for_a_record = isinstance(outcome, Refused) and outcome.error in _FOR_A_RECORD
+            is_for_a_record = isinstance(outcome, Rejected) and outcome.error in _FOR_A_RECORD
             if is_for_a_record and len(part) > 1 and halvings < MOST_HALVINGS:
                 halvings += 1
                 middle = len(part) // 2

@@ -32,7 +32,7 @@ LIMITS = TimeLimits(6.0)  # joining a group is not waited for, finding its coord
 END_LIMITS = TimeLimits(2.0)
 COMMIT_TRIES = 3
 COMMIT_PAUSE_SECONDS = 0.5
-MOST_REFUSALS = 3  # in a row, of consumers that are made again
+MOST_REJECTIONS = 3  # in a row, of consumers that are made again
 
 
 class GroupReader:
@@ -69,7 +69,7 @@ class GroupReader:
                 page = await self._poll()
             except BrokerError as refused:
                 refusals += not refused.is_retriable
-                if refusals >= MOST_REFUSALS:
+                if refusals >= MOST_REJECTIONS:
                     raise
                 if loop.time() >= say_at:
                     say_at = loop.time() + SAY_AGAIN_SECONDS
@@ -130,7 +130,7 @@ class GroupReader:
     async def _begin(self) -> None:
         """At the first broker that makes a consumer. Raises BrokerError."""
         body = {"format": "binary", "auto.offset.reset": self._reset, "enable.auto.commit": False}
-        refusal = BrokerError("LEADER_NOT_AVAILABLE", "no broker is known", is_retriable=True)
+        rejection = BrokerError("LEADER_NOT_AVAILABLE", "no broker is known", is_retriable=True)
         try:
             brokers = await self._client.brokers()
         except NoResponse as error:
@@ -143,11 +143,11 @@ class GroupReader:
                 await self._asked("POST", "/subscription", {"topics": [self._topic]})
                 return
             except BrokerError as error:
-                refusal = error
+                rejection = error
                 await self._end()
             except (msgspec.DecodeError, KeyError, TypeError) as error:
                 raise UnreadableAnswer(f"expected a consumer, found no {error}") from error
-        raise refusal
+        raise rejection
 
     async def _end(self) -> None:
         """It leaves its group; where that fails, its session ends soon."""

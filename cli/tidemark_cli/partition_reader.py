@@ -177,15 +177,15 @@ class PartitionReader:
     async def _until_answered(self, ask: Callable[[], Awaitable[T]]) -> T:
         loop = asyncio.get_running_loop()
         say_at = loop.time() + SAY_AFTER_SECONDS
-        was_refused = False
+        was_rejected = False
         while True:
             try:
                 answer = await ask()
-                if was_refused:  # another topic of that name answers too
+                if was_rejected:  # another topic of that name answers too
                     await self._watch.check(at_once=True)
                 return answer
             except BrokerError as refused:
-                was_refused = True
+                was_rejected = True
                 if refused.error == OUT_OF_RANGE:
                     await self._watch.check(at_once=True)
                 if not refused.is_retriable:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tidemark_client.errors import EXIT_USAGE, CommandFailed
-from tidemark_client.outcomes import OutgoingRecord, RecordHeader, Refused
+from tidemark_client.outcomes import OutgoingRecord, RecordHeader, Rejected
 
 from tidemark_cli.batching import size_of
 from tidemark_cli.record_input import MOST_RECORD_BYTES, TooLarge
@@ -24,7 +24,7 @@ class RecordOptions:
     timestamp_ms: int | None = None
     empty_is_null: bool = False
 
-    def record(self, piece: bytes | TooLarge) -> OutgoingRecord | Refused:
+    def record(self, piece: bytes | TooLarge) -> OutgoingRecord | Rejected:
         """A piece that is refused is not written, and nothing of it is."""
         if isinstance(piece, TooLarge):
             return _too_large(piece.size_bytes)
@@ -33,16 +33,16 @@ class RecordOptions:
             key, separator, value = piece.partition(self.key_separator)
             if not separator:
                 text = self.key_separator.decode(errors="backslashreplace")
-                return Refused("INVALID_RECORD", f"no key separator {text!r} in it")
+                return Rejected("INVALID_RECORD", f"no key separator {text!r} in it")
         is_null = self.empty_is_null and not value
         record = OutgoingRecord(None if is_null else value, key, self.headers, self.timestamp_ms)
         size_bytes = size_of(record)
         return record if size_bytes <= MOST_RECORD_BYTES else _too_large(size_bytes)
 
 
-def _too_large(size_bytes: int) -> Refused:
+def _too_large(size_bytes: int) -> Rejected:
     found = f"{size_bytes} bytes; at most {MOST_RECORD_BYTES} fit into a request"
-    return Refused("MESSAGE_TOO_LARGE", found)
+    return Rejected("MESSAGE_TOO_LARGE", found)
 
 
 def add_record_arguments(parser: argparse.ArgumentParser) -> None:

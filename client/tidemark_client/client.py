@@ -30,7 +30,7 @@ from tidemark_client.outcomes import (
     OutgoingRecord,
     ProducerIdentity,
     RecordPage,
-    Refused,
+    Rejected,
     ReplicaDigest,
     Unknown,
 )
@@ -76,7 +76,7 @@ INIT_PRODUCER_SECONDS = 6.0  # brokers wait up to 5 s for their controller
 ATTEMPT_SECONDS = 1.0  # of an idempotent producer: a leader that hangs is not waited for longer
 MAX_REDIRECTS = 2  # in a row: two brokers that lag behind may each name the other
 ANSWER_MARGIN_SECONDS = 1.0  # how much longer than the broker we wait: it should tell, not we
-_REFUSED_BY_NUMBER = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH"})
+_REJECTED_BY_NUMBER = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class TidemarkClient:
                 if self.lookup.metadata.leader_url(topic, partition) == tried:
                     await self.lookup.wait_for_change(RETRY_PAUSE_SECONDS)
         message = f"not acknowledged within the deadline: {last.message}"
-        return _with_doubt(Refused(last.error, message), is_in_doubt)
+        return _with_doubt(Rejected(last.error, message), is_in_doubt)
 
     async def init_producer(self, known: ProducerIdentity | None = None) -> ProducerIdentity:
         """Return a new producer identity, or the next epoch of a known one.
@@ -199,7 +199,7 @@ class TidemarkClient:
         Raises BrokerError.
         """
         body = b"" if known is None else msgspec.json.encode(known)
-        refusal = BrokerError("LEADER_NOT_AVAILABLE", "no broker is known", is_retriable=True)
+        rejection = BrokerError("LEADER_NOT_AVAILABLE", "no broker is known", is_retriable=True)
         urls = (*self.lookup.metadata.broker_urls.values(), *self._bootstrap_urls)
         for url in dict.fromkeys(url.rstrip("/") for url in urls):
             try:
@@ -208,13 +208,13 @@ class TidemarkClient:
                 if answer.status == 200:
                     return read_producer(answer.body)
                 problem = read_problem(answer.status, answer.body)
-                refusal = BrokerError(
+                rejection = BrokerError(
                     problem.error, problem.message, is_retriable=problem.is_retriable
                 )
             except (OSError, UnreadableAnswer) as error:  # a timeout is an OSError too
                 text = f"{url}: {error or type(error).__name__}"
-                refusal = BrokerError("NETWORK_EXCEPTION", text, is_retriable=True)
-        raise refusal
+                rejection = BrokerError("NETWORK_EXCEPTION", text, is_retriable=True)
+        raise rejection
 
     async def fetch(
         self, topic: str, partition: int, offset: int, *, max_wait_ms: int | None = None
@@ -401,14 +401,14 @@ def _again_if_in_doubt(answer: Outcome | _Retry) -> Outcome | _Retry:
 
     A broker that has the batch already says so; it rejects one that does not follow.
     """
-    if isinstance(answer, Unknown) and answer.error not in _REFUSED_BY_NUMBER:
+    if isinstance(answer, Unknown) and answer.error not in _REJECTED_BY_NUMBER:
         return _Retry(answer.error, answer.message, is_in_doubt=True)
     return answer
 
 
 def _with_doubt(outcome: Outcome, is_in_doubt: bool) -> Outcome:
     """Return Unknown for a rejection if an earlier attempt may have been written."""
-    if is_in_doubt and isinstance(outcome, Refused):
+    if is_in_doubt and isinstance(outcome, Rejected):
         return Unknown(outcome.error, outcome.message)
     return outcome
 
@@ -428,4 +428,4 @@ def _read_attempt(url: str, response: HttpAnswer, acks: str) -> Outcome | _Retry
         return Unknown(problem.error, problem.message)
     if problem.is_retriable:
         return _Retry(problem.error, problem.message)
-    return Refused(problem.error, problem.message)
+    return Rejected(problem.error, problem.message)

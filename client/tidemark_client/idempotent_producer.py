@@ -18,7 +18,7 @@ from tidemark_client.outcomes import (
     Outcome,
     OutgoingRecord,
     ProducerIdentity,
-    Refused,
+    Rejected,
     Unknown,
 )
 
@@ -54,13 +54,13 @@ class IdempotentProducer:
             loop = asyncio.get_running_loop()
             limit_ms = timeout_ms or self._client.settings.timeout_ms
             deadline = loop.time() + limit_ms / 1000
-            outcome: Outcome = Refused("REQUEST_TIMED_OUT", "no identity within the deadline")
+            outcome: Outcome = Rejected("REQUEST_TIMED_OUT", "no identity within the deadline")
             for _ in range(MOST_TRIES):
                 left_ms = int((deadline - loop.time()) * 1000)
                 if left_ms <= 0:
                     break
                 outcome = await self._try(records, acks=acks, timeout_ms=left_ms)
-                if not (isinstance(outcome, Refused) and outcome.error == FORGOTTEN):
+                if not (isinstance(outcome, Rejected) and outcome.error == FORGOTTEN):
                     break
             return outcome
 
@@ -73,9 +73,9 @@ class IdempotentProducer:
             async with asyncio.timeout_at(deadline):
                 identity = await self._current_identity()
         except TimeoutError:
-            return Refused("REQUEST_TIMED_OUT", "no broker gave a producer id within the deadline")
+            return Rejected("REQUEST_TIMED_OUT", "no broker gave a producer id within the deadline")
         except BrokerError as refused:
-            return Refused(refused.error, refused.message)
+            return Rejected(refused.error, refused.message)
         self._needs_new_epoch = True  # also if the caller gives up while it is on its way
         outcome = await self._client.produce(
             self._topic,
@@ -89,7 +89,7 @@ class IdempotentProducer:
             case Acknowledged():
                 self._next_sequence = (self._next_sequence + len(records)) % SEQUENCES
                 self._needs_new_epoch = False
-            case Refused(error=error):
+            case Rejected(error=error):
                 self._needs_new_epoch = error == FORGOTTEN
             case Unknown():
                 pass

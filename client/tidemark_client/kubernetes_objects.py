@@ -87,7 +87,7 @@ class KubernetesObjects:
                 return await self._apply_once(place, kind, name, manifest)
             except self._failure as error:
                 if getattr(error, "status", 0) not in (404, 409):
-                    raise _refused(kind, name, error) from error
+                    raise _rejected(kind, name, error) from error
         raise CommandFailed(
             expected=f"to change {kind} {name} undisturbed",
             found=f"{REPLACE_ATTEMPTS} conflicting writes of somebody else",
@@ -99,7 +99,7 @@ class KubernetesObjects:
         try:
             found: Manifest = await self._objects.get_namespaced_custom_object(*place, name)
         except self._failure as error:
-            raise _refused(kind, name, error) from error
+            raise _rejected(kind, name, error) from error
         return found
 
     @property
@@ -115,7 +115,7 @@ class KubernetesObjects:
                 *place, manifest, **STRICT
             )
         except self._failure as error:
-            raise _refused(kind, name, error) from error
+            raise _rejected(kind, name, error) from error
         return made
 
     async def delete(self, kind: str, name: str) -> None:
@@ -123,7 +123,7 @@ class KubernetesObjects:
         try:
             await self._objects.delete_namespaced_custom_object(*place, name)
         except self._failure as error:
-            raise _refused(kind, name, error) from error
+            raise _rejected(kind, name, error) from error
 
     async def patch(self, kind: str, name: str, patch: dict[str, Any]) -> Manifest:
         """Apply a JSON merge patch and return what is stored."""
@@ -133,7 +133,7 @@ class KubernetesObjects:
                 *place, name, patch, _content_type="application/merge-patch+json", **STRICT
             )
         except self._failure as error:
-            raise _refused(kind, name, error) from error
+            raise _rejected(kind, name, error) from error
         return changed
 
     async def _apply_once(
@@ -166,7 +166,7 @@ class KubernetesObjects:
                 GROUP, VERSION, self._namespace, plural
             )
         except self._failure as error:
-            raise _refused(plural, self._namespace, error) from error
+            raise _rejected(plural, self._namespace, error) from error
         except OSError as error:
             raise CommandFailed(
                 expected="the Kubernetes API server to answer",
@@ -176,7 +176,7 @@ class KubernetesObjects:
         return list(answer["items"])
 
 
-def _refused(kind: str, name: str, error: Exception) -> CommandFailed:
+def _rejected(kind: str, name: str, error: Exception) -> CommandFailed:
     body = str(getattr(error, "body", "") or error)
     message = _message(body)
     if getattr(error, "status", 0) == 404:

@@ -64,13 +64,13 @@ async def apply_at_controller(url: str, manifests: list[Manifest]) -> list[Appli
     if status not in (200, 201):
         raise CommandFailed(
             expected="manifests that the controller accepts",
-            found=_refusal(data),
+            found=_rejection(data),
             to_do="correct the manifest and apply it again",
         )
     return _read_applied(data, manifests)
 
 
-def _refusal(data: bytes) -> str:
+def _rejection(data: bytes) -> str:
     try:
         body = msgspec.json.decode(data)
     except msgspec.DecodeError:

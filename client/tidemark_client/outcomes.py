@@ -1,6 +1,6 @@
 """Define the three outcomes of records that were sent.
 
-`Refused` is a promise: none of these records is in any log, so sending them again cannot make a
+`Rejected` is a promise: none of these records is in any log, so sending them again cannot make a
 duplicate. After `Unknown` they may be there; only those of an idempotent producer are sent again.
 """
 
@@ -21,7 +21,7 @@ class Acknowledged:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Rejected:
     """The outcome of records that were certainly not written; `error` is Kafka's name."""
 
     error: str
@@ -36,7 +36,7 @@ class Unknown:
     message: str = ""
 
 
-Outcome = Acknowledged | Refused | Unknown
+Outcome = Acknowledged | Rejected | Unknown
 
 
 class RecordHeader(msgspec.Struct, frozen=True, gc=False):

@@ -55,12 +55,12 @@ def examine(operation: schemathesis.schemas.APIOperation, base_url: str) -> None
     conforms()
 
 
-def has_much_to_refuse(operation: schemathesis.schemas.APIOperation) -> bool:
+def has_much_to_reject(operation: schemathesis.schemas.APIOperation) -> bool:
     """Not mere names in a path: one that is forbidden takes the generator ten seconds to find."""
     return bool(operation.body or operation.query or "{partition}" in operation.path)
 
 
-def examine_refusals(operation: schemathesis.schemas.APIOperation, base_url: str) -> None:
+def examine_rejections(operation: schemathesis.schemas.APIOperation, base_url: str) -> None:
     invalid = schemathesis.GenerationMode.NEGATIVE
 
     @seed(1)
@@ -70,12 +70,12 @@ def examine_refusals(operation: schemathesis.schemas.APIOperation, base_url: str
         suppress_health_check=list(HealthCheck),
     )
     @given(case=operation.as_strategy(generation_mode=invalid))
-    def refuses(case: schemathesis.Case) -> None:
+    def rejects(case: schemathesis.Case) -> None:
         response = case.call(base_url=base_url, timeout=40)
         assert response.status_code != 500, response.text
         case.validate_response(response, checks=[*CHECKS, negative_data_rejection])
 
-    refuses()
+    rejects()
 
 
 def test_every_operation_answers_as_the_document_says(tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_every_operation_answers_as_the_document_says(tmp_path: Path) -> None:
         for operation in operations:
             try:
                 examine(operation, base_url)
-                if has_much_to_refuse(operation):
-                    examine_refusals(operation, base_url)
+                if has_much_to_reject(operation):
+                    examine_rejections(operation, base_url)
             except Exception as error:
                 error.add_note(operation.label)
                 raise

@@ -114,7 +114,7 @@ class KubeCluster:
     def apply(self, manifest: dict[str, Any]) -> None:
         self.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
-    def refusal(self, manifest: dict[str, Any]) -> str:
+    def rejection(self, manifest: dict[str, Any]) -> str:
         """What the API server says against it; "" when it would be taken. Changes nothing."""
         ended = self.run(
             *("kubectl", "-n", self.namespace, "apply", "--dry-run=server", "-f", "-"),

@@ -97,14 +97,14 @@ def test_the_api_server_refuses_with_the_mirrors_sentence(
     cluster: KubeCluster, orders: float, spec: dict[str, Any]
 ) -> None:
     (sentence,) = validate(topic("refused", **spec))
-    assert sentence in cluster.refusal(topic("refused", **spec))
+    assert sentence in cluster.rejection(topic("refused", **spec))
 
 
 def test_an_unknown_config_far_from_all_names_is_refused_with_the_list(
     cluster: KubeCluster, orders: float
 ) -> None:
-    refusal = cluster.refusal(topic("refused", config={"colour": "blue"}))
-    assert 'unknown config "colour"; known names are cleanup.policy, ' in refusal
+    rejection = cluster.rejection(topic("refused", config={"colour": "blue"}))
+    assert 'unknown config "colour"; known names are cleanup.policy, ' in rejection
 
 
 CHANGES: tuple[dict[str, Any], ...] = (
@@ -123,13 +123,13 @@ def test_what_cannot_change_is_refused_with_the_mirrors_sentence(
     example = manifest("examples/orders.yaml")
     changed = {**example, "spec": {**example["spec"], **change}}
     (sentence,) = validate(changed, apply_defaults(example))
-    assert sentence in cluster.refusal(changed)
+    assert sentence in cluster.rejection(changed)
 
 
 def test_schema_errors_are_refused_by_both(cluster: KubeCluster, orders: float) -> None:
     for spec in ({"partitions": 0}, {"topicName": "a b"}, {"flush": "Never"}, {"replicas": 3}):
         assert validate(topic("refused", **spec)) != []
-        assert cluster.refusal(topic("refused", **spec)) != ""
+        assert cluster.rejection(topic("refused", **spec)) != ""
 
 
 def test_fewer_brokers_than_replication_factor_is_a_condition(

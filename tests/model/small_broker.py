@@ -143,7 +143,7 @@ class Running:
         self.broker = broker
         self.process = broker.process
         self._acknowledged = acknowledged
-        self._refused = refused
+        self._rejected = refused
 
     # ---- roles
 
@@ -211,7 +211,7 @@ class Running:
 
     def _fail_waiting(self) -> None:
         for entry in self.process.waiting:
-            self._refused(self.broker, entry)
+            self._rejected(self.broker, entry)
         self.process.waiting = ()
 
     # ---- as leader
@@ -256,7 +256,7 @@ class Running:
         while process.waiting and process.waiting[0].end_offset <= leader.high_watermark:
             entry, *rest = process.waiting
             process.waiting = tuple(rest)
-            tell = self._acknowledged if leader.has_enough_in_sync_replicas else self._refused
+            tell = self._acknowledged if leader.has_enough_in_sync_replicas else self._rejected
             tell(self.broker, entry)
 
     # ---- as follower

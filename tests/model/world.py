@@ -100,7 +100,7 @@ class World:
 
     def running(self, broker_id: int) -> Running:
         return Running(
-            self.own(broker_id), acknowledged=self._on_acknowledged, refused=self._on_refused
+            self.own(broker_id), acknowledged=self._on_acknowledged, refused=self._on_rejected
         )
 
     def _on_acknowledged(self, broker: SmallBroker, entry: Waiting) -> None:
@@ -110,7 +110,7 @@ class World:
             self.broken = f"I9: {broker.broker_id} acknowledges {entry.value} below min ISR"
         self.say(f"{broker.broker_id}: acknowledges {entry.value}")
 
-    def _on_refused(self, broker: SmallBroker, entry: Waiting) -> None:
+    def _on_rejected(self, broker: SmallBroker, entry: Waiting) -> None:
         self.say(f"{broker.broker_id}: cannot say whether {entry.value} is stored")
 
     # ---- producers, time, disks
@@ -186,10 +186,10 @@ class World:
     def _answer_of(self, asked: FetchInFlight) -> tuple[LeaderAnswer, tuple[Record, ...]]:
         process = self.brokers[asked.leader].process
         if process is None:
-            self._say_refused(asked, ErrorCode.NETWORK_EXCEPTION)
+            self._say_rejected(asked, ErrorCode.NETWORK_EXCEPTION)
             return _an_error(ErrorCode.NETWORK_EXCEPTION), ()
         if process.leader is None:
-            self._say_refused(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._say_rejected(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return _an_error(ErrorCode.NOT_LEADER_OR_FOLLOWER), ()
         running = self.running(asked.leader)
         leader, log = running.process.leader, running.broker.log
@@ -203,7 +203,7 @@ class World:
         )
         verdict = leader.check_fetch(fetch, log)
         if isinstance(verdict, RejectFetch):
-            self._say_refused(asked, verdict.error)
+            self._say_rejected(asked, verdict.error)
             return _an_error(verdict.error, log.log_start_offset), ()
         if isinstance(verdict, DivergingEpoch):
             self.say(
@@ -238,7 +238,7 @@ class World:
             case None:
                 self.say("served")
 
-    def _say_refused(self, asked: FetchInFlight, error: ErrorCode) -> None:
+    def _say_rejected(self, asked: FetchInFlight, error: ErrorCode) -> None:
         self.say(f"{asked.leader}: refuses the fetch of {asked.follower}, {error.name}")
 
     def _hear(self, answered: AnswerInFlight) -> None:

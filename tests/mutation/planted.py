@@ -30,7 +30,7 @@ class Planted:
             yield
 
 
-def _drops_what_was_refused(original: Any) -> Any:
+def _drops_what_was_rejected(original: Any) -> Any:
     """As Kafka does on INELIGIBLE_REPLICA."""
 
     def on_answer(self: Any, proposal: Any, error: ErrorCode, now_ms: int) -> Any:
@@ -136,7 +136,7 @@ fetch 1""",
                 "refused-join-raises-partition-epoch",
                 value(WITHOUT_RAISE),
             ),
-            at("refusal-keeps-proposal-pending", wrap(_drops_what_was_refused)),
+            at("refusal-keeps-proposal-pending", wrap(_drops_what_was_rejected)),
         ),
         "world isr=0,1\nfetch 2\npropose 0 late",
         Bounds(records=1, faults=1, kinds=("fence",)),

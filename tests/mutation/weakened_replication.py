@@ -64,7 +64,7 @@ def _admits_any_epoch(original: Any) -> Any:
     return admitted
 
 
-def _forgets_members_on_refusal(original: Any) -> Any:
+def _forgets_members_on_rejection(original: Any) -> Any:
     """A proposed member is dropped when the controller says no, not when the epoch rises."""
 
     def on_answer(self: Any, proposal: Any, error: ErrorCode, now_ms: int) -> Any:
@@ -283,7 +283,7 @@ MUTANTS = (
            "S3, refused expand raises the partition epoch", (
                at("refused-join-raises-partition-epoch",
                   value("Verdict(ErrorCode.INELIGIBLE_REPLICA, partition)")),
-               at("refusal-keeps-proposal-pending", wrap(_forgets_members_on_refusal))),
+               at("refusal-keeps-proposal-pending", wrap(_forgets_members_on_rejection))),
            "tests/regression/test_s3_refused_expand.py::"
            "test_what_was_acknowledged_after_a_refusal_is_in_the_log_of_whoever_"
            "can_still_lead",

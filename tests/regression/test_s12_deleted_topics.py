@@ -163,11 +163,11 @@ def test_a_deletion_whose_answer_was_lost_does_not_touch_who_has_the_name_by_now
 class Conflicts(FakeStore):
     """At the first deletion of a slice, though it is that one still."""
 
-    has_refused = False
+    has_rejected = False
 
     async def delete(self, kind: ResourceKind, namespace: str, name: str, **given: Any) -> None:
-        if kind is PARTITION_SLICE and not self.has_refused:
-            self.has_refused = True
+        if kind is PARTITION_SLICE and not self.has_rejected:
+            self.has_rejected = True
             raise Conflict("somebody else was faster")
         await super().delete(kind, namespace, name, **given)
 

@@ -94,9 +94,9 @@ class Rig:
         self.log += append.records
         self.perform(self.coordinator.on_committed(append.append_id, self.now))
 
-    def refuse(self, error: ErrorCode) -> None:
+    def reject(self, error: ErrorCode) -> None:
         append = self.appends.pop(0)
-        self.perform(self.coordinator.on_refused(append.append_id, error, self.now))
+        self.perform(self.coordinator.on_rejected(append.append_id, error, self.now))
 
     def lead(self, leader_epoch: int) -> None:
         epoch = LeaderEpoch(leader_epoch)

@@ -30,7 +30,7 @@ class FakeCluster:
     replica_bytes: dict[tuple[int, int], str] = field(default_factory=dict)
     topic_id: str = "first"
     is_deleted: bool = False
-    refused_reads: int = 0  # while it was deleted
+    rejected_reads: int = 0  # while it was deleted
     kafka_port: int = 0
     log_start: int = 0
     page_records: int = 10_000
@@ -107,8 +107,8 @@ class FakeCluster:
                 return await self.next_answers.pop(0)(request)
             body = await request.json()
             self.bodies.append(body)
-            refusal = self._refusal(body)
-            return refusal or self.append(int(request.match_info["partition"]), body)
+            rejection = self._rejection(body)
+            return rejection or self.append(int(request.match_info["partition"]), body)
 
         async def topic(request: web.Request) -> web.StreamResponse:
             await self._hang_if_silent(broker_id)
@@ -152,7 +152,7 @@ class FakeCluster:
     def _reading_at(self, broker_id: int) -> Answer:
         async def records(request: web.Request) -> web.StreamResponse:
             if self.is_deleted:
-                self.refused_reads += 1
+                self.rejected_reads += 1
                 return unknown_topic()
             partition = int(request.match_info["partition"])
             nearest = self.nearest.get(request.query.get("rack", ""), self.leaders[partition])
@@ -185,7 +185,7 @@ class FakeCluster:
         offsets = [{"partition": partition, "offset": offset + n} for n in range(len(log) - offset)]
         return web.json_response({"offsets": offsets})
 
-    def _refusal(self, body: dict[str, Any]) -> web.Response | None:
+    def _rejection(self, body: dict[str, Any]) -> web.Response | None:
         values = [base64.b64decode(record["value"] or "") for record in body["records"]]
         if self.bad_values.intersection(values):
             return problem(422, "INVALID_RECORD", outcome="not_written")

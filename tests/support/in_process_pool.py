@@ -306,14 +306,14 @@ class InProcessPool:
             rack=self.racks.get(number, ""),
         )
 
-    def judge(self, number: int, *, refuse: ErrorCode | None = None) -> IsrProposal:
+    def judge(self, number: int, *, reject: ErrorCode | None = None) -> IsrProposal:
         """Answer the oldest proposal of a leader; a refusal raises the partition epoch (S3)."""
         broker = self.brokers[number]
         proposal = broker.proposals.pop(0)
-        error = ErrorCode.NONE if refuse is None else refuse
-        if refuse is None and proposal.partition_epoch != self.state.partition_epoch:
+        error = ErrorCode.NONE if reject is None else reject
+        if reject is None and proposal.partition_epoch != self.state.partition_epoch:
             error = ErrorCode.INVALID_UPDATE_VERSION
-        elif refuse is None:
+        elif reject is None:
             self.state = replace(self.state, in_sync_replicas=proposal.new_in_sync_replicas)
         if error is not ErrorCode.INVALID_UPDATE_VERSION:
             self.state = replace(

@@ -35,7 +35,7 @@ from tidemark_broker.coordinator.core.requests import (
     GroupsReport,
     ListedGroup,
 )
-from tidemark_broker.coordinator.core.validation import refusal
+from tidemark_broker.coordinator.core.validation import rejection
 from tidemark_broker.coordinator.shard_runner import GroupClock, ShardRunner
 from tidemark_broker.metadata.topic_admin_client import Deadline, TopicAdminClient
 from tidemark_broker.replication.partition import Partition
@@ -209,7 +209,7 @@ class GroupCoordinatorService:
         """Pass a request to its coordinator; `done` is called once, maybe before this returns."""
         coordinated = self._find(request.group_id)
         if coordinated is None:
-            done(refusal(request, ErrorCode.NOT_COORDINATOR))
+            done(rejection(request, ErrorCode.NOT_COORDINATOR))
         else:
             coordinated.request(next(self._request_ids), request, done)
 

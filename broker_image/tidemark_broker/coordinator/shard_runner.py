@@ -26,7 +26,7 @@ from tidemark_broker.coordinator.core.requests import (
     GroupCounters,
     GroupRequest,
 )
-from tidemark_broker.coordinator.core.validation import refusal
+from tidemark_broker.coordinator.core.validation import rejection
 from tidemark_broker.kafka_wire.records.record_batch import build_batch
 from tidemark_broker.replication.delayed_produce import answer
 from tidemark_broker.replication.partition import Partition
@@ -130,7 +130,7 @@ class ShardRunner:
                 extra={"partition": self.replica.partition, "request": type(request).__name__},
             )
             del self._waiting[request_id]
-            answer(done, refusal(request, ErrorCode.UNKNOWN_SERVER_ERROR))
+            answer(done, rejection(request, ErrorCode.UNKNOWN_SERVER_ERROR))
             effects = ()  # what the core did before it failed comes with the next look
         self._perform(effects)
 
@@ -163,7 +163,7 @@ class ShardRunner:
 
     def _append(self, effect: AppendRecords) -> None:
         if not self._leads:
-            self._refused(effect.append_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._rejected(effect.append_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         assert effect.leader_epoch == self.leader_epoch
         append = _Append(effect.append_id)
@@ -184,7 +184,7 @@ class ShardRunner:
         append.is_handed_over = True
         if log.log_end_offset == end_before:
             assert append.early_error is not None, "a produce that neither wrote nor failed"
-            self._refused(append.append_id, append.early_error)
+            self._rejected(append.append_id, append.early_error)
             return
         self._appended.append((log.log_end_offset, append.append_id))
         if append.early_error is not None:
@@ -199,8 +199,8 @@ class ShardRunner:
         else:
             append.early_error = result.error
 
-    def _refused(self, append_id: int, error: ErrorCode) -> None:
-        self._perform(self.core.on_refused(append_id, error, self._clock.now()))
+    def _rejected(self, append_id: int, error: ErrorCode) -> None:
+        self._perform(self.core.on_rejected(append_id, error, self._clock.now()))
 
     def _late(self, append_id: int) -> None:
         self._perform(self.core.on_late(append_id, self._clock.now()))

@@ -120,14 +120,14 @@ class BrokerApi(FastAPI):
             schemas["ProblemDocument"] = documents.ProblemDocument.model_json_schema()
             for operations in schema["paths"].values():
                 for operation in operations.values():
-                    _with_our_refusals(operation["responses"])
+                    _with_our_errors(operation["responses"])
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
             self.openapi_schema = schema
         return self.openapi_schema
 
 
-def _with_our_refusals(responses: dict[str, Any]) -> None:
+def _with_our_errors(responses: dict[str, Any]) -> None:
     """FastAPI would say that what does not fit is answered with 422 and a body of its own."""
     if "HTTPValidationError" in str(responses.get("422", "")):
         del responses["422"]

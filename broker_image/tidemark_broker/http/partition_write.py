@@ -49,7 +49,7 @@ class PartitionWrite:
         self._partition = partition
         self._pending: Pending[ProduceResult] = Pending()
         self._count = 0
-        self._refusal: HttpProblem | None = None
+        self._rejection: HttpProblem | None = None
         self._record_errors: Sequence[tuple[int, str]] = ()
 
     async def start(
@@ -71,14 +71,14 @@ class PartitionWrite:
             )
         except RecordTooLarge as error:
             self._record_errors = ((error.position, error.message),)
-            self._refusal = HttpProblem(
+            self._rejection = HttpProblem(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 str(error),
                 members=record_errors_of(self._record_errors),
             )
             return
         except SpansSeveralBatches as error:
-            self._refusal = HttpProblem(ErrorCode.MESSAGE_TOO_LARGE, str(error))
+            self._rejection = HttpProblem(ErrorCode.MESSAGE_TOO_LARGE, str(error))
             return
         self.append(memoryview(batches), query)
 
@@ -101,7 +101,7 @@ class PartitionWrite:
 
     async def wait(self, query: ProduceQuery, limits: HttpLimits) -> None:
         """Until it is decided; at most the timeout and a grace. Raises ClientGone."""
-        if self._refusal is None and self._pending.result is None:
+        if self._rejection is None and self._pending.result is None:
             await self._pending.wait(
                 self._request.receive,
                 seconds=query.timeout_ms / 1000 + limits.answer_grace_seconds,
@@ -109,8 +109,8 @@ class PartitionWrite:
             )
 
     def problem(self) -> HttpProblem | None:
-        if self._refusal is not None:
-            return self._refusal
+        if self._rejection is not None:
+            return self._rejection
         result = self._pending.result
         if result is None:
             return self._failure(ErrorCode.REQUEST_TIMED_OUT, "no answer within the timeout")

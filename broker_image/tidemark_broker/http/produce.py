@@ -127,7 +127,7 @@ class ProduceRoute:
             share = records if len(places) == len(records) else [records[at] for at in places]
             await write.start(share, query, self._clock_ms(), producer)
             writes.append((write, places))
-        self._refuse(request, topic, placement, results)
+        self._reject(request, topic, placement, results)
         if placement.elsewhere and not request.is_forwarded:
             terms = ForwardTerms(query.acks, deadline, request.client_id)
             async with asyncio.TaskGroup() as group:
@@ -151,7 +151,7 @@ class ProduceRoute:
         assert len(complete) == len(records)
         return complete
 
-    def _refuse(
+    def _reject(
         self,
         request: Request,
         topic: TopicState,

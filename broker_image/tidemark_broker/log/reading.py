@@ -23,7 +23,7 @@ from tidemark_broker.log.unreadable_sectors import read_ahead, unreadable_is_cor
 
 _MAX_HINTS = 64
 _CAREFUL_READS = 16
-_REFUSALS_BEFORE_A_TRY = 64  # of a batch that could not be read: it may have passed
+_REJECTIONS_BEFORE_A_TRY = 64  # of a batch that could not be read: it may have passed
 
 
 class LogReader:
@@ -106,7 +106,7 @@ class LogReader:
             if size_bytes > len(data):
                 data = segment.file.read_at(position, size_bytes)
         except OSError:
-            self._unreadable[segment, position] = _REFUSALS_BEFORE_A_TRY
+            self._unreadable[segment, position] = _REJECTIONS_BEFORE_A_TRY
             raise
         return data
 

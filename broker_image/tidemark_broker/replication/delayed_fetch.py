@@ -109,7 +109,7 @@ class DelayedFetch:
         """Return the preferred replica, as leader, immediately and without data (KAFKA-13767)."""
         replica, request = self._replica, self._request
         leader = replica.leader
-        if leader is None or request.consumer.rack is None or self._refusal() is not None:
+        if leader is None or request.consumer.rack is None or self._rejection() is not None:
             return None
         if not replica.log.log_start_offset <= request.offset:
             return None
@@ -120,7 +120,7 @@ class DelayedFetch:
             return None
         return self._result(ErrorCode.NONE, preferred_replica=preferred)
 
-    def _refusal(self) -> ErrorCode | None:
+    def _rejection(self) -> ErrorCode | None:
         """Return the error, in Kafka's order: the leader epoch, then the role."""
         refused = epoch_error(self._request.consumer.current_leader_epoch, self._replica)
         if refused is not None or self._replica.leader is not None:
@@ -132,7 +132,7 @@ class DelayedFetch:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _read(self, *, is_last_try: bool) -> FetchResult | None:
-        refused = self._refusal()
+        refused = self._rejection()
         if refused is not None:
             return FetchResult(refused)
         replica, offset = self._replica, self._request.offset

@@ -39,21 +39,21 @@ from tidemark_broker.replication.core.idempotence import (
 )
 from tidemark_broker.replication.delayed_produce import ProduceCallback, answer
 from tidemark_broker.replication.partition import Partition
-from tidemark_broker.replication.record_errors import records_refused, with_more
-from tidemark_broker.replication.record_times import timestamp_refusal
+from tidemark_broker.replication.record_errors import records_rejected, with_more
+from tidemark_broker.replication.record_times import timestamp_error
 from tidemark_broker.replication.results import NO_APPEND_TIME, ProduceResult, RecordError
 
 _HINT = "a compacted topic (cleanup.policy) keeps records by their keys"
 
 
-def compaction_refusal(batches: Iterable[Batch]) -> ProduceResult | None:
+def compaction_error(batches: Iterable[Batch]) -> ProduceResult | None:
     budget = DecompressionBudget()
     found: list[RecordError] = []
     first_index = 0
     for batch in batches:
         try:
             budget.take(batch.header)
-            records = budget.records_of(batch.header, batch.data, refuses_odd_times=True)
+            records = budget.records_of(batch.header, batch.data, rejects_odd_times=True)
             for number, record in enumerate(records):
                 if record.offset != batch.header.base_offset + number:
                     found.append(RecordError(first_index + number, _misplaced(record.offset)))
@@ -67,7 +67,7 @@ def compaction_refusal(batches: Iterable[Batch]) -> ProduceResult | None:
         except CorruptBatch as error:
             return ProduceResult(ErrorCode.INVALID_RECORD, message=str(error))
         first_index += batch.header.record_count
-    return records_refused(ErrorCode.INVALID_RECORD, found, _HINT) if found else None
+    return records_rejected(ErrorCode.INVALID_RECORD, found, _HINT) if found else None
 
 
 def _misplaced(offset: Offset) -> str:
@@ -122,20 +122,20 @@ class RecordAppender:
         if isinstance(replica, ErrorCode):
             answer(done, ProduceResult(replica))
             return
-        refusal = _refusal(replica, acks)
-        if refusal is not None:
-            answer(done, refusal)
+        rejection = _rejection(replica, acks)
+        if rejection is not None:
+            answer(done, rejection)
             return
         batches = _checked_batches(data, replica.max_batch_bytes)
         if isinstance(batches, ProduceResult):
             answer(done, batches)
             return
         settings = replica.log.settings
-        if settings.compacts and (refusal := compaction_refusal(batches)) is not None:
-            if refusal.record_errors:
+        if settings.compacts and (rejection := compaction_error(batches)) is not None:
+            if rejection.record_errors:
                 wall_ms = int(self._wall_clock_s() * 1000)
-                refusal = with_more(refusal, timestamp_refusal(batches, settings, wall_ms))
-            answer(done, refusal)
+                rejection = with_more(rejection, timestamp_error(batches, settings, wall_ms))
+            answer(done, rejection)
             return
         now_ms = self._clock()
         written = self._write_once(replica, batches, now_ms, done)
@@ -177,7 +177,7 @@ class RecordAppender:
         if header.producer_id > NO_PRODUCER_ID:
             verdict = check_sequence(header, replica.log.producers)
             if isinstance(verdict, RejectBatch):
-                answer(done, _refused(verdict, replica.log.log_start_offset))
+                answer(done, _rejected(verdict, replica.log.log_start_offset))
                 return None
             if verdict is not None:
                 replica.duplicate_batches += 1
@@ -189,8 +189,8 @@ class RecordAppender:
             answer(done, _no_space(self._low_disk_space()))
             return None
         wall_ms = int(self._wall_clock_s() * 1000)
-        if (refusal := timestamp_refusal(batches, settings, wall_ms)) is not None:
-            answer(done, refusal)
+        if (rejection := timestamp_error(batches, settings, wall_ms)) is not None:
+            answer(done, rejection)
             return None
         batches = [_as_stored(batch, settings, wall_ms) for batch in batches]
         try:
@@ -234,7 +234,7 @@ def _waits_for_disk(replica: Partition, acks: int, end_offset: Offset) -> bool:
 
 
 # guard: append-with-min-isr (I9)
-def _refusal(replica: Partition, acks: int) -> ProduceResult | None:
+def _rejection(replica: Partition, acks: int) -> ProduceResult | None:
     leader = replica.leader
     assert leader is not None
     if acks == ACKS_ALL and not leader.has_enough_in_sync_replicas:
@@ -246,7 +246,7 @@ def _refusal(replica: Partition, acks: int) -> ProduceResult | None:
     return None
 
 
-def _refused(verdict: RejectBatch, log_start_offset: Offset) -> ProduceResult:
+def _rejected(verdict: RejectBatch, log_start_offset: Offset) -> ProduceResult:
     # Without the log's start Java's client sends UNKNOWN_PRODUCER_ID's batch again as it is, until
     # its delivery.timeout.ms; with it, again with a new epoch (TransactionManager.canRetry).
     return ProduceResult(verdict.error, log_start_offset=log_start_offset, message=verdict.message)

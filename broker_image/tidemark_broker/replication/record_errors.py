@@ -13,7 +13,7 @@ from tidemark_broker.replication.results import ProduceResult, RecordError
 MOST_RECORD_ERRORS = 10_000
 
 
-def records_refused(error: ErrorCode, found: Sequence[RecordError], hint: str) -> ProduceResult:
+def records_rejected(error: ErrorCode, found: Sequence[RecordError], hint: str) -> ProduceResult:
     """Refuse the whole produce for these records. `hint`: what to do, told once."""
     first = found[0]
     more = f", and {len(found) - 1} more records" if len(found) > 1 else ""

@@ -14,7 +14,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch, UnsupportedCompression
 from tidemark_broker.kafka_wire.records.record_batch import Batch, DecompressionBudget
 from tidemark_broker.log.log_config import NO_LIMIT_MS, LogSettings
-from tidemark_broker.replication.record_errors import records_refused
+from tidemark_broker.replication.record_errors import records_rejected
 from tidemark_broker.replication.results import ProduceResult, RecordError
 
 _NO_TIMESTAMP = -1
@@ -23,11 +23,11 @@ _STAMPED = "its batch has the timestamp type LogAppendTime, which only a log set
 _STAMPED_HINT = "send it with the timestamp type CreateTime"
 
 
-def timestamp_refusal(
+def timestamp_error(
     batches: Sequence[Batch], settings: LogSettings, wall_ms: int
 ) -> ProduceResult | None:
-    if refusal := _stamped_refusal(batches, settings):
-        return refusal
+    if rejection := _stamped_error(batches, settings):
+        return rejection
     if settings.stamps_append_time:
         return None
     has_earliest = settings.timestamp_before_max_ms != NO_LIMIT_MS
@@ -40,13 +40,13 @@ def timestamp_refusal(
             times = _times(batch)
             bad = _out_of_range(times, settings, wall_ms, first_index)
             if not bad and is_ahead:
-                return _batch_refused(batch, settings.timestamp_after_max_ms, wall_ms)
+                return _batch_rejected(batch, settings.timestamp_after_max_ms, wall_ms)
             found += bad
         first_index += batch.header.record_count
-    return records_refused(ErrorCode.INVALID_TIMESTAMP, found, _HINT) if found else None
+    return records_rejected(ErrorCode.INVALID_TIMESTAMP, found, _HINT) if found else None
 
 
-def _stamped_refusal(batches: Sequence[Batch], settings: LogSettings) -> ProduceResult | None:
+def _stamped_error(batches: Sequence[Batch], settings: LogSettings) -> ProduceResult | None:
     """Return the error of Kafka's LogValidator if the log stamps records, or none were stamped."""
     first_index = 0
     found: list[RecordError] = []
@@ -57,7 +57,7 @@ def _stamped_refusal(batches: Sequence[Batch], settings: LogSettings) -> Produce
         if header.has_append_time and (settings.stamps_append_time or has_no_time):
             found += (RecordError(index, _STAMPED) for index in range(first_index, end_index))
         first_index = end_index
-    return records_refused(ErrorCode.INVALID_TIMESTAMP, found, _STAMPED_HINT) if found else None
+    return records_rejected(ErrorCode.INVALID_TIMESTAMP, found, _STAMPED_HINT) if found else None
 
 
 def _out_of_range(
@@ -99,7 +99,7 @@ def _error(index: int, timestamp_ms: int, side: str, limit_ms: int, wall_ms: int
     )
 
 
-def _batch_refused(batch: Batch, limit_ms: int, wall_ms: int) -> ProduceResult:
+def _batch_rejected(batch: Batch, limit_ms: int, wall_ms: int) -> ProduceResult:
     header = batch.header
     return ProduceResult(
         ErrorCode.INVALID_TIMESTAMP,

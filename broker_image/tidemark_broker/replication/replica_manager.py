@@ -196,7 +196,7 @@ class ReplicaManager:
         """Return the local leader partition, or the error to send."""
         replica = self._served(topic, partition)
         if replica is None or replica.leader is None or self.is_stopped:
-            return self._absence(topic, partition)
+            return self.missing_partition_error(topic, partition)
         return replica
 
     def _served(self, topic: str, partition: int) -> Partition | None:
@@ -205,7 +205,7 @@ class ReplicaManager:
         is_hidden = replica is not None and replica.topic_id in self.metadata.retained
         return None if is_hidden else replica
 
-    def _absence(self, topic: str, partition: int) -> ErrorCode:
+    def missing_partition_error(self, topic: str, partition: int) -> ErrorCode:
         is_known = self.metadata.has_partition(topic, partition)
         if is_known or (topic, partition) in self._hosted.by_name:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -229,7 +229,7 @@ class ReplicaManager:
         """
         replica = self._served(topic, partition)
         if replica is None or self.is_stopped:
-            answer(done, FetchResult(self._absence(topic, partition)))
+            answer(done, FetchResult(self.missing_partition_error(topic, partition)))
             return nothing
         self._reads += 1
         read = DelayedFetch(
@@ -246,7 +246,7 @@ class ReplicaManager:
     def offsets(self, topic: str, partition: int) -> OffsetsResult:
         replica = self._served(topic, partition)
         if replica is None or replica.leader is None:
-            return OffsetsResult(self._absence(topic, partition))
+            return OffsetsResult(self.missing_partition_error(topic, partition))
         leader = replica.leader
         error = ErrorCode.OFFSET_NOT_AVAILABLE if leader.hides_latest_offset else ErrorCode.NONE
         return OffsetsResult(

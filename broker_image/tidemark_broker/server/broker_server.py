@@ -132,7 +132,7 @@ EXIT_CLEAN = 0
 EXIT_CRASHED = 70
 EXIT_STORAGE_FAILED = 74
 EXIT_SUPERSEDED = 75  # start again: another life of this broker registered
-EXIT_REFUSED = 78  # wrong volume or cluster: a human has to look
+EXIT_REJECTED = 78  # wrong volume or cluster: a human has to look
 
 LOCK_RETRY_SECONDS = 0.1
 
@@ -236,7 +236,7 @@ class BrokerServer:
                     return
             except RegistrationRejected as error:
                 _log.error("registration refused", extra={"reason": str(error)})
-                self.exit_code = EXIT_REFUSED
+                self.exit_code = EXIT_REJECTED
                 await self._leave_unregistered(directory, checkpointing)
                 return
             listener.services.cluster_id = directory.cluster_id
@@ -408,7 +408,7 @@ class BrokerServer:
                     return None
             except StorageError as error:
                 _log.error("log directory cannot be used", extra={"reason": str(error)})
-                self.exit_code = EXIT_REFUSED
+                self.exit_code = EXIT_REJECTED
                 return None
             if await self._until_stop(asyncio.sleep(LOCK_RETRY_SECONDS)):
                 continue

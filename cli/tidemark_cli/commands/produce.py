@@ -11,7 +11,7 @@ from tidemark_client.client import ClientSettings, TidemarkClient
 from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed, not_found
 from tidemark_client.idempotent_producer import partition_of_key
 from tidemark_client.leader_lookup import NoResponse, UnknownTopic
-from tidemark_client.outcomes import Acknowledged, Refused
+from tidemark_client.outcomes import Acknowledged, Rejected
 from tidemark_client.targets import find_brokers, find_target
 
 from tidemark_cli.batching import BatchingProducer, Settled, offsets_of
@@ -75,7 +75,7 @@ async def _produce(
         for piece in pieces:
             number += 1
             record = options.record(piece)
-            if isinstance(record, Refused):
+            if isinstance(record, Rejected):
                 report.settled(Settled(NO_PARTITION, [number], record))
                 continue
             partition = arguments.partition
@@ -194,7 +194,7 @@ class Report:
             about["partition"] = partition
             place = f"{self._topic}-{partition}"
         about |= {"outcome": name, "error": outcome.error, "message": outcome.message}
-        meaning = "not written" if isinstance(outcome, Refused) else "may or may not be written"
+        meaning = "not written" if isinstance(outcome, Rejected) else "may or may not be written"
         told = f"{name} ({meaning}): {outcome.error}: {outcome.message}"
         self._write(
             [about | {"record": number} for number in numbers],

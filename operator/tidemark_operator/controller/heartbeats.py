@@ -185,9 +185,9 @@ class Heartbeats:
 
     # guard: heartbeat-waits-for-no-write (S21)
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        refusal = await self._look_again(request) or self._check(request)
-        if refusal is not None:
-            return refusal
+        rejection = await self._look_again(request) or self._check(request)
+        if rejection is not None:
+            return rejection
         broker_id = request.broker_id
         for suspected in request.suspects[: len(self.decisions.state.brokers)]:
             self.suspect(suspected, f"reported by broker {broker_id}")

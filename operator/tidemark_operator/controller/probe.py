@@ -47,8 +47,8 @@ class HttpProbe:
                         if len(body) > MAX_HEALTH_BYTES:
                             return ProbeVerdict.NO_ANSWER
         except aiohttp.ClientConnectorError as error:
-            is_refused = isinstance(error.os_error, ConnectionRefusedError)
-            return ProbeVerdict.REFUSED if is_refused else ProbeVerdict.NO_ANSWER
+            is_rejected = isinstance(error.os_error, ConnectionRefusedError)
+            return ProbeVerdict.REFUSED if is_rejected else ProbeVerdict.NO_ANSWER
         except (TimeoutError, aiohttp.ClientError, OSError):
             return ProbeVerdict.NO_ANSWER
         try:

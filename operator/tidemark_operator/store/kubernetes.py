@@ -39,7 +39,7 @@ FIRST_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 500
 PAGE_BYTES = 1024 * 1024
 MAX_PAGES = 10_000
-_REFUSALS = frozenset({400, 401, 405, 413, 415, 422})
+_REJECTIONS = frozenset({400, 401, 405, 413, 415, 422})
 # Sent back before the request was looked at: it did not happen.
 _NOT_HANDLED = frozenset({429, 503})
 
@@ -227,7 +227,7 @@ def _failure(method: str, what: str, status: int, data: bytes) -> StoreError:
         return NamespaceTerminating(message)
     if status == 403:
         return Forbidden(message or text)
-    if status in _REFUSALS:
+    if status in _REJECTIONS:
         return Rejected(message or text)
     if method == "GET" or status in _NOT_HANDLED:
         return StoreError(text)

@@ -19,12 +19,12 @@ from tidemark_protocol.topic_messages import (
 
 from tidemark_operator.api.kinds import Object
 from tidemark_operator.api.topic_configs import config_faults, unknown_config_sentence
-from tidemark_operator.topic_admin.field_managers import Refusal
+from tidemark_operator.topic_admin.field_managers import RequestRejected
 from tidemark_operator.topic_admin.new_topics import (
     MAX_PARTITIONS,
     MAX_PLACED,
     PoolPlacement,
-    assignments_refusal,
+    assignments_error,
     placement_entries,
 )
 from tidemark_operator.topic_admin.room import Room
@@ -35,13 +35,13 @@ LIST_CONFIGS = frozenset({CLEANUP_POLICY.name})
 Targets = Mapping[int, tuple[BrokerId, ...]]
 
 
-def deletion_refusal(topic: Object) -> Refusal | None:
+def deletion_error(topic: Object) -> RequestRejected | None:
     """I20: data goes only if the manifest says so, and kept data would come back to whoever makes
     a topic of that name."""
     name = topic["metadata"]["name"]
     if topic["spec"]["deletionPolicy"] == "Delete":
         return None
-    return Refusal(
+    return RequestRejected(
         ErrorCode.POLICY_VIOLATION,
         f"Topic {name} has deletionPolicy {topic['spec']['deletionPolicy']}, so its data would be"
         f" kept and a new topic of that name would have it: set deletionPolicy to Delete first, or"
@@ -51,60 +51,62 @@ def deletion_refusal(topic: Object) -> Refusal | None:
 
 def grown(
     topic: Object, change: TopicToExpand, places: PoolPlacement, room: Room
-) -> Object | Refusal:
+) -> Object | RequestRejected:
     spec = topic["spec"]
     current, count = spec["partitions"], change.partition_count
     if not current < count <= MAX_PARTITIONS:
-        return Refusal(
+        return RequestRejected(
             ErrorCode.INVALID_PARTITIONS,
             f"topic {change.topic} has {current} partitions: expected more, at most"
             f" {MAX_PARTITIONS}, found {count}",
         )
-    refusal = room.take(change.topic, count - current)
-    if refusal is not None:
-        return refusal
+    rejection = room.take(change.topic, count - current)
+    if rejection is not None:
+        return rejection
     after = copy.deepcopy(topic)
     after["spec"]["partitions"] = count
     if change.assignments:
-        refusal = _growth_refusal(change, current, spec["replicationFactor"], places)
-        if refusal is not None:
-            return refusal
+        rejection = _growth_error(change, current, spec["replicationFactor"], places)
+        if rejection is not None:
+            return rejection
         _place(after, dict(enumerate(change.assignments, start=current)))
     return after
 
 
-def _growth_refusal(
+def _growth_error(
     change: TopicToExpand, current: int, replicas: int, places: PoolPlacement
-) -> Refusal | None:
+) -> RequestRejected | None:
     new = change.partition_count - current
     if len(change.assignments) != new:
-        return Refusal(
+        return RequestRejected(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"expected assignments of the {new} new partitions, found {len(change.assignments)}",
         )
     if len(change.assignments[0]) != replicas:
-        return Refusal(
+        return RequestRejected(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"expected {replicas} brokers for each partition (the replication factor), found"
             f" {len(change.assignments[0])}",
         )
-    return assignments_refusal(change.assignments, places)
+    return assignments_error(change.assignments, places)
 
 
-def altered(topic: Object, change: TopicToAlter) -> Object | Refusal:
+def altered(topic: Object, change: TopicToAlter) -> Object | RequestRejected:
     """Its config changed as by kafka-configs."""
     stored: dict[str, str] = topic["spec"]["config"]
     config = {} if change.replaces_all else dict(stored)
     names = [each.name for each in change.changes]
     if len(set(names)) != len(names):
-        return Refusal(ErrorCode.INVALID_REQUEST, f"a config is named twice: {sorted(names)}")
+        return RequestRejected(
+            ErrorCode.INVALID_REQUEST, f"a config is named twice: {sorted(names)}"
+        )
     for each in change.changes:
         fault = _apply(config, each)
         if fault:
-            return Refusal(ErrorCode.INVALID_CONFIG, fault)
+            return RequestRejected(ErrorCode.INVALID_CONFIG, fault)
     faults = tuple(config_faults(config, topic["spec"]["replicationFactor"]))
     if faults:
-        return Refusal(ErrorCode.INVALID_CONFIG, "; ".join(faults))
+        return RequestRejected(ErrorCode.INVALID_CONFIG, "; ".join(faults))
     after = copy.deepcopy(topic)
     after["spec"]["config"] = dict(sorted(config.items()))
     return after
@@ -136,44 +138,46 @@ def _changed_list(config: Mapping[str, str], change: ConfigChange) -> str:
 
 def reassigned(
     topic: Object, targets: Targets, places: PoolPlacement, *, may_change_factor: bool
-) -> Object | Refusal:
+) -> Object | RequestRejected:
     """Its spec.placement, and the replication factor where every partition gets another one."""
     spec = topic["spec"]
     unknown = sorted(set(targets) - set(range(spec["partitions"])))
     if unknown:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there are no partitions {unknown}")
+        return RequestRejected(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there are no partitions {unknown}"
+        )
     for number in sorted(targets):
-        refusal = assignments_refusal((targets[number],), places)
-        if refusal is not None:
-            return refusal
+        rejection = assignments_error((targets[number],), places)
+        if rejection is not None:
+            return rejection
     factors = sorted({len(replicas) for replicas in targets.values()})
     if factors != [spec["replicationFactor"]]:
-        refusal = _factor_refusal(spec, targets, factors, may_change=may_change_factor)
-        if refusal is not None:
-            return refusal
+        rejection = _factor_error(spec, targets, factors, may_change=may_change_factor)
+        if rejection is not None:
+            return rejection
     after = copy.deepcopy(topic)
     after["spec"]["replicationFactor"] = factors[0]
     _place(after, targets)
     if len(after["spec"]["placement"]) > MAX_PLACED:
-        return Refusal(
+        return RequestRejected(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"a Topic's placement names at most {MAX_PLACED} partitions: move fewer by hand",
         )
     return after
 
 
-def _factor_refusal(
+def _factor_error(
     spec: Mapping[str, Any], targets: Targets, factors: Sequence[int], *, may_change: bool
-) -> Refusal | None:
+) -> RequestRejected | None:
     stored, count = spec["replicationFactor"], spec["partitions"]
     found = " and ".join(map(str, factors))
     if not may_change:
-        return Refusal(
+        return RequestRejected(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"expected {stored} brokers for each partition, found {found}",
         )
     if len(targets) != count or len(factors) > 1:
-        return Refusal(
+        return RequestRejected(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"the Topic has one spec.replicationFactor, {stored}, for all of its partitions: found"
             f" {found} brokers for {len(targets)} of {count} partitions; name {stored} for each, or"

@@ -16,13 +16,13 @@ from tidemark_operator.api.kinds import Object
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RequestRejected:
     error: ErrorCode
     message: str
 
 
 KAFKA_ADMIN_ANNOTATION = "tidemark.dev/kafka-admin"
-ALLOW, REFUSE = "Allow", "Refuse"
+ALLOW, REJECT = "Allow", "Refuse"
 MADE_BY_LABEL = "tidemark.dev/made-by"
 REQUEST_ANNOTATION = "tidemark.dev/request"  # of the request that it was made for
 
@@ -53,7 +53,7 @@ def field_manager_of(topic: Object) -> str:
     return ""
 
 
-def managed_elsewhere_error(topic: Object) -> Refusal | None:
+def managed_elsewhere_error(topic: Object) -> RequestRejected | None:
     """For everything that writes the object's spec, or deletes it."""
     name = topic["metadata"]["name"]
     said = (topic["metadata"].get("annotations") or {}).get(KAFKA_ADMIN_ANNOTATION, "")
@@ -61,12 +61,12 @@ def managed_elsewhere_error(topic: Object) -> Refusal | None:
     if said == ALLOW or (not said and not field_manager):
         return None
     if said:
-        return Refusal(
+        return RequestRejected(
             ErrorCode.POLICY_VIOLATION,
             f"Topic {name} has annotation {KAFKA_ADMIN_ANNOTATION}={said}: change its manifest,"
             f" or set the annotation to {ALLOW}",
         )
-    return Refusal(
+    return RequestRejected(
         ErrorCode.POLICY_VIOLATION,
         f"Topic {name} is kept by {field_manager}, which would undo a change from elsewhere: "
         f"change it"

@@ -16,7 +16,11 @@ from tidemark_protocol.topic_names import object_names, topic_name_fault
 from tidemark_operator.api.kinds import TOPIC, Object
 from tidemark_operator.api.schemas import apply_defaults, validate
 from tidemark_operator.api.topic_configs import config_faults
-from tidemark_operator.topic_admin.field_managers import MADE_BY_LABEL, REQUEST_ANNOTATION, Refusal
+from tidemark_operator.topic_admin.field_managers import (
+    MADE_BY_LABEL,
+    REQUEST_ANNOTATION,
+    RequestRejected,
+)
 
 DEFAULT_REPLICAS = 3
 MAX_PARTITIONS = 10_000
@@ -41,19 +45,19 @@ class _Counts:
 
 def topic_manifest(
     new: NewTopic, places: PoolPlacement, *, request_id: str, name_leader_choice: int = 0
-) -> Object | Refusal:
+) -> Object | RequestRejected:
     """With its defaults. `name_leader_choice`: another object name, where the first is taken by a
     Topic of
     another topicName."""
     fault = topic_name_fault(new.topic)
     if fault:
-        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+        return RequestRejected(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     counts = _counts(new, places)
-    if isinstance(counts, Refusal):
+    if isinstance(counts, RequestRejected):
         return counts
     faults = tuple(config_faults(new.config, counts.replicas))
     if faults:
-        return Refusal(ErrorCode.INVALID_CONFIG, "; ".join(faults))
+        return RequestRejected(ErrorCode.INVALID_CONFIG, "; ".join(faults))
     names = object_names(places.pool, new.topic)
     namespace, _, pool_name = places.pool.partition("/")
     spec: dict[str, Any] = {
@@ -81,7 +85,7 @@ def topic_manifest(
     }
     sentences = validate(item)
     if sentences:
-        return Refusal(ErrorCode.INVALID_REQUEST, "; ".join(sentences))
+        return RequestRejected(ErrorCode.INVALID_REQUEST, "; ".join(sentences))
     return apply_defaults(item)
 
 
@@ -91,14 +95,14 @@ def placement_entries(placement: dict[int, tuple[BrokerId, ...]]) -> list[dict[s
     ]
 
 
-def _counts(new: NewTopic, places: PoolPlacement) -> _Counts | Refusal:
+def _counts(new: NewTopic, places: PoolPlacement) -> _Counts | RequestRejected:
     if new.assignments:
         return _assigned_counts(new, places)
     partitions, replicas = new.partition_count, new.replication_factor
     if partitions == DEFAULT_COUNT:
         partitions = places.default_partitions
     if not 1 <= partitions <= MAX_PARTITIONS:
-        return Refusal(
+        return RequestRejected(
             ErrorCode.INVALID_PARTITIONS,
             f"expected 1 to {MAX_PARTITIONS} partitions (or -1, the default), found {partitions}",
         )
@@ -106,13 +110,13 @@ def _counts(new: NewTopic, places: PoolPlacement) -> _Counts | Refusal:
     if replicas == DEFAULT_COUNT:
         replicas = max(1, min(DEFAULT_REPLICAS, usable))
     if not 1 <= replicas <= MAX_REPLICAS:
-        return Refusal(
+        return RequestRejected(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"expected a replication factor of 1 to {MAX_REPLICAS} (or -1, the default), found"
             f" {replicas}",
         )
     if replicas > usable:
-        return Refusal(
+        return RequestRejected(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"replication factor {replicas} needs as many brokers, BrokerPool {places.pool} has"
             f" {usable} that take replicas: ask for fewer, or raise its spec.replicas",
@@ -120,21 +124,21 @@ def _counts(new: NewTopic, places: PoolPlacement) -> _Counts | Refusal:
     return _Counts(partitions, replicas)
 
 
-def _assigned_counts(new: NewTopic, places: PoolPlacement) -> _Counts | Refusal:
+def _assigned_counts(new: NewTopic, places: PoolPlacement) -> _Counts | RequestRejected:
     if new.partition_count != DEFAULT_COUNT or new.replication_factor != DEFAULT_COUNT:
-        return Refusal(
+        return RequestRejected(
             ErrorCode.INVALID_REQUEST,
             "expected either assignments or the counts of partitions and replicas, found both",
         )
-    refusal = assignments_refusal(new.assignments, places)
-    if refusal is not None:
-        return refusal
+    rejection = assignments_error(new.assignments, places)
+    if rejection is not None:
+        return rejection
     return _Counts(len(new.assignments), len(new.assignments[0]))
 
 
-def assignments_refusal(
+def assignments_error(
     assignments: tuple[tuple[BrokerId, ...], ...], places: PoolPlacement
-) -> Refusal | None:
+) -> RequestRejected | None:
     """Of partitions that are to be made: distinct brokers of the pool, equally many for each."""
     problem = ""
     if len(assignments) > MAX_PLACED:
@@ -151,4 +155,4 @@ def assignments_refusal(
             problem = f"brokers {gone} are not in BrokerPool {places.pool}, or are to be emptied"
         if problem:
             break
-    return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem) if problem else None
+    return RequestRejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem) if problem else None

@@ -31,10 +31,10 @@ from tidemark_operator.store.object_store import (
     OutcomeUnknown,
     StoreError,
 )
-from tidemark_operator.topic_admin.changes import deletion_refusal
+from tidemark_operator.topic_admin.changes import deletion_error
 from tidemark_operator.topic_admin.field_managers import (
     REQUEST_ANNOTATION,
-    Refusal,
+    RequestRejected,
     managed_elsewhere_error,
 )
 from tidemark_operator.topic_admin.new_topics import PoolPlacement, topic_manifest
@@ -127,19 +127,19 @@ class TopicObjects:
             if _was_made_for(stored, request.request_id):
                 return _made(stored)
             return refused(new.topic, _exists(stored))
-        refusal = self._data_of_a_previous_one(places.pool, new)
-        if refusal is not None:
-            return refused(new.topic, refusal)
+        rejection = self._data_of_a_previous_one(places.pool, new)
+        if rejection is not None:
+            return refused(new.topic, rejection)
         name = ""
         for choice in range(NAME_CHOICES):
             item = topic_manifest(
                 new, places, request_id=request.request_id, name_leader_choice=choice
             )
-            if isinstance(item, Refusal):
+            if isinstance(item, RequestRejected):
                 return refused(new.topic, item)
-            refusal = there.room.take(new.topic, item["spec"]["partitions"])
-            if refusal is not None:
-                return refused(new.topic, refusal)
+            rejection = there.room.take(new.topic, item["spec"]["partitions"])
+            if rejection is not None:
+                return refused(new.topic, rejection)
             if request.validate_only:
                 return replace(_made(item), topic_id=TopicId(""))
             try:
@@ -157,7 +157,7 @@ class TopicObjects:
             return _made(made)
         return refused(
             new.topic,
-            Refusal(
+            RequestRejected(
                 ErrorCode.TOPIC_ALREADY_EXISTS,
                 f"another Topic has the object name {name}",
             ),
@@ -171,15 +171,17 @@ class TopicObjects:
         stored = await self._store.get(TOPIC, metadata["namespace"], metadata["name"])
         if stored is not None and _was_made_for(stored, request.request_id):
             return _made(stored)
-        return refused(new.topic, Refusal(ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again"))
+        return refused(
+            new.topic, RequestRejected(ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again")
+        )
 
-    def _data_of_a_previous_one(self, pool: str, new: NewTopic) -> Refusal | None:
+    def _data_of_a_previous_one(self, pool: str, new: NewTopic) -> RequestRejected | None:
         """Whoever makes a topic over Kafka expects it empty."""
         if new.may_adopt:
             return None
         for view in self._controller.topics_named(pool, new.topic):
             if view.is_retained or view.deletion_policy != "Delete":
-                return Refusal(
+                return RequestRejected(
                     ErrorCode.POLICY_VIOLATION,
                     f"the data of a former topic {new.topic} is kept, by its deletionPolicy Retain:"
                     " apply a Topic manifest of that name to serve it again, or delete it for good:"
@@ -194,7 +196,7 @@ class TopicObjects:
         topic: str,
         there: StoredTopic,
         request_id: str,
-        changed: Callable[[Object], Object | Refusal],
+        changed: Callable[[Object], Object | RequestRejected],
         *,
         validate_only: bool = False,
     ) -> TopicResult:
@@ -205,12 +207,14 @@ class TopicObjects:
                 return refused(topic, unknown_topic(topic))
             if _was_made_for(stored, request_id):
                 return _made(stored)
-            refusal = managed_elsewhere_error(stored)
-            after = changed(stored) if refusal is None else refusal
-            if isinstance(after, Refusal):
+            rejection = managed_elsewhere_error(stored)
+            after = changed(stored) if rejection is None else rejection
+            if isinstance(after, RequestRejected):
                 return refused(topic, after)
             if sentences := validate(_without_status(after), _without_status(stored)):
-                return refused(topic, Refusal(ErrorCode.INVALID_REQUEST, "; ".join(sentences)))
+                return refused(
+                    topic, RequestRejected(ErrorCode.INVALID_REQUEST, "; ".join(sentences))
+                )
             if validate_only or after["spec"] == stored["spec"]:
                 return _made(after)
             try:
@@ -229,14 +233,14 @@ class TopicObjects:
                     return TopicResult(doomed.topic, ErrorCode.NONE)
                 return refused(doomed.topic, unknown_topic(doomed.topic))
             topic_id = _topic_id_of(stored)
-            refusal = _other_id(doomed, topic_id)
-            refusal = refusal or managed_elsewhere_error(stored) or deletion_refusal(stored)
-            if refusal is None or attempt:
+            rejection = _other_id(doomed, topic_id)
+            rejection = rejection or managed_elsewhere_error(stored) or deletion_error(stored)
+            if rejection is None or attempt:
                 # The slices' copy decides what becomes of the data, and lags behind the manifest;
                 # or it is ahead of it, by an attempt that another's write put an end to.
                 await self._tell_slices(pool, doomed.topic, stored)
-            if refusal is not None:
-                return refused(doomed.topic, refusal)
+            if rejection is not None:
+                return refused(doomed.topic, rejection)
             metadata = stored["metadata"]
             try:
                 await self._store.delete(
@@ -309,15 +313,15 @@ def _topic_id_of(stored: Object) -> str:
     return (stored.get("status") or {}).get("topicId") or stored["metadata"].get("uid") or ""
 
 
-def _other_id(doomed: TopicToDelete, topic_id: str) -> Refusal | None:
+def _other_id(doomed: TopicToDelete, topic_id: str) -> RequestRejected | None:
     if doomed.topic_id in ("", topic_id):
         return None
-    return Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {doomed.topic} has id {topic_id}")
+    return RequestRejected(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {doomed.topic} has id {topic_id}")
 
 
-def _others_are_faster() -> Refusal:
+def _others_are_faster() -> RequestRejected:
     message = "others change the Topic at the same time: ask again"
-    return Refusal(ErrorCode.REQUEST_TIMED_OUT, message)
+    return RequestRejected(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
 def _noted(item: Object, request_id: str) -> Object:
@@ -330,21 +334,21 @@ def _without_status(item: Object) -> Object:
     return {name: value for name, value in item.items() if name != "status"}
 
 
-def unknown_topic(topic: str) -> Refusal:
-    return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic[:249]}")
+def unknown_topic(topic: str) -> RequestRejected:
+    return RequestRejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic[:249]}")
 
 
-def _exists(stored: Object) -> Refusal:
+def _exists(stored: Object) -> RequestRejected:
     metadata = stored["metadata"]
     going = ", and is being deleted" if metadata.get("deletionTimestamp") else ""
-    return Refusal(
+    return RequestRejected(
         ErrorCode.TOPIC_ALREADY_EXISTS,
         f"topic {topic_name(stored)} exists: it is Topic {metadata['name']}{going}",
     )
 
 
-def refused(topic: str, refusal: Refusal) -> TopicResult:
-    return TopicResult(topic, refusal.error, refusal.message)
+def refused(topic: str, rejection: RequestRejected) -> TopicResult:
+    return TopicResult(topic, rejection.error, rejection.message)
 
 
 def _made(item: Object) -> TopicResult:

@@ -2,7 +2,7 @@
 
 from tidemark_protocol.error_codes import ErrorCode
 
-from tidemark_operator.topic_admin.field_managers import Refusal
+from tidemark_operator.topic_admin.field_managers import RequestRejected
 
 
 class Room:
@@ -13,14 +13,14 @@ class Room:
         self._present = present
         self._taken: dict[str, int] = {}  # by topic
 
-    def take(self, topic: str, partitions: int) -> Refusal | None:
+    def take(self, topic: str, partitions: int) -> RequestRejected | None:
         """So many more for that topic; asked again, instead of what it took."""
         taken = sum(self._taken.values()) - self._taken.get(topic, 0)
         present = self._present + taken
         if present + partitions <= self._limit:
             self._taken[topic] = partitions
             return None
-        return Refusal(
+        return RequestRejected(
             ErrorCode.POLICY_VIOLATION,
             f"topic {topic}: {partitions} more partitions would be {present + partitions} in the"
             f" pool, whose spec.limits.maxPartitions is {self._limit}: delete topics, or raise it",

@@ -53,7 +53,7 @@ from tidemark_operator.topic_admin.changes import (
     grown,
     reassigned,
 )
-from tidemark_operator.topic_admin.field_managers import Refusal, managed_elsewhere_error
+from tidemark_operator.topic_admin.field_managers import RequestRejected, managed_elsewhere_error
 from tidemark_operator.topic_admin.objects import (
     StoredTopic,
     TopicObjects,
@@ -137,7 +137,7 @@ class TopicAdmin:
 
         async def change(asked: _Reassigned, there: StoredTopic) -> TopicResult:
             targets = self._targets(asked, there)
-            if isinstance(targets, Refusal):
+            if isinstance(targets, RequestRejected):
                 return refused(asked.topic, targets)
             may_change = request.may_change_replication_factor
             return await self._objects.change(
@@ -203,7 +203,7 @@ class TopicAdmin:
 
     # ---- moves and elections
 
-    def _targets(self, asked: _Reassigned, there: StoredTopic) -> Targets | Refusal:
+    def _targets(self, asked: _Reassigned, there: StoredTopic) -> Targets | RequestRejected:
         view = self._objects.view(there.places.pool, asked.topic)
         if view is None:
             return unknown_topic(asked.topic)
@@ -215,13 +215,13 @@ class TopicAdmin:
                 targets[move.partition] = move.replicas
             elif state is None and 0 <= move.partition < view.topic.partition_count:
                 said = f"the state of partition {move.partition} is not known now: ask again"
-                return Refusal(ErrorCode.REQUEST_TIMED_OUT, said)
+                return RequestRejected(ErrorCode.REQUEST_TIMED_OUT, said)
             elif state is None:
-                return Refusal(
+                return RequestRejected(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {move.partition}"
                 )
             elif not is_moving(state):
-                return Refusal(
+                return RequestRejected(
                     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"partition {move.partition} is at rest"
                 )
             else:
@@ -235,9 +235,9 @@ class TopicAdmin:
         if view is None or stored is None:
             unknown = unknown_topic(topic)
             return [TopicResult(topic, unknown.error, unknown.message, n) for n in numbers]
-        refusal = managed_elsewhere_error(stored) if unclean else None
-        if refusal is not None:
-            return [TopicResult(topic, refusal.error, refusal.message, n) for n in numbers]
+        rejection = managed_elsewhere_error(stored) if unclean else None
+        if rejection is not None:
+            return [TopicResult(topic, rejection.error, rejection.message, n) for n in numbers]
         outcomes = await self._controller.elect_leaders(
             there.places.pool, view.topic.topic_id, sorted(set(numbers)), unclean=unclean
         )
@@ -282,9 +282,11 @@ class TopicAdmin:
             return await change
         except Rejected as error:
             # Our rules were looked at before: this is somebody's admission policy, or a quota.
-            return refused(topic, Refusal(ErrorCode.POLICY_VIOLATION, str(error)))
+            return refused(topic, RequestRejected(ErrorCode.POLICY_VIOLATION, str(error)))
         except StoreError as error:
-            return refused(topic, Refusal(ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again"))
+            return refused(
+                topic, RequestRejected(ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again")
+            )
 
 
 def _by_topic(request: ReassignPartitionsRequest) -> tuple[_Reassigned, ...]:

@@ -155,7 +155,7 @@ class RetriesAndFailovers(RuleBasedStateMachine):
             assert in_log.get(sent) == offset, f"{sent} was acknowledged at {offset}"
 
     @invariant()
-    def only_these_refusals(self):
+    def only_these_rejections(self):
         fine = {
             ErrorCode.NONE,
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

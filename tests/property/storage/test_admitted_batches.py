@@ -11,8 +11,8 @@ from tidemark_broker.kafka_wire.messages.primitives import INT64
 from tidemark_broker.kafka_wire.records.record_batch import Batch
 from tidemark_broker.log.log_config import LogSettings
 from tidemark_broker.log.partition_log import PartitionLog
-from tidemark_broker.replication.record_appender import _checked_batches, compaction_refusal
-from tidemark_broker.replication.record_times import timestamp_refusal
+from tidemark_broker.replication.record_appender import _checked_batches, compaction_error
+from tidemark_broker.replication.record_times import timestamp_error
 from tidemark_broker.replication.results import ProduceResult
 
 from tests.support.compacted_log_fixtures import COMPACTED, compact, pairs_of, put, seal
@@ -84,7 +84,7 @@ def is_admitted(batch: Batch) -> bool:
     """By a topic that is not compacted."""
     taken = _checked_batches(batch.data, len(batch.data))
     return not isinstance(taken, ProduceResult) and (
-        timestamp_refusal(taken, LogSettings(), NOW_MS) is None
+        timestamp_error(taken, LogSettings(), NOW_MS) is None
     )
 
 
@@ -111,7 +111,7 @@ def test_what_is_admitted_is_compacted_looked_up_and_copied(
 ) -> None:
     admitted = [batch for batch in tried if is_admitted(batch)]
     event(f"{len(admitted)} of {len(tried)} admitted")
-    opens = compaction_refusal(admitted) is None
+    opens = compaction_error(admitted) is None
     directory = Path(tempfile.mkdtemp())
     try:
         log = open_log(directory / "log", DISK, settings=COMPACTED)

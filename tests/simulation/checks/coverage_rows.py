@@ -19,7 +19,7 @@ UNSEEN = "unseen"  # acknowledged, and read by nobody: let pass where a run has 
 WAIVED_AFTER_FLIPS = ("L1", "L3", "G4")
 ACKNOWLEDGED = {0: "acknowledged, acks=0", 1: "acknowledged, acks=1", -1: "acknowledged, acks=all"}
 
-REFUSED_BELOW_MIN_ISR = "acks=all refused below min ISR"
+REJECTED_BELOW_MIN_ISR = "acks=all refused below min ISR"
 NEW_HISTORIES = "last resorts: histories begun anew"
 KILLED = "L1 after a kill"
 KILLED_WITH_CONTROLLER = "L1 after a kill with its controller"
@@ -63,7 +63,7 @@ def _clients() -> Iterable[str]:
 
 def _brokers() -> Iterable[str]:
     yield from ACKNOWLEDGED.values()
-    yield REFUSED_BELOW_MIN_ISR
+    yield REJECTED_BELOW_MIN_ISR
     yield from ("read from leader", "read from follower")
     yield from ("refused: unknown producer", "refused: expired producer")
     yield from ("duplicates found", "refused: out of order", "truncations", "records truncated")

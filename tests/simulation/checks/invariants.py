@@ -27,7 +27,7 @@ from tests.simulation.checks.coverage_rows import (
     ACKNOWLEDGED,
     ACKNOWLEDGED_ANEW,
     NEW_HISTORIES,
-    REFUSED_BELOW_MIN_ISR,
+    REJECTED_BELOW_MIN_ISR,
 )
 from tests.simulation.checks.in_sync_checks import EntryJudge, MaximalJudge
 from tests.simulation.checks.loss_checks import LossJudge
@@ -106,7 +106,7 @@ class Invariants:
                 )
                 self._said_wrongly = self._said_wrongly or Violation("I9", text)
             else:
-                self.coverage[REFUSED_BELOW_MIN_ISR] += 1
+                self.coverage[REJECTED_BELOW_MIN_ISR] += 1
 
         return taken
 
@@ -149,13 +149,13 @@ class Invariants:
 
     def on_out_of_order(self, broker: Any, request: Produce) -> None:
         """B8: none of a producer's last batches is refused, it is answered with its offset."""
-        self._on_refused(broker, request, producer_checks.check_is_no_duplicate)
+        self._on_rejected(broker, request, producer_checks.check_is_no_duplicate)
 
     def on_unknown_producer(self, broker: Any, request: Produce) -> None:
         """S24: none that wrote there is forgotten before its time."""
-        self._on_refused(broker, request, producer_checks.check_is_forgotten)
+        self._on_rejected(broker, request, producer_checks.check_is_forgotten)
 
-    def _on_refused(
+    def _on_rejected(
         self, broker: Any, request: Produce, check: Callable[[ReplicaAudit, BatchHeader], str]
     ) -> None:
         replica = _replica_of(broker, request.topic, request.partition)

@@ -19,7 +19,7 @@ def check_is_no_duplicate(audit: ReplicaAudit, asked: BatchHeader) -> str:
             and header.last_offset_delta == asked.last_offset_delta
         ):
             why = f"as a gap, although it is at offset {header.base_offset}"
-            raise _refused_wrongly(audit, asked, why)
+            raise _rejected_wrongly(audit, asked, why)
         if header.base_sequence == 0:
             break  # what lies before it is of another epoch, or of before the producer expired
     return "out of order"
@@ -34,11 +34,11 @@ def check_is_forgotten(audit: ReplicaAudit, asked: BatchHeader) -> str:
     known = (last.producer_id, last.producer_epoch, last_sequence_of(last))
     if not audit.committed.expiry.may_be_over(*known):
         why = f"as unknown, although it wrote offset {last.base_offset}"
-        raise _refused_wrongly(audit, asked, why)
+        raise _rejected_wrongly(audit, asked, why)
     return "expired producer"
 
 
-def _refused_wrongly(audit: ReplicaAudit, asked: BatchHeader, why: str) -> Violation:
+def _rejected_wrongly(audit: ReplicaAudit, asked: BatchHeader, why: str) -> Violation:
     sequence = f"sequence {asked.base_sequence} of producer {asked.producer_id}"
     return Violation("I8", f"{audit.who}: refused {sequence} {why}")
 

@@ -40,7 +40,7 @@ class Produce(msgspec.Struct, frozen=True, tag="produce"):
 class ProduceAnswer(msgspec.Struct, frozen=True, tag="produce-answer"):
     error: int
     base_offset: int
-    is_refused: bool  # certainly not written
+    is_rejected: bool  # certainly not written
     topic_id: str
 
 
@@ -279,7 +279,7 @@ class _Connection(asyncio.Protocol):
 
         def done(result: ProduceResult) -> None:
             overdue.cancel()
-            is_refused = (
+            is_rejected = (
                 not has_returned
                 and result.error is not ErrorCode.NONE
                 and result.error not in _DOUBTFUL
@@ -291,7 +291,7 @@ class _Connection(asyncio.Protocol):
             elif result.error is ErrorCode.UNKNOWN_PRODUCER_ID:
                 self._judge.on_unknown_producer(self._broker, question)
             if question.acks != 0:
-                answer = ProduceAnswer(int(result.error), result.base_offset, is_refused, topic_id)
+                answer = ProduceAnswer(int(result.error), result.base_offset, is_rejected, topic_id)
                 self._reply(number, answer)
 
         taken = self._judge.on_asked(self._broker, question)

@@ -313,7 +313,7 @@ class Producer:
         if reply.error == ErrorCode.NONE:
             return Outcome.OK, reply.base_offset, reply.topic_id
         self._links.forget_leader(plan.topic, partition)
-        return (Outcome.FAIL if reply.is_refused else Outcome.INFO), -1, ""
+        return (Outcome.FAIL if reply.is_rejected else Outcome.INFO), -1, ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class MemberPlan:
     mishap_share: float = 0.01  # of its looks
 
 
-class _Refused(Exception):
+class _Rejected(Exception):
     def __init__(self, error: int) -> None:
         super().__init__(ErrorCode(error).name)
         self.error = ErrorCode(error)
@@ -87,7 +87,7 @@ class GroupMember:
             try:
                 await self._rejoin()
                 await self._read()
-            except _Refused as refused:
+            except _Rejected as refused:
                 self._note(refused.error)
             except BrokerUnavailable:
                 self._drop()
@@ -231,7 +231,7 @@ class GroupMember:
                 self.checks.on_committed(partition, before[partition], marks[partition])
         worst = next((error for error in errors if error is not ErrorCode.NONE), ErrorCode.NONE)
         if worst not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-            raise _Refused(worst)
+            raise _Rejected(worst)
 
     # ---- in a generation
 
@@ -252,7 +252,7 @@ class GroupMember:
         leaving = {"member_id": self._member_id, "group_instance_id": self.plan.instance_id}
         self.checks.on_left(self.plan.name)
         _check(await self._ask(LEAVE_GROUP_API, {"members": (leaving,)}))
-        raise _Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise _Rejected(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 class SimulatedGroup:
@@ -316,4 +316,4 @@ class SimulatedGroup:
 
 def _check(answer: Values) -> None:
     if answer["error"] != ErrorCode.NONE:
-        raise _Refused(answer["error"])
+        raise _Rejected(answer["error"])

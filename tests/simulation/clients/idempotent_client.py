@@ -146,7 +146,7 @@ class IdempotentProducer:
                 assert isinstance(reply, ProduceAnswer)
                 if reply.error == ErrorCode.NONE and reply.base_offset >= 0:
                     return _Ended(Outcome.OK, reply.base_offset, reply.topic_id)
-                is_doubtful = is_doubtful or not reply.is_refused
+                is_doubtful = is_doubtful or not reply.is_rejected
             self._links.forget_leader(plan.topic, partition)
             if self._around.now_us() >= give_up_us:
                 return _Ended(Outcome.INFO if is_doubtful else Outcome.FAIL)

@@ -380,7 +380,7 @@ class _HandShake:
         link = (self.owner.machine.name, self.machine.name)
         if server is None or not server.owner.is_alive or link in network.rejected:
             error = ConnectionRefusedError(111, f"Connection refused: {self.host}:{self.port}")
-            self._soon(self._refused, error)
+            self._soon(self._rejected, error)
             return
         client = SimulatedTransport(network, self.owner, network.free_port())
         accepted = SimulatedTransport(network, server.owner, self.port)
@@ -391,7 +391,7 @@ class _HandShake:
     def _soon(self, act: Callable[..., None], value: object) -> None:
         self.owner.loop.call_soon(act, value)
 
-    def _refused(self, error: OSError) -> None:
+    def _rejected(self, error: OSError) -> None:
         if not self.made.done():
             self.made.set_exception(error)
 

@@ -177,7 +177,7 @@ def run_command(controller: FakeController, *words: str, is_json: bool = False) 
     return asyncio.run(asyncio.wait_for(ran(), 10))
 
 
-def refusal(controller: FakeController, *words: str) -> CommandFailed:
+def rejection(controller: FakeController, *words: str) -> CommandFailed:
     with pytest.raises(CommandFailed) as failed:
         run_command(controller, *words)
     return failed.value

@@ -5,7 +5,7 @@ from tidemark_cli.arguments import parse
 from tidemark_cli.record_input import MOST_RECORD_BYTES, TooLarge
 from tidemark_cli.record_options import RecordOptions, record_options, time_ms
 from tidemark_client.errors import CommandFailed
-from tidemark_client.outcomes import OutgoingRecord, RecordHeader, Refused
+from tidemark_client.outcomes import OutgoingRecord, RecordHeader, Rejected
 
 
 def options(*words: str) -> RecordOptions:
@@ -27,7 +27,7 @@ def test_a_separator_parts_key_and_value_once() -> None:
 
 def test_a_record_without_its_separator_is_not_guessed_at() -> None:
     refused = options("-K", ":").record(b"value")
-    assert refused == Refused("INVALID_RECORD", "no key separator ':' in it")
+    assert refused == Rejected("INVALID_RECORD", "no key separator ':' in it")
 
 
 def test_an_empty_value_is_a_tombstone_where_that_is_asked_for() -> None:
@@ -51,9 +51,9 @@ def test_a_delimiter_may_be_escaped() -> None:
 @pytest.mark.parametrize("piece", [TooLarge(MOST_RECORD_BYTES + 1), b"x" * (MOST_RECORD_BYTES + 1)])
 def test_what_is_too_large_for_a_request_is_refused_whole(piece: bytes | TooLarge) -> None:
     refused = options().record(piece)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Rejected)
     assert (refused.error, refused.message[:13]) == ("MESSAGE_TOO_LARGE", "6000001 bytes")
-    assert isinstance(options("-H", "h=1", "-k", "k").record(b"x" * MOST_RECORD_BYTES), Refused)
+    assert isinstance(options("-H", "h=1", "-k", "k").record(b"x" * MOST_RECORD_BYTES), Rejected)
 
 
 @pytest.mark.parametrize(

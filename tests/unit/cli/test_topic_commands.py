@@ -16,7 +16,7 @@ from tests.unit.cli.fake_controller import (
     FakeController,
     partition,
     pool_object,
-    refusal,
+    rejection,
     run_command,
     topic_object,
 )
@@ -82,7 +82,7 @@ def test_internal_topics_are_shown_when_asked_for() -> None:
     ],
 )
 def test_not_found_is_one_sentence_and_one_exit_code(words: tuple[str, ...]) -> None:
-    failed = refusal(of_two_topics(), *words)
+    failed = rejection(of_two_topics(), *words)
     assert failed.sentence.startswith("Topic 'nope' not found. Topics: orders")
     assert failed.exit_code == EXIT_FAILED
 
@@ -99,14 +99,14 @@ def test_not_found_is_one_sentence_and_one_exit_code(words: tuple[str, ...]) -> 
 def test_other_things_that_are_not_found_are_told_alike(
     words: tuple[str, ...], sentence: str
 ) -> None:
-    failed = refusal(of_two_topics(), *words)
+    failed = rejection(of_two_topics(), *words)
     assert failed.sentence.startswith(sentence)
     assert failed.exit_code == EXIT_FAILED
 
 
 def test_a_store_that_fails_is_not_called_a_bad_command() -> None:
     controller = FakeController(store_failure="SQLite store: database or disk is full")
-    failed = refusal(controller, "topics", "create", "t")
+    failed = rejection(controller, "topics", "create", "t")
     assert "could not be stored: SQLite store: database or disk is full" in failed.sentence
     assert failed.to_do.startswith("free space on the disk")
 
@@ -115,14 +115,14 @@ def test_topics_of_all_pools_are_named_to_who_produces() -> None:
     controller = FakeController(states={"default": ["Active"], "payments": ["Active"]})
     controller.topic("orders", partition(0, 0, 0))
     controller.topic("transfers", partition(0, 0, 0), pool="payments")
-    failed = refusal(controller, "produce", "nope", "x")
+    failed = rejection(controller, "produce", "nope", "x")
     assert failed.sentence == "Topic 'nope' not found. Topics: orders, transfers"
 
 
 def test_create_refuses_more_replicas_than_there_are_brokers() -> None:
     controller = FakeController()
     controller.objects["brokerpools"] = [pool_object(drain=[2])]
-    failed = refusal(controller, "topics", "create", "t", "--replication-factor", "3")
+    failed = rejection(controller, "topics", "create", "t", "--replication-factor", "3")
     assert failed.sentence == "Replication factor: 3 larger than available brokers: 2."
     assert controller.objects["topics"] == []
 
@@ -150,17 +150,17 @@ def test_create_without_waiting_returns_at_once() -> None:
 def test_create_that_cannot_become_ready_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     controller = FakeController()
 
-    def refuse(fake: FakeController) -> None:
+    def reject(fake: FakeController) -> None:
         if fake.objects["topics"]:
             fake.objects["topics"] = [topic_object("t", "RetainedDataDiffers: has 4 partitions")]
 
-    controller.on_status = refuse
-    failed = refusal(controller, "topics", "create", "t")
+    controller.on_status = reject
+    failed = rejection(controller, "topics", "create", "t")
     assert failed.sentence == "Topic 't' was made and is not ready: has 4 partitions"
     assert failed.exit_code == EXIT_FAILED
     monkeypatch.setattr(topic_readiness, "READY_SECONDS", 0.05)
     controller = FakeController()
-    assert "the operator has not looked" in refusal(controller, "topics", "create", "t").sentence
+    assert "the operator has not looked" in rejection(controller, "topics", "create", "t").sentence
 
 
 def test_create_tells_how_many_partitions_are_led(capsys: pytest.CaptureFixture[str]) -> None:
@@ -220,7 +220,7 @@ def test_brokers_are_those_of_the_topics_pool() -> None:
 
 def test_topic_of_several_pools_needs_a_pool() -> None:
     for words in (("topics", "describe", "both"), ("topics", "delete", "both")):
-        assert "in several pools: default, payments" in refusal(two_pools(), *words).sentence
+        assert "in several pools: default, payments" in rejection(two_pools(), *words).sentence
     said = run_command(two_pools(), "topics", "describe", "both", "--pool", "payments").out
     assert "Topic both-2" in said
 
@@ -253,7 +253,7 @@ def test_pool_that_does_not_start_is_told_with_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(targets, "START_SECONDS", 0.0)
-    failed = refusal(FakeController(states={"default": []}), "produce", "orders", "x")
+    failed = rejection(FakeController(states={"default": []}), "produce", "orders", "x")
     assert "BrokerPool 'default' has no broker" in failed.sentence
 
 
@@ -338,7 +338,7 @@ def test_drain_that_cannot_end_is_refused_with_why(spec: dict[str, Any], told: s
     if not spec:
         controller.topic("old", partition(0, 1, 1), partition(1, 1, 0, 1, 2), retained=True)
     controller.objects["topics"] = [topic_object("orders", **spec)]
-    assert told in refusal(controller, "drain", "0").sentence
+    assert told in rejection(controller, "drain", "0").sentence
     assert controller.patches == []
 
 
@@ -366,9 +366,9 @@ def test_groups_of_several_pools_are_listed_with_their_pool() -> None:
     said = run_command(two_pools(), "groups").out
     assert said == "no consumer groups yet\n"
     for words in (("describe", "g"), ("g",), ("delete", "g"), ("reset", "g", "--to", "latest")):
-        failed = refusal(two_pools(), "groups", *words)
+        failed = rejection(two_pools(), "groups", *words)
         assert "several: default, payments" in failed.sentence
-    failed = refusal(two_pools(), "groups", "g", "--pool", "payments")
+    failed = rejection(two_pools(), "groups", "g", "--pool", "payments")
     assert failed.sentence == "Group 'g' not found. Groups: none"
 
 
@@ -387,5 +387,5 @@ def test_status_is_shown_again_and_again(monkeypatch: pytest.MonkeyPatch) -> Non
         run_command(controller, "status", "--watch", "3")
     assert pauses == [3, 3]
     monkeypatch.undo()
-    assert "--watch above 0" in refusal(controller, "status", "--watch", "0").sentence
-    assert "without --check" in refusal(controller, "status", "--watch", "--check").sentence
+    assert "--watch above 0" in rejection(controller, "status", "--watch", "0").sentence
+    assert "without --check" in rejection(controller, "status", "--watch", "--check").sentence

@@ -15,7 +15,7 @@ from tidemark_client.outcomes import (
     BrokerError,
     OffsetRange,
     OutgoingRecord,
-    Refused,
+    Rejected,
     Unknown,
 )
 
@@ -136,7 +136,7 @@ def test_not_written_and_hopeless_is_refused_at_once() -> None:
                 answering(lambda: problem(413, "MESSAGE_TOO_LARGE", outcome="not_written"))
             ]
             result = await client.produce(TOPIC, 0, RECORD)
-            assert result == Refused("MESSAGE_TOO_LARGE", "detail of MESSAGE_TOO_LARGE")
+            assert result == Rejected("MESSAGE_TOO_LARGE", "detail of MESSAGE_TOO_LARGE")
             assert len(cluster.produced_at) == 1
 
     run(story())
@@ -149,7 +149,7 @@ def test_a_produce_ends_refused_at_its_deadline() -> None:
             await cluster.kill(0)
             async with TidemarkClient(urls) as client:  # no connection is left from before
                 result = await client.produce(TOPIC, 0, RECORD, timeout_ms=100)
-            assert isinstance(result, Refused)
+            assert isinstance(result, Rejected)
             assert result.error == "NETWORK_EXCEPTION"
 
     run(story())

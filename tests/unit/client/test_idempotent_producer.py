@@ -9,7 +9,7 @@ from aiohttp import web
 from tidemark_client import client as client_module
 from tidemark_client.client import TidemarkClient
 from tidemark_client.idempotent_producer import IdempotentProducer
-from tidemark_client.outcomes import Acknowledged, OutgoingRecord, Refused, Unknown
+from tidemark_client.outcomes import Acknowledged, OutgoingRecord, Rejected, Unknown
 
 from tests.support.fake_http_broker import TOPIC, FakeCluster, answering, hang_up, problem
 from tests.support.waiting import HANG_SECONDS
@@ -72,7 +72,7 @@ def test_what_is_certainly_not_written_keeps_its_sequence() -> None:
             cluster.next_answers += [
                 answering(lambda: problem(413, "MESSAGE_TOO_LARGE", outcome="not_written"))
             ]
-            assert await producer.produce(ONE) == Refused(
+            assert await producer.produce(ONE) == Rejected(
                 "MESSAGE_TOO_LARGE", "detail of MESSAGE_TOO_LARGE"
             )
             assert await producer.produce(TWO) == Acknowledged(0, cluster.url(0))
@@ -135,6 +135,6 @@ def test_without_a_producer_id_nothing_is_sent() -> None:
     async def story() -> None:
         async with TidemarkClient(["http://127.0.0.1:1"]) as client:
             found = await IdempotentProducer(client, TOPIC, 0).produce(ONE, timeout_ms=200)
-            assert isinstance(found, Refused)
+            assert isinstance(found, Rejected)
 
     run(story())

@@ -180,7 +180,7 @@ class ClassicGroup:
             self._answer_sync(request_id, member)
             return
         if member.sync_request_id is not None:  # the client gave up on that request
-            self._refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
+            self._reject_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.sync_request_id = request_id
         if self._may_assign(member):
             self._store_assignment(dict(sync.assignments), now)
@@ -212,7 +212,7 @@ class ClassicGroup:
             if is_current and error is ErrorCode.NONE:
                 self._become_stable(settled)
             elif is_current:
-                self._refuse_syncs(group_error(error))
+                self._reject_syncs(group_error(error))
                 self.prepare_rebalance(settled)
 
         record = self.record(now)
@@ -243,13 +243,13 @@ class ClassicGroup:
         )
         self.pending_appends.answer(request_id, answer)
 
-    def _refuse_syncs(self, error: ErrorCode) -> None:
+    def _reject_syncs(self, error: ErrorCode) -> None:
         for member in self.members.values():
             member.assignment = b""
             if member.sync_request_id is not None:
-                self._refuse_sync(member, error)
+                self._reject_sync(member, error)
 
-    def _refuse_sync(self, member: Member, error: ErrorCode) -> None:
+    def _reject_sync(self, member: Member, error: ErrorCode) -> None:
         assert member.sync_request_id is not None
         self.pending_appends.answer(member.sync_request_id, SyncGroupAnswer(error))
         member.sync_request_id = None
@@ -258,7 +258,7 @@ class ClassicGroup:
         """Answer the SyncGroup of a static member that another client has replaced."""
         self._awaited_syncs.pop(member.member_id, None)
         if member.sync_request_id is not None:
-            self._refuse_sync(member, ErrorCode.FENCED_INSTANCE_ID)
+            self._reject_sync(member, ErrorCode.FENCED_INSTANCE_ID)
 
     # Rebalances
 
@@ -271,7 +271,7 @@ class ClassicGroup:
 
     def prepare_rebalance(self, now: ClockReading) -> None:
         if self.state is GroupState.COMPLETING_REBALANCE:
-            self._refuse_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
+            self._reject_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
         self._sync_deadline_ms = None
         self._awaited_syncs.clear()
         self.has_initial_rebalance = self.state is GroupState.EMPTY
@@ -411,7 +411,7 @@ class ClassicGroup:
         refused = JoinGroupAnswer(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
         self.answer_join(member, refused)
         if member.sync_request_id is not None:
-            self._refuse_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
+            self._reject_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
         del self.members[member.member_id]
         if member.group_instance_id is not None:
             self.static_members.pop(member.group_instance_id, None)
@@ -493,4 +493,4 @@ class ClassicGroup:
                 member, JoinGroupAnswer(ErrorCode.NOT_COORDINATOR, member.member_id, NO_GENERATION)
             )
             if member.sync_request_id is not None:
-                self._refuse_sync(member, ErrorCode.NOT_COORDINATOR)
+                self._reject_sync(member, ErrorCode.NOT_COORDINATOR)

@@ -40,7 +40,7 @@ from tidemark_broker.coordinator.core.requests import (
     OffsetFetch,
     SyncGroup,
 )
-from tidemark_broker.coordinator.core.validation import check_request, refusal
+from tidemark_broker.coordinator.core.validation import check_request, rejection
 
 
 class CoordinatorState(Enum):
@@ -123,7 +123,7 @@ class GroupCoordinatorShard:
         if error is ErrorCode.NONE:
             error = self._absence()
         if error is not ErrorCode.NONE:
-            return (Answer(request_id, refusal(request, error)),)
+            return (Answer(request_id, rejection(request, error)),)
         self._handle(request_id, request, now)
         return self._pending_appends.take()
 
@@ -198,9 +198,11 @@ class GroupCoordinatorShard:
         self._pending_appends.on_committed(append_id, now)
         return self._pending_appends.take()
 
-    def on_refused(self, append_id: int, error: ErrorCode, now: ClockReading) -> tuple[Effect, ...]:
+    def on_rejected(
+        self, append_id: int, error: ErrorCode, now: ClockReading
+    ) -> tuple[Effect, ...]:
         """Drop an append whose records are not in the log and never will be."""
-        self._pending_appends.on_refused(append_id, error, now)
+        self._pending_appends.on_rejected(append_id, error, now)
         return self._pending_appends.take()
 
     def on_late(self, append_id: int, now: ClockReading) -> tuple[Effect, ...]:

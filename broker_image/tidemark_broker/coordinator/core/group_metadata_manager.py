@@ -52,7 +52,7 @@ from tidemark_broker.coordinator.core.requests import (
     PartitionError,
     SyncGroup,
 )
-from tidemark_broker.coordinator.core.validation import refusal
+from tidemark_broker.coordinator.core.validation import rejection
 
 MAX_TOPIC_NAME = 249  # as Kafka
 _LAST_MS = 2**63 - 1  # that a record can name
@@ -129,7 +129,7 @@ class GroupMetadataManager:
             elif self._is_full():
                 error = ErrorCode.COORDINATOR_NOT_AVAILABLE
             if error is not ErrorCode.NONE:
-                self._pending_appends.answer(request_id, refusal(join, error))
+                self._pending_appends.answer(request_id, rejection(join, error))
                 return
             coordinated = self._add(join.group_id, now)
         coordinated.membership.on_join(request_id, join, now)
@@ -140,7 +140,7 @@ class GroupMetadataManager:
     def on_sync(self, request_id: int, sync: SyncGroup, now: ClockReading) -> None:
         group = self.find(sync.group_id)
         if group is None:
-            self._pending_appends.answer(request_id, refusal(sync, ErrorCode.UNKNOWN_MEMBER_ID))
+            self._pending_appends.answer(request_id, rejection(sync, ErrorCode.UNKNOWN_MEMBER_ID))
         else:
             group.on_sync(request_id, sync, now)
 
@@ -170,7 +170,7 @@ class GroupMetadataManager:
         else:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE if self._is_full() else ErrorCode.NONE
         if error is not ErrorCode.NONE:
-            self._pending_appends.answer(request_id, refusal(commit, error))
+            self._pending_appends.answer(request_id, rejection(commit, error))
             return
         offsets = GroupOffsets() if coordinated is None else coordinated.offsets
         errors = self._check_offsets(commit.offsets, offsets)

@@ -30,7 +30,7 @@ class GroupMembership:
         if error is not ErrorCode.NONE:
             if error is ErrorCode.GROUP_MAX_SIZE_REACHED and join.member_id in self._group.members:
                 self._group.remove_member(self._group.members[join.member_id], now)
-            self._refuse(request_id, error, join.member_id)
+            self._reject(request_id, error, join.member_id)
         elif join.member_id:
             self._join_known(request_id, join, now)
         elif join.group_instance_id is not None:
@@ -38,11 +38,11 @@ class GroupMembership:
         elif join.requires_member_id:
             until_ms = now.monotonic_ms + join.session_timeout_ms
             self._group.pending_members[join.new_member_id] = until_ms
-            self._refuse(request_id, ErrorCode.MEMBER_ID_REQUIRED, join.new_member_id)
+            self._reject(request_id, ErrorCode.MEMBER_ID_REQUIRED, join.new_member_id)
         else:
             self._add(request_id, join.new_member_id, join, now)
 
-    def _refuse(self, request_id: int, error: ErrorCode, member_id: str) -> None:
+    def _reject(self, request_id: int, error: ErrorCode, member_id: str) -> None:
         self._pending_appends.answer(request_id, JoinGroupAnswer(error, member_id))
 
     def _check_join(self, join: JoinGroup) -> ErrorCode:
@@ -130,7 +130,7 @@ class GroupMembership:
         self, request_id: int, member: Member, join: JoinGroup, now: ClockReading
     ) -> None:
         if member.join_request_id is not None:  # the client gave up on that request
-            self._refuse(member.join_request_id, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+            self._reject(member.join_request_id, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         member.take_over(join)
         member.join_request_id = request_id
         self._group.believe_in(member, now)
@@ -161,7 +161,7 @@ class GroupMembership:
             member.join_request_id = None
             member.protocols = protocols_before
             self._rename(member.member_id, previous_id)
-            self._refuse(request_id, group_error(error), "")
+            self._reject(request_id, group_error(error), "")
 
         self._pending_appends.append((group.record(now),), settle)
 

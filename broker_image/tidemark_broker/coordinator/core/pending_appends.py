@@ -117,7 +117,7 @@ class PendingAppends:
         if not pending.is_settled:
             pending.settle(ErrorCode.NONE, now)
 
-    def on_refused(self, append_id: int, error: ErrorCode, now: ClockReading) -> None:
+    def on_rejected(self, append_id: int, error: ErrorCode, now: ClockReading) -> None:
         pending = self._pending.pop(append_id, None)
         if pending is not None and not pending.is_settled:
             pending.settle(error, now)

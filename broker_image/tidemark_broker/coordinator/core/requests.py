@@ -291,7 +291,7 @@ class Answer:
 class AppendRecords:
     """An effect: append these records as one batch with acks=all, in this leader epoch only.
 
-    The shell then reports exactly one of `on_committed` and `on_refused`, and before it `on_late`
+    The shell then reports exactly one of `on_committed` and `on_rejected`, and before it `on_late`
     if the wait was too long.
     """
 

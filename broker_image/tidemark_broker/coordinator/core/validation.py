@@ -26,7 +26,7 @@ from tidemark_broker.coordinator.core.requests import (
 )
 
 
-def refusal(request: GroupRequest, error: ErrorCode) -> GroupAnswer:
+def rejection(request: GroupRequest, error: ErrorCode) -> GroupAnswer:
     match request:
         case JoinGroup():
             return JoinGroupAnswer(error, request.member_id)

@@ -313,16 +313,16 @@ class GroupMemberClient:
         )
 
 
-def _problem_of(refusal: GroupRejected) -> NotInGroup | None:
+def _problem_of(rejection: GroupRejected) -> NotInGroup | None:
     """None: it joins again, as all do in a rebalance."""
-    error = refusal.error
+    error = rejection.error
     if error in _LOST_ID or error is ErrorCode.REBALANCE_IN_PROGRESS:
         return None
     if error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
         return NotInGroup(error, f"the group's other members do not know the assignor {RANGE!r}")
     if error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-        return NotInGroup(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(refusal))
-    return NotInGroup(error, str(refusal))
+        return NotInGroup(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(rejection))
+    return NotInGroup(error, str(rejection))
 
 
 def _check(answer: Values) -> None:

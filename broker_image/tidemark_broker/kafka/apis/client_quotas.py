@@ -38,7 +38,7 @@ def quota_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
         return {"error": ErrorCode.NONE, "entries": Each(found, _described)}
 
     def alter(request: KafkaRequest, asked: Values) -> Values:
-        return {"entries": Each(asked["entries"], _refused)}
+        return {"entries": Each(asked["entries"], _rejected)}
 
     handler = services.answering.prompt_handler
     return (
@@ -98,7 +98,7 @@ def _described(quota: ClientQuota) -> Values:
     }
 
 
-def _refused(entry: Values) -> Values:
+def _rejected(entry: Values) -> Values:
     return {
         "error": ErrorCode.POLICY_VIOLATION,
         "error_message": "quotas are spec.quotas of the BrokerPool, by client id: change that",

@@ -124,7 +124,7 @@ class ConfigAdmin:
         topics: dict[str, TopicToAlter] = {}
         for each in resources:
             key = _key(each)
-            refused = self._refusal(each, is_twice=counts[key] > 1)
+            refused = self._rejection(each, is_twice=counts[key] > 1)
             if refused is not None or each["resource_type"] != ResourceType.TOPIC:
                 results[key] = refused or TopicResult(each["resource"], ErrorCode.NONE)
             elif len(topics) < MAX_CHANGES:
@@ -146,7 +146,7 @@ class ConfigAdmin:
             )
         }
 
-    def _refusal(self, resource: Values, *, is_twice: bool) -> TopicResult | None:
+    def _rejection(self, resource: Values, *, is_twice: bool) -> TopicResult | None:
         name = resource["resource"]
         if is_twice:
             return _named_twice(name)

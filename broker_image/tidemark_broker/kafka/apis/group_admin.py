@@ -60,7 +60,7 @@ class GroupAdmin:
 
     async def find_coordinator(self, request: KafkaRequest, asked: Values) -> Values:
         key_type = asked["key_type"]
-        error = _refused_key_type(key_type)
+        error = _rejected_key_type(key_type)
         if error is not ErrorCode.NONE:
 
             def find(key: str) -> Values:
@@ -142,7 +142,7 @@ async def delete_all(
     )
 
 
-def _refused_key_type(key_type: int) -> ErrorCode:
+def _rejected_key_type(key_type: int) -> ErrorCode:
     if key_type == TRANSACTION_KEY:
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if key_type != GROUP_KEY:

@@ -105,7 +105,7 @@ class ProduceHandler:
         if not self._left:
             self._finish()
         for index, asked in enumerate(partitions):
-            refused = refusal(asked, self._produce, self._request.version)
+            refused = rejection(asked, self._produce, self._request.version)
             if refused is not None:
                 self._done(index, refused)
             else:
@@ -176,7 +176,9 @@ def _with_leader(hints: CurrentLeaders, answer: ProduceAnswer) -> ProduceAnswer:
     return answer._replace(current_leader=leader)
 
 
-def refusal(asked: ProducePartition, produce: ProduceRequest, version: int) -> ProduceResult | None:
+def rejection(
+    asked: ProducePartition, produce: ProduceRequest, version: int
+) -> ProduceResult | None:
     """Return the error of a batch that is not tried, or None.
 
     `ReplicaManager.produce` decides the rest.

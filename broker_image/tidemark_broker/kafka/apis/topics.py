@@ -53,7 +53,7 @@ class TopicAdmin:
         self._changes = services.partitions.topic_changes
 
     async def create(self, request: KafkaRequest, asked: Values) -> Values:
-        refused = refuse_twice(entry["topic"] for entry in asked["topics"])
+        refused = reject_twice(entry["topic"] for entry in asked["topics"])
         news: list[NewTopic] = []
         for entry in asked["topics"]:
             new = _new_topic(entry)
@@ -85,7 +85,7 @@ class TopicAdmin:
         )
         answers: list[Values] = []
         doomed: dict[str, Values] = {}
-        twice = refuse_twice(entry["topic"] for entry in entries if entry["topic"] is not None)
+        twice = reject_twice(entry["topic"] for entry in entries if entry["topic"] is not None)
         for entry in entries:
             named = self._named(entry)
             answers.append(named)
@@ -114,7 +114,7 @@ class TopicAdmin:
         return answer | {"topic": found.topic, "asked_id": topic_id}
 
     async def add_partitions(self, request: KafkaRequest, asked: Values) -> Values:
-        results = refuse_twice(entry["topic"] for entry in asked["topics"])
+        results = reject_twice(entry["topic"] for entry in asked["topics"])
         grown = tuple(
             TopicToExpand(
                 entry["topic"],
@@ -167,7 +167,7 @@ def _brokers(numbers: Iterable[int]) -> tuple[BrokerId, ...]:
     return tuple(map(BrokerId, numbers or ()))
 
 
-def refuse_twice(topics: Iterable[str]) -> dict[str, TopicResult]:
+def reject_twice(topics: Iterable[str]) -> dict[str, TopicResult]:
     """Return the errors of names that occur twice, or of all if there are too many topics."""
     counts = Counter(topics)
     if len(counts) > MAX_CHANGES:

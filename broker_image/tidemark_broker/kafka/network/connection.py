@@ -170,7 +170,7 @@ class KafkaConnection(asyncio.Protocol):
         try:
             frames = self._splitter.feed(data)
         except MalformedFrame as error:
-            self._refuse_stream(data, str(error))
+            self._reject_stream(data, str(error))
             return
         self._count(frames)
         if frames:
@@ -224,7 +224,7 @@ class KafkaConnection(asyncio.Protocol):
             return 0
         return max(1, transport.get_write_buffer_size())
 
-    def refuse(self, kind: str, reason: str) -> None:
+    def reject(self, kind: str, reason: str) -> None:
         """Close the connection at once.
 
         What is being sent to the client is not worth its memory.
@@ -485,18 +485,18 @@ class KafkaConnection(asyncio.Protocol):
             if waiting.large_bytes:
                 self._memory.release_large(waiting.large_bytes)
 
-    def _refuse_stream(self, data: bytes, reason: str) -> None:
+    def _reject_stream(self, data: bytes, reason: str) -> None:
         foreign = "" if self._is_known else foreign_protocol(data)
         if foreign:
-            self._refuse(foreign, f"a client speaks {foreign} to the port of the Kafka protocol")
+            self._reject(foreign, f"a client speaks {foreign} to the port of the Kafka protocol")
         else:
-            self._refuse("malformed frame", reason)
+            self._reject("malformed frame", reason)
 
     def _fail(self, reason: str | MalformedFrame) -> None:
         is_malformed = isinstance(reason, MalformedFrame)
-        self._refuse("malformed request" if is_malformed else "failed request", str(reason))
+        self._reject("malformed request" if is_malformed else "failed request", str(reason))
 
-    def _refuse(self, kind: str, reason: str) -> None:
+    def _reject(self, kind: str, reason: str) -> None:
         """End the connection: what follows in the stream has no meaning."""
         transport = self._transport
         if transport is None or transport.is_closing():

@@ -16,7 +16,7 @@ class OverLimitConnection(Protocol):
     @property
     def is_peer(self) -> bool: ...
 
-    def refuse(self, kind: str, reason: str) -> None: ...
+    def reject(self, kind: str, reason: str) -> None: ...
 
 
 class OverLimitConnections:
@@ -40,7 +40,7 @@ class OverLimitConnections:
         timer.cancel()
         if not over_limit_connection.is_peer:
             reason = f"{self._limits.connections} connections are open"
-            over_limit_connection.refuse("too many connections", reason)
+            over_limit_connection.reject("too many connections", reason)
         return over_limit_connection.is_peer
 
     def forget(self, over_limit_connection: OverLimitConnection) -> None:

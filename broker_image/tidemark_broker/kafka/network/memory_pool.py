@@ -92,7 +92,7 @@ class MemoryReservation(Protocol):
     def unread_bytes(self) -> int:
         """Return how many bytes of answers are not sent yet; 0 while the client keeps up."""
 
-    def refuse(self, kind: str, reason: str) -> None: ...
+    def reject(self, kind: str, reason: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -260,7 +260,7 @@ class MemoryPool:
         if self._waiting:
             for reservation, _ in stuck:
                 if reservation in self._reserved:
-                    reservation.refuse("slow request", f"{_TOO_SLOW} of a large request")
+                    reservation.reject("slow request", f"{_TOO_SLOW} of a large request")
         if not self.requests.is_full:
             return
         begun = [(each, held) for each, held in stuck if each not in self._reserved]
@@ -312,7 +312,7 @@ def _cut(stuck: list[tuple[MemoryReservation, int]], pool: Pool, kind: str, reas
         if left_bytes * 4 <= pool.limit_bytes:
             return
         left_bytes -= held
-        reservation.refuse(kind, reason)
+        reservation.reject(kind, reason)
 
 
 def _has_moved(before: int, now: int, *, grows: bool) -> bool:

@@ -367,14 +367,14 @@ def opened(
 
 
 def records_of(
-    header: BatchHeader, body: bytes, *, refuses_odd_times: bool = False
+    header: BatchHeader, body: bytes, *, rejects_odd_times: bool = False
 ) -> Iterator[Record]:
     """Yield the records of a decompressed batch.
 
     Raises CorruptBatch; for a record whose time is outside of 64 bits only with
-    `refuses_odd_times`.
+    `rejects_odd_times`.
     """
-    reader = _RecordReader(body, refuses_odd_times=refuses_odd_times)
+    reader = _RecordReader(body, rejects_odd_times=rejects_odd_times)
     for _ in range(header.record_count):
         yield reader.next_record(header)
     if reader.position != len(body):
@@ -386,10 +386,10 @@ def records_of(
 class _RecordReader:
     """A cursor over the uncompressed records that checks each length before it uses it."""
 
-    def __init__(self, body: bytes, *, refuses_odd_times: bool) -> None:
+    def __init__(self, body: bytes, *, rejects_odd_times: bool) -> None:
         self.body = body
         self.position = 0
-        self._refuses_odd_times = refuses_odd_times
+        self._rejects_odd_times = rejects_odd_times
 
     def next_record(self, header: BatchHeader) -> Record:
         size = self._varint()
@@ -423,7 +423,7 @@ class _RecordReader:
         timestamp_ms = header.base_timestamp_ms + delta_ms
         if MIN_INT64 <= timestamp_ms <= MAX_INT64:
             return timestamp_ms
-        if self._refuses_odd_times:
+        if self._rejects_odd_times:
             raise CorruptBatch(start, "a timestamp of 64 bits", f"{timestamp_ms}")
         return as_int64(timestamp_ms)
 
@@ -488,7 +488,7 @@ class DecompressionBudget:
             raise UnsupportedCompression(f"more than {MOST_RECORDS} records are not opened at once")
 
     def records_of(
-        self, header: BatchHeader, batch: memoryview, *, refuses_odd_times: bool = False
+        self, header: BatchHeader, batch: memoryview, *, rejects_odd_times: bool = False
     ) -> Iterator[Record]:
         """Yield records as `read_records` does, within the budget.
 
@@ -500,4 +500,4 @@ class DecompressionBudget:
         body = opened(header, batch, self.inflated_bytes)
         if header.compression:
             self.inflated_bytes -= len(body)
-        return records_of(header, body, refuses_odd_times=refuses_odd_times)
+        return records_of(header, body, rejects_odd_times=rejects_odd_times)

@@ -100,7 +100,7 @@ class PartitionLeader:
         self._brokers = brokers
         self._pending: _Pending | None = None
         self._join_not_before_ms = NEVER_MS
-        self._refused: Member | None = None  # last, when it was to join
+        self._rejected: Member | None = None  # last, when it was to join
         self._followers: dict[BrokerId, RemoteReplica] = {}
         in_sync_ids = state.in_sync_ids
         trusted = previous._followers if previous and self._is_next_epoch_of(previous) else {}
@@ -312,7 +312,7 @@ class PartitionLeader:
             if set(state.in_sync_replicas) != set(pending.proposal.new_in_sync_replicas):
                 self.failed_isr_updates += 1
                 self._join_not_before_ms = now_ms + JOIN_HOLD_OFF_MS
-                self._refused = pending.adding
+                self._rejected = pending.adding
         elif before - after:
             self._join_not_before_ms = now_ms + JOIN_HOLD_OFF_MS
         self.state = state
@@ -403,7 +403,7 @@ class PartitionLeader:
             return self._propose(kept, None, now_ms)  # S7
         if now_ms < self._join_not_before_ms:
             return ()
-        for broker_id in in_turn(self.state.replicas, self._refused):
+        for broker_id in in_turn(self.state.replicas, self._rejected):
             replica = self._followers.get(broker_id)
             if replica is None or not self._may_join(broker_id, replica, now_ms):
                 continue

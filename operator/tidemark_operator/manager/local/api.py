@@ -17,7 +17,7 @@ from tidemark_operator.api.kinds import TOPIC, ResourceKind
 from tidemark_operator.manager.local.apply import (
     KINDS,
     NAMESPACE,
-    ManifestRefused,
+    ManifestRejected,
     apply_manifests,
     create_object,
     patch_object,
@@ -88,7 +88,7 @@ def _told(handler: Handler) -> Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)
-        except ManifestRefused as refused:
+        except ManifestRejected as refused:
             return _json(422, {"problems": refused.problems})
         except StoreError as error:
             return _json(503, {"problems": [str(error)]})
@@ -97,14 +97,14 @@ def _told(handler: Handler) -> Handler:
 
 
 async def _manifests(request: web.Request) -> str:
-    """Return the body. Raises ManifestRefused."""
+    """Return the body. Raises ManifestRejected."""
     body = await request.read()  # the application has a limit of its own too
     if len(body) > MAX_MANIFEST_BYTES:
-        raise ManifestRefused([f"expected at most {MAX_MANIFEST_BYTES} bytes, found more"])
+        raise ManifestRejected([f"expected at most {MAX_MANIFEST_BYTES} bytes, found more"])
     try:
         return body.decode()
     except UnicodeDecodeError as error:
-        raise ManifestRefused([f"expected UTF-8, found {error}"]) from error
+        raise ManifestRejected([f"expected UTF-8, found {error}"]) from error
 
 
 def _kind(request: web.Request) -> ResourceKind:

@@ -42,7 +42,7 @@ OF_THE_STORE = frozenset(
 )
 
 
-class ManifestRefused(Exception):
+class ManifestRejected(Exception):
     """`problems` are sentences for the user."""
 
     def __init__(self, problems: list[str]) -> None:
@@ -58,7 +58,7 @@ class Applied:
 
 
 async def apply_manifests(store: ObjectStore, text: str) -> tuple[Applied, ...]:
-    """`text`: YAML documents. Raises ManifestRefused, StoreError."""
+    """`text`: YAML documents. Raises ManifestRejected, StoreError."""
     wanted: list[tuple[ResourceKind, Object]] = []
     after: dict[tuple[str, str], Object] = {}
     problems: list[str] = []
@@ -75,7 +75,7 @@ async def apply_manifests(store: ObjectStore, text: str) -> tuple[Applied, ...]:
             after[kind.kind, name] = item
         problems += [f"{kind.kind} {name[:300]}: {sentence}" for sentence in found]
     if problems:
-        raise ManifestRefused(problems)
+        raise ManifestRejected(problems)
     if len(after) < len(wanted):  # an object is there twice: in turn
         return tuple([await _put(store, kind, document) for kind, document in wanted])
     # At once: they share a commit.
@@ -83,16 +83,16 @@ async def apply_manifests(store: ObjectStore, text: str) -> tuple[Applied, ...]:
 
 
 async def create_object(store: ObjectStore, kind: ResourceKind, text: str) -> Object:
-    """Store one new object, given as JSON. Raises ManifestRefused, AlreadyExists, StoreError."""
+    """Store one new object, given as JSON. Raises ManifestRejected, AlreadyExists, StoreError."""
     documents = _documents(text)
     if len(documents) != 1 or _kind(documents[0], 1) != kind:
-        raise ManifestRefused([f"expected one {kind.kind}, found something else"])
+        raise ManifestRejected([f"expected one {kind.kind}, found something else"])
     item = schemas.apply_defaults(_in_namespace(documents[0]))
     found = [*metadata_faults(item["metadata"], NAMESPACE), *_version_faults(item["metadata"])]
     found = found or schemas.validate(item)
     if found:
         name = item["metadata"]["name"]
-        raise ManifestRefused([f"{kind.kind} {name[:300]}: {sentence}" for sentence in found])
+        raise ManifestRejected([f"{kind.kind} {name[:300]}: {sentence}" for sentence in found])
     return await store.create(kind, item)
 
 
@@ -114,7 +114,7 @@ def _version_faults(metadata: Object, stored: Object | None = None) -> list[str]
 
 
 async def patch_object(store: ObjectStore, kind: ResourceKind, name: str, patch: bytes) -> Object:
-    """A JSON merge patch (RFC 7396) of spec, annotations and labels. Raises ManifestRefused,
+    """A JSON merge patch (RFC 7396) of spec, annotations and labels. Raises ManifestRejected,
     StoreError."""
     return await _undisturbed(lambda: _patch_once(store, kind, name, patch))
 
@@ -122,16 +122,16 @@ async def patch_object(store: ObjectStore, kind: ResourceKind, name: str, patch:
 async def _patch_once(store: ObjectStore, kind: ResourceKind, name: str, patch: bytes) -> Object:
     stored = await store.get(kind, NAMESPACE, name)
     if stored is None:
-        raise ManifestRefused([f"expected a {kind.kind} named {name}, found none"])
+        raise ManifestRejected([f"expected a {kind.kind} named {name}, found none"])
     try:
         change = msgspec.json.decode(patch[:MAX_PATCH_BYTES])
     except msgspec.DecodeError as error:
-        raise ManifestRefused([f"expected a JSON merge patch, found: {error}"]) from error
+        raise ManifestRejected([f"expected a JSON merge patch, found: {error}"]) from error
     notes = change.get("metadata", {}) if isinstance(change, dict) else None
     if not isinstance(notes, dict) or not {*change} <= {"spec", "metadata"}:
-        raise ManifestRefused(["expected an object with spec or metadata.annotations"])
+        raise ManifestRejected(["expected an object with spec or metadata.annotations"])
     if not {*notes} <= {"annotations", "labels"}:
-        raise ManifestRefused(["only annotations and labels of the metadata can be changed"])
+        raise ManifestRejected(["only annotations and labels of the metadata can be changed"])
     changed = {name: _merged(stored["metadata"].get(name) or {}, notes[name]) for name in notes}
     wanted = {
         **stored,
@@ -141,7 +141,7 @@ async def _patch_once(store: ObjectStore, kind: ResourceKind, name: str, patch: 
     problems = [*metadata_faults(wanted["metadata"], NAMESPACE)]
     problems = problems or schemas.validate(wanted, stored)
     if problems:
-        raise ManifestRefused([f"{kind.kind} {name}: {sentence}" for sentence in problems])
+        raise ManifestRejected([f"{kind.kind} {name}: {sentence}" for sentence in problems])
     return await store.replace(kind, wanted)
 
 
@@ -161,19 +161,19 @@ def _documents(text: str) -> list[Any]:
     try:
         documents = read_objects(text)
     except UnreadableManifest as error:
-        raise ManifestRefused([str(error)]) from error
+        raise ManifestRejected([str(error)]) from error
     if not documents or len(documents) > MAX_DOCUMENTS:
-        raise ManifestRefused([f"expected 1 to {MAX_DOCUMENTS} objects, found {len(documents)}"])
+        raise ManifestRejected([f"expected 1 to {MAX_DOCUMENTS} objects, found {len(documents)}"])
     return documents
 
 
 def _kind(document: Any, number: int) -> ResourceKind:
-    """Raises ManifestRefused unless it is one of our objects with a name."""
+    """Raises ManifestRejected unless it is one of our objects with a name."""
     if not isinstance(document, dict):
-        raise ManifestRefused([f"document {number}: expected an object, found {document!r:.80}"])
+        raise ManifestRejected([f"document {number}: expected an object, found {document!r:.80}"])
     version, kind = document.get("apiVersion"), document.get("kind")
     if version != API_VERSION or kind not in KINDS:
-        raise ManifestRefused(
+        raise ManifestRejected(
             [
                 f"document {number}: expected apiVersion {API_VERSION} and kind"
                 f" {' or '.join(KINDS)}, found {version} {kind}"
@@ -181,13 +181,13 @@ def _kind(document: Any, number: int) -> ResourceKind:
         )
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
-        raise ManifestRefused([f"document {number} ({kind}): expected metadata.name, found none"])
+        raise ManifestRejected([f"document {number} ({kind}): expected metadata.name, found none"])
     problems = [f'unknown field "{name}"' for name in document if name not in FIELDS]
     if "spec" not in document:
         problems.append("spec: Required value")
     if problems:
         name = metadata["name"][:300]
-        raise ManifestRefused([f"{kind} {name}: {sentence}" for sentence in problems])
+        raise ManifestRejected([f"{kind} {name}: {sentence}" for sentence in problems])
     return KINDS[kind]
 
 

@@ -34,7 +34,7 @@ from tidemark_operator.manager import json_log
 from tidemark_operator.manager.garbage import look_once_at_what_stays
 from tidemark_operator.manager.leadership import BrokerFailure, LeadershipRunner
 from tidemark_operator.manager.local.api import add_local_routes
-from tidemark_operator.manager.local.apply import NAMESPACE, ManifestRefused, apply_manifests
+from tidemark_operator.manager.local.apply import NAMESPACE, ManifestRejected, apply_manifests
 from tidemark_operator.manager.local.readiness import readiness_of, tell_when_ready
 from tidemark_operator.manager.loop_lag import LoopLagCollector
 from tidemark_operator.reconcile.indexed_store import IndexedStore
@@ -278,7 +278,7 @@ def _text(manifest: Path) -> str:
     try:
         return manifest.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ManifestRefused([f"{manifest}: expected UTF-8, found {error}"]) from error
+        raise ManifestRejected([f"{manifest}: expected UTF-8, found {error}"]) from error
 
 
 def say(sentence: str) -> None:
@@ -309,7 +309,7 @@ def run_local(
             # The loop has its turn again soon while the store's thread works.
             sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
             return uvloop.run(_run(settings))
-    except ManifestRefused as refused:
+    except ManifestRejected as refused:
         say("\n".join(["error: manifests refused; nothing was started:", *refused.problems]))
         return EXIT_USAGE
     except (StoreError, OSError) as error:

@@ -171,13 +171,13 @@ def _schedule_action(
     digest = wanted["metadata"]["annotations"][TEMPLATE_ANNOTATION]
     if annotations.get(TEMPLATE_ANNOTATION) == digest:
         return ()
-    if _is_refused(stored):  # for good: the Spark operator does not look at it again
+    if _is_rejected(stored):  # for good: the Spark operator does not look at it again
         return (Delete(kind, spec.name, stored["metadata"]["uid"]), Create(kind, wanted))
     wanted["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
     return (Replace(kind, wanted),)
 
 
-def _is_refused(schedule: Object) -> bool:
+def _is_rejected(schedule: Object) -> bool:
     status = schedule.get("status") or {}
     return bool(status.get("scheduleState") == "FailedValidation")
 
@@ -258,7 +258,7 @@ def _ready(observed: ObservedAudit) -> Condition:
     if spec.schedule is not None and stored and audit_name_of(stored) != spec.name:
         taken = f"the {kind.kind} {spec.name} is not of this audit: rename or remove one of them"
         return Condition("Ready", False, "NameTaken", taken)
-    if spec.schedule is not None and stored and _is_refused(stored):
+    if spec.schedule is not None and stored and _is_rejected(stored):
         said = f"the Spark operator refuses the schedule: {stored['status'].get('reason', '')}"
         return Condition("Ready", False, "InvalidSchedule", said)
     if spec.is_suspended:

@@ -46,7 +46,7 @@ from tidemark_operator.store.object_store import (
 log = logging.getLogger(__name__)
 
 STATUS_INTERVAL_MS = 1000
-REFUSED_INTERVAL_MS = 30_000
+REJECTED_INTERVAL_MS = 30_000
 # SparkApplications are not watched: kopf cannot begin to when their CRD is installed later.
 APPLICATIONS_INTERVAL_MS = 15_000
 MAX_EVENT_MESSAGE = 1000
@@ -99,7 +99,7 @@ class AuditReconciler:
                 log.info("audit action", extra={"audit": key.name, "action": what})
                 await self._apply(observed.spec, action)
         except Rejected as error:  # by the API server: only the user can change that
-            return await self._say_trouble(audit, "Refused", str(error)) or REFUSED_INTERVAL_MS
+            return await self._say_trouble(audit, "Refused", str(error)) or REJECTED_INTERVAL_MS
         for report in plan.reports:
             await self._report(audit, report)
         wait_ms = await self._statuses.write(REPLICATION_AUDIT, audit, plan.fields, plan.conditions)

@@ -109,7 +109,7 @@ class PoolReconciler:
         if rolling_update.stop is not None:
             failures += await self._apply_each(spec, (rolling_update.stop,))
         conditions = (
-            *_refusals(failures),
+            *_rejections(failures),
             *pool_conditions(spec, observed, active),
             rolling_update_condition(rolling_update),
             *drain.conditions,
@@ -245,7 +245,7 @@ class PoolReconciler:
         }
 
 
-def _refusals(failures: Iterable[Exception]) -> Iterator[Condition]:
+def _rejections(failures: Iterable[Exception]) -> Iterator[Condition]:
     """By the API server: only the user can change that."""
     sentences = dict.fromkeys(str(each) for each in failures if isinstance(each, Rejected))
     if sentences:

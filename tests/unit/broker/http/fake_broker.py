@@ -118,7 +118,7 @@ class FakePartitions:
         self.logs: dict[int, list[Record]] = {}
         self.batches: dict[int, list[tuple[int, bytes]]] = {}
         self.produced: list[Produced] = []
-        self.refuse_with: ProduceResult | None = None
+        self.reject_with: ProduceResult | None = None
         self.hold_acks = False
         self.delayed: list[Callable[[FetchResult], None]] = []
         self.cancelled = 0
@@ -140,8 +140,8 @@ class FakePartitions:
         done: Callable[[ProduceResult], None],
     ) -> None:
         self.produced.append(Produced(topic, partition, acks, timeout_ms, done))
-        if self.refuse_with is not None:
-            done(self.refuse_with)
+        if self.reject_with is not None:
+            done(self.reject_with)
             return
         base_offset = self.append(partition, bytes(batches))
         if not self.hold_acks:

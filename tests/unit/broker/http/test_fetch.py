@@ -217,11 +217,11 @@ def test_a_refusal_is_a_problem(
 ) -> None:
     broker = fake_broker()
 
-    def refuse(*args: Any, done: Any, **kwargs: Any) -> Any:
+    def reject(*args: Any, done: Any, **kwargs: Any) -> Any:
         done(FetchResult(error))
         return lambda: None
 
-    monkeypatch.setattr(broker.partitions, "fetch", refuse)
+    monkeypatch.setattr(broker.partitions, "fetch", reject)
     response = get(broker, RECORDS)
     assert (response.status, response.json()["error"]) == (status, error.name)
 

@@ -129,7 +129,7 @@ def test_acks_and_timeout_reach_the_partition() -> None:
 
 def test_without_acknowledgement_the_offset_is_unknown() -> None:
     broker = fake_broker()
-    broker.partitions.refuse_with = ProduceResult(ErrorCode.NONE)
+    broker.partitions.reject_with = ProduceResult(ErrorCode.NONE)
     response = post(broker, PARTITION + "?acks=0", {"records": [{"value": 1}]})
     assert response.json() == {"offsets": [{"partition": 0, "offset": -1}]}
 
@@ -236,7 +236,7 @@ def test_a_refusal_names_kafkas_error_and_the_outcome(
     error: ErrorCode, status: int, outcome: str, has_retry_after: bool, target: str
 ) -> None:
     broker = fake_broker()
-    broker.partitions.refuse_with = ProduceResult(error, message="because")
+    broker.partitions.reject_with = ProduceResult(error, message="because")
     response = post(broker, target, {"records": [{"value": 1}]})
     assert response.status == status
     assert response.headers["content-type"] == "application/problem+json"

@@ -75,12 +75,12 @@ def test_what_is_not_whole_batches_is_refused_before_anything_is_written(body: b
 
 def test_a_batch_that_fails_its_check_is_the_clients_fault() -> None:
     broker = fake_broker()
-    broker.partitions.refuse_with = _refused(ErrorCode.CORRUPT_MESSAGE)
+    broker.partitions.reject_with = _rejected(ErrorCode.CORRUPT_MESSAGE)
     response = post(broker, a_batch(b"1"))
     assert (response.status, response.json()["outcome"]) == (422, "not_written")
 
 
-def _refused(error: ErrorCode) -> Any:
+def _rejected(error: ErrorCode) -> Any:
     from tidemark_broker.replication.results import ProduceResult
 
     return ProduceResult(error)

@@ -273,7 +273,7 @@ MIXED = {"records": [{"value": 1, "partition": 0}, {"value": 2, "partition": 1}]
 def test_a_peer_that_refuses_is_quoted() -> None:
     async def scenario() -> None:
         peer = two_leaders(0, 1)
-        peer.partitions.refuse_with = ProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS)
+        peer.partitions.reject_with = ProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS)
         async with serving(peer.app) as port:
             broker = two_leaders(port, 0)
             response = await broker.client.post("/topics/orders", MIXED)

@@ -13,7 +13,7 @@ from tidemark_broker.kafka_wire.records.record_batch import (
     build_batch,
     split_batches,
 )
-from tidemark_broker.replication.record_appender import compaction_refusal
+from tidemark_broker.replication.record_appender import compaction_error
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.support.crafted_batches import crafted_batch, crafted_record
@@ -67,7 +67,7 @@ def gzipped(size_bytes: int) -> Batch:
 def test_what_may_be_written_to_a_compacted_topic(
     batches: list[Batch], error: ErrorCode | None
 ) -> None:
-    refused = compaction_refusal(batches)
+    refused = compaction_error(batches)
     assert (None if refused is None else refused.error) is error
     assert refused is None or "cleanup.policy" in refused.message
 
@@ -76,14 +76,14 @@ def test_what_may_be_written_to_a_compacted_topic(
 def test_records_that_are_dated_outside_of_64_bits_are_refused(delta_ms: int) -> None:
     """Clients of Java and of Python would not agree on when that was."""
     record = crafted_record(b"k", b"v", timestamp_delta_ms=delta_ms)
-    refused = compaction_refusal([crafted_batch([record], base_ms=NOW_MS, max_ms=NOW_MS)])
+    refused = compaction_error([crafted_batch([record], base_ms=NOW_MS, max_ms=NOW_MS)])
     assert refused is not None and refused.error is ErrorCode.INVALID_RECORD
     assert "64 bits" in refused.message
 
 
 def test_a_record_that_is_dated_at_the_end_of_64_bits_is_in_order() -> None:
     record = crafted_record(b"k", b"v", timestamp_delta_ms=2**63 - 1 - NOW_MS)
-    assert compaction_refusal([crafted_batch([record], base_ms=NOW_MS, max_ms=NOW_MS)]) is None
+    assert compaction_error([crafted_batch([record], base_ms=NOW_MS, max_ms=NOW_MS)]) is None
 
 
 @pytest.mark.parametrize("deltas", [(0, 0), (1, 0), (1, 1)])
@@ -92,7 +92,7 @@ def test_records_that_are_not_in_the_order_of_their_offsets_are_refused(
 ) -> None:
     """Which of one key is the last one?"""
     records = [crafted_record(b"k", b"v", offset_delta=delta) for delta in deltas]
-    refused = compaction_refusal([crafted_batch(records, base_ms=NOW_MS, max_ms=NOW_MS)])
+    refused = compaction_error([crafted_batch(records, base_ms=NOW_MS, max_ms=NOW_MS)])
     assert refused is not None and refused.error is ErrorCode.INVALID_RECORD
 
 

@@ -8,7 +8,11 @@ import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from tidemark_broker.kafka_wire.messages.primitives import INT32
 from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch
-from tidemark_broker.replication.record_errors import MOST_RECORD_ERRORS, records_refused, with_more
+from tidemark_broker.replication.record_errors import (
+    MOST_RECORD_ERRORS,
+    records_rejected,
+    with_more,
+)
 from tidemark_broker.replication.results import RecordError
 from tidemark_protocol.error_codes import ErrorCode
 
@@ -116,7 +120,7 @@ def test_so_many_records_of_a_request_are_named_at_most(tmp_path: Path) -> None:
 
 def test_of_one_batch_so_many_are_named_at_most() -> None:
     many = [RecordError(index, "no") for index in range(MOST_RECORD_ERRORS + 1)]
-    refused = records_refused(ErrorCode.INVALID_RECORD, many, "hint")
+    refused = records_rejected(ErrorCode.INVALID_RECORD, many, "hint")
     assert len(refused.record_errors) == MOST_RECORD_ERRORS
-    times = records_refused(ErrorCode.INVALID_TIMESTAMP, [RecordError(2**20, "late")], "hint")
+    times = records_rejected(ErrorCode.INVALID_TIMESTAMP, [RecordError(2**20, "late")], "hint")
     assert len(with_more(refused, times).record_errors) == MOST_RECORD_ERRORS

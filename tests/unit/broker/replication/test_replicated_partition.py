@@ -260,7 +260,7 @@ def test_a_refused_expand_that_was_not_settled_keeps_the_watermark_waiting(
     waiting = pool.brokers[1].produce("a")
     pool.replicate(2, rounds=2)
     assert waiting == []
-    pool.judge(1, refuse=ErrorCode.INELIGIBLE_REPLICA)  # it raised the partition epoch
+    pool.judge(1, reject=ErrorCode.INELIGIBLE_REPLICA)  # it raised the partition epoch
     leader = pool.brokers[1].replica().leader
     assert leader is not None
     assert leader.maximal_in_sync_replicas == (pool.member(1), pool.member(2))

@@ -19,7 +19,7 @@ from tidemark_broker.log.clean_shutdown import STORED_BOOT_RECORD
 from tidemark_broker.replication.results import ProduceResult
 from tidemark_broker.server.broker_server import (
     EXIT_CLEAN,
-    EXIT_REFUSED,
+    EXIT_REJECTED,
     EXIT_STORAGE_FAILED,
     BrokerServer,
 )
@@ -225,7 +225,7 @@ def test_one_that_is_refused_for_good_leaves_the_volume_as_it_found_it(tmp_path:
             found = (machine.path / CLEAN_STOP).read_bytes()
             refused = Running(rig, machine)
             refused.link.answer = RegisterResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, "another's")
-            assert await refused.ended() == EXIT_REFUSED
+            assert await refused.ended() == EXIT_REJECTED
             assert (machine.path / CLEAN_STOP).read_bytes() == found
             assert await is_clean_start(rig, machine)
 

@@ -129,7 +129,7 @@ def test_another_topic_of_that_name_is_not_read_on(
         reading = asyncio.create_task(consumed(cluster, "-p", "0"))
         await has_begun(cluster)
         cluster.is_deleted = True
-        await eventually(lambda: cluster.refused_reads)
+        await eventually(lambda: cluster.rejected_reads)
         cluster.logs[0], cluster.topic_id = [b"another"] * count, "second"
         cluster.is_deleted = False
         await reading

@@ -16,7 +16,7 @@ from tidemark_cli.commands import produce
 from tidemark_cli.output import Output
 from tidemark_client.client import TidemarkClient
 from tidemark_client.errors import CommandFailed
-from tidemark_client.outcomes import Acknowledged, OutgoingRecord, Refused
+from tidemark_client.outcomes import Acknowledged, OutgoingRecord, Rejected
 
 from tests.support.fake_http_broker import TOPIC, FakeCluster, answering, problem
 from tests.support.waiting import HANG_SECONDS
@@ -254,7 +254,7 @@ def test_the_last_batch_goes_without_a_linger() -> None:
 def test_a_human_is_told_the_offsets(capsys: pytest.CaptureFixture[str]) -> None:
     report = produce.Report(Output(is_json=False), TOPIC)
     report.settled(Settled(1, [4, 5], Acknowledged(7, "url")))
-    report.settled(Settled(1, [6], Refused("NOT_ENOUGH_REPLICAS", "why")))
+    report.settled(Settled(1, [6], Rejected("NOT_ENOUGH_REPLICAS", "why")))
     assert capsys.readouterr().out.splitlines() == [
         "orders-1 offset 7",
         "orders-1 offset 8",

@@ -12,7 +12,7 @@ from tests.unit.cli.fake_controller import (
     FakeController,
     partition,
     pool_object,
-    refusal,
+    rejection,
     run_command,
     topic_object,
 )
@@ -71,9 +71,9 @@ def test_purge_of_a_name_that_was_acted_on_asks_again() -> None:
 def test_purge_asks_for_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     controller = with_retained()
     monkeypatch.setattr("sys.stdin", Terminal("orders\n"))
-    assert refusal(controller, "topics", "purge", "old").sentence == "Nothing was deleted."
+    assert rejection(controller, "topics", "purge", "old").sentence == "Nothing was deleted."
     monkeypatch.setattr("sys.stdin", io.StringIO("old\n"))
-    failed = refusal(controller, "topics", "purge", "old")
+    failed = rejection(controller, "topics", "purge", "old")
     assert failed.sentence == "Purging deletes 2 partitions of topic old in pool default for good."
     assert failed.exit_code == EXIT_USAGE
     assert written(controller) == []
@@ -85,16 +85,16 @@ def test_purge_asks_for_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_purge_of_a_topic_that_is_not_retained_is_refused() -> None:
     controller = with_retained()
     for name in ("orders", "nope"):
-        failed = refusal(controller, "topics", "purge", name, "--yes")
+        failed = rejection(controller, "topics", "purge", name, "--yes")
         assert failed.sentence == f"Retained topic {name!r} not found. Retained topics: old"
     controller.objects["topics"].append(topic_object("heir", topicName="old"))
-    failed = refusal(controller, "topics", "purge", "old", "--yes")
+    failed = rejection(controller, "topics", "purge", "old", "--yes")
     assert failed.sentence == "Topic 'old' has a Topic object: nothing was deleted."
     assert written(controller) == []
 
 
 def test_purge_tells_that_a_topic_came_first() -> None:
     controller = with_retained("HasTopic")
-    failed = refusal(controller, "topics", "purge", "old", "--yes")
+    failed = rejection(controller, "topics", "purge", "old", "--yes")
     assert failed.sentence == "Topic 'old' has a Topic object: nothing was deleted."
     assert written(controller) == [["old"], []]

@@ -68,7 +68,7 @@ def test_a_commit_that_cannot_be_written(error: ErrorCode, told: str) -> None:
     rig = a_rig()
     rig.commits_at_once = False
     commit = rig.send_commit(5)
-    rig.refuse(error)
+    rig.reject(error)
     assert rig.committed(commit) == told
     assert rig.fetched() == {}
 

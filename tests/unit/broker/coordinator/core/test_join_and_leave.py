@@ -224,7 +224,7 @@ def test_an_assignment_that_cannot_be_written_is_made_again(
     rig.wait(0)
     rig.commits_at_once = False
     sync = rig.send(SyncGroup("g", 1, "m1"))
-    rig.refuse(error)
+    rig.reject(error)
     assert rig.answers[sync] == SyncGroupAnswer(told)
     assert rig.state() == "PreparingRebalance"
 
@@ -318,7 +318,7 @@ def test_a_static_member_that_cannot_be_renamed_stays_what_it_was() -> None:
     rig.stable(JOIN, STATIC)
     rig.commits_at_once = False
     back = rig.send_join(STATIC)
-    rig.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+    rig.reject(ErrorCode.NOT_ENOUGH_REPLICAS)
     assert rig.joined(back).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert rig.heartbeat("m2", 1, "i") == "NONE"
 

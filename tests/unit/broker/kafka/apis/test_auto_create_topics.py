@@ -30,7 +30,7 @@ class Controller:
 
     def __init__(self, door: Door) -> None:
         self.asked: list[str] = []
-        self.refuses: dict[str, ErrorCode] = {}
+        self.rejects: dict[str, ErrorCode] = {}
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self._door = door
@@ -43,8 +43,8 @@ class Controller:
         names = [each.topic for each in request.topics]
         self.asked += names
         await self.may_answer.wait()
-        self._door.push(others=tuple(name for name in names if name not in self.refuses))
-        results = (TopicResult(name, self.refuses.get(name, ErrorCode.NONE)) for name in names)
+        self._door.push(others=tuple(name for name in names if name not in self.rejects))
+        results = (TopicResult(name, self.rejects.get(name, ErrorCode.NONE)) for name in names)
         return TopicsResponse(ErrorCode.NONE, results=tuple(results))
 
 
@@ -125,7 +125,7 @@ def test_what_the_controller_refuses_is_not_waited_for(
     monkeypatch.setattr(auto_create_topics, "CREATION_LIMIT_MS", 600_000)
 
     async def scenario(door: Door, controller: Controller) -> None:
-        controller.refuses["new"] = ErrorCode.POLICY_VIOLATION
+        controller.rejects["new"] = ErrorCode.POLICY_VIOLATION
         (found,) = await metadata(door, "new")
         assert (found["error"], controller.asked) == (UNKNOWN, ["new"])
 
@@ -138,7 +138,7 @@ def test_what_does_not_come_in_time_is_asked_for_again(
     monkeypatch.setattr(auto_create_topics, "CREATION_LIMIT_MS", 50)
 
     async def scenario(door: Door, controller: Controller) -> None:
-        controller.refuses["new"] = ErrorCode.TOPIC_ALREADY_EXISTS  # another broker asked first
+        controller.rejects["new"] = ErrorCode.TOPIC_ALREADY_EXISTS  # another broker asked first
         (found,) = await metadata(door, "new")
         assert found["error"] == UNKNOWN
         door.push(others=("new",))

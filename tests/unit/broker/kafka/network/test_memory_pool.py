@@ -55,7 +55,7 @@ class FakeReservation:
     def unread_bytes(self) -> int:
         return self.unread
 
-    def refuse(self, kind: str, reason: str) -> None:
+    def reject(self, kind: str, reason: str) -> None:
         self.refused.append(kind)
 
 

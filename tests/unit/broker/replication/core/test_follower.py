@@ -263,8 +263,8 @@ def test_a_leader_that_has_not_heard_yet_is_asked_again_soon_and_then_later() ->
 def test_a_good_answer_ends_the_series_of_back_offs() -> None:
     follower, log = a_follower(), a_log(50, (2, 0))
     fetch = fetched(follower, log)
-    refusal = an_answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    for answer in (refusal, an_answer(), refusal):
+    rejection = an_answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    for answer in (rejection, an_answer(), rejection):
         follower.on_answer(fetch, answer, log, NOW_MS)
     assert follower.wake_at_ms == NOW_MS + FIRST_BACK_OFF_MS
 

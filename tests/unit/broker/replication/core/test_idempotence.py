@@ -37,7 +37,7 @@ def producers_with(*headers: BatchHeader) -> ProducerStateEntries:
     return states
 
 
-def refusal(found: object) -> ErrorCode:
+def rejection(found: object) -> ErrorCode:
     assert isinstance(found, RejectBatch), found
     return found.error
 
@@ -48,7 +48,7 @@ def test_a_new_producer_begins_at_sequence_0() -> None:
 
 def test_an_unknown_producer_may_not_begin_elsewhere() -> None:
     found = check_sequence(header(3), ProducerStateEntries())
-    assert refusal(found) is ErrorCode.UNKNOWN_PRODUCER_ID
+    assert rejection(found) is ErrorCode.UNKNOWN_PRODUCER_ID
 
 
 def test_the_next_sequence_follows_the_last_record() -> None:
@@ -60,7 +60,7 @@ def test_the_next_sequence_follows_the_last_record() -> None:
 def test_neither_gap_nor_overlap_is_taken(sequence: int) -> None:
     states = producers_with(header(0, 10))
     found = check_sequence(header(sequence, 5), states)
-    assert refusal(found) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert rejection(found) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @pytest.mark.parametrize("back", range(5))
@@ -73,12 +73,12 @@ def test_any_of_the_last_five_batches_is_a_duplicate_at_its_own_offset(back: int
 def test_a_batch_before_the_window_is_not_vouched_for() -> None:
     sent = [header(2 * number, 2) for number in range(8)]
     found = check_sequence(sent[2], producers_with(*sent))
-    assert refusal(found) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert rejection(found) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_retry_cut_another_way_is_no_duplicate() -> None:
     states = producers_with(header(0, 10))
-    assert refusal(check_sequence(header(0, 9), states)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert rejection(check_sequence(header(0, 9), states)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_sequences_wrap_to_0_between_batches() -> None:
@@ -96,20 +96,20 @@ def test_sequences_wrap_to_0_within_a_batch() -> None:
 def test_a_lower_epoch_is_fenced() -> None:
     states = producers_with(header(0, 5, epoch=3))
     found = check_sequence(header(5, epoch=2), states)
-    assert refusal(found) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert rejection(found) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_even_a_duplicate_of_a_lower_epoch_is_fenced() -> None:
     states = producers_with(header(0, epoch=2), header(0, epoch=3))
     found = check_sequence(header(0, epoch=2), states)
-    assert refusal(found) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert rejection(found) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_a_higher_epoch_begins_at_sequence_0() -> None:
     states = producers_with(header(0, 5, epoch=3))
     assert check_sequence(header(0, 5, epoch=4), states) is None
     found = check_sequence(header(5, epoch=4), states)
-    assert refusal(found) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert rejection(found) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_new_epochs_batch_is_no_duplicate_of_the_last_epochs() -> None:
@@ -130,7 +130,7 @@ def test_a_full_partition_takes_no_new_producer_but_goes_on_with_the_known(
     monkeypatch.setattr(idempotence, "MAX_PRODUCERS", 2)
     states = producers_with(header(0), header(0, producer_id=8))
     found = check_sequence(header(0, producer_id=9), states)
-    assert refusal(found) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert rejection(found) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert check_sequence(header(1), states) is None
 
 
@@ -158,7 +158,7 @@ def test_an_entry_expires_so_long_after_the_first_look_at_the_clock() -> None:
     assert states.expire(1_999, expiration_ms=500) == 0
     assert states.expire(2_000, expiration_ms=500) == 1
     assert states.get(P) is None
-    assert refusal(check_sequence(header(2), states)) is ErrorCode.UNKNOWN_PRODUCER_ID
+    assert rejection(check_sequence(header(2), states)) is ErrorCode.UNKNOWN_PRODUCER_ID
 
 
 def test_the_highest_producer_id_is_kept_when_its_entry_expires() -> None:

@@ -91,12 +91,12 @@ def test_a_slice_that_landed_late_and_took_the_quota_is_found() -> None:
         rig = await Rig().start(3)
         create = rig.store.create
 
-        async def landed_and_refused(kind: ResourceKind, item: Object) -> Object:
+        async def landed_and_rejected(kind: ResourceKind, item: Object) -> Object:
             await create(kind, item)
             raise Rejected("exceeded quota")
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(rig.store, "create", landed_and_refused)
+            patched.setattr(rig.store, "create", landed_and_rejected)
             await rig.create()
         assert rig.service.topic(POOL, ORDERS) is not None
 

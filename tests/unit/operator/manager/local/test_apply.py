@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tidemark_operator.api.kinds import TOPIC, Object
 from tidemark_operator.manager.local.apply import (
-    ManifestRefused,
+    ManifestRejected,
     apply_manifests,
     create_object,
     patch_object,
@@ -64,19 +64,19 @@ def store(tmp_path: Path) -> SqliteStore:
 def test_what_an_api_server_refuses_is_refused(
     store: SqliteStore, manifest: str, rule: str
 ) -> None:
-    with pytest.raises(ManifestRefused) as refused:
+    with pytest.raises(ManifestRejected) as refused:
         applied(store, f"{HEAD}{manifest}\n")
     assert rule in "; ".join(refused.value.problems)
     assert asyncio.run(store.list(TOPIC, None)) == []
 
 
 def test_a_duplicate_key_is_told_with_its_line(store: SqliteStore) -> None:
-    with pytest.raises(ManifestRefused, match='line 4: key "name" already set in map'):
+    with pytest.raises(ManifestRejected, match='line 4: key "name" already set in map'):
         applied(store, HEAD + "metadata: {name: a,\n  name: b}\nspec: {}")
 
 
 def test_one_refused_document_refuses_all(store: SqliteStore) -> None:
-    with pytest.raises(ManifestRefused):
+    with pytest.raises(ManifestRejected):
         applied(store, f"{ORDERS}---\n{HEAD}metadata: {{name: my_topic}}\nspec: {{}}\n")
     assert asyncio.run(store.list(TOPIC, None)) == []
 
@@ -140,7 +140,7 @@ def test_what_was_read_from_a_cluster_can_be_applied(store: SqliteStore) -> None
 )
 def test_a_patch_is_judged_as_a_manifest_is(store: SqliteStore, patch: bytes) -> None:
     applied(store, ORDERS)
-    with pytest.raises(ManifestRefused):
+    with pytest.raises(ManifestRejected):
         asyncio.run(patch_object(store, TOPIC, "orders", patch))
 
 
@@ -153,7 +153,7 @@ def test_create_makes_an_object_once(store: SqliteStore) -> None:
     assert asyncio.run(create("orders"))["spec"]["partitions"] == 1
     with pytest.raises(AlreadyExists):
         asyncio.run(create("orders"))
-    with pytest.raises(ManifestRefused):
+    with pytest.raises(ManifestRejected):
         asyncio.run(create("my_topic"))
 
 

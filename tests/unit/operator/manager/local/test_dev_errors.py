@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tidemark_operator.manager.local.apply import ManifestRefused
+from tidemark_operator.manager.local.apply import ManifestRejected
 from tidemark_operator.manager.local.main import _plain, _text
 from tidemark_operator.store.object_store import StoreError
 
@@ -22,5 +22,5 @@ def test_errors_are_told_without_numbers(error: OSError | StoreError, told: str)
 
 def test_manifest_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m.yaml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ManifestRefused, match="expected UTF-8"):
+    with pytest.raises(ManifestRejected, match="expected UTF-8"):
         _text(tmp_path / "m.yaml")

@@ -313,7 +313,7 @@ async def told(world: World) -> tuple[str, str, str]:
     return condition["status"], condition["reason"], condition["message"]
 
 
-def refusal_of(name: str, found: str, asked: str) -> tuple[str, str, str]:
+def rejection_of(name: str, found: str, asked: str) -> tuple[str, str, str]:
     message = (
         f"the data of this topic has {name} {found}, asked for {asked}, and {name} cannot change:"
         f" make the Topic with {name} {found}"
@@ -332,7 +332,7 @@ def test_retained_data_of_another_promise_is_not_adopted(
         calls = list(world.controller.calls)
         await world.topic(**{name: asked})
         await world.pass_topic()
-        assert await told(world) == refusal_of(name, found, asked)
+        assert await told(world) == rejection_of(name, found, asked)
         assert world.controller.calls == calls
         assert "topicId" not in (await world.stored(TOPIC, "orders"))["status"]
 
@@ -351,7 +351,7 @@ def test_an_adoption_cut_short_does_not_go_on_under_another_promise(
         world.controller.views[topic_id] = replace(view, is_retained=True)
         await world.topic(**{name: asked})
         await world.pass_topic()
-        assert await told(world) == refusal_of(name, found, asked)
+        assert await told(world) == rejection_of(name, found, asked)
         assert world.controller.calls == ["create orders"]
 
     tell(story)
@@ -367,7 +367,7 @@ def test_a_served_topic_does_not_take_another_promise_over(
         await world.ready_topic()
         await world.topic(**{name: asked}, config={"min.insync.replicas": "1"})
         await world.pass_topic()
-        assert await told(world) == refusal_of(name, found, asked)
+        assert await told(world) == rejection_of(name, found, asked)
         assert world.controller.calls == ["create orders"]
 
     tell(story)
