@@ -43,7 +43,7 @@ TOPICS = {
 }
 IDLE_SECONDS = 3.0
 REJOIN_LIMIT_SECONDS = 60.0
-LAST_ANSWER_SECONDS = 0.15
+LAST_RESPONSE_SECONDS = 0.15
 MOST_MEDIAN_MS = 250.0
 LATENCY_RATES = (250, 500, 1000, 2500, 5000, 10_000, 20_000)
 END_TO_END_RATES = (50, 100, 200, 400, 800, 1500, 3000, 6000)
@@ -205,7 +205,7 @@ def is_sustained(rate: float, sent: float, seconds: float, *, p50_ms: float = 0.
     more in a short run, and by a fiftieth of its time. With a median as late as a queue makes it
     the rate is held up by that queue alone."""
     late_seconds = seconds * (rate / sent - 1)
-    most_seconds = LAST_ANSWER_SECONDS + seconds * (1 - rdkafka_load.SUSTAINED_SHARE)
+    most_seconds = LAST_RESPONSE_SECONDS + seconds * (1 - rdkafka_load.SUSTAINED_SHARE)
     return late_seconds <= most_seconds and p50_ms <= MOST_MEDIAN_MS
 
 

@@ -130,11 +130,11 @@ class Producer:
         self._depth = depth
         self._transport = transport
         self._sent = 0
-        self._answered = 0
+        self._responded = 0
         self.done = asyncio.get_running_loop().create_future()
 
     def start(self) -> None:
-        while self._sent < min(len(self._frames), self._answered + self._depth):
+        while self._sent < min(len(self._frames), self._responded + self._depth):
             self._sent += 1
             self._transport.write(self._frames[self._sent - 1])
 
@@ -142,8 +142,8 @@ class Producer:
         position = 0
         while position < len(data):
             position += 4 + int.from_bytes(data[position : position + 4], "big")
-            self._answered += 1
-        if self._answered == len(self._frames):
+            self._responded += 1
+        if self._responded == len(self._frames):
             self.done.set_result(None)
         self.start()
 

@@ -20,7 +20,7 @@ import pyspark
 from tidemark_audit.results import from_json
 
 from bench.audit import report
-from bench.audit.answers import Answers, answers_of_audit, answers_of_duckdb, differences, rows_of
+from bench.audit.answers import Answers, answers_of_duckdb, differences, responses_of_audit, rows_of
 from bench.audit.processes import CommandFailed, Measured, measured
 from bench.audit.report import Size
 from bench.audit.samples import samples_file
@@ -116,7 +116,7 @@ def _run(engine: str, file: Path) -> tuple[Measured, Answers]:
         run = measured(_command(engine, file, Path(directory)), codes=VERDICTS)
         if engine == "duckdb":
             return run, answers_of_duckdb(Path(directory))
-    answers = answers_of_audit(from_json(run.output))
+    answers = responses_of_audit(from_json(run.output))
     run.output = b""
     return run, answers
 

@@ -27,7 +27,7 @@ Row = tuple[Any, ...]
 Answers = Mapping[str, frozenset[Row]]
 
 
-def answers_of_audit(result: AuditResult) -> Answers:
+def responses_of_audit(result: AuditResult) -> Answers:
     found: dict[str, list[Row]] = {
         "sli": [
             (

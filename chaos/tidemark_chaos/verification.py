@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark_client.client import TidemarkClient
-from tidemark_client.metadata import UnreadableAnswer
+from tidemark_client.metadata import UnreadableResponse
 from tidemark_client.outcomes import BrokerError, ReplicaDigest
 
 from tidemark_chaos.history_checker import REPORTED_ONLY, Anomaly
@@ -183,7 +183,7 @@ async def read_back(client: TidemarkClient, ledger: WorkloadLog, partition: int)
                 offset, end = committed.log_start_offset, committed.high_watermark
                 continue
             page = await client.fetch(ledger.topic, partition, offset, max_wait_ms=0)
-        except (BrokerError, UnreadableAnswer) as error:
+        except (BrokerError, UnreadableResponse) as error:
             if isinstance(error, BrokerError) and not error.is_retriable:
                 raise
             await asyncio.sleep(PAUSE_SECONDS)
@@ -228,7 +228,7 @@ async def _digest(
     """The digest, or why there is none yet."""
     try:
         digest = await client.replica(url, topic, partition, to_offset=to_offset)
-    except (BrokerError, UnreadableAnswer) as error:
+    except (BrokerError, UnreadableResponse) as error:
         return str(error)
     if digest.log_end_offset < to_offset or digest.to_offset != to_offset:
         return f"it has offsets below {digest.log_end_offset}, not yet {to_offset}"

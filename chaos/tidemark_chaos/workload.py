@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 from tidemark_client.client import TidemarkClient
 from tidemark_client.idempotent_producer import IdempotentProducer
-from tidemark_client.metadata import UnreadableAnswer
+from tidemark_client.metadata import UnreadableResponse
 from tidemark_client.outcomes import (
     Acknowledged,
     BrokerError,
@@ -203,7 +203,7 @@ class WorkloadRun:
         while True:
             try:
                 await self._read_page(rack, partition, max_wait_ms=500)
-            except (BrokerError, UnreadableAnswer):
+            except (BrokerError, UnreadableResponse):
                 await asyncio.sleep(REJECTED_PAUSE_SECONDS)  # a change of leader: it goes on
             await asyncio.sleep(READ_PAUSE_SECONDS)
 
@@ -213,7 +213,7 @@ class WorkloadRun:
                 while True:
                     try:
                         page = await self._read_page(rack, partition, max_wait_ms=0)
-                    except (BrokerError, UnreadableAnswer):
+                    except (BrokerError, UnreadableResponse):
                         await asyncio.sleep(REJECTED_PAUSE_SECONDS)
                         continue
                     if self._read_to[rack, partition] >= page.high_watermark:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from rich.console import Console
-from tidemark_chaos.environments.prometheus import AuditAnswer
+from tidemark_chaos.environments.prometheus import AuditResponse
 from tidemark_client.metadata import TopicView
 
 from tidemark_cli.output import table
@@ -112,7 +112,7 @@ class ProgressOutput:
         else:
             self._print("\n[bold red]FAILED[/]  a promise was broken: see above")
 
-    def audit(self, answer: AuditAnswer | str) -> None:
+    def audit(self, answer: AuditResponse | str) -> None:
         """Verdict and incidents of `tidemark audit` over the run, or why there are none."""
         if self._is_quiet:
             return

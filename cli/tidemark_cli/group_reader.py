@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import msgspec
 from tidemark_client.client import TidemarkClient
-from tidemark_client.http_session import HttpAnswer, HttpSession, TimeLimits
+from tidemark_client.http_session import HttpResponse, HttpSession, TimeLimits
 from tidemark_client.leader_lookup import NoResponse
-from tidemark_client.metadata import UnreadableAnswer
+from tidemark_client.metadata import UnreadableResponse
 from tidemark_client.outcomes import BrokerError, ConsumedRecord
 from tidemark_client.responses import read_problem, read_record_list, read_topic_ids
 
@@ -60,7 +60,7 @@ class GroupReader:
 
     async def pages(self) -> AsyncGenerator[tuple[ConsumedRecord, ...], None]:
         """An empty one where a poll gave nothing. Raises BrokerError, TopicGone,
-        UnreadableAnswer."""
+        UnreadableResponse."""
         loop = asyncio.get_running_loop()
         say_at = loop.time() + SAY_AFTER_SECONDS
         refusals = 0
@@ -146,7 +146,7 @@ class GroupReader:
                 rejection = error
                 await self._end()
             except (msgspec.DecodeError, KeyError, TypeError) as error:
-                raise UnreadableAnswer(f"expected a consumer, found no {error}") from error
+                raise UnreadableResponse(f"expected a consumer, found no {error}") from error
         raise rejection
 
     async def _end(self) -> None:
@@ -156,10 +156,10 @@ class GroupReader:
             with contextlib.suppress(OSError):
                 await self._session.delete(url, END_LIMITS)
 
-    async def _asked(self, method: str, path: str, body: object = None) -> HttpAnswer:
+    async def _asked(self, method: str, path: str, body: object = None) -> HttpResponse:
         return await self._request(method, self._consumer_url + path, body)
 
-    async def _request(self, method: str, url: str, body: object = None) -> HttpAnswer:
+    async def _request(self, method: str, url: str, body: object = None) -> HttpResponse:
         """Raises BrokerError."""
         try:
             if method == "GET":

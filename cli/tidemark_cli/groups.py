@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidemark_client.metadata import UnreadableAnswer
+from tidemark_client.metadata import UnreadableResponse
 
 Place = tuple[str, int]
 
@@ -77,7 +77,7 @@ def read_groups(body: Any) -> tuple[tuple[GroupView, ...], bool]:
         groups = tuple(_read_group(group, broker_id) for group in body["groups"])
         return groups, bool(body["is_loading"])
     except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableAnswer(f"expected a broker's groups, found no {error}") from error
+        raise UnreadableResponse(f"expected a broker's groups, found no {error}") from error
 
 
 def merged(groups: Iterable[GroupView]) -> tuple[GroupView, ...]:

@@ -17,7 +17,7 @@ from tidemark_chaos.verification import percentile
 from tidemark_client.client import BINARY_V2
 from tidemark_client.responses import read_problem
 
-ANSWER_SECONDS = 30.0
+RESPONSE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class _Connection:
         try:
             while (sent := time.perf_counter()) < until:
                 writer.write(self._request)
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    status, body = await _read_answer(reader)
+                async with asyncio.timeout(RESPONSE_SECONDS):
+                    status, body = await _read_response(reader)
                 if status != 200:
                     self.failures[read_problem(status, body).error] += 1
                 elif sent >= counting_from:
@@ -103,7 +103,7 @@ def _request(host: str, partition: int, settings: BenchSettings) -> bytes:
     return head.encode() + body
 
 
-async def _read_answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+async def _read_response(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     """Status and body. Raises ValueError for what is not HTTP."""
     head = await reader.readuntil(b"\r\n\r\n")
     lines = head.lower().split(b"\r\n")

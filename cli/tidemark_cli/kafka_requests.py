@@ -14,8 +14,8 @@ from tidemark_protocol.error_codes import ErrorCode
 FIND_COORDINATOR, DELETE_GROUPS, OFFSET_COMMIT, LIST_OFFSETS = 10, 42, 8, 2
 VERSIONS = {FIND_COORDINATOR: 0, DELETE_GROUPS: 0, OFFSET_COMMIT: 2, LIST_OFFSETS: 1}
 CLIENT_ID = "tidemark-cli"
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
-ANSWER_SECONDS = 10.0
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024
+RESPONSE_SECONDS = 10.0
 NO_GENERATION, NO_RETENTION = -1, -1
 
 Address = tuple[str, int]
@@ -90,11 +90,11 @@ async def exchange(address: Address, api_key: int, body: bytes) -> Reader:
     host, port = address
     writer: asyncio.StreamWriter | None = None
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):
+        async with asyncio.timeout(RESPONSE_SECONDS):
             reader, writer = await asyncio.open_connection(host, port)
             writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
             (size,) = struct.unpack(">i", await reader.readexactly(4))
-            if not 4 <= size <= MAX_ANSWER_BYTES:
+            if not 4 <= size <= MAX_RESPONSE_BYTES:
                 raise KafkaFailed(f"expected an answer of {host}:{port}, found {size} bytes")
             return Reader((await reader.readexactly(size))[4:])
     except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:

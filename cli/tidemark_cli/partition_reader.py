@@ -110,7 +110,7 @@ class PartitionReader:
         self._say = say
 
     async def pages(self) -> AsyncGenerator[tuple[ConsumedRecord, ...], None]:
-        """Raises BrokerError for what time does not heal, TopicGone, UnreadableAnswer."""
+        """Raises BrokerError for what time does not heal, TopicGone, UnreadableResponse."""
         offset, end = await self._begin()
         fetch = self._fetch(offset, end)
         try:
@@ -130,10 +130,10 @@ class PartitionReader:
         """The first offset, and the one to end before."""
         if self._start.is_offset and not self._ends:
             return int(self._start.text), None
-        found = await self._until_answered(lambda: self._client.offsets(*self._place))
+        found = await self._until_responded(lambda: self._client.offsets(*self._place))
         time_ms = self._start.time_ms
         if time_ms is not None:
-            first = await self._until_answered(lambda: self._offset_at(time_ms))
+            first = await self._until_responded(lambda: self._offset_at(time_ms))
             first = first if first >= 0 else found.high_watermark
             return first, found.high_watermark if self._ends else None
         return self._start.offset_in(found), found.high_watermark if self._ends else None
@@ -160,21 +160,21 @@ class PartitionReader:
 
     async def _page(self, offset: int) -> RecordPage:
         try:
-            page = await self._until_answered(lambda: self._client.fetch(*self._place, offset))
+            page = await self._until_responded(lambda: self._client.fetch(*self._place, offset))
             self._watch.note(page.topic_id)
             return page
         except BrokerError as refused:
             is_asked_for = self._start.is_offset and offset == int(self._start.text)
             if refused.error != OUT_OF_RANGE or is_asked_for:
                 raise
-            found = await self._until_answered(lambda: self._client.offsets(*self._place))
+            found = await self._until_responded(lambda: self._client.offsets(*self._place))
             first = found.log_start_offset
             if offset >= first:  # the log was cut: there is nothing that follows
                 raise
             self._say(f"{self._name}: records {offset} to {first - 1} were deleted unread")
             return RecordPage((), found.high_watermark, first)
 
-    async def _until_answered(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _until_responded(self, ask: Callable[[], Awaitable[T]]) -> T:
         loop = asyncio.get_running_loop()
         say_at = loop.time() + SAY_AFTER_SECONDS
         was_rejected = False

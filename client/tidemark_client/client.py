@@ -19,9 +19,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from tidemark_client.http_session import HttpAnswer, HttpSession, NotConnected, TimeLimits
+from tidemark_client.http_session import HttpResponse, HttpSession, NotConnected, TimeLimits
 from tidemark_client.leader_lookup import LeaderLookup, NoResponse, UnknownTopic
-from tidemark_client.metadata import TopicView, UnreadableAnswer
+from tidemark_client.metadata import TopicView, UnreadableResponse
 from tidemark_client.outcomes import (
     Acknowledged,
     BrokerError,
@@ -38,7 +38,7 @@ from tidemark_client.responses import (
     Redirected,
     read_offset_range,
     read_problem,
-    read_produce_answer,
+    read_produce_response,
     read_producer,
     read_records,
     read_replica,
@@ -75,7 +75,7 @@ RETRY_PAUSE_SECONDS = 0.1  # at most: a change of the metadata ends it at once
 INIT_PRODUCER_SECONDS = 6.0  # brokers wait up to 5 s for their controller
 ATTEMPT_SECONDS = 1.0  # of an idempotent producer: a leader that hangs is not waited for longer
 MAX_REDIRECTS = 2  # in a row: two brokers that lag behind may each name the other
-ANSWER_MARGIN_SECONDS = 1.0  # how much longer than the broker we wait: it should tell, not we
+RESPONSE_MARGIN_SECONDS = 1.0  # how much longer than the broker we wait: it should tell, not we
 _REJECTED_BY_NUMBER = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH"})
 
 
@@ -211,7 +211,7 @@ class TidemarkClient:
                 rejection = BrokerError(
                     problem.error, problem.message, is_retriable=problem.is_retriable
                 )
-            except (OSError, UnreadableAnswer) as error:  # a timeout is an OSError too
+            except (OSError, UnreadableResponse) as error:  # a timeout is an OSError too
                 text = f"{url}: {error or type(error).__name__}"
                 rejection = BrokerError("NETWORK_EXCEPTION", text, is_retriable=True)
         raise rejection
@@ -299,7 +299,7 @@ class TidemarkClient:
             answer = await self._session.post(
                 f"{url}{path}?acks={acks}&timeout_ms={_broker_timeout_ms(left_seconds)}",
                 TimeLimits(
-                    left_seconds + ANSWER_MARGIN_SECONDS,
+                    left_seconds + RESPONSE_MARGIN_SECONDS,
                     min(CONNECT_TIMEOUT_SECONDS, left_seconds),
                 ),
                 body=body,
@@ -322,7 +322,7 @@ class TidemarkClient:
         path_with_rack = f"{path}&rack={quote(self.settings.rack, safe='')}"
         near = self._nearby.url(topic, partition)
         if near is None:
-            leader = await self._leader_url(topic, partition, ANSWER_MARGIN_SECONDS)
+            leader = await self._leader_url(topic, partition, RESPONSE_MARGIN_SECONDS)
             if leader is not None:
                 try:
                     return await self._read_at(leader, path_with_rack, wait_seconds)
@@ -341,7 +341,7 @@ class TidemarkClient:
     async def _read_at_leader(
         self, topic: str, partition: int, path: str, wait_seconds: float
     ) -> tuple[Mapping[str, str], bytes]:
-        url = await self._leader_url(topic, partition, ANSWER_MARGIN_SECONDS)
+        url = await self._leader_url(topic, partition, RESPONSE_MARGIN_SECONDS)
         if url is None:
             await self.lookup.wait_for_change(RETRY_PAUSE_SECONDS)
             raise BrokerError(
@@ -362,7 +362,7 @@ class TidemarkClient:
         self, url: str, path: str, wait_seconds: float
     ) -> tuple[Mapping[str, str], bytes]:
         try:
-            limits = TimeLimits(wait_seconds + ANSWER_MARGIN_SECONDS, CONNECT_TIMEOUT_SECONDS)
+            limits = TimeLimits(wait_seconds + RESPONSE_MARGIN_SECONDS, CONNECT_TIMEOUT_SECONDS)
             answer = await self._session.get(url + path, limits)
         except OSError as error:  # a timeout is one too
             self.lookup.suspect(url)
@@ -413,12 +413,12 @@ def _with_doubt(outcome: Outcome, is_in_doubt: bool) -> Outcome:
     return outcome
 
 
-def _read_attempt(url: str, response: HttpAnswer, acks: str) -> Outcome | _Retry:
+def _read_attempt(url: str, response: HttpResponse, acks: str) -> Outcome | _Retry:
     if response.status == 307:
         location = Redirected(response.headers.get("location", ""), url)
         return _Retry("NOT_LEADER_OR_FOLLOWER", f"{url} is not the leader", location.url or None)
     if response.status == 200:
-        answer = read_produce_answer(response.body, acks=acks)
+        answer = read_produce_response(response.body, acks=acks)
         if answer.error is None:
             return Acknowledged(answer.offset, url)
         problem = answer.error

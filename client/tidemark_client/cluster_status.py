@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidemark_client.errors import CommandFailed
-from tidemark_client.metadata import PartitionView, TopicView, UnreadableAnswer, read_partition
+from tidemark_client.metadata import PartitionView, TopicView, UnreadableResponse, read_partition
 
 TOLD_WHEN_TRUE = frozenset({"Attention", "Moving"})  # all others are well when they are True
 
@@ -153,7 +153,7 @@ def read_status(body: Any) -> ClusterStatus:
     """Read the controller's GET /v1/status: all pools that it serves."""
     pools = body.get("pools") if isinstance(body, Mapping) else None
     if not isinstance(pools, list):
-        raise UnreadableAnswer(f"expected a status with 'pools', found {str(body)[:200]}")
+        raise UnreadableResponse(f"expected a status with 'pools', found {str(body)[:200]}")
     try:
         of_topics = [
             (bool(topic.get("retained")), _read_topic(str(pool["pool"]), topic))
@@ -171,7 +171,7 @@ def read_status(body: Any) -> ClusterStatus:
             retained=tuple(view for is_retained, view in of_topics if is_retained),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableAnswer(f"expected a controller's status, found no {error}") from error
+        raise UnreadableResponse(f"expected a controller's status, found no {error}") from error
 
 
 def _read_topic(pool: str, topic: Mapping[str, Any]) -> TopicView:
@@ -203,7 +203,9 @@ def read_broker_rows(body: Any) -> tuple[BrokerRow, ...]:
             for each in body["brokers"]
         ]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UnreadableAnswer(f"expected a broker's list of brokers, found no {error}") from error
+        raise UnreadableResponse(
+            f"expected a broker's list of brokers, found no {error}"
+        ) from error
     return tuple(sorted(rows, key=lambda row: row.broker_id))
 
 
@@ -218,7 +220,9 @@ def read_broker_addresses(body: Any) -> dict[int, tuple[str, int]]:
             for each in body["brokers"]
         }
     except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableAnswer(f"expected a broker's list of brokers, found no {error}") from error
+        raise UnreadableResponse(
+            f"expected a broker's list of brokers, found no {error}"
+        ) from error
 
 
 def _either(body: Mapping[str, Any], name: str, previous: str) -> Any:

@@ -31,7 +31,7 @@ class TimeLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpResponse:
     """A response; names of headers are in lower case."""
 
     status: int
@@ -54,7 +54,7 @@ class HttpSession:
 
     async def get(
         self, url: str, limits: TimeLimits, *, most_bytes: int = MOST_BODY_BYTES
-    ) -> HttpAnswer:
+    ) -> HttpResponse:
         """Send a GET; redirects are responses.
 
         Raises NotConnected, TruncatedResponse, TimeoutError.
@@ -68,14 +68,14 @@ class HttpSession:
         *,
         body: bytes = b"",
         content_type: str = "application/json",
-    ) -> HttpAnswer:
+    ) -> HttpResponse:
         """Send a POST.
 
         Raises what `get` raises.
         """
         return await self._ask("POST", url, limits, body=body, content_type=content_type)
 
-    async def delete(self, url: str, limits: TimeLimits) -> HttpAnswer:
+    async def delete(self, url: str, limits: TimeLimits) -> HttpResponse:
         """Send a DELETE.
 
         Raises what `get` raises.
@@ -100,7 +100,7 @@ class HttpSession:
         body: bytes | None = None,
         content_type: str = "",
         most_bytes: int = MOST_BODY_BYTES,
-    ) -> HttpAnswer:
+    ) -> HttpResponse:
         import aiohttp
 
         try:
@@ -115,7 +115,7 @@ class HttpSession:
                 ),
             ) as response:
                 headers = {name.lower(): value for name, value in response.headers.items()}
-                return HttpAnswer(response.status, headers, await _read(response, most_bytes))
+                return HttpResponse(response.status, headers, await _read(response, most_bytes))
         except aiohttp.ConnectionTimeoutError as error:
             raise NotConnected(f"no connection within {limits.connect_seconds} s") from error
         except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:

@@ -20,7 +20,7 @@ from tidemark_client.http_session import HttpSession, TimeLimits
 from tidemark_client.metadata import (
     ClusterMetadata,
     TopicView,
-    UnreadableAnswer,
+    UnreadableResponse,
     read_brokers,
     read_topic,
     read_topic_names,
@@ -33,7 +33,7 @@ MAX_REDIRECTS = 3
 BROKERS_ASKED_AT_ONCE = 2
 SUSPICION_SECONDS = 1.0  # how long an address is asked last
 WATCH_SECONDS = 0.3  # how long the metadata is renewed after the last suspicion
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 
 
 class NoResponse(Exception):
@@ -114,28 +114,30 @@ class LeaderLookup:
                 return await self.ask_one(url, path)
             except UnknownTopic as error:  # this one may only lag behind: ask the others too
                 unknown_topic = error
-            except (OSError, UnreadableAnswer) as error:  # a timeout is an OSError too
+            except (OSError, UnreadableResponse) as error:  # a timeout is an OSError too
                 reasons.append(f"{url}: {error or type(error).__name__}")
         if unknown_topic is not None:
             raise unknown_topic
         raise NoResponse("; ".join(reasons) or "no address is known")
 
     async def ask_one(self, url: str, path: str) -> Any:
-        answer = await self._session.get(url + path, ASK_LIMITS, most_bytes=MAX_ANSWER_BYTES)
+        answer = await self._session.get(url + path, ASK_LIMITS, most_bytes=MAX_RESPONSE_BYTES)
         for _ in range(MAX_REDIRECTS):
             if answer.status not in (307, 308):
                 break
             location = urljoin(url + path, answer.headers.get("location", ""))
-            answer = await self._session.get(location, ASK_LIMITS, most_bytes=MAX_ANSWER_BYTES)
+            answer = await self._session.get(location, ASK_LIMITS, most_bytes=MAX_RESPONSE_BYTES)
         data = answer.body
         if answer.status == 404 and path.startswith("/topics/"):
             raise UnknownTopic(path.removeprefix("/topics/").split("/")[0], _detail(data))
         if answer.status != 200:
-            raise UnreadableAnswer(f"expected 200 of {path}, found {answer.status}: {data[:200]!r}")
+            raise UnreadableResponse(
+                f"expected 200 of {path}, found {answer.status}: {data[:200]!r}"
+            )
         try:
             return msgspec.json.decode(data)
         except msgspec.DecodeError as error:
-            raise UnreadableAnswer(f"expected JSON of {path}, found {data[:200]!r}") from error
+            raise UnreadableResponse(f"expected JSON of {path}, found {data[:200]!r}") from error
 
     def _addresses(self) -> list[str]:
         """Return all addresses, trusted ones first, in random order within each half."""
@@ -168,11 +170,11 @@ class LeaderLookup:
         for url in idle[:BROKERS_ASKED_AT_ONCE]:
             asking = asyncio.create_task(self._renew_from(url), name=f"ask-{url}")
             self._asking[url] = asking
-            asking.add_done_callback(partial(self._note_answered, url))
+            asking.add_done_callback(partial(self._note_responded, url))
         if self._asking:
             await asyncio.wait(self._asking.values(), return_when=asyncio.FIRST_COMPLETED)
 
-    def _note_answered(self, url: str, _: "asyncio.Task[None]") -> None:
+    def _note_responded(self, url: str, _: "asyncio.Task[None]") -> None:
         del self._asking[url]
 
     async def _renew_from(self, url: str) -> None:
@@ -184,7 +186,7 @@ class LeaderLookup:
                 if leaders - {-1} - self.metadata.broker_urls.keys():
                     brokers = read_brokers(await self.ask_one(url, "/brokers"))
                     self._note(self.metadata.on_brokers(brokers))
-        except (OSError, UnreadableAnswer, UnknownTopic):
+        except (OSError, UnreadableResponse, UnknownTopic):
             self._suspicions[url] = self._now() + SUSPICION_SECONDS / 2
 
 

@@ -11,7 +11,7 @@ from typing import Any
 NO_LEADER = -1
 
 
-class UnreadableAnswer(Exception):
+class UnreadableResponse(Exception):
     """An error: a body is not what the HTTP API documents; the text names the place."""
 
 
@@ -194,4 +194,4 @@ def _field(body: Any, *names: str, default: Any = _REQUIRED) -> Any:
                 return body[name]
     if default is not _REQUIRED:
         return default
-    raise UnreadableAnswer(f"expected an object with {names[0]!r}, found {str(body)[:200]}")
+    raise UnreadableResponse(f"expected an object with {names[0]!r}, found {str(body)[:200]}")

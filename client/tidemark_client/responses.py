@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from tidemark_protocol.error_codes import RETRIABLE_ERRORS, ErrorCode
 
-from tidemark_client.metadata import UnreadableAnswer
+from tidemark_client.metadata import UnreadableResponse
 from tidemark_client.outcomes import (
     ConsumedRecord,
     OffsetRange,
@@ -43,7 +43,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class ProduceAnswer:
+class ProduceResponse:
     offset: int
     error: Problem | None = None
 
@@ -80,7 +80,7 @@ def read_problem(status: int, body: bytes) -> Problem:
     )
 
 
-def read_produce_answer(body: bytes, *, acks: str = "all") -> ProduceAnswer:
+def read_produce_response(body: bytes, *, acks: str = "all") -> ProduceResponse:
     """Read the first entry of `offsets`: all records of one request are one batch.
 
     With acks=0 its offset is -1.
@@ -91,15 +91,15 @@ def read_produce_answer(body: bytes, *, acks: str = "all") -> ProduceAnswer:
         entries = []
     entry = _mapping(bytes(entries[0])) if entries else {}
     if not entry:
-        return ProduceAnswer(-1, _unreadable(body))
+        return ProduceResponse(-1, _unreadable(body))
     offset = entry.get("offset")
     least = -1 if acks == "0" else 0
     if isinstance(offset, int) and offset >= least and not entry.get("error_code"):
-        return ProduceAnswer(offset)
+        return ProduceResponse(offset)
     error = str(entry.get("error") or "")
     if not error:
-        return ProduceAnswer(-1, _unreadable(body))
-    return ProduceAnswer(
+        return ProduceResponse(-1, _unreadable(body))
+    return ProduceResponse(
         -1,
         Problem(
             error=error,
@@ -114,7 +114,7 @@ def read_producer(body: bytes) -> ProducerIdentity:
     fields = _mapping(body)
     producer_id, producer_epoch = fields.get("producer_id"), fields.get("producer_epoch")
     if not isinstance(producer_id, int) or not isinstance(producer_epoch, int):
-        raise UnreadableAnswer(f"expected a producer id and epoch, found {body[:200]!r}")
+        raise UnreadableResponse(f"expected a producer id and epoch, found {body[:200]!r}")
     return ProducerIdentity(producer_id, producer_epoch)
 
 
@@ -124,7 +124,7 @@ def read_record_list(body: bytes) -> tuple[ConsumedRecord, ...]:
         return _RECORDS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         found = f"{error}: {body[:200]!r}"
-        raise UnreadableAnswer(f"expected a list of records in base64, found {found}") from error
+        raise UnreadableResponse(f"expected a list of records in base64, found {found}") from error
 
 
 def read_topic_ids(headers: Mapping[str, str]) -> dict[str, str]:
@@ -156,7 +156,7 @@ def read_replica(body: bytes) -> ReplicaDigest:
     try:
         return msgspec.json.decode(body, type=ReplicaDigest)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise UnreadableAnswer(f"expected a replica's digest: {error}") from error
+        raise UnreadableResponse(f"expected a replica's digest: {error}") from error
 
 
 def is_retriable_name(error: str) -> bool:
@@ -188,11 +188,11 @@ def _header(headers: Mapping[str, str], name: str, default: int) -> int:
     try:
         return int(headers.get(name, default))
     except ValueError:
-        raise UnreadableAnswer(f"expected a number in {name}, found {headers[name]!r}") from None
+        raise UnreadableResponse(f"expected a number in {name}, found {headers[name]!r}") from None
 
 
 def _first_number(fields: Mapping[str, Any], *names: str) -> int:
     for name in names:
         if isinstance(fields.get(name), int):
             return int(fields[name])
-    raise UnreadableAnswer(f"expected a number {names[0]!r}, found {dict(fields)}")
+    raise UnreadableResponse(f"expected a number {names[0]!r}, found {dict(fields)}")

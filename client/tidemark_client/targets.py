@@ -24,7 +24,7 @@ from tidemark_client.local_brokers import (
     local_brokers,
     runs_dev,
 )
-from tidemark_client.metadata import UnreadableAnswer
+from tidemark_client.metadata import UnreadableResponse
 
 STATUS_PATH = "/v1/status"
 DEFAULT_POOL = "default"
@@ -89,9 +89,9 @@ async def _elsewhere(found: dict[str, LocalBroker]) -> CommandFailed:
     """Return the error that brokers of this machine belong to other controllers or a killed one."""
     told, alive = [], []
     for address, broker in sorted(found.items()):
-        does_answer = await controller_status(f"http://{address}") is not None
-        alive += [address] if does_answer else []
-        gone = "" if does_answer else ", gone: its brokers end without it"
+        does_response = await controller_status(f"http://{address}") is not None
+        alive += [address] if does_response else []
+        gone = "" if does_response else ", gone: its brokers end without it"
         told.append(f"http://{address} (data in {broker.data_dir}{gone})")
     return CommandFailed(
         f"No controller at {LOCAL_CONTROLLER_URL}; on this machine there is {', '.join(told)}.",
@@ -150,7 +150,7 @@ async def _started_brokers(
             view.is_leaderless for view in found.topics if view.topic == topic
         )
         is_up = found.active_urls and (is_led or not found.is_starting)
-        if is_up and any(await asyncio.gather(*map(_answers, found.active_urls))):
+        if is_up and any(await asyncio.gather(*map(_responses, found.active_urls))):
             return found.active_urls
         if loop.time() >= ends_s:
             break
@@ -166,7 +166,7 @@ async def _started_brokers(
     )
 
 
-async def _answers(url: str) -> bool:
+async def _responses(url: str) -> bool:
     """Return whether a broker's HTTP API responds; it is active a moment before that."""
     session = HttpSession()
     try:
@@ -237,7 +237,7 @@ async def controller_status(url: str, session: HttpSession | None = None) -> Clu
         if answer.status != 200:
             return None
         return read_status(msgspec.json.decode(answer.body))
-    except (OSError, msgspec.DecodeError, UnreadableAnswer):  # a timeout is an OSError too
+    except (OSError, msgspec.DecodeError, UnreadableResponse):  # a timeout is an OSError too
         return None
     finally:
         if session is None:

@@ -62,7 +62,7 @@ def turn(java: JavaPeer, seed: int, directory: Path, totals: Counter[str]) -> li
     totals["refused"] += hostile.refused
     totals["read"] += hostile.read
     totals["liveFrames"] += live.frames
-    totals["liveAnswers"] += live.answered
+    totals["liveAnswers"] += live.responded
     totals["liveCloses"] += live.closed
     return wrong + [f"seed {seed}: {sentence}" for sentence in report.wrong]
 

@@ -17,7 +17,7 @@ from tests.support.local_cluster import LocalCluster
 
 MOST_GROWN_BYTES = 200_000_000
 OPEN_AT_ONCE = 40
-ANSWER_SECONDS = 0.05
+RESPONSE_SECONDS = 0.05
 OTHER_LANGUAGES = (
     b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
@@ -32,7 +32,7 @@ Bodies = dict[tuple[int, int], list[bytes]]  # of requests, by API key and versi
 class Report:
     connections: int = 0
     frames: int = 0
-    answered: int = 0
+    responded: int = 0
     closed: int = 0
     wrong: list[str] = field(default_factory=list)
 
@@ -59,7 +59,7 @@ def attack(cluster: LocalCluster, bodies: Bodies, chance: random.Random, seconds
                 left_open.close()
             report.connections += 1
             connection = left_open.enter_context(socket.socket())
-            connection.settimeout(ANSWER_SECONDS)
+            connection.settimeout(RESPONSE_SECONDS)
             connection.connect(("127.0.0.1", chance.choice(ports)))
             with contextlib.suppress(OSError):
                 if chance.random() < 0.1:
@@ -74,7 +74,7 @@ def attack(cluster: LocalCluster, bodies: Bodies, chance: random.Random, seconds
                     )
                     report.frames += 1
                 got = connection.recv(65536)
-                report.answered += bool(got)
+                report.responded += bool(got)
                 report.closed += not got
     return report
 

@@ -13,17 +13,17 @@ from tidemark_broker.kafka_wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    PartitionAnswer,
-    TopicAnswer,
+    PartitionResponse,
+    TopicResponse,
     decode_fetch_request,
     decode_older_fetch_request,
     encode_consumer_fetch_response,
 )
 from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reader
 from tidemark_broker.kafka_wire.messages.produce import (
-    ProduceAnswer,
     ProducePartition,
     ProduceRequest,
+    ProduceResponse,
     decode_produce_request,
     encode_produce_response,
 )
@@ -147,7 +147,7 @@ def test_produce_answers(java: JavaPeer, version: int) -> None:
     chance = random.Random(version)
     for _ in range(COUNT):
         answers = [
-            ProduceAnswer(
+            ProduceResponse(
                 chance.choice(("orders", "other")),
                 chance.randrange(9),
                 chance.choice(list(ErrorCode)),
@@ -165,7 +165,7 @@ def test_produce_answers(java: JavaPeer, version: int) -> None:
         frame = b"".join(encode_produce_response(9, version, answers, nodes=nodes))
         theirs = both_read(java, PRODUCE, "Produce", version, frame[9 if version >= 9 else 8 :])
         found = [
-            ProduceAnswer(
+            ProduceResponse(
                 topic.name if version < 13 else "",
                 one.index,
                 ErrorCode(one.error_code),
@@ -215,8 +215,8 @@ def nodes_in(theirs: Any) -> tuple[NodeEndpoint, ...]:
     )
 
 
-def as_of(answer: ProduceAnswer, version: int) -> ProduceAnswer:
-    return ProduceAnswer(
+def as_of(answer: ProduceResponse, version: int) -> ProduceResponse:
+    return ProduceResponse(
         answer.topic if version < 13 else "",
         answer.partition,
         answer.error,
@@ -241,7 +241,7 @@ def test_fetch_answers(java: JavaPeer, version: int) -> None:
     chance = random.Random(version)
     for _ in range(COUNT):
         partitions = tuple(
-            PartitionAnswer(
+            PartitionResponse(
                 number,
                 chance.choice(list(ErrorCode)),
                 chance.getrandbits(62),
@@ -254,7 +254,7 @@ def test_fetch_answers(java: JavaPeer, version: int) -> None:
             for number in range(chance.randrange(4))
         )
         topics = (
-            TopicAnswer(TopicId(str(UUID(int=chance.getrandbits(128)))), partitions, "orders"),
+            TopicResponse(TopicId(str(UUID(int=chance.getrandbits(128)))), partitions, "orders"),
         )
         nodes = any_nodes(chance) if version >= 16 else ()
         error = chance.choice(list(ErrorCode))

@@ -20,4 +20,4 @@ def test_hostile_bytes_harm_neither_brokers_nor_other_clients(tmp_path: Path) ->
         with unharmed(cluster, report):
             found = attack(cluster, bodies, random.Random(1), seconds=3.0)
         assert report.wrong == []
-        assert found.closed > 10 and found.answered > 10
+        assert found.closed > 10 and found.responded > 10

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tidemark_broker.replication.core.effects import LeaderAnswer
+from tidemark_broker.replication.core.effects import LeaderResponse
 from tidemark_broker.replication.core.follower import FollowerFetch
 from tidemark_protocol.controller_messages import IsrProposal
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
@@ -19,12 +19,12 @@ class FetchInFlight:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerInFlight:
+class ResponseInFlight:
     follower: BrokerId
     broker_epoch: BrokerEpoch
     leader: BrokerId
     fetch: FollowerFetch
-    answer: LeaderAnswer
+    answer: LeaderResponse
     records: tuple[Record, ...]
 
 
@@ -35,7 +35,7 @@ class ProposalInFlight:
     proposal: IsrProposal
 
 
-InFlight = FetchInFlight | AnswerInFlight | ProposalInFlight
+InFlight = FetchInFlight | ResponseInFlight | ProposalInFlight
 
 
 def address(message: InFlight) -> tuple[str, int, int]:

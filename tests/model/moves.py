@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tidemark_protocol.ids import BrokerId
 
-from tests.model.in_flight import AnswerInFlight, FetchInFlight
+from tests.model.in_flight import FetchInFlight, ResponseInFlight
 from tests.model.small_broker import NOW_MS, SmallBroker
 from tests.model.world import World
 
@@ -106,7 +106,7 @@ def _of_the_wire(world: World) -> Iterator[Move]:
     for message in world.in_flight:
         if isinstance(message, FetchInFlight):
             yield f"deliver fetch {message.follower} {message.leader}", 0
-        elif isinstance(message, AnswerInFlight):
+        elif isinstance(message, ResponseInFlight):
             yield f"deliver answer {message.follower} {message.leader}", 0
         else:
             yield f"deliver proposal {message.sender}", 0

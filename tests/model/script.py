@@ -92,7 +92,7 @@ def _deliver(world: World, what: str, *parties: str) -> None:
         case "fetch":
             world.deliver_fetch(*map(int, parties))
         case "answer":
-            world.deliver_answer(*map(int, parties))
+            world.deliver_response(*map(int, parties))
         case "proposal":
             world.deliver_proposal(*map(int, parties))
         case "write":

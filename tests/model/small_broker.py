@@ -12,9 +12,9 @@ from tidemark_broker.replication.core.effects import (
     AppendRecords,
     FollowerEffect,
     HighWatermarkAdvanced,
-    LeaderAnswer,
     LeaderAssignment,
     LeaderEffect,
+    LeaderResponse,
     LeaderSettings,
     RestartLogAt,
     TruncateLog,
@@ -269,13 +269,13 @@ class Running:
             return None  # S11: the fetch offset is an acknowledgement
         return follower.next_fetch(broker.log, NOW_MS)
 
-    def on_leader_answer(
-        self, fetch: FollowerFetch, answer: LeaderAnswer, records: tuple[Record, ...]
+    def on_leader_response(
+        self, fetch: FollowerFetch, answer: LeaderResponse, records: tuple[Record, ...]
     ) -> None:
         follower, broker = self.process.follower, self.broker
         if follower is None:
             return
-        self._follow(follower, follower.on_answer(fetch, answer, broker.log, NOW_MS), records)
+        self._follow(follower, follower.on_response(fetch, answer, broker.log, NOW_MS), records)
         follower.wake_at_ms = follower._failures = 0  # pacing
 
     def _follow(

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable
 
 from tidemark_broker.replication.core.effects import (
     DivergingEpoch,
-    LeaderAnswer,
+    LeaderResponse,
     RejectFetch,
     ReplicaFetch,
 )
@@ -23,10 +23,10 @@ from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
 from tests.model.beginning import Setting, first_partition, the_topic
 from tests.model.in_flight import (
-    AnswerInFlight,
     FetchInFlight,
     InFlight,
     ProposalInFlight,
+    ResponseInFlight,
     address,
 )
 from tests.model.small_broker import (
@@ -161,29 +161,29 @@ class World:
         if delayed == "request":
             self._put_in_flight(asked)
             return
-        answered = self._answer(asked)
+        responded = self._answer(asked)
         if delayed == "answer":
-            self._put_in_flight(answered)
+            self._put_in_flight(responded)
         else:
-            self._hear(answered)
+            self._hear(responded)
 
     def deliver_fetch(self, follower_id: int, leader_id: int) -> None:
         asked = self._take(FetchInFlight, follower_id, leader_id)
         assert isinstance(asked, FetchInFlight)
         self._hear(self._answer(asked))
 
-    def deliver_answer(self, follower_id: int, leader_id: int) -> None:
-        answered = self._take(AnswerInFlight, follower_id, leader_id)
-        assert isinstance(answered, AnswerInFlight)
-        self._hear(answered)
+    def deliver_response(self, follower_id: int, leader_id: int) -> None:
+        responded = self._take(ResponseInFlight, follower_id, leader_id)
+        assert isinstance(responded, ResponseInFlight)
+        self._hear(responded)
 
-    def _answer(self, asked: FetchInFlight) -> AnswerInFlight:
-        answer, records = self._answer_of(asked)
-        return AnswerInFlight(
+    def _answer(self, asked: FetchInFlight) -> ResponseInFlight:
+        answer, records = self._response_of(asked)
+        return ResponseInFlight(
             asked.follower, asked.broker_epoch, asked.leader, asked.fetch, answer, records
         )
 
-    def _answer_of(self, asked: FetchInFlight) -> tuple[LeaderAnswer, tuple[Record, ...]]:
+    def _response_of(self, asked: FetchInFlight) -> tuple[LeaderResponse, tuple[Record, ...]]:
         process = self.brokers[asked.leader].process
         if process is None:
             self._say_rejected(asked, ErrorCode.NETWORK_EXCEPTION)
@@ -210,12 +210,12 @@ class World:
                 f"{asked.leader}: tells {asked.follower} that they part at or before the end of"
                 f" epoch {verdict.epoch}, offset {verdict.end_offset}"
             )
-            answer = _an_answer(leader.high_watermark, log.log_start_offset, False)
+            answer = _an_response(leader.high_watermark, log.log_start_offset, False)
             return answer._replace(diverging_epoch=verdict), ()
         at = fetch.fetch_offset
         records = (log.record(at),) if at < log.log_end_offset else ()
         running.perform(leader.on_fetch(fetch, leader_end=log.log_end_offset, now_ms=NOW_MS))
-        return _an_answer(leader.high_watermark, log.log_start_offset, bool(records)), records
+        return _an_response(leader.high_watermark, log.log_start_offset, bool(records)), records
 
     def ask(self, leader_id: int, follower_id: int, last_epoch: int, offset: int) -> None:
         """What the leader says to a fetch that nobody sent. Nothing changes."""
@@ -241,11 +241,11 @@ class World:
     def _say_rejected(self, asked: FetchInFlight, error: ErrorCode) -> None:
         self.say(f"{asked.leader}: refuses the fetch of {asked.follower}, {error.name}")
 
-    def _hear(self, answered: AnswerInFlight) -> None:
-        process = self.brokers[answered.follower].process
-        if process is not None and process.broker_epoch == answered.broker_epoch:
-            self.running(answered.follower).on_leader_answer(
-                answered.fetch, answered.answer, answered.records
+    def _hear(self, responded: ResponseInFlight) -> None:
+        process = self.brokers[responded.follower].process
+        if process is not None and process.broker_epoch == responded.broker_epoch:
+            self.running(responded.follower).on_leader_response(
+                responded.fetch, responded.answer, responded.records
             )
 
     # ---- the controller and what it says
@@ -297,7 +297,7 @@ class World:
         running.apply_state(verdict.partition)
         leader = running.process.leader
         if leader is not None:
-            running.perform(leader.on_answer(sent.proposal, verdict.error, NOW_MS))
+            running.perform(leader.on_response(sent.proposal, verdict.error, NOW_MS))
 
     def land(self, position: int = 0) -> None:
         """A late write reaches the store."""
@@ -465,9 +465,9 @@ def has_record(log: SmallLog, offset: int, record: Record) -> bool:
     return offset < start or (offset < log.log_end_offset and log.record(offset) == record)
 
 
-def _an_error(error: ErrorCode, log_start_offset: int = 0) -> LeaderAnswer:
-    return LeaderAnswer(error, Offset(0), Offset(log_start_offset), False)
+def _an_error(error: ErrorCode, log_start_offset: int = 0) -> LeaderResponse:
+    return LeaderResponse(error, Offset(0), Offset(log_start_offset), False)
 
 
-def _an_answer(high_watermark: Offset, log_start: Offset, has_records: bool) -> LeaderAnswer:
-    return LeaderAnswer(ErrorCode.NONE, high_watermark, log_start, has_records)
+def _an_response(high_watermark: Offset, log_start: Offset, has_records: bool) -> LeaderResponse:
+    return LeaderResponse(ErrorCode.NONE, high_watermark, log_start, has_records)

@@ -33,12 +33,12 @@ class Planted:
 def _drops_what_was_rejected(original: Any) -> Any:
     """As Kafka does on INELIGIBLE_REPLICA."""
 
-    def on_answer(self: Any, proposal: Any, error: ErrorCode, now_ms: int) -> Any:
+    def on_response(self: Any, proposal: Any, error: ErrorCode, now_ms: int) -> Any:
         if self.pending_proposal == proposal and error is ErrorCode.INELIGIBLE_REPLICA:
             self._pending = None
         return ()
 
-    return on_answer
+    return on_response
 
 
 TO_WATERMARK = "TruncateLog(min(self.high_watermark, log.log_end_offset))"

@@ -7,7 +7,7 @@ from tests.mutation.mutant import Mutant
 from tests.simulation.faults.bulk import BULK
 
 
-def _answers_once_granted(original: Any) -> Any:
+def _responses_once_granted(original: Any) -> Any:
     async def heartbeat(self: Any, request: Any) -> Any:
         answer = await original(self, request)
         if request.broker_id in self._requested_transitions._granting:
@@ -32,7 +32,7 @@ MUTANTS = (
            "test_a_controller_that_stalls_while_it_takes_over_fences_nobody_for_that",
            "silences add up"),
     Mutant("a heartbeat is answered once what it asks is granted", "S21",
-           (at("heartbeat-waits-for-no-write", wrap(_answers_once_granted)),),
+           (at("heartbeat-waits-for-no-write", wrap(_responses_once_granted)),),
            "tests/regression/test_s21_busy_controller.py::"
            "test_a_live_broker_whose_wish_waits_for_a_long_write_is_answered_and_not_fenced",
            why_no_seed="no simulated decision takes as long as a session"),

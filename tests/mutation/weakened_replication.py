@@ -21,13 +21,13 @@ def _fetches_without_divergence(original: Any) -> Any:
 
 
 def _watermark_from_divergence(original: Any) -> Any:
-    def on_answer(self: Any, fetch: Any, answer: Any, log: Any, now_ms: int) -> Any:
+    def on_response(self: Any, fetch: Any, answer: Any, log: Any, now_ms: int) -> Any:
         effects = original(self, fetch, answer, log, now_ms)
         if answer.diverging_epoch is not None and effects:
             return (*self.on_appended(answer.high_watermark, log.log_end_offset), *effects)
         return effects
 
-    return on_answer
+    return on_response
 
 
 def _says_out_of_range_of_lost_epochs(original: Any) -> Any:
@@ -67,13 +67,13 @@ def _admits_any_epoch(original: Any) -> Any:
 def _forgets_members_on_rejection(original: Any) -> Any:
     """A proposed member is dropped when the controller says no, not when the epoch rises."""
 
-    def on_answer(self: Any, proposal: Any, error: ErrorCode, now_ms: int) -> Any:
+    def on_response(self: Any, proposal: Any, error: ErrorCode, now_ms: int) -> Any:
         if error is not ErrorCode.NONE and self._pending is not None:
             self._pending = None
             return self._advance_high_watermark(now_ms)
         return original(self, proposal, error, now_ms)
 
-    return on_answer
+    return on_response
 
 
 def _applies_whatever_comes(original: Any) -> Any:

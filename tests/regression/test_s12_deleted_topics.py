@@ -130,7 +130,7 @@ def test_a_topic_made_anew_under_its_name_is_not_held_up_by_a_broker_that_is_dow
     run(scenario)
 
 
-class LosesAnswers(FakeStore):
+class LosesResponses(FakeStore):
     """To the first deletion of a slice, which happens."""
 
     is_lost = False
@@ -146,7 +146,7 @@ def test_a_deletion_whose_answer_was_lost_does_not_touch_who_has_the_name_by_now
     """It was asked for again at every tick, and the other's slice read again for it each time."""
 
     async def scenario() -> None:
-        rig = await Rig(store=LosesAnswers()).start(2)
+        rig = await Rig(store=LosesResponses()).start(2)
         await rig.create(replicas=2)
         await rig.service.delete_topic(POOL, ORDERS, retain=False)
         again = TopicState("orders", AGAIN, 1, 2)

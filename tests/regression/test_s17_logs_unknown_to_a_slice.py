@@ -9,7 +9,7 @@ import pytest
 from tidemark_broker.kafka.apis.fetch import ConsumerFetch, FetchLimits
 from tidemark_broker.kafka.apis.fetch_sessions import Key
 from tidemark_broker.kafka_wire.messages.cooperative_steps import all_steps
-from tidemark_broker.kafka_wire.messages.fetch import FetchPartition, PartitionAnswer
+from tidemark_broker.kafka_wire.messages.fetch import FetchPartition, PartitionResponse
 from tidemark_protocol.controller_messages import MetadataPush, TopicPush
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch, Offset, PartitionEpoch, TopicId
@@ -99,10 +99,10 @@ def test_a_fetch_by_a_former_topics_id_is_not_answered_with_the_later_ones_recor
     broker.partitions.apply_push(replace(image, topics=told))
     assert broker.partitions.metadata.topics_by_id[previous.topic_id].topic == TOPIC
 
-    def fetched(topic_id: TopicId) -> PartitionAnswer:
+    def fetched(topic_id: TopicId) -> PartitionResponse:
         key = ("", topic_id, 0)
         asked = FetchPartition(0, -1, Offset(0), -1, Offset(0), 1_000)
-        answers: list[dict[Key, PartitionAnswer]] = []
+        answers: list[dict[Key, PartitionResponse]] = []
         ConsumerFetch(
             broker.partitions,
             {key: asked},

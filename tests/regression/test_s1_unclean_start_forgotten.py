@@ -72,7 +72,7 @@ def test_a_verdict_that_the_process_never_heard_of_is_not_lost(tmp_path: Path) -
         process.kill()
         reboot(machine)
         deaf = machine.open()
-        deaf.link.loses_answers = True
+        deaf.link.loses_responses = True
         await deaf.register_in_vain()
         await evaluate()
         stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]

@@ -34,7 +34,7 @@ def states(rig: Rig) -> list[str]:
     return [view.state for view in rig.service.brokers(POOL)]
 
 
-async def answers_in(
+async def responses_in(
     rig: Rig, ms: int, broker: FakeBroker, **wishes: object
 ) -> list[HeartbeatResponse]:
     """Of a broker that goes on asking, beside the others."""
@@ -58,14 +58,14 @@ def test_a_live_broker_whose_wish_waits_for_a_long_write_is_answered_and_not_fen
         rig = await Rig().start(3)
         await rig.create()
         async with rig.service._pools[POOL].decisions.lock:  # a topic is made
-            answers = await answers_in(rig, 8000, rig.brokers[2], failed_replicas=FAILED)
+            answers = await responses_in(rig, 8000, rig.brokers[2], failed_replicas=FAILED)
             assert len(answers) >= 8
             assert {answer.error for answer in answers} == {ErrorCode.NONE}
             assert not any(answer.are_failures_settled for answer in answers)
             assert states(rig) == ["Active"] * 3
         await evaluate()
         assert 2 not in rig.partition().in_sync_ids
-        (answer,) = await answers_in(rig, 500, rig.brokers[2], failed_replicas=FAILED)
+        (answer,) = await responses_in(rig, 500, rig.brokers[2], failed_replicas=FAILED)
         assert answer.are_failures_settled
 
     run(scenario)
@@ -80,7 +80,7 @@ def test_a_broker_that_wants_to_serve_hears_so_long_that_it_is_fenced_and_then_t
         starting = FakeBroker(rig, BrokerId(3), "3-a")
         await starting.register()
         async with rig.service._pools[POOL].decisions.lock:
-            answers = await answers_in(rig, 2000, starting)
+            answers = await responses_in(rig, 2000, starting)
             assert [answer.is_fenced for answer in answers] == [True] * len(answers)
             assert len(answers) >= 2
         await starting.catch_up()
@@ -96,7 +96,7 @@ def test_what_failed_no_more_and_then_again_is_settled_again() -> None:
         rig = await Rig().start(3)
         await rig.create()
         sick = rig.brokers[2]
-        await answers_in(rig, 1000, sick, failed_replicas=FAILED)
+        await responses_in(rig, 1000, sick, failed_replicas=FAILED)
         sound = sick.heartbeat(number=1)
         await evaluate()
         leader = rig.brokers[rig.partition().leader]

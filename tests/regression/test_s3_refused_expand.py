@@ -87,7 +87,7 @@ class Leader:
         (answer,) = response.answers
         assert answer.state is not None
         self.perform(self.core.on_state(answer.state, self.now_ms))
-        self.perform(self.core.on_answer(proposal, answer.error, self.now_ms))
+        self.perform(self.core.on_response(proposal, answer.error, self.now_ms))
         return answer
 
 

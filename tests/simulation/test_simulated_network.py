@@ -264,7 +264,7 @@ def test_a_server_that_dies_breaks_the_request() -> None:
     ("faults", "heard", "calls"),
     [
         (MessageFaults(request_lost=1.0), [TimeoutError], []),
-        (MessageFaults(answer_lost=1.0), [TimeoutError], ["hello"]),
+        (MessageFaults(response_lost=1.0), [TimeoutError], ["hello"]),
         (MessageFaults(request_doubled=1.0), [b"HELLO"], ["hello", "hello"]),
         (MessageFaults(request_late=1.0, most_late_ms=100), [b"HELLO"], ["hello"]),
     ],

@@ -13,7 +13,7 @@ from tidemark_operator.store.object_store import (
     StoreError,
 )
 
-from tests.simulation.engine.store import ANSWERS, REQUESTS, StoreClient, StoreFaults
+from tests.simulation.engine.store import REQUESTS, RESPONSES, StoreClient, StoreFaults
 from tests.simulation.engine.world import World
 
 Scenario = Callable[[World, StoreClient], Awaitable[None]]
@@ -93,7 +93,7 @@ def test_a_lost_answer_leaves_the_write_and_a_lost_request_does_not() -> None:
         assert await raised(store.create(LEASE, lease())) is OutcomeUnknown
         world.store.faults = StoreFaults()
         assert await store.get(LEASE, "n", "l") is None
-        world.store.faults = StoreFaults(answer_lost=1.0)
+        world.store.faults = StoreFaults(response_lost=1.0)
         assert await raised(store.create(LEASE, lease())) is OutcomeUnknown
         world.store.faults = StoreFaults()
         assert await store.get(LEASE, "n", "l") is not None
@@ -128,7 +128,7 @@ def test_an_operator_out_of_reach_is_so_alone_and_in_one_direction() -> None:
         assert await raised(store.create(LEASE, lease())) is OutcomeUnknown
         assert await raised(store.get(LEASE, "n", "l")) is StoreError
         assert await other.get(LEASE, "n", "l") is None
-        world.store.out_of_reach["controller-0"] = ANSWERS
+        world.store.out_of_reach["controller-0"] = RESPONSES
         assert await raised(store.create(LEASE, lease())) is OutcomeUnknown
         assert await raised(store.get(LEASE, "n", "l")) is StoreError
         assert await other.get(LEASE, "n", "l") is not None

@@ -11,7 +11,7 @@ from tidemark_broker.replication.replica_manager import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.simulation.engine.broker_process import BrokerSlot
-from tests.simulation.engine.store import ANSWERS, REQUESTS
+from tests.simulation.engine.store import REQUESTS, RESPONSES
 from tests.simulation.engine.world import World, WorldOptions
 
 ROOT = Path(__file__).parents[2]
@@ -121,7 +121,7 @@ def test_a_standby_takes_over_from_a_killed_controller() -> None:
         assert world.leading_controller not in (None, previous)
 
 
-@pytest.mark.parametrize("loses", [REQUESTS, ANSWERS])
+@pytest.mark.parametrize("loses", [REQUESTS, RESPONSES])
 def test_an_operator_that_alone_cannot_reach_the_api_server_gives_way(loses: str) -> None:
     with World(4) as world:
         started(world)

@@ -51,7 +51,7 @@ class Link:
 
     rig: Rig
     is_cut: bool = False
-    loses_answers: bool = False
+    loses_responses: bool = False
     answer: object = None  # instead of the controller's
     was_called: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -71,7 +71,7 @@ class Link:
         if self.answer is not None:
             return encode(self.answer)
         answer = await broker_calls(self.rig.service)[path](body)
-        if self.loses_answers:
+        if self.loses_responses:
             raise ControllerUnavailable("the answer was lost")
         return answer
 

@@ -10,27 +10,27 @@ from tidemark_broker.coordinator.core.group_coordinator_shard import (
 )
 from tidemark_broker.coordinator.core.offsets_records import OffsetsRecord
 from tidemark_broker.coordinator.core.requests import (
-    Answer,
     AppendRecords,
     ClockReading,
     Effect,
-    GroupAnswer,
     GroupCounters,
     GroupRequest,
+    GroupResponse,
     Heartbeat,
-    HeartbeatAnswer,
+    HeartbeatResponse,
     JoinGroup,
-    JoinGroupAnswer,
+    JoinGroupResponse,
     LeaveGroup,
     LeavingMember,
     OffsetCommit,
-    OffsetCommitAnswer,
+    OffsetCommitResponse,
     OffsetFetch,
-    OffsetFetchAnswer,
+    OffsetFetchResponse,
     OffsetToCommit,
     Protocol,
+    Response,
     SyncGroup,
-    SyncGroupAnswer,
+    SyncGroupResponse,
 )
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch
@@ -64,8 +64,8 @@ class Rig:
     commits_at_once: bool = True
 
     def __post_init__(self) -> None:
-        self.answers: dict[int, GroupAnswer] = {}
-        self.answered_in: dict[int, int] = {}  # leader epochs
+        self.answers: dict[int, GroupResponse] = {}
+        self.responded_in: dict[int, int] = {}  # leader epochs
         self.appends: list[AppendRecords] = []
         self._next_request_id = 0
         self._next_member = 0
@@ -79,10 +79,10 @@ class Rig:
 
     def perform(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
-            if isinstance(effect, Answer):
+            if isinstance(effect, Response):
                 assert effect.request_id not in self.answers, "answered twice"
                 self.answers[effect.request_id] = effect.answer
-                self.answered_in[effect.request_id] = self.coordinator.leader_epoch
+                self.responded_in[effect.request_id] = self.coordinator.leader_epoch
             else:
                 assert effect.leader_epoch == self.coordinator.leader_epoch
                 self.appends.append(effect)
@@ -125,7 +125,7 @@ class Rig:
         self.perform(self.coordinator.on_request(request_id, request, self.now))
         return request_id
 
-    def ask(self, request: GroupRequest) -> GroupAnswer:
+    def ask(self, request: GroupRequest) -> GroupResponse:
         return self.answers[self.send(request)]
 
     # Requests
@@ -134,25 +134,25 @@ class Rig:
         self._next_member += 1
         return self.send(replace(join, new_member_id=f"m{self._next_member}"))
 
-    def joined(self, request_id: int) -> JoinGroupAnswer:
+    def joined(self, request_id: int) -> JoinGroupResponse:
         answer = self.answers[request_id]
-        assert isinstance(answer, JoinGroupAnswer)
+        assert isinstance(answer, JoinGroupResponse)
         return answer
 
-    def join(self, join: JoinGroup = JOIN) -> JoinGroupAnswer:
+    def join(self, join: JoinGroup = JOIN) -> JoinGroupResponse:
         return self.joined(self.send_join(join))
 
-    def sync(self, joined: JoinGroupAnswer, **assignments: bytes) -> SyncGroupAnswer:
+    def sync(self, joined: JoinGroupResponse, **assignments: bytes) -> SyncGroupResponse:
         sync = SyncGroup(
             "g", joined.generation_id, joined.member_id, assignments=tuple(assignments.items())
         )
         answer = self.ask(sync)
-        assert isinstance(answer, SyncGroupAnswer)
+        assert isinstance(answer, SyncGroupResponse)
         return answer
 
     def heartbeat(self, member_id: str, generation_id: int, instance: str | None = None) -> str:
         answer = self.ask(Heartbeat("g", generation_id, member_id, instance))
-        assert isinstance(answer, HeartbeatAnswer)
+        assert isinstance(answer, HeartbeatResponse)
         return answer.error.name
 
     def leave(self, member_id: str) -> None:
@@ -166,7 +166,7 @@ class Rig:
 
     def committed(self, request_id: int) -> str:
         answer = self.answers[request_id]
-        assert isinstance(answer, OffsetCommitAnswer)
+        assert isinstance(answer, OffsetCommitResponse)
         return answer.partitions[0].error.name
 
     def commit_offset(
@@ -176,7 +176,7 @@ class Rig:
 
     def fetched(self) -> dict[str, int]:
         answer = self.ask(OffsetFetch("g", None))
-        assert isinstance(answer, OffsetFetchAnswer)
+        assert isinstance(answer, OffsetFetchResponse)
         return {
             found.topic: found.committed.offset
             for found in answer.offsets
@@ -188,7 +188,7 @@ class Rig:
     def state(self) -> str:
         return self.coordinator.describe_group("g").state
 
-    def stable(self, *joins: JoinGroup) -> list[JoinGroupAnswer]:
+    def stable(self, *joins: JoinGroup) -> list[JoinGroupResponse]:
         """These are members and have their assignment; the first one leads."""
         request_ids = [self.send_join(join) for join in joins]
         self.wait(0)

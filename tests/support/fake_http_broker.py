@@ -10,19 +10,19 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 TOPIC = "orders"
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Response = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass
 class FakeCluster:
-    """Every broker answers from the same state; `next_answers` come first, once each."""
+    """Every broker answers from the same state; `next_responses` come first, once each."""
 
     broker_count: int = 2
     partition_count: int = 1
     leaders: dict[int, int] = field(default_factory=dict)
     leader_epoch: int = 0
     logs: dict[int, list[bytes]] = field(default_factory=dict)
-    next_answers: list[Answer] = field(default_factory=list)
+    next_responses: list[Response] = field(default_factory=list)
     produced_at: list[int] = field(default_factory=list)
     nearest: dict[str, int] = field(default_factory=dict)  # rack -> broker that its readers go to
     silent: set[int] = field(default_factory=set)  # brokers that hang when asked who leads
@@ -89,7 +89,7 @@ class FakeCluster:
     def _app(self, broker_id: int) -> web.Application:
         partition_path = "/topics/{topic}/partitions/{partition}"
 
-        def at_leader(handler: Answer) -> Answer:
+        def at_leader(handler: Response) -> Response:
             async def checked(request: web.Request) -> web.StreamResponse:
                 partition = int(request.match_info["partition"])
                 if self.is_deleted:
@@ -103,8 +103,8 @@ class FakeCluster:
 
         async def produce(request: web.Request) -> web.StreamResponse:
             self.produced_at.append(broker_id)
-            if self.next_answers:
-                return await self.next_answers.pop(0)(request)
+            if self.next_responses:
+                return await self.next_responses.pop(0)(request)
             body = await request.json()
             self.bodies.append(body)
             rejection = self._rejection(body)
@@ -149,7 +149,7 @@ class FakeCluster:
         app.router.add_get(partition_path + "/replica", replica)
         return app
 
-    def _reading_at(self, broker_id: int) -> Answer:
+    def _reading_at(self, broker_id: int) -> Response:
         async def records(request: web.Request) -> web.StreamResponse:
             if self.is_deleted:
                 self.rejected_reads += 1
@@ -220,7 +220,7 @@ class FakeCluster:
         self.next_producer_id += 1
         return web.json_response({"producer_id": self.next_producer_id, "producer_epoch": 0})
 
-    def append_and_hang_up(self) -> Answer:
+    def append_and_hang_up(self) -> Response:
         """Written, and the answer is lost."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -295,9 +295,9 @@ def unknown_topic() -> web.Response:
     return problem(404, "UNKNOWN_TOPIC_OR_PARTITION", outcome="not_written", retriable=True)
 
 
-def answering(response: Callable[[], web.Response]) -> Answer:
+def answering(reply: Callable[[], web.Response]) -> Response:
     async def answer(request: web.Request) -> web.StreamResponse:
-        return response()
+        return reply()
 
     return answer
 

@@ -13,7 +13,7 @@ from tidemark_broker.kafka_wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    TopicAnswer,
+    TopicResponse,
     decode_fetch_request,
     decode_fetch_response,
     encode_fetch_request,
@@ -26,7 +26,7 @@ from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_bat
 from tidemark_broker.log.disk import Disk, OsDisk
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
-from tidemark_broker.replication.core.effects import DivergingEpoch, LeaderAnswer
+from tidemark_broker.replication.core.effects import DivergingEpoch, LeaderResponse
 from tidemark_broker.replication.core.follower import FollowerFetch
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler, FollowerSession
 from tidemark_broker.replication.partition import Partition
@@ -178,7 +178,7 @@ class SentFetch:
             for found in topic.partitions:
                 replica, fetch = silent.pop((topic.topic_id, found.partition))
                 diverging = found.diverging_epoch
-                answer = LeaderAnswer(
+                answer = LeaderResponse(
                     found.error,
                     Offset(found.high_watermark),
                     Offset(found.log_start_offset),
@@ -188,7 +188,7 @@ class SentFetch:
                     else DivergingEpoch(LeaderEpoch(diverging[0]), Offset(diverging[1])),
                 )
                 try:
-                    replica.on_leader_answer(fetch, answer, memoryview(found.records), now_ms)
+                    replica.on_leader_response(fetch, answer, memoryview(found.records), now_ms)
                 except StorageError as error:
                     self.refused.append(error)
         for replica, fetch in silent.values():
@@ -320,7 +320,7 @@ class InProcessPool:
                 self.state, partition_epoch=PartitionEpoch(self.state.partition_epoch + 1)
             )
         answer = IsrResult(proposal.topic_id, proposal.partition, error, self.state)
-        broker.partitions.on_in_sync_answers([(proposal, answer)])
+        broker.partitions.on_in_sync_responses([(proposal, answer)])
         return proposal
 
     # ---- replication
@@ -361,7 +361,7 @@ class InProcessPool:
         reader = Reader(memoryview(frame)[4:])
         version = read_request_header(reader).api_version
 
-        def respond(found: tuple[TopicAnswer, ...]) -> None:
+        def respond(found: tuple[TopicResponse, ...]) -> None:
             assert sent.answer is None, "answered twice"
             data = b"".join(encode_fetch_response(FetchResponse(1, ErrorCode.NONE, found)))
             sent.answer = decode_fetch_response(data[4:])

@@ -228,7 +228,7 @@ def fetch(
 API_VERSIONS_REQUEST = request(API_VERSIONS, 0)
 
 
-async def answered_beside(door: Door, frame: bytes) -> tuple[int, bytes]:
+async def responded_beside(door: Door, frame: bytes) -> tuple[int, bytes]:
     """How often another client was answered while the broker was at `frame`; and its answer."""
     busy, other = await Client.connect(door), await Client.connect(door)
     busy.send(frame)

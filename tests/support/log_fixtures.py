@@ -145,7 +145,7 @@ def verified_copy_of(
     return open_log(directory, disk, settings=settings, log_start_offset=log_start_offset)
 
 
-def answers_of(log: PartitionLog) -> dict[str, object]:
+def responses_of(log: PartitionLog) -> dict[str, object]:
     """What a log says of itself, and to every question about an offset or a timestamp."""
     said: dict[str, object] = {
         "offsets": (log.log_start_offset, log.log_end_offset),

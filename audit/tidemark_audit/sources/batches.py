@@ -7,7 +7,7 @@ from tidemark_audit.metrics.families import SeriesKey
 
 BATCH_SAMPLES = 2_000_000
 # Of one answer, which is whole before any of it is handed on; slices are made for a batch each.
-MOST_ANSWER_SAMPLES = 8 * BATCH_SAMPLES
+MOST_RESPONSE_SAMPLES = 8 * BATCH_SAMPLES
 
 
 def values_of_text(values: Floats) -> Floats:

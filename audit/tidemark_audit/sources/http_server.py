@@ -32,7 +32,7 @@ _SAYS_TOO_LARGE = re.compile(
     r"too many samples|exceeded sample limit|query timed out|\"errorType\":\s*\"timeout\""
 )
 MOST_WAIT_SECONDS = 30.0  # that a `Retry-After` is given
-MOST_ANSWER_BYTES = 256 << 20  # five times what a batch takes in the longest form
+MOST_RESPONSE_BYTES = 256 << 20  # five times what a batch takes in the longest form
 MANY = 1 << 20  # as often as there are pauses
 _PIECE_BYTES = 1 << 20
 _SAID_BYTES = 300
@@ -60,7 +60,7 @@ class RetryPolicy:
     """The limits and pauses of retries."""
 
     silence_seconds: float = 120.0  # without one byte: Prometheus's own limit of a query
-    answer_seconds: float = 600.0  # until an answer is whole, however it trickles
+    response_seconds: float = 600.0  # until an answer is whole, however it trickles
     pauses_seconds: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
 
 
@@ -69,10 +69,10 @@ class Server:
     url: str
     token: str = ""
     patience: RetryPolicy = RetryPolicy()
-    has_answered: bool = False  # so that a refused connection means a restart
+    has_responded: bool = False  # so that a refused connection means a restart
 
     def ask(
-        self, path: str, body: bytes, headers: Mapping[str, str], read: "Callable[[Answer], Read]"
+        self, path: str, body: bytes, headers: Mapping[str, str], read: "Callable[[Response], Read]"
     ) -> Read:
         """Send a request and return what `read` makes of the complete response.
 
@@ -90,7 +90,7 @@ class Server:
             time.sleep(pause)
 
     def _asked_once(
-        self, path: str, body: bytes, headers: Mapping[str, str], read: "Callable[[Answer], Read]"
+        self, path: str, body: bytes, headers: Mapping[str, str], read: "Callable[[Response], Read]"
     ) -> Read:
         started = time.monotonic()
         try:
@@ -98,7 +98,7 @@ class Server:
             if self.token:
                 request.add_header("Authorization", f"Bearer {self.token}")
             with urllib.request.urlopen(request, timeout=self.patience.silence_seconds) as answer:
-                return read(Answer(answer, started + self.patience.answer_seconds))
+                return read(Response(answer, started + self.patience.response_seconds))
         except urllib.error.HTTPError as error:
             raise _of_status(error) from error
         except urllib.error.URLError as error:
@@ -114,13 +114,13 @@ class Server:
             case http.client.IncompleteRead() | TruncatedResponse():
                 return _Trouble(f"an answer that broke off ({text})")
             case ConnectionRefusedError() | socket.gaierror():
-                return _Trouble(text, most_times=MANY if self.has_answered else 1)
+                return _Trouble(text, most_times=MANY if self.has_responded else 1)
             case ConnectionError():
                 return _Trouble(f"a connection that broke ({text})")
             case ssl.SSLError():
                 return _Trouble(text, most_times=1)
             case OSError():
-                return _Trouble(text, most_times=MANY if self.has_answered else 1)
+                return _Trouble(text, most_times=MANY if self.has_responded else 1)
             case _:  # no address, or no HTTP
                 return _Trouble(f"{type(error).__name__}: {text}", most_times=1)
 
@@ -135,7 +135,7 @@ class Server:
         return error
 
 
-class Answer:
+class Response:
     """The bytes of a response; a broken connection is an exception, not its end."""
 
     def __init__(self, response: http.client.HTTPResponse, give_up_at: float) -> None:
@@ -180,8 +180,8 @@ class Answer:
         while window_part := self.read(_PIECE_BYTES):
             window_parts.append(window_part)
             size += len(window_part)
-            if size > MOST_ANSWER_BYTES:
-                raise TooLarge(f"an answer of more than {MOST_ANSWER_BYTES} bytes")
+            if size > MOST_RESPONSE_BYTES:
+                raise TooLarge(f"an answer of more than {MOST_RESPONSE_BYTES} bytes")
         return b"".join(window_parts)
 
 

@@ -38,7 +38,7 @@ _DECORATION = b'[]" \t\r\n'
 # Between two documents there is no comma, which no place within one can look like: what closes a
 # string is not followed by a name.
 _BORDER = re.compile(rb'[}\]]\s*(?=(?:\[\s*)?\{\s*"[A-Za-z]+"\s*:)')
-_ANSWERED = re.compile(rb'\s*\{\s*"(?:status|data|warnings|infos|error|errorType)"\s*:')
+_RESPONDED = re.compile(rb'\s*\{\s*"(?:status|data|warnings|infos|error|errorType)"\s*:')
 _HISTOGRAMS = re.compile(rb'"histograms"\s*:')
 
 
@@ -50,7 +50,7 @@ class _Line(msgspec.Struct):
     value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-class _Answer(msgspec.Struct):
+class _Response(msgspec.Struct):
     status: str
     data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: str = ""
@@ -64,7 +64,7 @@ class _Matrix(msgspec.Struct):
 
 _LINE = msgspec.json.Decoder(_Line)
 _LINES = msgspec.json.Decoder(list[_Line])
-_ANSWER = msgspec.json.Decoder(_Answer)
+_RESPONSE = msgspec.json.Decoder(_Response)
 _MATRIX = msgspec.json.Decoder(_Matrix)
 
 
@@ -214,15 +214,15 @@ def _decoded(document: bytes, place: str) -> list[_Line]:
 
 
 def _of_one(document: bytes, place: str) -> list[_Line]:
-    if _ANSWERED.match(document):
-        return _of_answer(document, place)
+    if _RESPONDED.match(document):
+        return _of_response(document, place)
     if document.lstrip().startswith(b"["):
         return _LINES.decode(document)
     return [_LINE.decode(document)]
 
 
-def _of_answer(line: bytes, place: str) -> list[_Line]:
-    answer = _ANSWER.decode(line)
+def _of_response(line: bytes, place: str) -> list[_Line]:
+    answer = _RESPONSE.decode(line)
     if answer.status != "success" or isinstance(answer.data, msgspec.UnsetType):
         raise SourceError(
             place,

@@ -18,10 +18,10 @@ import msgspec
 from tidemark_audit.aggregation.samples import SampleBatch
 from tidemark_audit.metrics.families import READ_NAMES, BadLabels
 from tidemark_audit.sources import remote_read, remote_read_samples
-from tidemark_audit.sources.batches import BATCH_SAMPLES, MOST_ANSWER_SAMPLES, BatchBuilder
+from tidemark_audit.sources.batches import BATCH_SAMPLES, MOST_RESPONSE_SAMPLES, BatchBuilder
 from tidemark_audit.sources.http_server import (
-    Answer,
     NoServerResponse,
+    Response,
     RetryPolicy,
     Server,
     TooLarge,
@@ -175,7 +175,7 @@ class Prometheus:
             pass
         else:
             form = _FORMS.get(said, SampleFormat.API)
-        return PrometheusSlice(replace(server, has_answered=True), start_ms, end_ms, form)
+        return PrometheusSlice(replace(server, has_responded=True), start_ms, end_ms, form)
 
 
 _FORMS = {
@@ -184,14 +184,14 @@ _FORMS = {
 }
 
 
-def _whole(answer: Answer) -> bytes:
+def _whole(answer: Response) -> bytes:
     return answer.whole()
 
 
-def _batches(answer: Answer) -> list[SampleBatch]:
+def _batches(answer: Response) -> list[SampleBatch]:
     """Decode a response.
 
-    Raises BadMessage, Damaged, BadLabels, UnsupportedEncoding, TooLarge, and what `Answer.read`
+    Raises BadMessage, Damaged, BadLabels, UnsupportedEncoding, TooLarge, and what `Response.read`
     raises.
     """
     form = _FORMS.get(answer.content_type)
@@ -210,8 +210,8 @@ def within_memory(batches: Iterator[SampleBatch]) -> Iterator[SampleBatch]:
     held = 0
     for batch in batches:
         held += len(batch) + SAMPLES_OF_A_KEY * len(batch.series)
-        if held > MOST_ANSWER_SAMPLES:
-            raise TooLarge(f"an answer of more than {MOST_ANSWER_SAMPLES} samples")
+        if held > MOST_RESPONSE_SAMPLES:
+            raise TooLarge(f"an answer of more than {MOST_RESPONSE_SAMPLES} samples")
         yield batch
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from tidemark_audit.aggregation.samples import SampleBatch
 from tidemark_audit.metrics.families import SeriesKey, series_key
-from tidemark_audit.sources.batches import BATCH_SAMPLES, MOST_ANSWER_SAMPLES
-from tidemark_audit.sources.http_server import Answer, TooLarge, TruncatedResponse
+from tidemark_audit.sources.batches import BATCH_SAMPLES, MOST_RESPONSE_SAMPLES
+from tidemark_audit.sources.http_server import Response, TooLarge, TruncatedResponse
 from tidemark_audit.sources.protobuf import (
     BadMessage,
     fields,
@@ -55,7 +55,7 @@ def request_body(start_ms: int, end_ms: int, names: str, accepted: Sequence[int]
     return snappy_literals(write_bytes(1, query) + types)
 
 
-def batches(stream: Answer) -> Iterator[SampleBatch]:
+def batches(stream: Response) -> Iterator[SampleBatch]:
     """Yield the batches of a streamed response.
 
     However the server divides them, memory holds at most a few frames and the samples of one
@@ -74,7 +74,7 @@ def batches(stream: Answer) -> Iterator[SampleBatch]:
         raise Corrupt(str(error)) from error
 
 
-def _frames(stream: Answer) -> Iterator[memoryview]:
+def _frames(stream: Response) -> Iterator[memoryview]:
     while True:
         length = _stream_varint(stream)
         if length is None:
@@ -88,7 +88,7 @@ def _frames(stream: Answer) -> Iterator[memoryview]:
         yield memoryview(data)
 
 
-def _stream_varint(stream: Answer) -> int | None:
+def _stream_varint(stream: Response) -> int | None:
     """Return the next varint, or None at the end of the stream."""
     data = b""
     while len(data) < 10:
@@ -103,7 +103,7 @@ def _stream_varint(stream: Answer) -> int | None:
     raise Corrupt("a frame without a length")
 
 
-def _exactly(stream: Answer, length: int) -> bytes:
+def _exactly(stream: Response, length: int) -> bytes:
     data = b""
     while len(data) < length:
         window_part = stream.read(length - len(data))
@@ -149,8 +149,8 @@ class _Pending:
         if key is None:
             return
         self.samples += sum(samples_in(chunk) for chunk in chunks)
-        if self.samples > MOST_ANSWER_SAMPLES:
-            raise TooLarge(f"an answer of more than {MOST_ANSWER_SAMPLES} samples")
+        if self.samples > MOST_RESPONSE_SAMPLES:
+            raise TooLarge(f"an answer of more than {MOST_RESPONSE_SAMPLES} samples")
         self.chunks += chunks
         self._series_of += [self._place.setdefault(key, len(self._place))] * len(chunks)
 

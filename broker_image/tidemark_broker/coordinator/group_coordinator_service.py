@@ -28,10 +28,10 @@ from tidemark_broker.coordinator.core.group_coordinator_shard import Coordinator
 from tidemark_broker.coordinator.core.offsets_records import partition_of_group
 from tidemark_broker.coordinator.core.requests import (
     DescribedGroup,
-    GroupAnswer,
     GroupCounters,
     GroupGauges,
     GroupRequest,
+    GroupResponse,
     GroupsReport,
     ListedGroup,
 )
@@ -195,17 +195,19 @@ class GroupCoordinatorService:
 
     # ---- requests
 
-    async def ask(self, request: GroupRequest) -> GroupAnswer:
+    async def ask(self, request: GroupRequest) -> GroupResponse:
         """Return the answer to a request.
 
         JoinGroup and SyncGroup wait for the other members, within the group's rebalance timeout; a
         request that is written to the log waits some seconds.
         """
-        answered: asyncio.Future[GroupAnswer] = asyncio.get_running_loop().create_future()
-        self.send(request, lambda answer: None if answered.done() else answered.set_result(answer))
-        return await answered
+        responded: asyncio.Future[GroupResponse] = asyncio.get_running_loop().create_future()
+        self.send(
+            request, lambda answer: None if responded.done() else responded.set_result(answer)
+        )
+        return await responded
 
-    def send(self, request: GroupRequest, done: Callable[[GroupAnswer], None]) -> None:
+    def send(self, request: GroupRequest, done: Callable[[GroupResponse], None]) -> None:
         """Pass a request to its coordinator; `done` is called once, maybe before this returns."""
         coordinated = self._find(request.group_id)
         if coordinated is None:

@@ -22,9 +22,9 @@ from tidemark_broker.coordinator.core.requests import (
     AppendRecords,
     ClockReading,
     Effect,
-    GroupAnswer,
     GroupCounters,
     GroupRequest,
+    GroupResponse,
 )
 from tidemark_broker.coordinator.core.validation import rejection
 from tidemark_broker.kafka_wire.records.record_batch import build_batch
@@ -51,7 +51,7 @@ LATE_MS = 500  # a timer this late: the process stood still, and heartbeats wait
 
 _log = logging.getLogger(__name__)
 
-AnswerDone = Callable[[GroupAnswer], None]
+ResponseDone = Callable[[GroupResponse], None]
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class ShardRunner:
         self._partitions = partitions
         self._scheduler = scheduler
         self._clock = clock
-        self._waiting: dict[int, AnswerDone] = {}
+        self._waiting: dict[int, ResponseDone] = {}
         self._effects: deque[Effect] = deque()
         self._is_performing = False
         self._appended: deque[tuple[Offset, int]] = deque()  # (end offset, append id), by offset
@@ -118,7 +118,7 @@ class ShardRunner:
 
     # ---- requests
 
-    def request(self, request_id: int, request: GroupRequest, done: AnswerDone) -> None:
+    def request(self, request_id: int, request: GroupRequest, done: ResponseDone) -> None:
         """Pass a request to the core; `done` is called once, maybe before this returns."""
         self._waiting[request_id] = done
         try:

@@ -28,28 +28,28 @@ from tidemark_broker.http.produce import ProduceRoute
 from tidemark_broker.http.request import Request
 from tidemark_broker.http.request_metrics import RequestMetrics
 from tidemark_broker.http.response import (
-    Answer,
     AnyResponse,
     AsgiApp,
     ClientGone,
     Message,
     Receive,
+    Response,
     Scope,
     Send,
 )
 from tidemark_broker.quota_manager import QuotaType
 
 
-def health(view: BrokerView) -> Answer:
+def health(view: BrokerView) -> Response:
     """Who answers here: a probe compares the incarnation (S19)."""
     body = {"broker_id": view.broker_id, "incarnation": view.incarnation, "pool": view.pool}
-    return Answer(200, msgspec.json.encode(with_previous_names(body)))
+    return Response(200, msgspec.json.encode(with_previous_names(body)))
 
 
-def readiness(view: BrokerView) -> Answer:
+def readiness(view: BrokerView) -> Response:
     is_ready, reason = view.is_ready()
     body = {"ready": is_ready, "reason": reason}
-    return Answer(200 if is_ready else 503, msgspec.json.encode(body))
+    return Response(200 if is_ready else 503, msgspec.json.encode(body))
 
 
 __all__ = ["AsgiApp", "HttpServer", "create_app"]

@@ -15,8 +15,8 @@ from tidemark_broker.http.admission import Admission, HttpQuotas
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.media_types import (
-    ANSWER_BYTES_PER_LOG_BYTE,
     RECORD_BATCH_TYPE,
+    RESPONSE_BYTES_PER_LOG_BYTE,
     EmbeddedFormat,
     ReadFormat,
     format_of_read,
@@ -28,7 +28,7 @@ from tidemark_broker.http.record_batches import next_offset_of
 from tidemark_broker.http.record_json import FetchedRecords, RecordRenderer
 from tidemark_broker.http.record_stream import FetchTarget, RecordStreams, positions
 from tidemark_broker.http.request import Request
-from tidemark_broker.http.response import Answer, AnyResponse
+from tidemark_broker.http.response import AnyResponse, Response
 from tidemark_broker.quota_manager import QuotaType
 from tidemark_broker.replication.replica_manager import FetchResult
 from tidemark_broker.replication.results import Consumer
@@ -75,11 +75,11 @@ class FetchRoute:
                 next_offset = await next_offset_of(result.data, offset)
             headers = positions(result, next_offset)
             self.quota_wait_seconds(request, len(result.data))
-            return Answer(200, result.data, RECORD_BATCH_TYPE, headers)
+            return Response(200, result.data, RECORD_BATCH_TYPE, headers)
         fetched = await self.render(reading, read_format.embedded, result.data, offset)
         headers = positions(result, fetched.next_offset)
         self.quota_wait_seconds(request, len(fetched.body))
-        return Answer(200, fetched.body, read_format.embedded.value, headers)
+        return Response(200, fetched.body, read_format.embedded.value, headers)
 
     async def read(
         self, reading: FetchTarget, offset: int, *, wait_ms: int, max_bytes: int = 0
@@ -110,7 +110,7 @@ class FetchRoute:
             as_lines=as_lines,
         )
         # Only from here on: a parked fetch holds no bytes.
-        with self._admission.bytes_reserved(len(data) * ANSWER_BYTES_PER_LOG_BYTE):
+        with self._admission.bytes_reserved(len(data) * RESPONSE_BYTES_PER_LOG_BYTE):
             try:
                 return await renderer.render(data, offset)
             except HttpProblem as problem:
@@ -160,7 +160,7 @@ class FetchRoute:
         )
         pending.prepare()
         if pending.result is None:
-            seconds = wait_ms / 1000 + self._limits.answer_grace_seconds
+            seconds = wait_ms / 1000 + self._limits.response_grace_seconds
             try:
                 await pending.wait(reading.request.receive, seconds=seconds, patience_seconds=0.0)
             finally:

@@ -24,7 +24,7 @@ from tidemark_broker.http.request import CLIENT_ID, FORWARDED_BY
 
 CONNECTIONS = 64
 CONNECTIONS_PER_PEER = 16
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 GRACE_SECONDS = 1.0  # the leader answers by the deadline; the answer still has to travel
 _UNREADABLE = "broker {broker_id} gave an answer that could not be read (status {status})"
 
@@ -37,7 +37,7 @@ class _Entry(msgspec.Struct):
     outcome: str = ""
 
 
-class _Answer(msgspec.Struct):
+class _Response(msgspec.Struct):
     offsets: list[_Entry]
 
 
@@ -102,7 +102,7 @@ class Forwarder:
                 client_id=terms.client_id,
                 seconds=remaining_seconds + GRACE_SECONDS,
             )
-            return _read_answer(records, leader, status, body)
+            return _read_response(records, leader, status, body)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as cause:
             error, outcome = ErrorCode.LEADER_NOT_AVAILABLE, Outcome.NOT_WRITTEN  # never sent
             message = f"broker {leader} could not be reached: {cause}"
@@ -137,12 +137,12 @@ class Forwarder:
             answer = bytearray()
             async for chunk in response.content.iter_any():
                 answer += chunk
-                if len(answer) > MAX_ANSWER_BYTES:
-                    raise aiohttp.ClientPayloadError(f"answer above {MAX_ANSWER_BYTES} bytes")
+                if len(answer) > MAX_RESPONSE_BYTES:
+                    raise aiohttp.ClientPayloadError(f"answer above {MAX_RESPONSE_BYTES} bytes")
             return response.status, bytes(answer)
 
 
-def _read_answer(
+def _read_response(
     records: Sequence[tuple[int, ProducedRecord]], leader: BrokerId, status: int, body: bytes
 ) -> list[RecordResult]:
     try:
@@ -150,7 +150,7 @@ def _read_answer(
             problem = msgspec.json.decode(body, type=_Problem)
             error, outcome = problem.error(), Outcome(problem.outcome)
             return _all_failed(records, error, problem.detail, outcome)
-        entries = msgspec.json.decode(body, type=_Answer).offsets
+        entries = msgspec.json.decode(body, type=_Response).offsets
         if [entry.partition for entry in entries] != [partition for partition, _ in records]:
             raise ValueError("other partitions than asked")
         return [_result(entry) for entry in entries]

@@ -16,7 +16,7 @@ from tidemark_protocol.ids import BrokerId
 
 from tidemark_broker.http.problems import HttpProblem, Outcome
 from tidemark_broker.http.request import Request
-from tidemark_broker.http.response import Answer
+from tidemark_broker.http.response import Response
 from tidemark_broker.metadata.metadata_cache import INTERNAL, Leader, MetadataCache
 
 
@@ -136,13 +136,13 @@ def leader_for_reader(
 
 def preferred_replica(
     metadata: MetadataCache, request: Request, partition: int, preferred: BrokerId
-) -> Answer | None:
+) -> Response | None:
     """307 to the replica that the leader chose; None where its clients cannot reach that one."""
     url = client_url(metadata, preferred, request.listener)
     if not url:
         return None
     location = url + request.target
-    return Answer(
+    return Response(
         307,
         msgspec.json.encode({"partition": partition, "preferredReadReplica": preferred}),
         headers=(

@@ -30,7 +30,7 @@ class HttpLimits:
         8 * MEBIBYTE
     )  # of records, inflated: then an answer takes no further batch
     fetch_wait_max_ms: int = 30_000
-    answer_grace_seconds: float = (
+    response_grace_seconds: float = (
         2.0  # past its own timeout a wait is given up here (a lost callback)
     )
     requests_in_flight: int = 2048

@@ -14,7 +14,7 @@ from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http.problems import HttpProblem
 
-ANSWER_BYTES_PER_LOG_BYTE = 3  # base64 and member names
+RESPONSE_BYTES_PER_LOG_BYTE = 3  # base64 and member names
 
 
 class EmbeddedFormat(Enum):
@@ -70,7 +70,7 @@ def is_record_batches(content_type: bytes) -> bool:
 
 
 @lru_cache(maxsize=256)
-def format_of_answer(accept: bytes) -> EmbeddedFormat:
+def format_of_response(accept: bytes) -> EmbeddedFormat:
     """Of an answer that is a list in JSON."""
     chosen = format_of_read(accept)
     if chosen not in (ReadFormat.BINARY, ReadFormat.JSON):

@@ -21,7 +21,7 @@ from tidemark_broker.http.consumers import schemas as consumers
 from tidemark_broker.http.group_routes import GroupRoutes, GroupsDocument
 from tidemark_broker.http.media_types import LINES_TYPE, RECORD_BATCH_TYPE, EmbeddedFormat
 from tidemark_broker.http.problems import PROBLEM_TYPE, HttpProblem
-from tidemark_broker.http.produce_results import PRODUCE_ANSWER_TYPE
+from tidemark_broker.http.produce_results import PRODUCE_RESPONSE_TYPE
 
 Partition = Annotated[int, Path(ge=0, le=2**31 - 1)]
 Acks = Annotated[
@@ -145,7 +145,20 @@ def create_api(admin: AdminRoutes, groups: GroupRoutes) -> FastAPI:
             endpoint,
             methods=["POST"],
             responses=_responses(
-                PRODUCE_ANSWER_TYPE, 307, 400, 404, 408, 409, 413, 415, 422, 429, 500, 502, 503, 504
+                PRODUCE_RESPONSE_TYPE,
+                307,
+                400,
+                404,
+                408,
+                409,
+                413,
+                415,
+                422,
+                429,
+                500,
+                502,
+                503,
+                504,
             ),
             openapi_extra=_produce_body(to_partition=endpoint is produce_to_partition),
         )
@@ -227,7 +240,7 @@ def _consumer_responses(success: int, *statuses: int) -> dict[int | str, dict[st
     """What consumers answer is of the bridge's type, or of that of their records."""
     responses = _responses(None, *statuses)
     if success == 200:
-        types = (PRODUCE_ANSWER_TYPE, *(each.value for each in EmbeddedFormat))
+        types = (PRODUCE_RESPONSE_TYPE, *(each.value for each in EmbeddedFormat))
         responses[200] = {"content": {media_type.decode(): {} for media_type in types}}
     return responses
 

@@ -104,7 +104,7 @@ class PartitionWrite:
         if self._rejection is None and self._pending.result is None:
             await self._pending.wait(
                 self._request.receive,
-                seconds=query.timeout_ms / 1000 + limits.answer_grace_seconds,
+                seconds=query.timeout_ms / 1000 + limits.response_grace_seconds,
                 patience_seconds=WATCH_AFTER_SECONDS,
             )
 

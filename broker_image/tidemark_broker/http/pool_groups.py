@@ -12,9 +12,9 @@ from tidemark_protocol.controller_messages import BrokerState
 
 from tidemark_broker.http.broker_view import BrokerView
 
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 CONNECT_SECONDS = 1.0
-ANSWER_SECONDS = 5.0
+RESPONSE_SECONDS = 5.0
 
 
 class _Groups(msgspec.Struct):
@@ -24,7 +24,7 @@ class _Groups(msgspec.Struct):
 
 async def others(view: BrokerView) -> AsyncIterator[tuple[int, _Groups | None]]:
     """Of each other broker that is not fenced, by its id; None: it did not answer."""
-    timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS, sock_connect=CONNECT_SECONDS)
+    timeout = aiohttp.ClientTimeout(total=RESPONSE_SECONDS, sock_connect=CONNECT_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         for broker_id, broker in sorted(view.partitions.metadata.brokers.items()):
             if broker_id != view.broker_id and not broker.is_fenced:
@@ -41,7 +41,7 @@ async def _of(session: aiohttp.ClientSession, broker: BrokerState) -> _Groups | 
                 return None
             async for chunk in response.content.iter_any():
                 body += chunk
-                if len(body) > MAX_ANSWER_BYTES:
+                if len(body) > MAX_RESPONSE_BYTES:
                     return None
         return msgspec.json.decode(body, type=_Groups)
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError):

@@ -53,7 +53,7 @@ from enum import StrEnum
 import msgspec
 from tidemark_protocol.error_codes import RETRIABLE_ERRORS, ErrorCode
 
-from tidemark_broker.http.response import Answer
+from tidemark_broker.http.response import Response
 
 PROBLEM_TYPE = b"application/problem+json"
 
@@ -184,7 +184,7 @@ class HttpProblem(Exception):
         self.retry_after_seconds = retry_after_seconds or kind.retry_after_seconds
         self.members: dict[str, object] = dict(members or {})
 
-    def answer(self, instance: str, *, is_produce: bool) -> Answer:
+    def answer(self, instance: str, *, is_produce: bool) -> Response:
         body: dict[str, object] = {
             "type": "urn:tidemark:problem:" + self.error.name.lower().replace("_", "-"),
             "title": self.title,
@@ -208,7 +208,7 @@ class HttpProblem(Exception):
             headers.append((b"connection", b"close"))
         body.update(self.members)
         encoded = msgspec.json.encode(with_previous_names(body))
-        return Answer(self.status, encoded, PROBLEM_TYPE, tuple(headers))
+        return Response(self.status, encoded, PROBLEM_TYPE, tuple(headers))
 
 
 def with_previous_names(body: Mapping[str, object]) -> dict[str, object]:

@@ -22,12 +22,12 @@ from tidemark_broker.http.media_types import format_of_body, is_record_batches
 from tidemark_broker.http.partition_write import PartitionWrite
 from tidemark_broker.http.problems import HttpProblem
 from tidemark_broker.http.produce_bodies import ProducedRecord, ProducerStamp, decode_body
-from tidemark_broker.http.produce_results import RecordResult, failed_as, produce_answer
+from tidemark_broker.http.produce_results import RecordResult, failed_as, produce_response
 from tidemark_broker.http.queries import ProduceQuery, produce_query
-from tidemark_broker.http.record_batches import batches_answer, offsets_in
+from tidemark_broker.http.record_batches import batches_response, offsets_in
 from tidemark_broker.http.record_placement import RecordPlacer, TopicPartitions
 from tidemark_broker.http.request import Request
-from tidemark_broker.http.response import Answer
+from tidemark_broker.http.response import Response
 
 
 class ProduceRoute:
@@ -45,7 +45,7 @@ class ProduceRoute:
         self._clock_ms = clock_ms
         self._placer = RecordPlacer(self._metadata, view.broker_id)
 
-    async def to_partition(self, request: Request, topic: str, partition_text: str) -> Answer:
+    async def to_partition(self, request: Request, topic: str, partition_text: str) -> Response:
         query = produce_query(request.query_string, self._limits)
         if is_record_batches(request.content_type):
             return await self._batches_to_partition(request, query, topic, partition_text)
@@ -69,11 +69,11 @@ class ProduceRoute:
         problem = write.problem()
         if problem is not None:
             raise problem
-        return produce_answer(write.results(), is_forwarded=request.is_forwarded)
+        return produce_response(write.results(), is_forwarded=request.is_forwarded)
 
     async def _batches_to_partition(
         self, request: Request, query: ProduceQuery, topic: str, partition_text: str
-    ) -> Answer:
+    ) -> Response:
         """Record batches as the log stores them: nothing in them is opened or changed."""
         partition = leadership.partition_number(self._metadata, topic, partition_text)
         leadership.require_leader(self._metadata, self._view.broker_id, request, topic, partition)
@@ -88,9 +88,9 @@ class ProduceRoute:
             if problem.error is ErrorCode.CORRUPT_MESSAGE:
                 problem.status = 422  # of the client's own making
             raise problem
-        return batches_answer(partition, write.base_offset(), offset_count)
+        return batches_response(partition, write.base_offset(), offset_count)
 
-    async def to_topic(self, request: Request, topic: str) -> Answer:
+    async def to_topic(self, request: Request, topic: str) -> Response:
         query = produce_query(request.query_string, self._limits)
         embedded_format = format_of_body(request.content_type)
         state = self._metadata.served_topic(topic)
@@ -108,7 +108,7 @@ class ProduceRoute:
             if not request.is_forwarded:
                 raise leadership.redirect(self._metadata, request, leader, topic, partition)
         results = await self._write(request, state, records, placement, query, deadline, producer)
-        return produce_answer(results, is_forwarded=request.is_forwarded)
+        return produce_response(results, is_forwarded=request.is_forwarded)
 
     async def _write(
         self,

@@ -14,9 +14,9 @@ import msgspec
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http.problems import HttpProblem, Outcome
-from tidemark_broker.http.response import Answer
+from tidemark_broker.http.response import Response
 
-PRODUCE_ANSWER_TYPE = b"application/vnd.kafka.v2+json"
+PRODUCE_RESPONSE_TYPE = b"application/vnd.kafka.v2+json"
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):
@@ -51,14 +51,14 @@ def record_errors_of(found: Sequence[tuple[int, str]]) -> Mapping[str, object]:
     return {"record_errors": [{"index": index, "message": message} for index, message in found]}
 
 
-def produce_answer(results: Sequence[RecordResult], *, is_forwarded: bool) -> Answer:
+def produce_response(results: Sequence[RecordResult], *, is_forwarded: bool) -> Response:
     """Raises the common problem if there is one, but not to a peer: it wants every entry."""
     if not is_forwarded:
         problem = _common_problem(results)
         if problem is not None:
             raise problem
     body = msgspec.json.encode({"offsets": results})
-    return Answer(200, body, PRODUCE_ANSWER_TYPE)
+    return Response(200, body, PRODUCE_RESPONSE_TYPE)
 
 
 def _common_problem(results: Sequence[RecordResult]) -> HttpProblem | None:

@@ -20,8 +20,8 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem
 from tidemark_broker.http.produce_bodies import ProducedRecord, ProducerStamp
-from tidemark_broker.http.produce_results import PRODUCE_ANSWER_TYPE
-from tidemark_broker.http.response import Answer
+from tidemark_broker.http.produce_results import PRODUCE_RESPONSE_TYPE
+from tidemark_broker.http.response import Response
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch
 from tidemark_broker.kafka_wire.records.record_batch import (
     HEADER_BYTES,
@@ -62,10 +62,10 @@ def offsets_in(body: bytes, limits: HttpLimits) -> int:
     return count
 
 
-def batches_answer(partition: int, base_offset: int, offset_count: int) -> Answer:
+def batches_response(partition: int, base_offset: int, offset_count: int) -> Response:
     last_offset = base_offset + offset_count - 1 if base_offset >= 0 else -1
     written = BatchesWritten(partition, base_offset, last_offset)
-    return Answer(200, msgspec.json.encode({"offsets": [written]}), PRODUCE_ANSWER_TYPE)
+    return Response(200, msgspec.json.encode({"offsets": [written]}), PRODUCE_RESPONSE_TYPE)
 
 
 async def next_offset_of(data: bytes, offset: int) -> int:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 from tidemark_protocol.error_codes import ErrorCode
 
-from tidemark_broker.http.media_types import ANSWER_BYTES_PER_LOG_BYTE, EmbeddedFormat
+from tidemark_broker.http.media_types import RESPONSE_BYTES_PER_LOG_BYTE, EmbeddedFormat
 from tidemark_broker.http.problems import HttpProblem
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch, UnsupportedCompression
 from tidemark_broker.kafka_wire.records.record_batch import (
@@ -152,7 +152,7 @@ class RecordRenderer:
                 body = self._opened(header, batch)
                 decompressed_bytes += len(body)
                 inflated_bytes = max(0, len(body) - header.size_bytes)
-                reserved.enter_context(self._reserve(inflated_bytes * ANSWER_BYTES_PER_LOG_BYTE))
+                reserved.enter_context(self._reserve(inflated_bytes * RESPONSE_BYTES_PER_LOG_BYTE))
                 for record in records_of(header, body):
                     yield record, record.offset + 1
             yield None, header.next_offset

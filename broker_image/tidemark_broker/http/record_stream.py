@@ -72,7 +72,7 @@ class RecordSource(Protocol):
 
 
 @dataclass(slots=True)
-class StreamedAnswer:
+class StreamedResponse:
     """`pieces` is begun by `send_to`."""
 
     pieces: AsyncIterator[bytes]
@@ -105,7 +105,7 @@ class RecordStreams:
 
     def open(
         self, reading: FetchTarget, embedded: EmbeddedFormat, offset: int, first: FetchResult
-    ) -> StreamedAnswer:
+    ) -> StreamedResponse:
         """`first`: what the first read gave, which has decided that there is a stream. Raises
         HttpProblem."""
         if self._open >= self._limits.streams:
@@ -113,7 +113,7 @@ class RecordStreams:
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
                 f"this broker is at its limit of {self._limits.streams} streams; try again shortly",
             )
-        return StreamedAnswer(
+        return StreamedResponse(
             self._pieces(reading, embedded, offset, first),
             reading.request.receive,
             positions(first, offset),

@@ -34,7 +34,7 @@ class AnyResponse(Protocol):
 
 
 @dataclass(slots=True)
-class Answer:
+class Response:
     status: int
     body: bytes
     content_type: bytes = JSON_TYPE

@@ -22,7 +22,7 @@ from tidemark_protocol.controller_messages import (
     encode,
 )
 
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 
 CONNECT_TIMEOUT_SECONDS = 1.0
 MAX_BACKGROUND_CALLS = 4
@@ -155,8 +155,8 @@ class ControllerChannel:
             self._candidates.insert(0, named)
 
     async def call(
-        self, path: str, message: object, kind: type[Answer], *, timeout_ms: int
-    ) -> Answer:
+        self, path: str, message: object, kind: type[Response], *, timeout_ms: int
+    ) -> Response:
         """Call the controller.
 
         Raises ControllerUnavailable; the next call then goes to another address.
@@ -179,8 +179,8 @@ class ControllerChannel:
         return answer
 
     async def call_in_background(
-        self, path: str, message: object, kind: type[Answer], *, timeout_ms: int
-    ) -> Answer:
+        self, path: str, message: object, kind: type[Response], *, timeout_ms: int
+    ) -> Response:
         """Call the leader that `call` found on a connection for slow requests.
 
         How it ends says nothing about that leader. The time counts from here, and includes waiting

@@ -67,7 +67,7 @@ class LeaderChanges:
         self._suspects[broker_id] = (broker.broker_epoch, timer)
         self._look()
 
-    def on_answer(self, broker_id: BrokerId) -> None:
+    def on_response(self, broker_id: BrokerId) -> None:
         """Clear a suspect that answered: only a connection was lost.
 
         An accepted connection would not show that: the kernel accepts one for a stopped process.

@@ -19,23 +19,23 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 
 RETRY_SECONDS = 0.05
-ANSWERS_AT_A_TIME = 50  # handled in one turn of the loop, some 20 microseconds each
+RESPONSES_AT_A_TIME = 50  # handled in one turn of the loop, some 20 microseconds each
 
 _log = logging.getLogger(__name__)
 
 Send = Callable[[tuple[IsrProposal, ...]], Awaitable[AlterPartitionResponse | None]]
-Answered = tuple[IsrProposal, IsrResult]
-OnAnswers = Callable[[Sequence[Answered]], None]
+Responded = tuple[IsrProposal, IsrResult]
+OnResponses = Callable[[Sequence[Responded]], None]
 
 
 class AlterPartitionManager:
-    def __init__(self, *, send: Send, on_answers: OnAnswers) -> None:
+    def __init__(self, *, send: Send, on_responses: OnResponses) -> None:
         """Create an empty queue.
 
         `send` returns None without a usable response; then all is sent again.
         """
         self._send = send
-        self._on_answers = on_answers
+        self._on_responses = on_responses
         self._queued: dict[tuple[TopicId, int], IsrProposal] = {}
         self._has_queued = asyncio.Event()
 
@@ -61,16 +61,16 @@ class AlterPartitionManager:
             return False
         answers = response.answers
         is_all_well = all(answer.error is ErrorCode.NONE for answer in answers)
-        for at in range(0, len(answers), ANSWERS_AT_A_TIME):
+        for at in range(0, len(answers), RESPONSES_AT_A_TIME):
             if at:
                 await asyncio.sleep(0)  # let others run between slices
             few = [
                 (proposal, answer)
-                for answer in answers[at : at + ANSWERS_AT_A_TIME]
+                for answer in answers[at : at + RESPONSES_AT_A_TIME]
                 if (proposal := sent.pop((answer.topic_id, answer.partition), None)) is not None
             ]
-            _log_answers(few)
-            self._on_answers(few)
+            _log_responses(few)
+            self._on_responses(few)
         self._put_back(sent)  # the answer did not name them
         return is_all_well and not sent
 
@@ -81,7 +81,7 @@ class AlterPartitionManager:
             self._has_queued.set()
 
 
-def _log_answers(answered: Sequence[Answered]) -> None:
+def _log_responses(responded: Sequence[Responded]) -> None:
     """One line for all of them: a line costs more than the answer that it tells of."""
     told = [
         {
@@ -92,7 +92,7 @@ def _log_answers(answered: Sequence[Answered]) -> None:
             "proposed": [member.broker_id for member in proposal.new_in_sync_replicas],
             "answer": answer.error.name,
         }
-        for proposal, answer in answered
+        for proposal, answer in responded
     ]
     if len(told) == 1:
         _log.info("in-sync replicas proposed", extra=told[0])

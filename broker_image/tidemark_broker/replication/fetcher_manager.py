@@ -27,12 +27,12 @@ class ReplicaFetcher:
     """A connection to one leader, kept while there is something to follow there."""
 
     def __init__(
-        self, leader_id: BrokerId, partitions: ReplicaManager, *, suspect: Tell, answered: Tell
+        self, leader_id: BrokerId, partitions: ReplicaManager, *, suspect: Tell, responded: Tell
     ) -> None:
         self.leader_id = leader_id
         self._partitions = partitions
         self._suspect = suspect
-        self._answered = answered
+        self._responded = responded
         self._followed: dict[Key, Partition] = {}
         self._connection: LeaderEndpoint | None = None
         self._endpoints: Endpoints | None = None
@@ -107,7 +107,7 @@ class ReplicaFetcher:
             self._report(endpoints)
             return False
         self._connection = connection
-        connection.answered.add_done_callback(lambda _: self._answered(self.leader_id))
+        connection.responded.add_done_callback(lambda _: self._responded(self.leader_id))
         connection.follow(list(self._followed.values()))
         try:
             await connection.lost
@@ -131,12 +131,12 @@ class ReplicaFetcherManager:
         partitions: ReplicaManager,
         *,
         suspect: Tell,
-        answered: Tell,
+        responded: Tell,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._partitions = partitions
         self._suspect = suspect
-        self._answered = answered
+        self._responded = responded
         self._tasks = tasks
         self._fetchers: dict[BrokerId, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
         self._leaders: dict[Key, BrokerId] = {}  # of all that is followed
@@ -176,7 +176,7 @@ class ReplicaFetcherManager:
     def _fetcher(self, leader_id: BrokerId) -> ReplicaFetcher:
         if leader_id not in self._fetchers:
             fetcher = ReplicaFetcher(
-                leader_id, self._partitions, suspect=self._suspect, answered=self._answered
+                leader_id, self._partitions, suspect=self._suspect, responded=self._responded
             )
             task = self._tasks.create_task(fetcher.run(), name=f"follow-{leader_id}")
             self._fetchers[leader_id] = (fetcher, task)

@@ -18,8 +18,8 @@ from tidemark_broker.clock import Clock, Scheduler, monotonic_ms
 from tidemark_broker.kafka_wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
-    PartitionAnswer,
-    TopicAnswer,
+    PartitionResponse,
+    TopicResponse,
 )
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch, StorageError
 from tidemark_broker.log.errors import is_storage_failure
@@ -42,13 +42,13 @@ WATERMARK_DELAY_SECONDS = 0.01  # rises within this are told together
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024  # whatever the follower asks for
 # Of one turn of the loop, and of an answer: each is read here, and appended there in one turn too.
 MAX_LOOKED_AT = 250
-MAX_ANSWERED = 100
+MAX_RESPONDED = 100
 MAX_POSITIONS = 500
 FORGOTTEN_AT_A_TIME = 500  # of a connection that is gone, some three microseconds each
 
 _log = logging.getLogger(__name__)
 
-Found = dict[Key, PartitionAnswer]
+Found = dict[Key, PartitionResponse]
 
 
 class FollowerFetchHandler:
@@ -92,10 +92,10 @@ class FollowerFetchHandler:
                 key = (topic.topic_id, partition.partition)
                 self._watch(link, key, partition)
                 asked.append(key)
-        found = self._answers(link)  # who got nothing last time for want of room comes first
+        found = self._responses(link)  # who got nothing last time for want of room comes first
         budget = _budget(request) - sum(len(answer.records) for answer in found.values())
         for key in asked:
-            answer = self._first_answer(key, link, request, budget, now_ms)
+            answer = self._first_response(key, link, request, budget, now_ms)
             if answer is not None:
                 found[key] = answer
                 budget -= len(answer.records)
@@ -248,7 +248,7 @@ class FollowerFetchHandler:
             for link in to_wake:
                 if link.delayed is not None:
                     before = len(link.unread)
-                    found = self._answers(link)
+                    found = self._responses(link)
                     if found:
                         self._finish(link, found)
                     elif 0 < len(link.unread) < before:
@@ -260,11 +260,11 @@ class FollowerFetchHandler:
         delayed = link.delayed
         assert delayed is not None
         self._unpark(link)
-        self._respond(link, self._answers(link) if found is None else found, delayed.respond)
+        self._respond(link, self._responses(link) if found is None else found, delayed.respond)
 
     # ---- answers
 
-    def _answers(self, link: FollowerSession) -> Found:
+    def _responses(self, link: FollowerSession) -> Found:
         """Return answers to open fetches of partitions to which something happened.
 
         The follower's progress was recorded when it fetched.
@@ -275,7 +275,7 @@ class FollowerFetchHandler:
             return found
         budget = _budget(request)
         for key in tuple(islice(link.unread, MAX_LOOKED_AT)):
-            if budget <= 0 or len(found) >= MAX_ANSWERED:
+            if budget <= 0 or len(found) >= MAX_RESPONDED:
                 break
             del link.unread[key]
             asked = link.asked.get(key)
@@ -287,14 +287,14 @@ class FollowerFetchHandler:
                 budget -= len(answer.records)
         return found
 
-    def _first_answer(
+    def _first_response(
         self,
         key: Key,
         link: FollowerSession,
         request: FetchRequest,
         budget: int,
         now_ms: int,
-    ) -> PartitionAnswer | None:
+    ) -> PartitionResponse | None:
         asked = link.asked[key]
         replica = self._partitions.hosted(*key)
         # Before the read: later appends must not make the follower look late.
@@ -315,7 +315,7 @@ class FollowerFetchHandler:
 
     def _look(
         self, key: Key, asked: FetchPartition, request: FetchRequest, budget: int
-    ) -> tuple[PartitionAnswer | None, ReplicaFetch | None]:
+    ) -> tuple[PartitionResponse | None, ReplicaFetch | None]:
         """Return the answer if there is news, and the fetch if it was accepted and read."""
         replica = self._partitions.hosted(*key)
         if replica is None or replica.leader is None:
@@ -331,11 +331,11 @@ class FollowerFetchHandler:
         )
         verdict = replica.leader.check_fetch(fetch, log)
         if isinstance(verdict, RejectFetch):
-            return PartitionAnswer(
+            return PartitionResponse(
                 asked.partition, verdict.error, log_start_offset=log.log_start_offset
             ), None
         if isinstance(verdict, DivergingEpoch):
-            return PartitionAnswer(
+            return PartitionResponse(
                 asked.partition,
                 ErrorCode.NONE,
                 high_watermark=replica.high_watermark,
@@ -348,19 +348,19 @@ class FollowerFetchHandler:
 
     def _read(
         self, replica: Partition, asked: FetchPartition, fetch: ReplicaFetch, budget: int
-    ) -> tuple[PartitionAnswer | None, ReplicaFetch | None]:
+    ) -> tuple[PartitionResponse | None, ReplicaFetch | None]:
         log = replica.log
         try:
             records = self._records(replica, fetch.fetch_offset, min(budget, asked.max_bytes))
         except CorruptBatch as error:
             self._partitions.corrupt.note(replica, fetch.fetch_offset, error, "replica")
-            return PartitionAnswer(asked.partition, ErrorCode.CORRUPT_MESSAGE), None
+            return PartitionResponse(asked.partition, ErrorCode.CORRUPT_MESSAGE), None
         except (StorageError, OSError) as error:
             if is_storage_failure(error):
                 self._partitions.fail_storage(error)
             _log.error("a replica's fetch could not be read", extra={"error": str(error)})
-            return PartitionAnswer(asked.partition, ErrorCode.KAFKA_STORAGE_ERROR), None
-        answer = PartitionAnswer(
+            return PartitionResponse(asked.partition, ErrorCode.KAFKA_STORAGE_ERROR), None
+        answer = PartitionResponse(
             asked.partition,
             ErrorCode.NONE,
             replica.high_watermark,
@@ -382,7 +382,7 @@ class FollowerFetchHandler:
 
     def _not_controller(
         self, key: Key, asked: FetchPartition, replica: Partition | None
-    ) -> PartitionAnswer:
+    ) -> PartitionResponse:
         """Return the error, in Kafka's order: is it known, the leader epoch, who leads."""
         metadata = self._partitions.metadata
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -396,7 +396,7 @@ class FollowerFetchHandler:
             error = ErrorCode.FENCED_LEADER_EPOCH
         elif asked.current_leader_epoch > replica.leader_epoch:
             error = ErrorCode.UNKNOWN_LEADER_EPOCH
-        return PartitionAnswer(asked.partition, error)
+        return PartitionResponse(asked.partition, error)
 
     def _news(self, key: Key, link: FollowerSession) -> Partition | None:
         replica = self._partitions.hosted(*key)
@@ -415,7 +415,7 @@ class FollowerFetchHandler:
                 continue
             replica = self._news(key, link)
             if replica is not None and self._is_asked_in_its_epoch(asked, replica):
-                found[key] = PartitionAnswer(
+                found[key] = PartitionResponse(
                     key[1], ErrorCode.NONE, replica.high_watermark, replica.log.log_start_offset
                 )
 
@@ -431,7 +431,7 @@ class FollowerFetchHandler:
 
     def _respond(self, link: FollowerSession, found: Found, respond: Respond) -> None:
         self._add_positions(link, found)
-        topics: dict[TopicId, list[PartitionAnswer]] = {}
+        topics: dict[TopicId, list[PartitionResponse]] = {}
         for key, answer in found.items():
             topics.setdefault(key[0], []).append(answer)
             if answer.error is not ErrorCode.NONE or answer.diverging_epoch is not None:
@@ -445,7 +445,7 @@ class FollowerFetchHandler:
             if answer.records:
                 self._close_open_fetch(link, key)
         respond(
-            tuple(TopicAnswer(topic_id, tuple(answers)) for topic_id, answers in topics.items())
+            tuple(TopicResponse(topic_id, tuple(answers)) for topic_id, answers in topics.items())
         )
 
 
@@ -453,10 +453,10 @@ def _budget(request: FetchRequest) -> int:
     return min(MAX_RESPONSE_BYTES, max(1, request.max_bytes))
 
 
-def _with_watermark(answer: PartitionAnswer, high_watermark: Offset) -> PartitionAnswer:
+def _with_watermark(answer: PartitionResponse, high_watermark: Offset) -> PartitionResponse:
     """Return the answer with the watermark that this very fetch may have moved."""
     if answer.high_watermark == high_watermark:
         return answer
-    return PartitionAnswer(
+    return PartitionResponse(
         answer.partition, answer.error, high_watermark, answer.log_start_offset, answer.records
     )

@@ -13,7 +13,7 @@ from itertools import count
 from tidemark_protocol.ids import Offset, TopicId
 
 from tidemark_broker.clock import Timer
-from tidemark_broker.kafka_wire.messages.fetch import FetchPartition, FetchRequest, TopicAnswer
+from tidemark_broker.kafka_wire.messages.fetch import FetchPartition, FetchRequest, TopicResponse
 from tidemark_broker.replication.core.remote_replica import FollowerContact
 
 REPLICA_FETCH_MAX_BYTES = 10 * 1024 * 1024  # of an answer; Kafka: replica.fetch.response.max.bytes
@@ -21,7 +21,7 @@ REPLICA_SESSION_ID = 1  # a connection has one, so all have the same
 FIRST_SESSION_EPOCH = 0
 MAX_SESSION_EPOCH = 2**31 - 1
 
-Respond = Callable[[tuple[TopicAnswer, ...]], None]
+Respond = Callable[[tuple[TopicResponse, ...]], None]
 Key = tuple[TopicId, int]
 
 

@@ -21,7 +21,7 @@ from tidemark_broker.kafka_wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
-    PartitionAnswer,
+    PartitionResponse,
     decode_fetch_response,
     encode_fetch_request,
 )
@@ -29,7 +29,7 @@ from tidemark_broker.kafka_wire.messages.frames import FrameSplitter
 from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import LocalLogCorrupt, is_storage_failure
-from tidemark_broker.replication.core.effects import DivergingEpoch, LeaderAnswer
+from tidemark_broker.replication.core.effects import DivergingEpoch, LeaderResponse
 from tidemark_broker.replication.core.follower import FollowerFetch, LeaderContact
 from tidemark_broker.replication.follower_session import (
     FIRST_SESSION_EPOCH,
@@ -47,7 +47,7 @@ MAX_RESPONSE_BYTES = 256 * 1024 * 1024  # a first batch is whole however large
 MAX_IN_FLIGHT = 2
 MAX_NAMED = 250  # in one fetch, some ten microseconds each for the leader; the next one follows
 MAX_CORRELATION_ID = 0x7FFFFFFF
-ANSWER_TIMEOUT_SECONDS = 3.0  # beyond the wait: a silent leader's connection is made anew
+RESPONSE_TIMEOUT_SECONDS = 3.0  # beyond the wait: a silent leader's connection is made anew
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class LeaderEndpoint(asyncio.Protocol):
 
     def __init__(self, leader_id: BrokerId, partitions: ReplicaManager) -> None:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.responded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._leader_id = leader_id
         self._partitions = partitions
         self._transport: asyncio.Transport | None = None
@@ -85,8 +85,8 @@ class LeaderEndpoint(asyncio.Protocol):
         self._requests = 0
         self._has_more = False  # to name than one fetch may
         self._retry_timer: asyncio.TimerHandle | None = None
-        self._answer_timer: asyncio.TimerHandle | None = None
-        self._answer_due_s = 0.0
+        self._response_timer: asyncio.TimerHandle | None = None
+        self._response_due_s = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not asyncio's by class, only by what they do.
@@ -94,7 +94,7 @@ class LeaderEndpoint(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        for timer in (self._retry_timer, self._answer_timer):
+        for timer in (self._retry_timer, self._response_timer):
             if timer is not None:
                 timer.cancel()
         if not self.lost.done():
@@ -120,7 +120,7 @@ class LeaderEndpoint(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for frame in self._splitter.feed(data):
-                self._on_answer(frame)
+                self._on_response(frame)
         except MalformedFrame as error:
             _log.error(
                 "bad answer from a leader, reconnecting",
@@ -182,7 +182,7 @@ class LeaderEndpoint(asyncio.Protocol):
                 client_id="tidemark-replica",
             )
         )
-        self._expect_answer()
+        self._expect_response()
         if self._has_more:
             asyncio.get_running_loop().call_soon(self._send_if_free)
 
@@ -237,27 +237,27 @@ class LeaderEndpoint(asyncio.Protocol):
 
     # ---- answers
 
-    def _on_answer(self, frame: bytes | bytearray | memoryview) -> None:
+    def _on_response(self, frame: bytes | bytearray | memoryview) -> None:
         response = decode_fetch_response(frame)
         asked = self._in_flight.popleft() if self._in_flight else None
         if asked is None or asked.number & MAX_CORRELATION_ID != response.correlation_id:
             raise MalformedFrame(f"an answer to request {response.correlation_id}: not asked")
-        self._expect_answer()
+        self._expect_response()
         if response.error is not ErrorCode.NONE:
             raise MalformedFrame(f"the whole fetch was refused: {response.error.name}")
-        if not self.answered.done():
-            self.answered.set_result(None)
+        if not self.responded.done():
+            self.responded.set_result(None)
         now_ms = monotonic_ms()
         for topic in response.topics:
             for answer in topic.partitions:
                 self._on_partition((topic.topic_id, answer.partition), answer, asked, now_ms)
-        self._contact.last_answer_ms = now_ms
+        self._contact.last_response_ms = now_ms
         for key, open_fetch in asked.named.items():
             if self._questions.get(key) is open_fetch:
                 open_fetch.replica.on_nothing_new(open_fetch.fetch, now_ms, self._contact)
 
     def _on_partition(
-        self, key: Key, answer: PartitionAnswer, asked: _SentFetch, now_ms: int
+        self, key: Key, answer: PartitionResponse, asked: _SentFetch, now_ms: int
     ) -> None:
         open_fetch = self._questions.get(key)
         if open_fetch is None or open_fetch.number > asked.number:
@@ -277,7 +277,7 @@ class LeaderEndpoint(asyncio.Protocol):
                 open_fetch.replica
             )  # the leader is to know (delayed_delete_records.py)
 
-    def _apply(self, open_fetch: _OpenFetch, answer: PartitionAnswer, now_ms: int) -> None:
+    def _apply(self, open_fetch: _OpenFetch, answer: PartitionResponse, now_ms: int) -> None:
         """Apply one partition's answer; its errors do not stop the others."""
         replica, fetch = open_fetch.replica, open_fetch.fetch
         if answer.records and self._partitions.is_adding(replica):
@@ -296,9 +296,9 @@ class LeaderEndpoint(asyncio.Protocol):
                 },
             )
         try:
-            replica.on_leader_answer(
+            replica.on_leader_response(
                 fetch,
-                LeaderAnswer(
+                LeaderResponse(
                     answer.error,
                     Offset(answer.high_watermark),
                     Offset(answer.log_start_offset),
@@ -339,20 +339,20 @@ class LeaderEndpoint(asyncio.Protocol):
         self._retry_timer = None
         self._send_if_free()
 
-    def _expect_answer(self) -> None:
+    def _expect_response(self) -> None:
         """Keep one timer for all answers; it is set again when it ends, not with each answer."""
-        limit_s = FETCH_WAIT_MS / 1000 + ANSWER_TIMEOUT_SECONDS
+        limit_s = FETCH_WAIT_MS / 1000 + RESPONSE_TIMEOUT_SECONDS
         loop = asyncio.get_running_loop()
-        self._answer_due_s = loop.time() + limit_s
-        if self._answer_timer is None:
-            self._answer_timer = loop.call_later(limit_s, self._check_answer)
+        self._response_due_s = loop.time() + limit_s
+        if self._response_timer is None:
+            self._response_timer = loop.call_later(limit_s, self._check_response)
 
-    def _check_answer(self) -> None:
-        self._answer_timer = None
+    def _check_response(self) -> None:
+        self._response_timer = None
         loop = asyncio.get_running_loop()
-        left_s = self._answer_due_s - loop.time()
+        left_s = self._response_due_s - loop.time()
         if left_s > 0:
-            self._answer_timer = loop.call_later(left_s, self._check_answer)
+            self._response_timer = loop.call_later(left_s, self._check_response)
         elif self._in_flight and self._transport is not None:
             _log.warning(
                 "a leader does not answer, reconnecting", extra={"leader": self._leader_id}

@@ -33,9 +33,9 @@ from tidemark_broker.replication.core.effects import (
     AppendRecords,
     FollowLogStart,
     HighWatermarkAdvanced,
-    LeaderAnswer,
     LeaderAssignment,
     LeaderEffect,
+    LeaderResponse,
     LeaderSettings,
     ProposeIsr,
     ReplicaFetch,
@@ -308,10 +308,10 @@ class Partition:
         if self.leader is not None:
             self._perform(self.leader.on_brokers(brokers, now_ms))
 
-    def on_answer(self, proposal: IsrProposal, answer: IsrResult, now_ms: int) -> None:
+    def on_response(self, proposal: IsrProposal, answer: IsrResult, now_ms: int) -> None:
         """Handle a proposal's result after its state went through `apply_state`."""
         if self.leader is not None:
-            self._perform(self.leader.on_answer(proposal, answer.error, now_ms))
+            self._perform(self.leader.on_response(proposal, answer.error, now_ms))
 
     def on_tick(self, now_ms: int) -> None:
         if self.leader is None:
@@ -379,8 +379,8 @@ class Partition:
             return False
         return self.corruption.may_be_truncated(self.state) and self.follower.knows_what_is_shared
 
-    def on_leader_answer(
-        self, fetch: FollowerFetch, answer: LeaderAnswer, records: memoryview, now_ms: int
+    def on_leader_response(
+        self, fetch: FollowerFetch, answer: LeaderResponse, records: memoryview, now_ms: int
     ) -> None:
         """Handle a leader's answer and perform the effects.
 
@@ -390,7 +390,7 @@ class Partition:
         follower = self.follower
         if follower is None:
             return
-        for effect in follower.on_answer(fetch, answer, self.log, now_ms):
+        for effect in follower.on_response(fetch, answer, self.log, now_ms):
             match effect:
                 case AppendRecords(leader_high_watermark):
                     self._append_as_follower(follower, leader_high_watermark, records, now_ms)

@@ -418,7 +418,7 @@ class ReplicaManager:
         self._remove_logs(self.roles.pop_removed())
         self._roles_applied()
 
-    def on_in_sync_answers(self, answered: Sequence[tuple[IsrProposal, IsrResult]]) -> None:
+    def on_in_sync_responses(self, responded: Sequence[tuple[IsrProposal, IsrResult]]) -> None:
         """Handle proposals' results in one turn, so they must be few.
 
         The complete durable states come with errors too: each is applied before its result is
@@ -426,7 +426,7 @@ class ReplicaManager:
         """
         now_ms = self._clock()
         has_changed = False
-        for proposal, found in answered:
+        for proposal, found in responded:
             if self.is_stopped:
                 break
             key = (proposal.topic_id, proposal.partition)
@@ -435,7 +435,7 @@ class ReplicaManager:
                 has_changed = True
             replica = self._hosted.by_id.get(key)
             if replica is not None:
-                replica.on_answer(proposal, found, now_ms)
+                replica.on_response(proposal, found, now_ms)
         if has_changed:
             self._remove_logs(self.roles.pop_removed())
             self._roles_applied()

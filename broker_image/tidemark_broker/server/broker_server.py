@@ -282,7 +282,7 @@ class BrokerServer:
         self._fetchers = ReplicaFetcherManager(
             partitions,
             suspect=self._on_suspect,
-            answered=self.leader_changes.on_answer,
+            responded=self.leader_changes.on_response,
             tasks=self._tasks,
         )
         self._group_commit = GroupCommit(partitions, on_flushed=self._fetchers.kick)

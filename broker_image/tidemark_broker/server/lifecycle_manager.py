@@ -65,7 +65,7 @@ PATIENCE_SHARE = 6  # of a session: so long a poll waits for what its answer bri
 
 _log = logging.getLogger(__name__)
 
-Answer = TypeVar("Answer", AlterPartitionResponse, AllocateProducerIdsResponse, TopicsResponse)
+Response = TypeVar("Response", AlterPartitionResponse, AllocateProducerIdsResponse, TopicsResponse)
 
 
 class RegistrationRejected(Exception):
@@ -116,7 +116,7 @@ class BrokerLifecycleManager:
         self._make_registration = make_registration
         self._callbacks = callbacks
         self._proposals = AlterPartitionManager(
-            send=self._send_proposals, on_answers=partitions.on_in_sync_answers
+            send=self._send_proposals, on_responses=partitions.on_in_sync_responses
         )
         self._incarnation = ""
         self._broker_epoch = BrokerEpoch(NO_EPOCH)
@@ -432,19 +432,19 @@ class BrokerLifecycleManager:
         asking = self._client.call_in_background(
             path, request, TopicsResponse, timeout_ms=timeout_ms
         )
-        return await self._good_answer(asking, during="changes of topics")
+        return await self._good_response(asking, during="changes of topics")
 
     # ---- asking
 
     async def _ask(
-        self, path: str, request: object, kind: type[Answer], *, during: str
-    ) -> Answer | None:
+        self, path: str, request: object, kind: type[Response], *, during: str
+    ) -> Response | None:
         """Send a request; None without a usable response of the leading controller."""
         timeout_ms = self._session_timeout_ms // 2
         asking = self._client.call(path, request, kind, timeout_ms=timeout_ms)
-        return await self._good_answer(asking, during=during)
+        return await self._good_response(asking, during=during)
 
-    async def _good_answer(self, asking: Awaitable[Answer], *, during: str) -> Answer | None:
+    async def _good_response(self, asking: Awaitable[Response], *, during: str) -> Response | None:
         try:
             response = await asking
         except ControllerUnavailable as error:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tidemark_client.metadata import PartitionView, TopicView
 
-from tidemark_chaos.environments.prometheus import AuditAnswer
+from tidemark_chaos.environments.prometheus import AuditResponse
 from tidemark_chaos.faults.fault import Fault, FaultKind
 from tidemark_chaos.verification import VerifyReport
 from tidemark_chaos.workload_log import WorkloadLog
@@ -57,7 +57,7 @@ class Environment(Protocol):
 
     async def verify(self) -> VerifyReport: ...
 
-    async def audit(self) -> AuditAnswer | str:
+    async def audit(self) -> AuditResponse | str:
         """Of the run so far, from what Prometheus scraped; a sentence where there is none."""
 
     async def tear_down(self) -> None:

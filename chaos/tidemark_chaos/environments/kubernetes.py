@@ -22,7 +22,7 @@ from tidemark_client.waiting import until
 from tidemark_chaos.environments.environment import Tell
 from tidemark_chaos.environments.kubectl import Kubectl
 from tidemark_chaos.environments.processes import ENOUGH_RECORDS, RECORD_TIMEOUT_MS, read_report
-from tidemark_chaos.environments.prometheus import AuditAnswer
+from tidemark_chaos.environments.prometheus import AuditResponse
 from tidemark_chaos.faults.fault import TOPIC, Fault, FaultKind
 from tidemark_chaos.faults.process_signals import SHORT_FREEZE_SECONDS
 from tidemark_chaos.verification import VerifyReport
@@ -177,7 +177,7 @@ class KindEnvironment:
         )
         return read_report(ended)
 
-    async def audit(self) -> AuditAnswer | str:
+    async def audit(self) -> AuditResponse | str:
         return "a ReplicationAudit judges a cluster on Kubernetes (docs/operations/audits.md)"
 
     async def tear_down(self) -> None:

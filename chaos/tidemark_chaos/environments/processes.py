@@ -27,7 +27,7 @@ from tidemark_client.waiting import until
 
 from tidemark_chaos.environments import child_processes
 from tidemark_chaos.environments.environment import Tell
-from tidemark_chaos.environments.prometheus import AuditAnswer, Scraper
+from tidemark_chaos.environments.prometheus import AuditResponse, Scraper
 from tidemark_chaos.faults.fault import TOPIC, Fault, FaultKind
 from tidemark_chaos.faults.process_signals import ProcessFaults
 from tidemark_chaos.verification import VerifyReport
@@ -212,7 +212,7 @@ class ProcessesEnvironment:
         )
         return read_report(ended)
 
-    async def audit(self) -> AuditAnswer | str:
+    async def audit(self) -> AuditResponse | str:
         answer = await self._scraper.audit(self._events.parent / "demo-audit")
         return self._scraper.missing if answer is None else answer
 

@@ -38,7 +38,7 @@ scrape_configs:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditAnswer:
+class AuditResponse:
     """What the audit said of the demo, in lines for the story."""
 
     verdict: str
@@ -153,7 +153,7 @@ class Scraper:
             await asyncio.sleep(LOOK_SECONDS)
         return False
 
-    async def audit(self, report: Path) -> AuditAnswer | None:
+    async def audit(self, report: Path) -> AuditResponse | None:
         """Of everything since `begin`; None with `missing` said."""
         if self.missing or self._server is None:
             return None
@@ -179,7 +179,7 @@ class Scraper:
             self.missing = f"the audit gave no verdict: {said}"
             return None
         page = report / "report.html"
-        return AuditAnswer(
+        return AuditResponse(
             result.verdict,
             result.sentence,
             tuple(

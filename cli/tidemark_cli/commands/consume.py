@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tidemark_client.client import ClientSettings, TidemarkClient
 from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed
-from tidemark_client.metadata import UnreadableAnswer
+from tidemark_client.metadata import UnreadableResponse
 from tidemark_client.outcomes import BrokerError, ConsumedRecord
 from tidemark_client.targets import find_brokers
 
@@ -89,7 +89,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
                 await _print_of_group(arguments, client, watch, start, printer)
         except TopicGone as gone:
             raise topic_is_gone(arguments.topic, str(gone)) from gone
-        except (BrokerError, UnreadableAnswer) as error:
+        except (BrokerError, UnreadableResponse) as error:
             raise _failed(error) from error
     return EXIT_OK
 

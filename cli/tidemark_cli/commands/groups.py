@@ -16,7 +16,7 @@ from tidemark_client.client import TidemarkClient
 from tidemark_client.cluster_status import read_broker_addresses
 from tidemark_client.errors import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
 from tidemark_client.leader_lookup import NoResponse, UnknownTopic
-from tidemark_client.metadata import UnreadableAnswer
+from tidemark_client.metadata import UnreadableResponse
 from tidemark_client.outcomes import BrokerError, OffsetRange
 from tidemark_client.targets import find_brokers, find_target
 
@@ -36,7 +36,7 @@ from tidemark_cli.output import Output, table
 from tidemark_cli.terminal_text import visible
 
 HELP = "list consumer groups; describe one, reset its offsets or delete it"
-ANSWER_SECONDS = 5.0
+RESPONSE_SECONDS = 5.0
 SENTENCES = {
     "list": "list the groups (what `tidemark groups` does)",
     "describe": "members and lag of a group (what `tidemark groups GROUP` does)",
@@ -187,7 +187,7 @@ async def _planned(
     for place in places:
         try:
             ranges[place] = await client.offsets(*place)
-        except (BrokerError, UnreadableAnswer) as error:
+        except (BrokerError, UnreadableResponse) as error:
             raise CommandFailed(
                 f"The offsets of {place[0]}-{place[1]} are not known: {error}",
                 to_do="nothing was changed; see: tidemark status",
@@ -261,7 +261,7 @@ async def _groups(brokers: dict[int, str]) -> tuple[tuple[GroupView, ...], list[
     """All groups of all brokers, and why some of them may be missing."""
     missing: list[str] = []
     found: list[GroupView] = []
-    timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+    timeout = aiohttp.ClientTimeout(total=RESPONSE_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
 
         async def ask(broker_id: int, url: str) -> None:
@@ -269,7 +269,7 @@ async def _groups(brokers: dict[int, str]) -> tuple[tuple[GroupView, ...], list[
                 async with session.get(f"{url}/groups") as response:
                     response.raise_for_status()
                     groups, is_loading = read_groups(await response.json())
-            except (aiohttp.ClientError, TimeoutError, OSError, UnreadableAnswer) as error:
+            except (aiohttp.ClientError, TimeoutError, OSError, UnreadableResponse) as error:
                 missing.append(f"broker {broker_id}: {error or type(error).__name__}")
                 return
             found.extend(groups)
@@ -288,7 +288,7 @@ async def _ends(client: TidemarkClient, groups: tuple[GroupView, ...]) -> dict[P
     async def ask(place: Place) -> None:
         try:
             ends[place] = (await client.offsets(*place)).high_watermark
-        except (BrokerError, UnreadableAnswer):
+        except (BrokerError, UnreadableResponse):
             return
 
     await asyncio.gather(*map(ask, places))

@@ -22,7 +22,7 @@ from tidemark_client.cluster_status import (
 from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed, not_found
 from tidemark_client.kubernetes_objects import KubernetesObjects
 from tidemark_client.leader_lookup import NoResponse
-from tidemark_client.metadata import NO_LEADER, PartitionView, TopicView, UnreadableAnswer
+from tidemark_client.metadata import NO_LEADER, PartitionView, TopicView, UnreadableResponse
 from tidemark_client.outcomes import BrokerError
 from tidemark_client.targets import Target, find_api, find_target, uptime_ms
 from tidemark_protocol.condition_reasons import LASTING_REASONS
@@ -194,7 +194,7 @@ async def _with_marks(client: TidemarkClient, topic: TopicView) -> TopicView:
             return view
         try:
             offsets = await client.offsets(topic.topic, view.partition)
-        except (BrokerError, UnreadableAnswer, NoResponse):
+        except (BrokerError, UnreadableResponse, NoResponse):
             return view
         return replace(view, high_watermark=offsets.high_watermark)
 

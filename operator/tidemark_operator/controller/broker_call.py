@@ -13,7 +13,7 @@ NO_CALLS: Mapping[str, BrokerCall] = {}
 
 
 def broker_call(kind: type[Request], answer: Callable[[Request], Awaitable[object]]) -> BrokerCall:
-    async def answered(body: bytes) -> bytes:
+    async def responded(body: bytes) -> bytes:
         return encode(await answer(decode(body, kind)))
 
-    return answered
+    return responded

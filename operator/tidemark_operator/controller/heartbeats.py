@@ -78,7 +78,7 @@ class Heartbeats:
             environment.store,
             settings=environment.settings,
             now_ms=environment.now_ms,
-            on_image=self.answer_ready,
+            on_image=self.response_ready,
             on_change=environment.on_change,
             new_uuid=environment.new_uuid,
         )
@@ -91,7 +91,7 @@ class Heartbeats:
             self.decisions,
             self._stalled_leaders,
             environment.tasks,
-            on_granted=self.answer_ready,
+            on_granted=self.response_ready,
         )
         self.polls = LongPolls()
         self.silence = ""  # of more than half of the pool, and whose (S18)
@@ -140,7 +140,7 @@ class Heartbeats:
         for poll in self.polls.opened():
             if now_ms >= poll.deadline_ms:
                 self._answer(poll, self._response(poll), now_ms)
-        self.answer_ready()
+        self.response_ready()
 
     def _note_silence(self, expiry: Expiry) -> None:
         previous, self.silence = self.silence, self._silence_of(expiry)
@@ -213,7 +213,7 @@ class Heartbeats:
             self.polls.answer(older, answer, self._now_ms())
         try:
             if not self._requested_transitions.note(request):
-                self.answer_ready()  # else once they are granted, or at the poll's deadline
+                self.response_ready()  # else once they are granted, or at the poll's deadline
             return await poll.answer
         except BaseException as error:
             if self.polls.note_broken(poll) and isinstance(error, asyncio.CancelledError):
@@ -259,7 +259,7 @@ class Heartbeats:
         self._probed.add(broker_id)
         self._tasks.spawn(self._probe_until_clear(record, reason), f"probe broker {broker_id}")
 
-    def answer_ready(self) -> None:
+    def response_ready(self) -> None:
         """Answer each open poll for which there is something new."""
         if self._stopped_at is not None:
             return

@@ -12,7 +12,7 @@ from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
 # Between an answer and the next poll: longer than any round trip we should see, and far below a
 # session. A process killed in just that gap is fenced this much later.
-ANSWERED_GRACE_MS = 200
+RESPONDED_GRACE_MS = 200
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class LongPoll:
 class LongPolls:
     def __init__(self) -> None:
         self._open: dict[BrokerId, LongPoll] = {}
-        self._answered_at_ms: dict[BrokerId, int] = {}
+        self._responded_at_ms: dict[BrokerId, int] = {}
         self._broken: set[BrokerId] = set()
 
     def open(self, poll: LongPoll) -> LongPoll | None:
@@ -60,7 +60,7 @@ class LongPolls:
     def answer(self, poll: LongPoll, response: HeartbeatResponse, now_ms: int) -> None:
         if self._open.get(poll.broker_id) is poll:
             del self._open[poll.broker_id]
-        self._answered_at_ms[poll.broker_id] = now_ms
+        self._responded_at_ms[poll.broker_id] = now_ms
         if not poll.answer.done():
             poll.answer.set_result(response)
 
@@ -74,8 +74,8 @@ class LongPolls:
 
     def extend(self, stall_ms: int, now_ms: int) -> None:
         """Extend the times by a stall of the controller: a next poll may wait unread (S21)."""
-        for broker_id, answered_at_ms in self._answered_at_ms.items():
-            self._answered_at_ms[broker_id] = min(answered_at_ms + stall_ms, now_ms)
+        for broker_id, responded_at_ms in self._responded_at_ms.items():
+            self._responded_at_ms[broker_id] = min(responded_at_ms + stall_ms, now_ms)
 
     # guard: refused-broker-still-polls (S19)
     def is_closed(self, broker_id: BrokerId, now_ms: int) -> bool:
@@ -83,5 +83,5 @@ class LongPolls:
             return False
         if broker_id in self._broken:
             return True
-        answered_at_ms = self._answered_at_ms.get(broker_id)
-        return answered_at_ms is None or now_ms - answered_at_ms >= ANSWERED_GRACE_MS
+        responded_at_ms = self._responded_at_ms.get(broker_id)
+        return responded_at_ms is None or now_ms - responded_at_ms >= RESPONDED_GRACE_MS

@@ -18,7 +18,7 @@ MAX_HEALTH_BYTES = 64 * 1024
 class ProbeVerdict(Enum):
     ALIVE = "alive"
     REFUSED = "refused"
-    NO_ANSWER = "no answer"
+    NO_RESPONSE = "no answer"
 
 
 class Probe(Protocol):
@@ -45,14 +45,14 @@ class HttpProbe:
                     async for chunk in response.content.iter_any():
                         body += chunk
                         if len(body) > MAX_HEALTH_BYTES:
-                            return ProbeVerdict.NO_ANSWER
+                            return ProbeVerdict.NO_RESPONSE
         except aiohttp.ClientConnectorError as error:
             is_rejected = isinstance(error.os_error, ConnectionRefusedError)
-            return ProbeVerdict.REFUSED if is_rejected else ProbeVerdict.NO_ANSWER
+            return ProbeVerdict.REFUSED if is_rejected else ProbeVerdict.NO_RESPONSE
         except (TimeoutError, aiohttp.ClientError, OSError):
-            return ProbeVerdict.NO_ANSWER
+            return ProbeVerdict.NO_RESPONSE
         try:
             found = msgspec.json.decode(body, type=dict[str, object]).get("incarnation")
         except (msgspec.DecodeError, msgspec.ValidationError):
-            return ProbeVerdict.NO_ANSWER
+            return ProbeVerdict.NO_RESPONSE
         return ProbeVerdict.ALIVE if found == incarnation else ProbeVerdict.REFUSED

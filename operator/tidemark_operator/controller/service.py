@@ -226,7 +226,7 @@ class ControllerService:
             response = await self.decide(pool.register(request))
         except (NotController, ControllerSuperseded):
             return self._registers_elsewhere()
-        pool.answer_ready()
+        pool.response_ready()
         return response
 
     def _registers_elsewhere(self) -> RegisterResponse:

@@ -165,13 +165,13 @@ class TopicAdmin:
                     outcomes[ElectedPartition(topic, result.partition)] = result
             return [outcomes[asked] for asked in request.partitions]
 
-        return await self._answered(request.broker, len(request.partitions), elected)
+        return await self._responded(request.broker, len(request.partitions), elected)
 
     async def applied_version(self, request: AppliedVersionRequest) -> TopicsResponse:
         async def nothing() -> Iterable[TopicResult]:
             return ()
 
-        answer = await self._answered(request.broker, 0, nothing)
+        answer = await self._responded(request.broker, 0, nothing)
         if answer.error is not ErrorCode.NONE:
             return answer
         return replace(
@@ -199,7 +199,7 @@ class TopicAdmin:
             results = dict(zip(chain(*by_topic.values()), chain(*found), strict=True))
             return [results[place] for place in range(len(asked))]
 
-        return await self._answered(broker, len(asked), all_of_them)
+        return await self._responded(broker, len(asked), all_of_them)
 
     # ---- moves and elections
 
@@ -245,7 +245,7 @@ class TopicAdmin:
 
     # ---- answering
 
-    async def _answered(
+    async def _responded(
         self,
         broker: RequestingBroker,
         count: int,

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tidemark_broker.coordinator.core.requests import (
     Heartbeat,
-    HeartbeatAnswer,
-    JoinGroupAnswer,
-    OffsetCommitAnswer,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    OffsetCommitResponse,
     SyncGroup,
-    SyncGroupAnswer,
+    SyncGroupResponse,
 )
 from tidemark_protocol.error_codes import ErrorCode
 
@@ -107,8 +107,8 @@ class GroupsMachine(RuleBasedStateMachine):
         answer = self.rig.answers.get(-1 if client.join_request is None else client.join_request)
         if answer is None:
             return
-        assert isinstance(answer, JoinGroupAnswer)
-        epoch = self.rig.answered_in[client.join_request or 0]
+        assert isinstance(answer, JoinGroupResponse)
+        epoch = self.rig.responded_in[client.join_request or 0]
         client.join_request = None
         if answer.error is not ErrorCode.NONE:
             client.member_id = ""
@@ -135,7 +135,7 @@ class GroupsMachine(RuleBasedStateMachine):
         answer = self.rig.answers.get(-1 if client.sync_request is None else client.sync_request)
         if answer is None:
             return
-        assert isinstance(answer, SyncGroupAnswer)
+        assert isinstance(answer, SyncGroupResponse)
         client.sync_request = None
         if answer.error is not ErrorCode.NONE:
             if answer.error is not ErrorCode.REBALANCE_IN_PROGRESS:
@@ -152,7 +152,7 @@ class GroupsMachine(RuleBasedStateMachine):
         answer = self.rig.ask(
             Heartbeat("g", client.generation_id, client.member_id, client.instance)
         )
-        assert isinstance(answer, HeartbeatAnswer)
+        assert isinstance(answer, HeartbeatResponse)
         if answer.error is not ErrorCode.NONE:
             client.is_stable = False
             if answer.error is not ErrorCode.REBALANCE_IN_PROGRESS:
@@ -197,7 +197,7 @@ class GroupsMachine(RuleBasedStateMachine):
             answer = self.rig.answers.get(request)
             if answer is None:
                 continue
-            assert isinstance(answer, OffsetCommitAnswer)
+            assert isinstance(answer, OffsetCommitResponse)
             del self.commits[request]
             if answer.partitions[0].error is ErrorCode.NONE:
                 self.acknowledged = max(self.acknowledged, offset)

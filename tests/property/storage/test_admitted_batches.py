@@ -19,11 +19,11 @@ from tests.support.compacted_log_fixtures import COMPACTED, compact, pairs_of, p
 from tests.support.crafted_batches import NO_PRODUCER, crafted_batch, crafted_record, zigzag
 from tests.support.log_fixtures import (
     NoSyncDisk,
-    answers_of,
     headers_of,
     killed_and_reopened,
     open_log,
     read_all,
+    responses_of,
     verified_copy,
 )
 
@@ -101,7 +101,7 @@ def check_copies(log: PartitionLog, directory: Path) -> None:
     data = read_all(log)
     follower.append_as_follower(memoryview(data))
     assert read_all(follower) == data
-    assert answers_of(log) == answers_of(verified_copy(log))
+    assert responses_of(log) == responses_of(verified_copy(log))
 
 
 @FAST

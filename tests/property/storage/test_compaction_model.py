@@ -16,11 +16,11 @@ from tidemark_broker.log.segment_list import retained_start
 from tests.support.compacted_log_fixtures import COMPACTED, compact, keyed_batch, records_of, seal
 from tests.support.log_fixtures import (
     NoSyncDisk,
-    answers_of,
     headers_of,
     killed_and_reopened,
     open_log,
     read_all,
+    responses_of,
     verified_copy,
     write_synced_prefix,
 )
@@ -140,7 +140,7 @@ class CompactedLogs(RuleBasedStateMachine):
         point = None if is_clean else log.recovery_point
         self.logs[name] = killed_and_reopened(log, self.disk, recovery_point=point)
         self.logs[name].cleaned_to = cleaned_to
-        assert answers_of(self.logs[name]) == answers_of(verified_copy(self.logs[name]))
+        assert responses_of(self.logs[name]) == responses_of(verified_copy(self.logs[name]))
         assert self.logs[name].recovery.reason == ""
         assert self.logs[name].epoch_entries == epochs
 

@@ -15,11 +15,11 @@ from tidemark_protocol.ids import LeaderEpoch, Offset
 
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.log_fixtures import (
-    answers_of,
     batch_of,
     killed_and_reopened,
     open_log,
     produced_batch,
+    responses_of,
     verified_copy,
     write_synced_prefix,
 )
@@ -115,7 +115,7 @@ class ProducersAgainstAList(RuleBasedStateMachine):
     @rule(is_checkpointed=st.booleans())
     def be_killed_and_reopen(self, is_checkpointed):
         self.reopen(self.log.recovery_point if is_checkpointed else Offset(0))
-        assert answers_of(self.log) == answers_of(verified_copy(self.log))
+        assert responses_of(self.log) == responses_of(verified_copy(self.log))
 
     @rule()
     def stop_cleanly_and_reopen(self):

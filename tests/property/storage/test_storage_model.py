@@ -15,11 +15,11 @@ from tidemark_broker.log.partition_log import LogSettings
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.log_fixtures import (
     ALL,
-    answers_of,
     batch_of,
     headers_of,
     killed_and_reopened,
     open_log,
+    responses_of,
     values_of,
     verified_copy,
     write_synced_prefix,
@@ -127,7 +127,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         self.log = killed_and_reopened(self.log, self.disk, recovery_point=point)
         assert self.log.recovery.reason == ""
         assert self.log.epoch_entries == epochs
-        assert answers_of(self.log) == answers_of(verified_copy(self.log))
+        assert responses_of(self.log) == responses_of(verified_copy(self.log))
 
     @rule()
     def be_killed_and_reopen_elsewhere(self):

@@ -19,7 +19,6 @@ from tidemark_protocol.ids import LeaderEpoch, Offset
 
 from tests.support.log_fixtures import (
     NoSyncDisk,
-    answers_of,
     files_of,
     headers_of,
     killed_and_reopened,
@@ -27,6 +26,7 @@ from tests.support.log_fixtures import (
     opened_on_the_same_kernel,
     produced_batch,
     read_all,
+    responses_of,
     served,
     verified_copy_of,
     write_synced_prefix,
@@ -97,7 +97,7 @@ def started(directory: Path, before: Killed, changed: Files | None = None) -> St
 
 def check_equal(starts: Starts) -> None:
     resumed, verified = starts
-    assert answers_of(resumed) == answers_of(verified)
+    assert responses_of(resumed) == responses_of(verified)
     assert resumed.recovery.only_a_torn_tail == verified.recovery.only_a_torn_tail
 
 

@@ -13,13 +13,13 @@ from tests.simulation.checks.replica_audit import ReplicaAudit, is_corrupt
 from tests.simulation.checks.violations import Violation
 from tests.simulation.checks.watched_world import WatchedWorld
 
-ANSWER_US = 500_000  # a read waits for records, and what was sent before the cut arrives
+RESPONSE_US = 500_000  # a read waits for records, and what was sent before the cut arrives
 
 
 def check_in_touch(world: WatchedWorld, broker_id: BrokerId, replica: Partition) -> None:
     """B10: a follower that is cut off from its leader for the lag window serves no readers."""
     cut_off_us = world.cut_off_us(broker_id)
-    if replica.leader is None and cut_off_us > replica.replica_lag_max_ms * 1000 + ANSWER_US:
+    if replica.leader is None and cut_off_us > replica.replica_lag_max_ms * 1000 + RESPONSE_US:
         raise Violation(
             "B10",
             f"broker {broker_id} serves readers of {replica.topic}-{replica.partition}"

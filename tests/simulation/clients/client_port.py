@@ -25,7 +25,7 @@ class Metadata(msgspec.Struct, frozen=True, tag="metadata"):
     topic: str
 
 
-class MetadataAnswer(msgspec.Struct, frozen=True, tag="metadata-answer"):
+class MetadataResponse(msgspec.Struct, frozen=True, tag="metadata-answer"):
     leaders: dict[int, int]  # partition -> broker id; absent: nobody
 
 
@@ -37,7 +37,7 @@ class Produce(msgspec.Struct, frozen=True, tag="produce"):
     batch: bytes
 
 
-class ProduceAnswer(msgspec.Struct, frozen=True, tag="produce-answer"):
+class ProduceResponse(msgspec.Struct, frozen=True, tag="produce-answer"):
     error: int
     base_offset: int
     is_rejected: bool  # certainly not written
@@ -52,7 +52,7 @@ class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
     is_in_rack: bool = False  # also from a follower (KIP-392)
 
 
-class FetchAnswer(msgspec.Struct, frozen=True, tag="fetch-answer"):
+class FetchResponse(msgspec.Struct, frozen=True, tag="fetch-answer"):
     error: int
     data: bytes
     high_watermark: int
@@ -65,7 +65,7 @@ class Offsets(msgspec.Struct, frozen=True, tag="offsets"):
     partition: int
 
 
-class OffsetsAnswer(msgspec.Struct, frozen=True, tag="offsets-answer"):
+class OffsetsResponse(msgspec.Struct, frozen=True, tag="offsets-answer"):
     error: int
     log_start_offset: int
     high_watermark: int
@@ -76,14 +76,14 @@ class InitProducer(msgspec.Struct, frozen=True, tag="init-producer"):
     producer_epoch: int
 
 
-class InitProducerAnswer(msgspec.Struct, frozen=True, tag="init-producer-answer"):
+class InitProducerResponse(msgspec.Struct, frozen=True, tag="init-producer-answer"):
     error: int
     producer_id: int
     producer_epoch: int
 
 
 Question = Metadata | Produce | Fetch | Offsets | InitProducer
-Reply = MetadataAnswer | ProduceAnswer | FetchAnswer | OffsetsAnswer | InitProducerAnswer
+Reply = MetadataResponse | ProduceResponse | FetchResponse | OffsetsResponse | InitProducerResponse
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True):
@@ -91,14 +91,14 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
     question: Question
 
 
-class Answered(msgspec.Struct, frozen=True, array_like=True):
+class Responded(msgspec.Struct, frozen=True, array_like=True):
     number: int
     reply: Reply
 
 
 _ENCODER = msgspec.msgpack.Encoder()
 _ASKED = msgspec.msgpack.Decoder(Asked)
-_ANSWERED = msgspec.msgpack.Decoder(Answered)
+_RESPONDED = msgspec.msgpack.Decoder(Responded)
 
 # It may have been written, whatever else it says (S8).
 _DOUBTFUL = frozenset(
@@ -146,13 +146,13 @@ class Frames:
         return found
 
 
-def framed(message: Asked | Answered) -> bytes:
+def framed(message: Asked | Responded) -> bytes:
     body = _ENCODER.encode(message)
     return len(body).to_bytes(4, "big") + body
 
 
-def read_answer(frame: bytes) -> Answered:
-    return _ANSWERED.decode(frame)
+def read_response(frame: bytes) -> Responded:
+    return _RESPONDED.decode(frame)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ class _Connection(asyncio.Protocol):
 
     def _reply(self, number: int, reply: Reply) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(framed(Answered(number, reply)))
+            self._transport.write(framed(Responded(number, reply)))
 
     @property
     def _partitions(self) -> ReplicaManager:
@@ -239,12 +239,12 @@ class _Connection(asyncio.Protocol):
         replica = self._partitions._hosted.by_name.get((question.topic, question.partition))
         return "" if replica is None else replica.topic_id
 
-    def _metadata(self, question: Metadata) -> MetadataAnswer:
+    def _metadata(self, question: Metadata) -> MetadataResponse:
         metadata = self._partitions.metadata
         topic = metadata.topics.get(question.topic)
         if topic is None:
-            return MetadataAnswer({})
-        return MetadataAnswer(
+            return MetadataResponse({})
+        return MetadataResponse(
             {
                 number: int(state.leader)
                 for (topic_id, number), state in sorted(metadata.partitions.items())
@@ -252,9 +252,9 @@ class _Connection(asyncio.Protocol):
             }
         )
 
-    def _offsets(self, question: Offsets) -> OffsetsAnswer:
+    def _offsets(self, question: Offsets) -> OffsetsResponse:
         found = self._partitions.offsets(question.topic, question.partition)
-        return OffsetsAnswer(int(found.error), found.log_start_offset, found.high_watermark)
+        return OffsetsResponse(int(found.error), found.log_start_offset, found.high_watermark)
 
     async def _init_producer(self, number: int, question: InitProducer) -> None:
         found = await self._partitions.init_producer_id(
@@ -262,7 +262,7 @@ class _Connection(asyncio.Protocol):
         )
         if question.producer_id < 0 and found.error is ErrorCode.NONE:
             self._judge.on_producer_id(found.producer_id)
-        answer = InitProducerAnswer(int(found.error), found.producer_id, found.producer_epoch)
+        answer = InitProducerResponse(int(found.error), found.producer_id, found.producer_epoch)
         self._reply(number, answer)
 
     def _produce(self, number: int, question: Produce) -> None:
@@ -291,7 +291,9 @@ class _Connection(asyncio.Protocol):
             elif result.error is ErrorCode.UNKNOWN_PRODUCER_ID:
                 self._judge.on_unknown_producer(self._broker, question)
             if question.acks != 0:
-                answer = ProduceAnswer(int(result.error), result.base_offset, is_rejected, topic_id)
+                answer = ProduceResponse(
+                    int(result.error), result.base_offset, is_rejected, topic_id
+                )
                 self._reply(number, answer)
 
         taken = self._judge.on_asked(self._broker, question)
@@ -314,7 +316,7 @@ class _Connection(asyncio.Protocol):
             self._judge.on_shown(self._broker, question, result)
             self._reply(
                 number,
-                FetchAnswer(
+                FetchResponse(
                     int(result.error),
                     bytes(result.data),
                     result.high_watermark,

@@ -26,21 +26,21 @@ from tidemark_protocol.error_codes import ErrorCode
 from tests.simulation.checks.read_positions import ReadPositions
 from tests.simulation.checks.violations import Violation
 from tests.simulation.clients.client_port import (
-    Answered,
     Asked,
     Fetch,
-    FetchAnswer,
+    FetchResponse,
     Frames,
     Metadata,
-    MetadataAnswer,
+    MetadataResponse,
     Offsets,
-    OffsetsAnswer,
+    OffsetsResponse,
     Produce,
-    ProduceAnswer,
+    ProduceResponse,
     Question,
     Reply,
+    Responded,
     framed,
-    read_answer,
+    read_response,
 )
 
 CONNECT_TIMEOUT_SECONDS = 1.0
@@ -92,10 +92,10 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for frame in self._frames.feed(data):
-            answered: Answered = read_answer(frame)
-            future = self._waiting.pop(answered.number, None)
+            responded: Responded = read_response(frame)
+            future = self._waiting.pop(responded.number, None)
             if future is not None and not future.done():
-                future.set_result(answered.reply)
+                future.set_result(responded.reply)
 
     async def ask(self, question: Question, timeout_ms: int) -> Reply:
         """Raises NoAnswer, NotSent."""
@@ -160,7 +160,7 @@ class Links:
             except (NotSent, NoAnswer):
                 self.drop(broker)
                 continue
-            assert isinstance(reply, MetadataAnswer)
+            assert isinstance(reply, MetadataResponse)
             for number, leader in reply.leaders.items():
                 self._leaders[topic, number] = leader
             found = reply.leaders.get(partition)
@@ -309,7 +309,7 @@ class Producer:
             self._links.forget_leader(plan.topic, partition)
             self._links.drop(broker)
             return Outcome.INFO, -1, ""
-        assert isinstance(reply, ProduceAnswer)
+        assert isinstance(reply, ProduceResponse)
         if reply.error == ErrorCode.NONE:
             return Outcome.OK, reply.base_offset, reply.topic_id
         self._links.forget_leader(plan.topic, partition)
@@ -363,7 +363,7 @@ class Consumer:
         except (NotSent, NoAnswer):
             self._links.drop(broker)
             raise
-        assert isinstance(reply, FetchAnswer)
+        assert isinstance(reply, FetchResponse)
         if reply.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             if not is_in_rack:  # a follower may only be behind
                 self._positions.seek(partition, offset, reply.log_start_offset)
@@ -397,12 +397,12 @@ class Consumer:
         self._positions.read_to(partition, position)
         return position if position >= reply.high_watermark else None
 
-    async def first_offset(self, partition: int) -> OffsetsAnswer:
+    async def first_offset(self, partition: int) -> OffsetsResponse:
         """Raises NotSent, NoAnswer."""
         broker = await self._links.leader(self._plan.topic, partition)
         connection = await self._links.to(broker)
         reply = await connection.ask(Offsets(self._plan.topic, partition), 1000)
-        assert isinstance(reply, OffsetsAnswer)
+        assert isinstance(reply, OffsetsResponse)
         return reply
 
     async def read_all(

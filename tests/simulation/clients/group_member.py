@@ -35,7 +35,7 @@ from tests.simulation.engine.world import World
 
 RETRY_SECONDS = 0.1
 OFFSETS_PARTITIONS = 2
-ANSWER_MS = 2_500  # as long as a group write may wait; then the coordinator is looked for anew
+RESPONSE_MS = 2_500  # as long as a group write may wait; then the coordinator is looked for anew
 
 _LOST_ID = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.ILLEGAL_GENERATION}
@@ -115,7 +115,7 @@ class GroupMember:
         asked = await BrokerConnection.open(plan.name, host, plan.kafka_port)
         try:
             values = {"key_type": 0, "keys": (self.checks.group_id,)}
-            found = await asked.ask(FIND_COORDINATOR_API, values, ANSWER_MS)
+            found = await asked.ask(FIND_COORDINATOR_API, values, RESPONSE_MS)
         finally:
             asked.close()
         (coordinator,) = found["coordinators"]
@@ -126,7 +126,7 @@ class GroupMember:
         self._coordinator_id = coordinator["broker_id"]
         return self._link
 
-    async def _ask(self, api: Api, values: Values, timeout_ms: int = ANSWER_MS) -> Values:
+    async def _ask(self, api: Api, values: Values, timeout_ms: int = RESPONSE_MS) -> Values:
         link = await self._coordinator()
         return await link.ask(api, {"group_id": self.checks.group_id, **values}, timeout_ms)
 

@@ -18,9 +18,9 @@ from tidemark_protocol.error_codes import ErrorCode
 
 from tests.simulation.clients.client_port import (
     InitProducer,
-    InitProducerAnswer,
+    InitProducerResponse,
     Produce,
-    ProduceAnswer,
+    ProduceResponse,
 )
 from tests.simulation.clients.clients import (
     PAUSE_SECONDS,
@@ -91,7 +91,7 @@ class IdempotentProducer:
         except (NotSent, NoAnswer):
             self._links.drop(broker)
             return
-        assert isinstance(reply, InitProducerAnswer)
+        assert isinstance(reply, InitProducerResponse)
         if reply.error == ErrorCode.NONE:
             self._producer_id, self._producer_epoch = reply.producer_id, reply.producer_epoch
             self._sequences.clear()
@@ -143,7 +143,7 @@ class IdempotentProducer:
                 self._links.drop(broker)
                 is_doubtful = True
             else:
-                assert isinstance(reply, ProduceAnswer)
+                assert isinstance(reply, ProduceResponse)
                 if reply.error == ErrorCode.NONE and reply.base_offset >= 0:
                     return _Ended(Outcome.OK, reply.base_offset, reply.topic_id)
                 is_doubtful = is_doubtful or not reply.is_rejected

@@ -14,7 +14,7 @@ from tidemark_broker.kafka_wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
-    PartitionAnswer,
+    PartitionResponse,
 )
 from tidemark_broker.kafka_wire.messages.metadata import METADATA_API
 from tidemark_chaos.history_checker import Kind, Operation, Outcome
@@ -31,7 +31,7 @@ from tests.simulation.clients.clients import (
 )
 
 WAIT_MS = 200
-ANSWER_MS = 1_500
+RESPONSE_MS = 1_500
 MAX_BYTES = 64 * 1024
 
 
@@ -82,7 +82,7 @@ class SessionConsumer:
         link = await BrokerConnection.open(self.name, host, self.kafka_port)
         try:
             asked = {"topics": ({"topic": self.topic},), "allow_auto_topic_creation": False}
-            found = await link.ask(METADATA_API, asked, ANSWER_MS)
+            found = await link.ask(METADATA_API, asked, RESPONSE_MS)
         finally:
             link.close()
         (topic,) = found["topics"]
@@ -113,16 +113,16 @@ class SessionConsumer:
         }
         changed = {p: offset for p, offset in positions.items() if session.sent.get(p) != offset}
         invoked_us = self.around.now_us()
-        response = await session.link.fetch(self._request(session, changed), ANSWER_MS)
-        if response.error is not ErrorCode.NONE:  # the session is not known any more
+        reply = await session.link.fetch(self._request(session, changed), RESPONSE_MS)
+        if reply.error is not ErrorCode.NONE:  # the session is not known any more
             del self._sessions[leader]
             session.link.close()
             return
         self.incremental_fetches += session.epoch > 0
-        session.session_id = response.session_id
-        session.epoch = session.epoch + 1 if response.session_id else 0
+        session.session_id = reply.session_id
+        session.epoch = session.epoch + 1 if reply.session_id else 0
         session.sent = {} if session.epoch == 0 else session.sent | changed
-        for topic in response.topics:
+        for topic in reply.topics:
             for answer in topic.partitions:
                 self._take(answer, positions.get(answer.partition, 0), invoked_us)
 
@@ -140,7 +140,7 @@ class SessionConsumer:
             session_epoch=session.epoch,
         )
 
-    def _take(self, answer: PartitionAnswer, offset: int, invoked_us: int) -> None:
+    def _take(self, answer: PartitionResponse, offset: int, invoked_us: int) -> None:
         partition = answer.partition
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._positions.seek(partition, offset, answer.log_start_offset)

@@ -60,7 +60,7 @@ class MessageProbe:
         except ConnectionRefusedError:
             return ProbeVerdict.REFUSED
         except (TimeoutError, OSError, RequestFailed):
-            return ProbeVerdict.NO_ANSWER
+            return ProbeVerdict.NO_RESPONSE
         found = msgspec.json.decode(body)["incarnation"]
         return ProbeVerdict.ALIVE if found == incarnation else ProbeVerdict.REFUSED
 

@@ -14,7 +14,7 @@ from random import Random
 from tests.simulation.engine.costs import charge_message
 
 _REQUEST = struct.Struct(">IH")  # body, path
-_ANSWER = struct.Struct(">IH")  # body, status
+_RESPONSE = struct.Struct(">IH")  # body, status
 
 STATUS_OK = 200
 STATUS_BAD = 400
@@ -34,7 +34,7 @@ class MessageFaults:
     request_lost: float = 0.0
     request_doubled: float = 0.0
     request_late: float = 0.0
-    answer_lost: float = 0.0
+    response_lost: float = 0.0
     most_late_ms: int = 2000
 
 
@@ -46,7 +46,7 @@ async def request(host: str, port: int, path: str, body: bytes) -> bytes:
         name = path.encode()
         charge_message(body)
         transport.write(_REQUEST.pack(len(body), len(name)) + name + body)
-        status, answer = await protocol.answered
+        status, answer = await protocol.responded
         charge_message(answer)
     finally:
         transport.close()
@@ -57,21 +57,21 @@ async def request(host: str, port: int, path: str, body: bytes) -> bytes:
 
 class _Caller(asyncio.Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.answered: asyncio.Future[tuple[int, bytes]] = loop.create_future()
+        self.responded: asyncio.Future[tuple[int, bytes]] = loop.create_future()
         self._data = b""
 
     def data_received(self, data: bytes) -> None:
         self._data += data
-        if len(self._data) < _ANSWER.size or self.answered.done():
+        if len(self._data) < _RESPONSE.size or self.responded.done():
             return
-        size_bytes, status = _ANSWER.unpack_from(self._data)
-        if len(self._data) >= _ANSWER.size + size_bytes:
-            self.answered.set_result((status, self._data[_ANSWER.size :]))
+        size_bytes, status = _RESPONSE.unpack_from(self._data)
+        if len(self._data) >= _RESPONSE.size + size_bytes:
+            self.responded.set_result((status, self._data[_RESPONSE.size :]))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.answered.done():
-            self.answered.set_exception(exc or ConnectionResetError("the server disconnected"))
-            self.answered.exception()  # the caller may be gone
+        if not self.responded.done():
+            self.responded.set_exception(exc or ConnectionResetError("the server disconnected"))
+            self.responded.exception()  # the caller may be gone
 
 
 class MessageServer:
@@ -103,7 +103,7 @@ class MessageServer:
             answer = await handler(body)
         except Exception as error:
             return STATUS_BAD, f"{type(error).__name__}: {error}".encode()
-        if faults.answer_lost and chance.random() < faults.answer_lost:
+        if faults.response_lost and chance.random() < faults.response_lost:
             await asyncio.get_running_loop().create_future()
         return STATUS_OK, answer
 
@@ -147,4 +147,4 @@ class _Served(asyncio.Protocol):
         status, answer = await self._server.answer(path, body)
         charge_message(answer)
         if self._transport is not None:
-            self._transport.write(_ANSWER.pack(len(answer), status) + answer)
+            self._transport.write(_RESPONSE.pack(len(answer), status) + answer)

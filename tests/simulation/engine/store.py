@@ -30,7 +30,7 @@ from tests.simulation.engine.timeline import Timeline
 P = ParamSpec("P")
 T = TypeVar("T")
 Key = tuple[str, str, str]  # kind, namespace, name
-REQUESTS, ANSWERS = "requests", "answers"
+REQUESTS, RESPONSES = "requests", "answers"
 KINDS_WITH_STATUS = frozenset({TOPIC.kind, BROKER_POOL.kind})
 
 
@@ -40,7 +40,7 @@ class StoreFaults:
 
     conflict: float = 0.0
     request_lost: float = 0.0
-    answer_lost: float = 0.0
+    response_lost: float = 0.0
     least_delay_us: int = 500  # one way
     most_delay_us: int = 3_000
     timeout_ms: int = 1_000
@@ -217,7 +217,7 @@ class StoreClient:
         store, faults, chance = self._store, self._store.faults, self._chance
         handled: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         is_request_lost = faults.request_lost and chance.random() < faults.request_lost
-        is_answer_lost = faults.answer_lost and chance.random() < faults.answer_lost
+        is_response_lost = faults.response_lost and chance.random() < faults.response_lost
         has_conflict = faults.conflict and chance.random() < faults.conflict
 
         def handle() -> None:
@@ -229,7 +229,7 @@ class StoreClient:
                 result, error = write(), None
             except StoreError as found:
                 result, error = None, found
-            if not is_answer_lost and self._loses != ANSWERS:
+            if not is_response_lost and self._loses != RESPONSES:
                 byte_us = 0.0 if store.costs is None else store.costs.object_byte_us
                 store._timeline.after(
                     self._delay_us(), self._answer, handled, result, error, byte_us

@@ -10,7 +10,7 @@ from tidemark_operator.controller.core.reassignment import is_moving
 
 from tests.simulation.clients.topic_wishes import TopicWish, states_of
 from tests.simulation.engine.broker_process import BrokerSlot
-from tests.simulation.engine.store import ANSWERS, REQUESTS
+from tests.simulation.engine.store import REQUESTS, RESPONSES
 from tests.simulation.engine.world import World
 from tests.simulation.faults.ambushes import keep_down, leading
 from tests.simulation.faults.fault_plan import Arguments, Draw
@@ -218,7 +218,7 @@ def _flip_at_rest(draw: Draw) -> tuple[Argument, ...]:
 
 
 COMPACTION_BLOWS = ("kill", "power")
-LOST_ON_THE_WAY = (REQUESTS, ANSWERS)
+LOST_ON_THE_WAY = (REQUESTS, RESPONSES)
 
 ADDED: dict[str, Arguments] = {
     "strike_compaction": _strike_compaction,

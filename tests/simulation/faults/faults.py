@@ -287,12 +287,12 @@ def reset_connections(world: World, name: str) -> None:
 
 @fault
 def bad_messages(
-    world: World, lost: float, doubled: float, late: float, answer_lost: float, for_us: int
+    world: World, lost: float, doubled: float, late: float, response_lost: float, for_us: int
 ) -> None:
     """Requests to controllers."""
     faults = world.controller_faults
     faults.request_lost, faults.request_doubled = lost, doubled
-    faults.request_late, faults.answer_lost = late, answer_lost
+    faults.request_late, faults.response_lost = late, response_lost
     world.timeline.after(for_us, _good_messages, world)
 
 
@@ -300,7 +300,7 @@ def _good_messages(world: World) -> None:
     good = MessageFaults()
     faults = world.controller_faults
     faults.request_lost, faults.request_doubled = good.request_lost, good.request_doubled
-    faults.request_late, faults.answer_lost = good.request_late, good.answer_lost
+    faults.request_late, faults.response_lost = good.request_late, good.response_lost
 
 
 # ---- controllers and the API server
@@ -353,10 +353,10 @@ def api_outage(world: World, for_us: int) -> None:
 
 @fault
 def bad_store(
-    world: World, conflict: float, lost: float, answer_lost: float, most_us: int, for_us: int
+    world: World, conflict: float, lost: float, response_lost: float, most_us: int, for_us: int
 ) -> None:
     usual = world.store.faults
-    world.store.faults = StoreFaults(conflict, lost, answer_lost, usual.least_delay_us, most_us)
+    world.store.faults = StoreFaults(conflict, lost, response_lost, usual.least_delay_us, most_us)
     world.timeline.after(for_us, setattr, world.store, "faults", StoreFaults())
 
 

@@ -62,7 +62,7 @@ class FakeController:
         self.polls: list[tuple[HeartbeatRequest, asyncio.Future[HeartbeatResponse]]] = []
         self.blocks: list[AllocateProducerIdsResponse] = []
         self.topics_asked = 0
-        self.topics_answer: asyncio.Future[TopicsResponse] | None = None
+        self.topics_response: asyncio.Future[TopicsResponse] | None = None
         self.port = 0
 
     async def start(self) -> web.AppRunner:
@@ -90,8 +90,8 @@ class FakeController:
 
     async def _create_topics(self, request: web.Request) -> web.Response:
         self.topics_asked += 1
-        assert self.topics_answer is not None
-        return web.Response(body=encode(await asyncio.shield(self.topics_answer)))
+        assert self.topics_response is not None
+        return web.Response(body=encode(await asyncio.shield(self.topics_response)))
 
     async def _heartbeat(self, request: web.Request) -> web.Response:
         future: asyncio.Future[HeartbeatResponse] = asyncio.get_running_loop().create_future()

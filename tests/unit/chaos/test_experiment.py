@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from tidemark_chaos import experiment as experiment_module
 from tidemark_chaos.environments.environment import Tell
-from tidemark_chaos.environments.prometheus import AuditAnswer
+from tidemark_chaos.environments.prometheus import AuditResponse
 from tidemark_chaos.experiment import DemoReport, Experiment, Trial, report_fields
 from tidemark_chaos.faults.fault import TOPIC, Fault, FaultKind
 from tidemark_chaos.history_checker import Anomaly
@@ -70,8 +70,8 @@ class FakeEnvironment:
         replicas = (ReplicaComparison(0, 100, (), ()),)
         return VerifyReport(TOPIC, "run", self.verdict, replicas, 60.0, 1.0, 2.0)
 
-    async def audit(self) -> AuditAnswer | str:
-        return AuditAnswer("VIOLATED", "R1 not kept", ("broker 0: 1 partition",), "report.html")
+    async def audit(self) -> AuditResponse | str:
+        return AuditResponse("VIOLATED", "R1 not kept", ("broker 0: 1 partition",), "report.html")
 
     async def tear_down(self) -> None:
         self.is_torn_down = True
@@ -192,7 +192,7 @@ def test_an_anomaly_of_the_history_fails_the_demo() -> None:
 def test_another_verdict_than_pass_follows_a_sentence_that_says_why(verdict: str) -> None:
     """PASSED and then VIOLATED would read as a contradiction."""
     written = io.StringIO()
-    answer = AuditAnswer(verdict, "what was measured", (), "report.html")
+    answer = AuditResponse(verdict, "what was measured", (), "report.html")
     ProgressOutput(Console(file=written, width=200)).audit(answer)
     before = written.getvalue().partition(f"  {verdict}  what was measured")[0].strip()
     assert bool(before) is (verdict != "PASS")

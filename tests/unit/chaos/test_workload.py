@@ -74,7 +74,7 @@ def test_a_lost_answer_is_unknown_and_the_run_goes_on() -> None:
             FakeCluster(partition_count=2) as cluster,
             TidemarkClient(cluster.urls) as client,
         ):
-            cluster.next_answers = [hang_up]
+            cluster.next_responses = [hang_up]
             ledger, events = await load(client, 20)
             assert ledger.unknown_count == 1
             assert (await verify(client, ledger, events, within_seconds=30)).is_good
@@ -150,7 +150,7 @@ def test_idempotent_producers_leave_no_outcome_unknown() -> None:
             FakeCluster(partition_count=2) as cluster,
             TidemarkClient(cluster.urls) as client,
         ):
-            cluster.next_answers = [hang_up, cluster.append_and_hang_up(), hang_up]
+            cluster.next_responses = [hang_up, cluster.append_and_hang_up(), hang_up]
             settings = replace(SETTINGS, producers=3)
             ledger, events = await load(client, 30, settings=settings)
             report = await verify(client, ledger, events, within_seconds=30)

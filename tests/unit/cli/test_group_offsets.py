@@ -26,7 +26,7 @@ from tidemark_client.errors import CommandFailed
 from tidemark_client.outcomes import OffsetRange
 from tidemark_protocol.error_codes import ErrorCode
 
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 ORDERS = ("orders", 0)
 NOW_MS = 10 * 86_400_000
 
@@ -79,8 +79,8 @@ def test_first_commit_has_nothing_before_it() -> None:
 
 
 def asked(
-    answer: bytes, ask: Callable[[Address], Awaitable[Answer]]
-) -> tuple[tuple[int, int], bytes, Answer]:
+    answer: bytes, ask: Callable[[Address], Awaitable[Response]]
+) -> tuple[tuple[int, int], bytes, Response]:
     """(api key and version, body, what `ask` returned) of one request that is answered so."""
     seen: list[bytes] = []
 
@@ -91,7 +91,7 @@ def asked(
         await writer.drain()
         writer.close()
 
-    async def experiment() -> Answer:
+    async def experiment() -> Response:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         async with server:
             return await ask(server.sockets[0].getsockname()[:2])

@@ -20,7 +20,7 @@ from tidemark_client.errors import CommandFailed
 from tests.support.fake_http_broker import TOPIC, FakeCluster, hang_up, problem
 from tests.support.waiting import HANG_SECONDS
 
-Answer = Callable[[web.Request], Any]
+Response = Callable[[web.Request], Any]
 
 
 @dataclass
@@ -33,8 +33,8 @@ class Coordinator:
     made: list[dict[str, Any]] = field(default_factory=list)
     ended: int = 0
     asked: list[str] = field(default_factory=list)
-    next_polls: list[Answer] = field(default_factory=list)
-    next_commits: list[Answer] = field(default_factory=list)
+    next_polls: list[Response] = field(default_factory=list)
+    next_commits: list[Response] = field(default_factory=list)
     _position: int = 0
     _server: TestServer | None = None
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tidemark_cli.groups import GroupView, merged, read_groups
-from tidemark_client.metadata import UnreadableAnswer
+from tidemark_client.metadata import UnreadableResponse
 
 
 def answer(broker_id: int = 1, *, members: int = 1) -> dict[str, Any]:
@@ -45,5 +45,5 @@ def test_of_two_brokers_that_tell_a_group_the_one_with_its_members_counts() -> N
 
 @pytest.mark.parametrize("body", [None, [], {}, {"broker_id": 1, "is_loading": 0, "groups": [{}]}])
 def test_what_is_no_answer_is_said_to_be_none(body: Any) -> None:
-    with pytest.raises(UnreadableAnswer):
+    with pytest.raises(UnreadableResponse):
         read_groups(body)

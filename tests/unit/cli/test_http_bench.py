@@ -11,7 +11,7 @@ from tests.support.waiting import HANG_SECONDS
 def test_requests_are_counted_and_failures_named() -> None:
     async def experiment() -> None:
         async with FakeCluster() as cluster:
-            cluster.next_answers = [
+            cluster.next_responses = [
                 answering(lambda: problem(503, "NOT_ENOUGH_REPLICAS", outcome="not_written"))
             ]
             settings = BenchSettings(

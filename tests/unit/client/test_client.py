@@ -71,7 +71,7 @@ def test_a_cut_connection_is_unknown_and_never_sent_again() -> None:
     async def story() -> None:
         async with FakeCluster() as cluster, TidemarkClient(cluster.urls) as client:
             await client.topic(TOPIC)
-            cluster.next_answers = [hang_up]
+            cluster.next_responses = [hang_up]
             assert isinstance(await client.produce(TOPIC, 0, RECORD), Unknown)
             assert cluster.produced_at == [0]
 
@@ -93,7 +93,7 @@ def test_only_what_is_said_to_be_not_written_is_sent_again(
     async def story() -> None:
         async with FakeCluster() as cluster, TidemarkClient(cluster.urls) as client:
             answer = answering(lambda: problem(status, error, outcome=outcome, retriable=retriable))
-            cluster.next_answers = [answer]
+            cluster.next_responses = [answer]
             result = await client.produce(TOPIC, 0, RECORD)
             assert result == Unknown(error, f"detail of {error}")
             assert cluster.produced_at == [0]
@@ -107,7 +107,7 @@ def test_not_written_and_retriable_is_tried_again_until_it_works() -> None:
             again = answering(
                 lambda: problem(503, "NOT_ENOUGH_REPLICAS", outcome="not_written", retriable=True)
             )
-            cluster.next_answers = [again, again]
+            cluster.next_responses = [again, again]
             assert isinstance(await client.produce(TOPIC, 0, RECORD), Acknowledged)
             assert len(cluster.produced_at) == 3
 
@@ -122,7 +122,7 @@ def test_a_partition_that_a_broker_has_not_heard_of_yet_is_asked_for_again() -> 
             unknown = answering(
                 lambda: problem(404, "UNKNOWN_TOPIC_OR_PARTITION", outcome="not_written")
             )
-            cluster.next_answers = [unknown]
+            cluster.next_responses = [unknown]
             assert isinstance(await client.produce(TOPIC, 0, RECORD), Acknowledged)
             assert len(cluster.produced_at) == 2
 
@@ -132,7 +132,7 @@ def test_a_partition_that_a_broker_has_not_heard_of_yet_is_asked_for_again() -> 
 def test_not_written_and_hopeless_is_refused_at_once() -> None:
     async def story() -> None:
         async with FakeCluster() as cluster, TidemarkClient(cluster.urls) as client:
-            cluster.next_answers = [
+            cluster.next_responses = [
                 answering(lambda: problem(413, "MESSAGE_TOO_LARGE", outcome="not_written"))
             ]
             result = await client.produce(TOPIC, 0, RECORD)
@@ -159,7 +159,7 @@ def test_a_produce_ends_refused_at_its_deadline() -> None:
 def test_a_success_that_cannot_be_read_is_unknown(body: str) -> None:
     async def story() -> None:
         async with FakeCluster() as cluster, TidemarkClient(cluster.urls) as client:
-            cluster.next_answers = [answering(lambda: web.Response(text=body))]
+            cluster.next_responses = [answering(lambda: web.Response(text=body))]
             result = await client.produce(TOPIC, 0, RECORD)
             assert isinstance(result, Unknown)
             assert result.error == "UNREADABLE_ANSWER"

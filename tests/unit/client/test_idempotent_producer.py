@@ -25,7 +25,7 @@ def test_an_answer_that_was_lost_is_asked_for_again_and_nothing_is_written_twice
     async def story() -> None:
         async with FakeCluster() as cluster, TidemarkClient(cluster.urls) as client:
             producer = IdempotentProducer(client, TOPIC, 0)
-            cluster.next_answers += [cluster.append_and_hang_up(), cluster.append_and_hang_up()]
+            cluster.next_responses += [cluster.append_and_hang_up(), cluster.append_and_hang_up()]
             assert await producer.produce(ONE) == Acknowledged(0, cluster.url(0))
             assert await producer.produce(TWO) == Acknowledged(1, cluster.url(0))
             assert cluster.logs[0] == [b"one", b"two"]
@@ -36,7 +36,7 @@ def test_an_answer_that_was_lost_is_asked_for_again_and_nothing_is_written_twice
 def test_a_request_that_was_lost_is_sent_again() -> None:
     async def story() -> None:
         async with FakeCluster() as cluster, TidemarkClient(cluster.urls) as client:
-            cluster.next_answers += [hang_up]
+            cluster.next_responses += [hang_up]
             found = await IdempotentProducer(client, TOPIC, 0).produce(ONE)
             assert (found, cluster.logs[0]) == (Acknowledged(0, cluster.url(0)), [b"one"])
 
@@ -48,7 +48,7 @@ def test_what_stays_in_doubt_is_unknown_and_the_next_batch_goes_on_in_a_new_epoc
         async with FakeCluster() as cluster, TidemarkClient(cluster.urls) as client:
             producer = IdempotentProducer(client, TOPIC, 0)
             await producer.produce(ONE)
-            cluster.next_answers += [cluster.append_and_hang_up()] + [
+            cluster.next_responses += [cluster.append_and_hang_up()] + [
                 answering(
                     lambda: problem(
                         503, "NOT_ENOUGH_REPLICAS", outcome="not_written", retriable=True
@@ -57,7 +57,7 @@ def test_what_stays_in_doubt_is_unknown_and_the_next_batch_goes_on_in_a_new_epoc
             ] * 50
             in_doubt = await producer.produce(TWO, timeout_ms=300)
             assert isinstance(in_doubt, Unknown), in_doubt
-            cluster.next_answers.clear()
+            cluster.next_responses.clear()
             assert await producer.produce(ONE) == Acknowledged(2, cluster.url(0))
             assert {epoch for epoch, _, _ in cluster.producers.values()} == {1}
             assert cluster.logs[0] == [b"one", b"two", b"one"]
@@ -69,7 +69,7 @@ def test_what_is_certainly_not_written_keeps_its_sequence() -> None:
     async def story() -> None:
         async with FakeCluster() as cluster, TidemarkClient(cluster.urls) as client:
             producer = IdempotentProducer(client, TOPIC, 0)
-            cluster.next_answers += [
+            cluster.next_responses += [
                 answering(lambda: problem(413, "MESSAGE_TOO_LARGE", outcome="not_written"))
             ]
             assert await producer.produce(ONE) == Rejected(
@@ -118,7 +118,7 @@ def test_a_leader_that_hangs_is_left_for_the_one_elected_meanwhile(
                 await release.wait()
                 return web.Response(status=500)
 
-            cluster.next_answers += [hang]
+            cluster.next_responses += [hang]
             sending = asyncio.create_task(
                 IdempotentProducer(client, TOPIC, 0).produce(ONE, timeout_ms=60_000)
             )

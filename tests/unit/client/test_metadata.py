@@ -7,7 +7,7 @@ from tidemark_client.metadata import (
     ClusterMetadata,
     PartitionView,
     TopicView,
-    UnreadableAnswer,
+    UnreadableResponse,
     read_brokers,
     read_topic,
 )
@@ -82,7 +82,7 @@ def test_no_leader_is_never_in_sync() -> None:
 
 @pytest.mark.parametrize("body", [None, [], {"name": "x"}, {"name": "x", "partitions": [{}]}])
 def test_a_strange_topic_is_refused(body: object) -> None:
-    with pytest.raises(UnreadableAnswer):
+    with pytest.raises(UnreadableResponse):
         read_topic(body)
 
 
@@ -164,5 +164,5 @@ def test_objects_and_the_controllers_status_give_the_same_picture() -> None:
 
 @pytest.mark.parametrize("body", [None, {}, {"pools": [{}]}, {"pools": [{"pool": 1}]}, "x"])
 def test_a_strange_status_is_refused(body: object) -> None:
-    with pytest.raises(UnreadableAnswer):
+    with pytest.raises(UnreadableResponse):
         read_status(body)

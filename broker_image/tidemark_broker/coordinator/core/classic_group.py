@@ -34,11 +34,11 @@ from tidemark_broker.coordinator.core.requests import (
     GroupCounters,
     Heartbeat,
     JoinedMember,
-    JoinGroupAnswer,
+    JoinGroupResponse,
     OffsetCommit,
     Protocol,
     SyncGroup,
-    SyncGroupAnswer,
+    SyncGroupResponse,
 )
 
 
@@ -171,13 +171,13 @@ class ClassicGroup:
     def on_sync(self, request_id: int, sync: SyncGroup, now: ClockReading) -> None:
         error = self._check_sync(sync)
         if error is not ErrorCode.NONE:
-            self.pending_appends.answer(request_id, SyncGroupAnswer(error))
+            self.pending_appends.answer(request_id, SyncGroupResponse(error))
             return
         member = self.members[sync.member_id]
         self._awaited_syncs.pop(member.member_id, None)
         if self.state is GroupState.STABLE:
             self.believe_in(member, now)
-            self._answer_sync(request_id, member)
+            self._response_sync(request_id, member)
             return
         if member.sync_request_id is not None:  # the client gave up on that request
             self._reject_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -234,11 +234,11 @@ class ClassicGroup:
         for member in self.members.values():
             if member.sync_request_id is not None:
                 request_id, member.sync_request_id = member.sync_request_id, None
-                self._answer_sync(request_id, member)
+                self._response_sync(request_id, member)
                 self.believe_in(member, now)
 
-    def _answer_sync(self, request_id: int, member: Member) -> None:
-        answer = SyncGroupAnswer(
+    def _response_sync(self, request_id: int, member: Member) -> None:
+        answer = SyncGroupResponse(
             ErrorCode.NONE, self.protocol_type, self.protocol, member.assignment
         )
         self.pending_appends.answer(request_id, answer)
@@ -251,7 +251,7 @@ class ClassicGroup:
 
     def _reject_sync(self, member: Member, error: ErrorCode) -> None:
         assert member.sync_request_id is not None
-        self.pending_appends.answer(member.sync_request_id, SyncGroupAnswer(error))
+        self.pending_appends.answer(member.sync_request_id, SyncGroupResponse(error))
         member.sync_request_id = None
 
     def fence_sync(self, member: Member) -> None:
@@ -337,7 +337,7 @@ class ClassicGroup:
             self._awaited_syncs[member.member_id] = None
             member.is_new = False
             self.believe_in(member, now)
-            self.answer_join(member, self.joined_answer(member))
+            self.response_join(member, self.joined_response(member))
         self._sync_deadline_ms = now.monotonic_ms + self.rebalance_timeout_ms
 
     def _become_empty(self, now: ClockReading) -> None:
@@ -366,9 +366,9 @@ class ClassicGroup:
         self.state = state
         self.state_since_ms = now.wall_ms
 
-    def joined_answer(
+    def joined_response(
         self, member: Member, *, tells_members: bool = True, skip_assignment: bool = False
-    ) -> JoinGroupAnswer:
+    ) -> JoinGroupResponse:
         """Return the JoinGroup answer for `member`; the group leader's has all members."""
         members: tuple[JoinedMember, ...] = ()
         if tells_members and member.member_id == self.leader_id:
@@ -378,7 +378,7 @@ class ClassicGroup:
                 )
                 for other in self.members.values()
             )
-        return JoinGroupAnswer(
+        return JoinGroupResponse(
             ErrorCode.NONE,
             member.member_id,
             self.generation_id,
@@ -389,7 +389,7 @@ class ClassicGroup:
             skip_assignment,
         )
 
-    def answer_join(self, member: Member, answer: JoinGroupAnswer) -> None:
+    def response_join(self, member: Member, answer: JoinGroupResponse) -> None:
         if member.join_request_id is not None:
             request_id, member.join_request_id = member.join_request_id, None
             self.pending_appends.answer(request_id, answer)
@@ -408,8 +408,8 @@ class ClassicGroup:
         self.rebalance_or_complete_join(now)
 
     def forget_member(self, member: Member) -> None:
-        refused = JoinGroupAnswer(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
-        self.answer_join(member, refused)
+        refused = JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
+        self.response_join(member, refused)
         if member.sync_request_id is not None:
             self._reject_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
         del self.members[member.member_id]
@@ -489,8 +489,9 @@ class ClassicGroup:
         """Answer waiting members NOT_COORDINATOR: this broker no longer coordinates."""
         self.state = GroupState.DEAD
         for member in self.members.values():
-            self.answer_join(
-                member, JoinGroupAnswer(ErrorCode.NOT_COORDINATOR, member.member_id, NO_GENERATION)
+            self.response_join(
+                member,
+                JoinGroupResponse(ErrorCode.NOT_COORDINATOR, member.member_id, NO_GENERATION),
             )
             if member.sync_request_id is not None:
                 self._reject_sync(member, ErrorCode.NOT_COORDINATOR)

@@ -22,7 +22,6 @@ from tidemark_broker.coordinator.core.group_metadata_manager import (
 from tidemark_broker.coordinator.core.group_offsets import Loading
 from tidemark_broker.coordinator.core.pending_appends import PendingAppends
 from tidemark_broker.coordinator.core.requests import (
-    Answer,
     ClockReading,
     DeleteGroup,
     DescribedGroup,
@@ -38,6 +37,7 @@ from tidemark_broker.coordinator.core.requests import (
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
+    Response,
     SyncGroup,
 )
 from tidemark_broker.coordinator.core.validation import check_request, rejection
@@ -107,7 +107,7 @@ class GroupCoordinatorShard:
         self._groups.resign()
         self._pending_appends.resign(now)
         effects = self._pending_appends.take()
-        assert all(isinstance(effect, Answer) for effect in effects)  # it may not write any more
+        assert all(isinstance(effect, Response) for effect in effects)  # it may not write any more
         self._groups = GroupMetadataManager(self._settings, self._pending_appends, self._counts)
         return effects
 
@@ -123,7 +123,7 @@ class GroupCoordinatorShard:
         if error is ErrorCode.NONE:
             error = self._absence()
         if error is not ErrorCode.NONE:
-            return (Answer(request_id, rejection(request, error)),)
+            return (Response(request_id, rejection(request, error)),)
         self._handle(request_id, request, now)
         return self._pending_appends.take()
 

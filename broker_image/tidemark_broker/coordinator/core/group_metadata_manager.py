@@ -30,24 +30,24 @@ from tidemark_broker.coordinator.core.pending_appends import (
 from tidemark_broker.coordinator.core.requests import (
     ClockReading,
     DeleteGroup,
-    DeleteGroupAnswer,
+    DeleteGroupResponse,
     DescribedGroup,
     DescribedMember,
     FetchedOffset,
     GroupCounters,
     GroupGauges,
     Heartbeat,
-    HeartbeatAnswer,
+    HeartbeatResponse,
     JoinGroup,
     LeaveGroup,
-    LeaveGroupAnswer,
+    LeaveGroupResponse,
     ListedGroup,
     OffsetCommit,
-    OffsetCommitAnswer,
+    OffsetCommitResponse,
     OffsetDelete,
-    OffsetDeleteAnswer,
+    OffsetDeleteResponse,
     OffsetFetch,
-    OffsetFetchAnswer,
+    OffsetFetchResponse,
     OffsetToCommit,
     PartitionError,
     SyncGroup,
@@ -149,7 +149,7 @@ class GroupMetadataManager:
         error = ErrorCode.UNKNOWN_MEMBER_ID
         if group is not None:
             error = group.on_heartbeat(heartbeat, now)
-        self._pending_appends.answer(request_id, HeartbeatAnswer(error))
+        self._pending_appends.answer(request_id, HeartbeatResponse(error))
 
     def on_leave(self, request_id: int, leave: LeaveGroup, now: ClockReading) -> None:
         coordinated = self._groups.get(leave.group_id)
@@ -157,7 +157,7 @@ class GroupMetadataManager:
             members = tuple((member, ErrorCode.UNKNOWN_MEMBER_ID) for member in leave.members)
         else:
             members = coordinated.membership.on_leave(leave, now)
-        self._pending_appends.answer(request_id, LeaveGroupAnswer(ErrorCode.NONE, members))
+        self._pending_appends.answer(request_id, LeaveGroupResponse(ErrorCode.NONE, members))
 
     # Offsets
 
@@ -198,7 +198,7 @@ class GroupMetadataManager:
         def settle(error: ErrorCode, _now: ClockReading) -> None:
             if error is ErrorCode.NONE:
                 self._counts.committed_offsets += len(taken)
-            answered = tuple(
+            responded = tuple(
                 PartitionError(
                     asked.topic,
                     asked.partition,
@@ -206,7 +206,7 @@ class GroupMetadataManager:
                 )
                 for asked, own in zip(commit.offsets, errors, strict=True)
             )
-            self._pending_appends.answer(request_id, OffsetCommitAnswer(answered))
+            self._pending_appends.answer(request_id, OffsetCommitResponse(responded))
 
         records = tuple(
             OffsetsRecord(encode_key(OffsetKey(commit.group_id, *key)), encode_offset(committed))
@@ -252,7 +252,7 @@ class GroupMetadataManager:
     def on_fetch(self, request_id: int, fetch: OffsetFetch) -> None:
         coordinated = self._groups.get(fetch.group_id)
         offsets = GroupOffsets() if coordinated is None else coordinated.offsets
-        answer = OffsetFetchAnswer(ErrorCode.NONE, offsets.fetch(fetch.partitions))
+        answer = OffsetFetchResponse(ErrorCode.NONE, offsets.fetch(fetch.partitions))
         self._pending_appends.answer(request_id, answer)
 
     def on_delete_offsets(self, request_id: int, delete: OffsetDelete, now: ClockReading) -> None:
@@ -261,19 +261,21 @@ class GroupMetadataManager:
         if coordinated is not None:
             error = _check_deletion(coordinated.group)
         if coordinated is None or error is not ErrorCode.NONE:
-            self._pending_appends.answer(request_id, OffsetDeleteAnswer(error))
+            self._pending_appends.answer(request_id, OffsetDeleteResponse(error))
             return
         errors = tuple(_deletion_of(coordinated.group, topic) for topic, _ in delete.partitions)
 
         def settle(error: ErrorCode, _now: ClockReading) -> None:
             if error is not ErrorCode.NONE:
-                self._pending_appends.answer(request_id, OffsetDeleteAnswer(offsets_error(error)))
+                self._pending_appends.answer(request_id, OffsetDeleteResponse(offsets_error(error)))
                 return
-            answered = tuple(
+            responded = tuple(
                 PartitionError(topic, partition, own)
                 for (topic, partition), own in zip(delete.partitions, errors, strict=True)
             )
-            self._pending_appends.answer(request_id, OffsetDeleteAnswer(ErrorCode.NONE, answered))
+            self._pending_appends.answer(
+                request_id, OffsetDeleteResponse(ErrorCode.NONE, responded)
+            )
 
         known = frozenset(self._offsets_to_be(delete.group_id, self._under_way(delete.group_id)))
         removed = tuple(
@@ -295,11 +297,11 @@ class GroupMetadataManager:
             is_empty = coordinated.group.state is GroupState.EMPTY
             error = ErrorCode.NONE if is_empty else ErrorCode.NON_EMPTY_GROUP
         if coordinated is None or error is not ErrorCode.NONE:
-            self._pending_appends.answer(request_id, DeleteGroupAnswer(error))
+            self._pending_appends.answer(request_id, DeleteGroupResponse(error))
             return
 
         def settle(error: ErrorCode, _now: ClockReading) -> None:
-            self._pending_appends.answer(request_id, DeleteGroupAnswer(group_error(error)))
+            self._pending_appends.answer(request_id, DeleteGroupResponse(group_error(error)))
 
         offsets = self._offsets_to_be(delete.group_id, self._under_way(delete.group_id))
         self._append_tombstones(delete.group_id, offsets, settle, with_group=True)

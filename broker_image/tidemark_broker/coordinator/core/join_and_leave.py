@@ -13,7 +13,7 @@ from tidemark_broker.coordinator.core.pending_appends import group_error
 from tidemark_broker.coordinator.core.requests import (
     ClockReading,
     JoinGroup,
-    JoinGroupAnswer,
+    JoinGroupResponse,
     LeaveGroup,
     LeavingMember,
 )
@@ -43,7 +43,7 @@ class GroupMembership:
             self._add(request_id, join.new_member_id, join, now)
 
     def _reject(self, request_id: int, error: ErrorCode, member_id: str) -> None:
-        self._pending_appends.answer(request_id, JoinGroupAnswer(error, member_id))
+        self._pending_appends.answer(request_id, JoinGroupResponse(error, member_id))
 
     def _check_join(self, join: JoinGroup) -> ErrorCode:
         group = self._group
@@ -106,15 +106,15 @@ class GroupMembership:
             self._add(request_id, join.member_id, join, now)
             return
         member = group.members[join.member_id]
-        if self._is_answered_at_once(member, join):
+        if self._is_responded_at_once(member, join):
             member.take_over(join)
             group.believe_in(member, now)
-            self._pending_appends.answer(request_id, group.joined_answer(member))
+            self._pending_appends.answer(request_id, group.joined_response(member))
             return
         self._wait_for_join(request_id, member, join, now)
         group.rebalance_or_complete_join(now)
 
-    def _is_answered_at_once(self, member: Member, join: JoinGroup) -> bool:
+    def _is_responded_at_once(self, member: Member, join: JoinGroup) -> bool:
         """Return whether a rejoin changes nothing for the others.
 
         The member's answer was lost, or it reacts to a rebalance that is over.
@@ -156,7 +156,7 @@ class GroupMembership:
             if member.join_request_id != request_id or group.state is not GroupState.STABLE:
                 return  # a rebalance came in between and will answer
             if error is ErrorCode.NONE:
-                self._answer_replaced(member, join, leader_before, settled)
+                self._response_replaced(member, join, leader_before, settled)
                 return
             member.join_request_id = None
             member.protocols = protocols_before
@@ -169,7 +169,7 @@ class GroupMembership:
         """Give a static member a new id; requests with the former id are fenced."""
         group = self._group
         member = group.members[previous_id]
-        group.answer_join(member, JoinGroupAnswer(ErrorCode.FENCED_INSTANCE_ID, previous_id))
+        group.response_join(member, JoinGroupResponse(ErrorCode.FENCED_INSTANCE_ID, previous_id))
         group.fence_sync(member)
         group.members = {
             (member_id if id_ == previous_id else id_): other
@@ -182,21 +182,21 @@ class GroupMembership:
             group.leader_id = member_id
         return member
 
-    def _answer_replaced(
+    def _response_replaced(
         self, member: Member, join: JoinGroup, leader_before: str | None, now: ClockReading
     ) -> None:
         group = self._group
         group.believe_in(member, now)
         if join.may_skip_assignment:
             is_leader = member.member_id == group.leader_id
-            group.answer_join(member, group.joined_answer(member, skip_assignment=is_leader))
+            group.response_join(member, group.joined_response(member, skip_assignment=is_leader))
             return
         # An older client that heard it leads would assign anew, in a generation that has an
         # assignment. So it is told its former id leads: it follows (KIP-345).
-        answer = group.joined_answer(member, tells_members=False)
-        group.answer_join(
+        answer = group.joined_response(member, tells_members=False)
+        group.response_join(
             member,
-            JoinGroupAnswer(
+            JoinGroupResponse(
                 ErrorCode.NONE,
                 answer.member_id,
                 answer.generation_id,

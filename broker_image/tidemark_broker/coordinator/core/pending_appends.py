@@ -14,11 +14,11 @@ from tidemark_protocol.ids import LeaderEpoch
 
 from tidemark_broker.coordinator.core.offsets_records import OffsetsRecord
 from tidemark_broker.coordinator.core.requests import (
-    Answer,
     AppendRecords,
     ClockReading,
     Effect,
-    GroupAnswer,
+    GroupResponse,
+    Response,
 )
 
 Settle = Callable[[ErrorCode, ClockReading], None]
@@ -97,8 +97,8 @@ class PendingAppends:
         self._effects.clear()
         return effects
 
-    def answer(self, request_id: int, answer: GroupAnswer) -> None:
-        self._effects.append(Answer(request_id, answer))
+    def answer(self, request_id: int, answer: GroupResponse) -> None:
+        self._effects.append(Response(request_id, answer))
 
     def append(
         self, records: tuple[OffsetsRecord, ...], settle: Settle, apply: Apply = _nothing

@@ -1,7 +1,7 @@
 """Define the requests, answers and effects of a group coordinator.
 
 A request carries a `request_id` that the shell chooses. Its answer, now or later, is one
-`Answer(request_id, ...)`.
+`Response(request_id, ...)`.
 
 Counts and the census are for metrics alone. `ClockReading` has the two clocks of an event.
 """
@@ -56,7 +56,7 @@ class JoinedMember:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinGroupAnswer:
+class JoinGroupResponse:
     error: ErrorCode
     member_id: str = ""
     generation_id: int = NO_GENERATION
@@ -81,7 +81,7 @@ class SyncGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncGroupAnswer:
+class SyncGroupResponse:
     error: ErrorCode
     protocol_type: str | None = None
     protocol: str | None = None
@@ -97,7 +97,7 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
+class HeartbeatResponse:
     error: ErrorCode
 
 
@@ -114,7 +114,7 @@ class LeaveGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveGroupAnswer:
+class LeaveGroupResponse:
     """The answer to LeaveGroup; up to version 2 the one member's error is the answer's own."""
 
     error: ErrorCode
@@ -152,7 +152,7 @@ class PartitionError:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetCommitAnswer:
+class OffsetCommitResponse:
     """The answer to OffsetCommit: an entry for each partition, in the request's order."""
 
     partitions: tuple[PartitionError, ...]
@@ -176,7 +176,7 @@ class FetchedOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetFetchAnswer:
+class OffsetFetchResponse:
     error: ErrorCode
     offsets: tuple[FetchedOffset, ...] = ()
 
@@ -188,7 +188,7 @@ class OffsetDelete:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetDeleteAnswer:
+class OffsetDeleteResponse:
     error: ErrorCode
     partitions: tuple[PartitionError, ...] = ()
 
@@ -199,7 +199,7 @@ class DeleteGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteGroupAnswer:
+class DeleteGroupResponse:
     error: ErrorCode
 
 
@@ -266,15 +266,15 @@ GroupRequest = (
     | OffsetDelete
     | DeleteGroup
 )
-GroupAnswer = (
-    JoinGroupAnswer
-    | SyncGroupAnswer
-    | HeartbeatAnswer
-    | LeaveGroupAnswer
-    | OffsetCommitAnswer
-    | OffsetFetchAnswer
-    | OffsetDeleteAnswer
-    | DeleteGroupAnswer
+GroupResponse = (
+    JoinGroupResponse
+    | SyncGroupResponse
+    | HeartbeatResponse
+    | LeaveGroupResponse
+    | OffsetCommitResponse
+    | OffsetFetchResponse
+    | OffsetDeleteResponse
+    | DeleteGroupResponse
 )
 
 
@@ -282,9 +282,9 @@ GroupAnswer = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     request_id: int
-    answer: GroupAnswer
+    answer: GroupResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +300,7 @@ class AppendRecords:
     records: tuple[OffsetsRecord, ...]
 
 
-Effect = Answer | AppendRecords
+Effect = Response | AppendRecords
 
 
 @dataclass(slots=True)

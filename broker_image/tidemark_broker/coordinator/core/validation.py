@@ -5,50 +5,50 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_broker.coordinator.core.group_config import GroupSettings
 from tidemark_broker.coordinator.core.requests import (
     DeleteGroup,
-    DeleteGroupAnswer,
-    GroupAnswer,
+    DeleteGroupResponse,
     GroupRequest,
+    GroupResponse,
     Heartbeat,
-    HeartbeatAnswer,
+    HeartbeatResponse,
     JoinGroup,
-    JoinGroupAnswer,
+    JoinGroupResponse,
     LeaveGroup,
-    LeaveGroupAnswer,
+    LeaveGroupResponse,
     OffsetCommit,
-    OffsetCommitAnswer,
+    OffsetCommitResponse,
     OffsetDelete,
-    OffsetDeleteAnswer,
+    OffsetDeleteResponse,
     OffsetFetch,
-    OffsetFetchAnswer,
+    OffsetFetchResponse,
     PartitionError,
     SyncGroup,
-    SyncGroupAnswer,
+    SyncGroupResponse,
 )
 
 
-def rejection(request: GroupRequest, error: ErrorCode) -> GroupAnswer:
+def rejection(request: GroupRequest, error: ErrorCode) -> GroupResponse:
     match request:
         case JoinGroup():
-            return JoinGroupAnswer(error, request.member_id)
+            return JoinGroupResponse(error, request.member_id)
         case SyncGroup():
-            return SyncGroupAnswer(error)
+            return SyncGroupResponse(error)
         case Heartbeat():
-            return HeartbeatAnswer(error)
+            return HeartbeatResponse(error)
         case LeaveGroup():
-            return LeaveGroupAnswer(error)
+            return LeaveGroupResponse(error)
         case OffsetCommit():
-            return OffsetCommitAnswer(
+            return OffsetCommitResponse(
                 tuple(
                     PartitionError(offset.topic, offset.partition, error)
                     for offset in request.offsets
                 )
             )
         case OffsetFetch():
-            return OffsetFetchAnswer(error)
+            return OffsetFetchResponse(error)
         case OffsetDelete():
-            return OffsetDeleteAnswer(error)
+            return OffsetDeleteResponse(error)
         case DeleteGroup():
-            return DeleteGroupAnswer(error)
+            return DeleteGroupResponse(error)
 
 
 def check_request(request: GroupRequest, settings: GroupSettings) -> ErrorCode:

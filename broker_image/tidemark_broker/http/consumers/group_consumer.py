@@ -32,7 +32,7 @@ from tidemark_broker.kafka_wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
-    PartitionAnswer,
+    PartitionResponse,
 )
 from tidemark_broker.metadata.metadata_cache import MetadataCache
 
@@ -246,19 +246,19 @@ class GroupConsumer:
             return []
         found = []
         has_errors = response.error is not ErrorCode.NONE
-        for answered in response.topics:
-            topic = names.get(answered.topic_id, "")
-            for answer in answered.partitions:
+        for responded in response.topics:
+            topic = names.get(responded.topic_id, "")
+            for answer in responded.partitions:
                 place = (topic, answer.partition)
                 if place in offsets:
-                    found += await self._taken(place, offsets[place], answer, answered.topic_id)
+                    found += await self._taken(place, offsets[place], answer, responded.topic_id)
                     has_errors = has_errors or answer.error is not ErrorCode.NONE
         if has_errors and not found:  # it ended the leader's wait at once, and would again
             await asyncio.sleep(min(PAUSE_SECONDS, wait_ms / 1000))
         return found
 
     async def _taken(
-        self, place: TopicPartition, offset: int, answer: PartitionAnswer, topic_id: TopicId
+        self, place: TopicPartition, offset: int, answer: PartitionResponse, topic_id: TopicId
     ) -> list[Fetched]:
         if answer.error is ErrorCode.NONE and answer.records:
             return [Fetched(*place, offset, bytes(answer.records), topic_id)]

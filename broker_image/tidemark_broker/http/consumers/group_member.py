@@ -78,7 +78,7 @@ REBALANCE_TIMEOUT_MS = 60_000
 HEARTBEAT_SECONDS = 3.0
 FIRST_RETRY_SECONDS = 0.05
 MAX_RETRY_SECONDS = 1.0
-ANSWER_TIMEOUT_MS = 5_000
+RESPONSE_TIMEOUT_MS = 5_000
 GRACE_MS = 5_000  # the coordinator answers within the rebalance timeout
 
 _LOST_ID = frozenset(
@@ -195,7 +195,7 @@ class GroupMemberClient:
         values = {"members": ({"member_id": self._member_id, "group_instance_id": None},)}
         self._member_id = ""
         try:
-            await self._coordinator_lookup.ask(LEAVE_GROUP_API, values, ANSWER_TIMEOUT_MS)
+            await self._coordinator_lookup.ask(LEAVE_GROUP_API, values, RESPONSE_TIMEOUT_MS)
         except (GroupRejected, BrokerUnavailable) as error:
             _log.info("a consumer left without a word", extra={"reason": str(error)})
 
@@ -256,7 +256,7 @@ class GroupMemberClient:
 
     async def _heartbeat(self, generation: Generation) -> ErrorCode:
         values = {"generation_id": generation.generation_id, "member_id": generation.member_id}
-        answer = await self._coordinator_lookup.ask(HEARTBEAT_API, values, ANSWER_TIMEOUT_MS)
+        answer = await self._coordinator_lookup.ask(HEARTBEAT_API, values, RESPONSE_TIMEOUT_MS)
         return ErrorCode(answer["error"])
 
     async def _join(self, topics: tuple[str, ...]) -> Generation:

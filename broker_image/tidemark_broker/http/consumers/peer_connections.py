@@ -26,7 +26,7 @@ from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame
 from tidemark_broker.kafka_wire.messages.schema import Api, Values
 from tidemark_broker.metadata.metadata_cache import MetadataCache
 
-MAX_ANSWER_BYTES = 128 * 1024 * 1024  # a first batch is whole however large
+MAX_RESPONSE_BYTES = 128 * 1024 * 1024  # a first batch is whole however large
 CONNECT_TIMEOUT_SECONDS = 1.0
 
 # Below the newest versions: a broker that is not upgraded yet knows no newer ones, and closes the
@@ -41,7 +41,7 @@ class BrokerUnavailable(Exception):
 class BrokerConnection(asyncio.Protocol):
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
-        self._splitter = FrameSplitter(max_frame_bytes=MAX_ANSWER_BYTES)
+        self._splitter = FrameSplitter(max_frame_bytes=MAX_RESPONSE_BYTES)
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._correlation_id = 0
         self._transport: asyncio.Transport | None = None

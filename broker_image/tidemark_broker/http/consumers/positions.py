@@ -19,7 +19,7 @@ from tidemark_broker.kafka_wire.messages.offsets import EARLIEST, LATEST, LIST_O
 from tidemark_broker.kafka_wire.messages.schema import Values
 from tidemark_broker.metadata.metadata_cache import MetadataCache
 
-ANSWER_TIMEOUT_MS = 6_000  # a commit is answered within five seconds
+RESPONSE_TIMEOUT_MS = 6_000  # a commit is answered within five seconds
 RESETS = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -113,7 +113,7 @@ class Positions:
         """Of those for which the group has one. Raises BrokerUnavailable, GroupRejected."""
         asked = {"group_id": self.coordinator_lookup.group_id, "topics": _by_topic(partitions)}
         answer = await self.coordinator_lookup.ask(
-            OFFSET_FETCH_API, {"groups": (asked,)}, ANSWER_TIMEOUT_MS
+            OFFSET_FETCH_API, {"groups": (asked,)}, RESPONSE_TIMEOUT_MS
         )
         (found,) = answer["groups"]
         if found["error"] != ErrorCode.NONE:
@@ -136,7 +136,7 @@ class Positions:
         answer = await link.ask(
             LIST_OFFSETS_API,
             {"replica_id": -1, "topics": ({"topic": topic, "partitions": (asked,)},)},
-            ANSWER_TIMEOUT_MS,
+            RESPONSE_TIMEOUT_MS,
         )
         entry = answer["topics"][0]["partitions"][0]
         if entry["error"] != ErrorCode.NONE:
@@ -160,7 +160,7 @@ class Positions:
                 {"topic": topic, "partitions": tuple(entries)} for topic, entries in topics.items()
             ),
         }
-        answer = await self.coordinator_lookup.ask(OFFSET_COMMIT_API, values, ANSWER_TIMEOUT_MS)
+        answer = await self.coordinator_lookup.ask(OFFSET_COMMIT_API, values, RESPONSE_TIMEOUT_MS)
         errors = {
             (topic["topic"], entry["partition"]): ErrorCode(entry["error"])
             for topic in answer["topics"]

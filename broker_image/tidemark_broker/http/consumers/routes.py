@@ -25,9 +25,9 @@ from tidemark_broker.http.consumers.positions import NoCommittedOffset
 from tidemark_broker.http.leadership import client_url
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.media_types import (
-    ANSWER_BYTES_PER_LOG_BYTE,
+    RESPONSE_BYTES_PER_LOG_BYTE,
     EmbeddedFormat,
-    format_of_answer,
+    format_of_response,
 )
 from tidemark_broker.http.problems import HttpProblem, kind_of
 from tidemark_broker.http.queries import PollQuery, poll_query
@@ -37,15 +37,15 @@ from tidemark_broker.http.record_json import (
     UnrenderableRecords,
 )
 from tidemark_broker.http.request import Request
-from tidemark_broker.http.response import Answer, ClientGone, Receive, until_gone
+from tidemark_broker.http.response import ClientGone, Receive, Response, until_gone
 from tidemark_broker.kafka_wire.messages.offsets import EARLIEST, LATEST
 
-ANSWER_TYPE = b"application/vnd.kafka.v2+json"
+RESPONSE_TYPE = b"application/vnd.kafka.v2+json"
 BODY_BYTES = HttpLimits(body_bytes=256 * 1024, forwarded_body_bytes=256 * 1024)
-_ANY = frozenset({b"", b"*/*", ANSWER_TYPE})
-_DONE = Answer(204, b"")
+_ANY = frozenset({b"", b"*/*", RESPONSE_TYPE})
+_DONE = Response(204, b"")
 
-Action = Callable[[Request, Instance], Awaitable[Answer]]
+Action = Callable[[Request, Instance], Awaitable[Response]]
 Result = TypeVar("Result")
 
 
@@ -79,7 +79,7 @@ class ConsumerRoutes:
         is_instance = len(parts) >= 5 and parts[3] == "instances"
         return is_instance and (method, "/".join(parts[5:])) in self._actions
 
-    async def serve(self, request: Request, method: str, parts: list[str]) -> Answer:
+    async def serve(self, request: Request, method: str, parts: list[str]) -> Response:
         group_id = unquote(parts[2])
         if not group_id or len(group_id) > bodies.MAX_NAME:
             raise HttpProblem(
@@ -94,7 +94,7 @@ class ConsumerRoutes:
 
     # ---- making and ending
 
-    async def _create(self, request: Request, group_id: str) -> Answer:
+    async def _create(self, request: Request, group_id: str) -> Response:
         body = bodies.decode(await request.read_body(BODY_BYTES), bodies.NewConsumerBody)
         body.check()
         self._made += 1
@@ -109,13 +109,13 @@ class ConsumerRoutes:
         path = f"/consumers/{quote(group_id, safe='')}/instances/{quote(name, safe='')}"
         return _json({"instance_id": name, "base_uri": base + path})
 
-    async def _delete(self, request: Request, instance: Instance) -> Answer:
+    async def _delete(self, request: Request, instance: Instance) -> Response:
         await self.instances.delete(instance)
         return _DONE
 
     # ---- what it reads
 
-    async def _subscription(self, request: Request, instance: Instance) -> Answer:
+    async def _subscription(self, request: Request, instance: Instance) -> Response:
         held: dict[str, list[int]] = {}
         for topic, partition in instance.consumer.generation.partitions:
             held.setdefault(topic, []).append(partition)
@@ -126,7 +126,7 @@ class ConsumerRoutes:
             }
         )
 
-    async def _subscribe(self, request: Request, instance: Instance) -> Answer:
+    async def _subscribe(self, request: Request, instance: Instance) -> Response:
         body = bodies.decode(await request.read_body(BODY_BYTES), bodies.SubscriptionBody)
         topics = bodies.topics_of(body)
         if instance.consumer.generation.is_manual:
@@ -134,15 +134,15 @@ class ConsumerRoutes:
         instance.consumer.membership.subscribe(topics)
         return _DONE
 
-    async def _unsubscribe(self, request: Request, instance: Instance) -> Answer:
+    async def _unsubscribe(self, request: Request, instance: Instance) -> Response:
         instance.consumer.membership.subscribe(())
         return _DONE
 
-    async def _assignments(self, request: Request, instance: Instance) -> Answer:
+    async def _assignments(self, request: Request, instance: Instance) -> Response:
         held = instance.consumer.generation.partitions
         return _json({"partitions": [{"topic": topic, "partition": at} for topic, at in held]})
 
-    async def _assign(self, request: Request, instance: Instance) -> Answer:
+    async def _assign(self, request: Request, instance: Instance) -> Response:
         body = bodies.decode(await request.read_body(BODY_BYTES), bodies.TopicPartitionsBody)
         places = bodies.places_of(body)
         self._require_known(places)
@@ -158,11 +158,11 @@ class ConsumerRoutes:
 
     # ---- records
 
-    async def _records(self, request: Request, instance: Instance) -> Answer:
+    async def _records(self, request: Request, instance: Instance) -> Response:
         query = poll_query(request.query_string, self._limits)
         embedded_format = instance.embedded_format
         if request.accept not in _ANY:
-            embedded_format = format_of_answer(request.accept)
+            embedded_format = format_of_response(request.accept)
         if instance.polls:
             raise _conflict("another poll of it is under way")
         instance.polls += 1
@@ -173,7 +173,7 @@ class ConsumerRoutes:
             instance.polls -= 1
             instance.used_s = asyncio.get_running_loop().time()
         body = b"[" + b",".join(lists) + b"]"
-        return Answer(200, body, embedded_format.value, _topic_ids(fetched))
+        return Response(200, body, embedded_format.value, _topic_ids(fetched))
 
     async def _rendered(
         self, instance: Instance, fetched: tuple[Fetched, ...], embedded: EmbeddedFormat
@@ -185,7 +185,7 @@ class ConsumerRoutes:
         held_bytes = sum(len(found.data) for found in fetched)
         pieces: list[tuple[Fetched, FetchedRecords]] = []
         refused: list[tuple[Fetched, UnrenderableRecords]] = []
-        with self._admission.bytes_reserved(held_bytes * ANSWER_BYTES_PER_LOG_BYTE):
+        with self._admission.bytes_reserved(held_bytes * RESPONSE_BYTES_PER_LOG_BYTE):
             for found in fetched:
                 renderer = RecordRenderer(
                     found.topic,
@@ -233,7 +233,7 @@ class ConsumerRoutes:
 
     # ---- offsets
 
-    async def _committed(self, request: Request, instance: Instance) -> Answer:
+    async def _committed(self, request: Request, instance: Instance) -> Response:
         """Of the partitions in the body; without one, of those that it has."""
         places = instance.consumer.generation.partitions
         data = await request.read_body(BODY_BYTES)
@@ -252,7 +252,7 @@ class ConsumerRoutes:
         ]
         return _json({"offsets": offsets})
 
-    async def _commit(self, request: Request, instance: Instance) -> Answer:
+    async def _commit(self, request: Request, instance: Instance) -> Response:
         data = (await request.read_body(BODY_BYTES)).strip()
         commits = bodies.commits_of(bodies.decode(data, bodies.CommitBody))
         self._require_known(commits or ())
@@ -269,22 +269,22 @@ class ConsumerRoutes:
                 raise _not_committed(topic, partition, error_code, has_asked=has_asked)
         return _DONE
 
-    async def _seek(self, request: Request, instance: Instance) -> Answer:
+    async def _seek(self, request: Request, instance: Instance) -> Response:
         body = bodies.decode(await request.read_body(BODY_BYTES), bodies.OffsetsBody)
         offsets = {place: commit.offset for place, commit in bodies.offsets_of(body).items()}
         return await self._seek_to(instance, offsets)
 
-    async def _seek_to_beginning(self, request: Request, instance: Instance) -> Answer:
+    async def _seek_to_beginning(self, request: Request, instance: Instance) -> Response:
         return await self._seek_to_end_of(request, instance, EARLIEST)
 
-    async def _seek_to_end(self, request: Request, instance: Instance) -> Answer:
+    async def _seek_to_end(self, request: Request, instance: Instance) -> Response:
         return await self._seek_to_end_of(request, instance, LATEST)
 
-    async def _seek_to_end_of(self, request: Request, instance: Instance, end: int) -> Answer:
+    async def _seek_to_end_of(self, request: Request, instance: Instance, end: int) -> Response:
         body = bodies.decode(await request.read_body(BODY_BYTES), bodies.TopicPartitionsBody)
         return await self._seek_to(instance, dict.fromkeys(bodies.places_of(body), end))
 
-    async def _seek_to(self, instance: Instance, places: dict[TopicPartition, int]) -> Answer:
+    async def _seek_to(self, instance: Instance, places: dict[TopicPartition, int]) -> Response:
         self._require_known(places)
         for topic, partition in places:
             if (topic, partition) not in instance.consumer.generation.partitions:
@@ -335,8 +335,8 @@ def _topic_ids(fetched: Iterable[Fetched]) -> tuple[tuple[bytes, bytes], ...]:
     return ((b"tidemark-topic-ids", told.encode()),) if told else ()
 
 
-def _json(document: object) -> Answer:
-    return Answer(200, msgspec.json.encode(document), ANSWER_TYPE)
+def _json(document: object) -> Response:
+    return Response(200, msgspec.json.encode(document), RESPONSE_TYPE)
 
 
 def _conflict(detail: str) -> HttpProblem:

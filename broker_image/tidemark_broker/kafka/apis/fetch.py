@@ -36,8 +36,8 @@ from tidemark_broker.kafka_wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    PartitionAnswer,
-    TopicAnswer,
+    PartitionResponse,
+    TopicResponse,
     decode_older_fetch_request,
     encode_consumer_fetch_response,
     encode_fetch_response,
@@ -57,7 +57,7 @@ from tidemark_broker.replication.results import Consumer
 MAX_RESPONSE_BYTES = 55 * 1024 * 1024  # Kafka's fetch.max.bytes of a broker
 MAX_WAIT_MS = 5 * 60 * 1000
 
-Found = dict[Key, PartitionAnswer]
+Found = dict[Key, PartitionResponse]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +153,14 @@ class ConsumerFetch:
 
     # ---- inside
 
-    def _read(self, key: Key, asked: FetchPartition, max_bytes: int) -> PartitionAnswer:
+    def _read(self, key: Key, asked: FetchPartition, max_bytes: int) -> PartitionResponse:
         topic = self._topic(key)
         if isinstance(topic, ErrorCode):
-            return PartitionAnswer(asked.partition, topic)
+            return PartitionResponse(asked.partition, topic)
         if max_bytes <= 0:  # others have filled the answer; every read gives at least one batch
             view = self._partitions.replica(topic, asked.partition)
             if view is not None:
-                return PartitionAnswer(
+                return PartitionResponse(
                     asked.partition, ErrorCode.NONE, view.high_watermark, view.log_start_offset
                 )
         results: list[FetchResult] = []
@@ -236,12 +236,12 @@ class ConsumerFetch:
         return ErrorCode.UNKNOWN_TOPIC_ID if is_replaced else topic.topic
 
 
-def _ends_the_wait(answer: PartitionAnswer) -> bool:
+def _ends_the_wait(answer: PartitionResponse) -> bool:
     return answer.error is not ErrorCode.NONE or answer.preferred_replica >= 0
 
 
-def _answer(partition: int, result: FetchResult) -> PartitionAnswer:
-    return PartitionAnswer(
+def _answer(partition: int, result: FetchResult) -> PartitionResponse:
+    return PartitionResponse(
         partition,
         result.error,
         result.high_watermark,
@@ -276,7 +276,7 @@ def fetch_handler(services: HandlerContext) -> ApiHandler:
             request.cancel = work.cancel
 
     supported = SupportedApi(FETCH, MIN_FETCH_VERSION_OF_CONSUMERS, MAX_FETCH_VERSION)
-    return ApiHandler(supported, handle, has_large_answer=True)
+    return ApiHandler(supported, handle, has_large_response=True)
 
 
 def _fetch_of_replica(services: HandlerContext, request: KafkaRequest, fetch: FetchRequest) -> None:
@@ -292,7 +292,7 @@ def _fetch_of_replica(services: HandlerContext, request: KafkaRequest, fetch: Fe
         return
     session_id = NO_SESSION if fetch.session_epoch < 0 else REPLICA_SESSION_ID
 
-    def respond(topics: tuple[TopicAnswer, ...]) -> None:
+    def respond(topics: tuple[TopicResponse, ...]) -> None:
         answer = FetchResponse(correlation_id, ErrorCode.NONE, topics, session_id)
         request.answer(encode_fetch_response(answer))
 
@@ -372,7 +372,7 @@ class ConsumerFetches:
         *,
         is_incremental: bool,
     ) -> None:
-        topics: dict[tuple[str, TopicId], list[PartitionAnswer]] = {}
+        topics: dict[tuple[str, TopicId], list[PartitionResponse]] = {}
         hints = CurrentLeaders(self._services.partitions, request.listener)
         for key, answer in found.items():
             if session is not None and is_incremental and not session.is_news(key, answer):
@@ -385,7 +385,7 @@ class ConsumerFetches:
                 session.note_told(key, answer)
         named = {key[:2]: key for key in found}
         answers = tuple(
-            TopicAnswer(named[name][1], tuple(entries), named[name][0])
+            TopicResponse(named[name][1], tuple(entries), named[name][0])
             for name, entries in topics.items()
         )
         session_id = NO_SESSION if session is None else session.session_id
@@ -394,8 +394,8 @@ class ConsumerFetches:
         self._answer(request, response._replace(nodes=hints.nodes.values()))
 
     def _with_leader(
-        self, hints: CurrentLeaders, key: Key, answer: PartitionAnswer
-    ) -> PartitionAnswer:
+        self, hints: CurrentLeaders, key: Key, answer: PartitionResponse
+    ) -> PartitionResponse:
         topic = self._services.partitions.metadata.topics_by_id.get(key[1])
         if topic is None:
             return answer

@@ -12,7 +12,11 @@ from dataclasses import dataclass, field
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 
-from tidemark_broker.kafka_wire.messages.fetch import FetchPartition, FetchRequest, PartitionAnswer
+from tidemark_broker.kafka_wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    PartitionResponse,
+)
 
 MAX_SESSIONS = 1000
 MAX_PARTITIONS_OF_SESSIONS = 200_000  # some 300 bytes each
@@ -43,7 +47,7 @@ class FetchSession:
                 self.told.pop((topic, topic_id, partition), None)
         self.asked.update(asked_of(request))
 
-    def is_news(self, key: Key, answer: PartitionAnswer) -> bool:
+    def is_news(self, key: Key, answer: PartitionResponse) -> bool:
         """Return whether the answer differs from the last one sent.
 
         Records, an error, another broker to ask, or other positions.
@@ -52,7 +56,7 @@ class FetchSession:
             return True
         return self.told.get(key) != (answer.high_watermark, answer.log_start_offset)
 
-    def note_told(self, key: Key, answer: PartitionAnswer) -> None:
+    def note_told(self, key: Key, answer: PartitionResponse) -> None:
         if answer.error is not ErrorCode.NONE:
             self.told.pop(key, None)  # whatever comes next is news
             return

@@ -9,7 +9,11 @@ import asyncio
 
 from tidemark_protocol.error_codes import ErrorCode
 
-from tidemark_broker.coordinator.core.requests import DeleteGroup, DeleteGroupAnswer, DescribedGroup
+from tidemark_broker.coordinator.core.requests import (
+    DeleteGroup,
+    DeleteGroupResponse,
+    DescribedGroup,
+)
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.apis.advertised_listeners import client_address
 from tidemark_broker.kafka.apis.group_membership import ask
@@ -132,7 +136,7 @@ async def delete_all(
     for first in range(0, len(group_ids), DELETIONS_AT_ONCE):
         some = group_ids[first : first + DELETIONS_AT_ONCE]
         if clock() < end_s:
-            deletions = (ask(groups, DeleteGroup(each), DeleteGroupAnswer) for each in some)
+            deletions = (ask(groups, DeleteGroup(each), DeleteGroupResponse) for each in some)
             errors += [deleted.error for deleted in await asyncio.gather(*deletions)]
         else:
             errors += [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(some)

@@ -11,18 +11,18 @@ from uuid import UUID
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.coordinator.core.requests import (
-    GroupAnswer,
     GroupRequest,
+    GroupResponse,
     Heartbeat,
-    HeartbeatAnswer,
+    HeartbeatResponse,
     JoinGroup,
-    JoinGroupAnswer,
+    JoinGroupResponse,
     LeaveGroup,
-    LeaveGroupAnswer,
+    LeaveGroupResponse,
     LeavingMember,
     Protocol,
     SyncGroup,
-    SyncGroupAnswer,
+    SyncGroupResponse,
 )
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
@@ -83,7 +83,7 @@ class GroupMembers:
             requires_member_id=version >= _FIRST_JOIN_WITH_MEMBER_ID_REQUIRED,
             may_skip_assignment=version >= _FIRST_JOIN_WITH_SKIP_ASSIGNMENT,
         )
-        found = await ask(self._groups, join, JoinGroupAnswer)
+        found = await ask(self._groups, join, JoinGroupResponse)
         no_protocol = None if version >= _FIRST_JOIN_WITH_NULL_PROTOCOL else ""
         return {
             "error": found.error,
@@ -116,7 +116,7 @@ class GroupMembers:
                 for assigned in asked["assignments"]
             ),
         )
-        found = await ask(self._groups, sync, SyncGroupAnswer)
+        found = await ask(self._groups, sync, SyncGroupResponse)
         return {
             "error": found.error,
             "protocol_type": found.protocol_type,
@@ -131,7 +131,7 @@ class GroupMembers:
             asked["member_id"],
             asked["group_instance_id"],
         )
-        return {"error": (await ask(self._groups, heartbeat, HeartbeatAnswer)).error}
+        return {"error": (await ask(self._groups, heartbeat, HeartbeatResponse)).error}
 
     async def leave(self, request: KafkaRequest, asked: Values) -> Values:
         leaving = tuple(
@@ -140,7 +140,7 @@ class GroupMembers:
         )
         if request.version < _FIRST_LEAVE_WITH_MEMBERS:
             leaving = (LeavingMember(asked["member_id"]),)
-        found = await ask(self._groups, LeaveGroup(asked["group_id"], leaving), LeaveGroupAnswer)
+        found = await ask(self._groups, LeaveGroup(asked["group_id"], leaving), LeaveGroupResponse)
         error = found.error
         if request.version < _FIRST_LEAVE_WITH_MEMBERS and error is ErrorCode.NONE:
             error = found.members[0][1]
@@ -162,6 +162,6 @@ Found = TypeVar("Found")
 
 async def ask(groups: GroupCoordinatorService, request: GroupRequest, kind: type[Found]) -> Found:
     """Send a request to its coordinator and return the answer, which is of the type `kind`."""
-    answer: GroupAnswer = await groups.ask(request)
+    answer: GroupResponse = await groups.ask(request)
     assert isinstance(answer, kind), f"{type(request).__name__}: answered {type(answer).__name__}"
     return answer

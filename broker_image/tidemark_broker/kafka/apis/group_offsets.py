@@ -11,13 +11,13 @@ from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.coordinator.core.requests import (
     FetchedOffset,
-    GroupAnswer,
+    GroupResponse,
     OffsetCommit,
-    OffsetCommitAnswer,
+    OffsetCommitResponse,
     OffsetDelete,
-    OffsetDeleteAnswer,
+    OffsetDeleteResponse,
     OffsetFetch,
-    OffsetFetchAnswer,
+    OffsetFetchResponse,
     OffsetToCommit,
     PartitionError,
 )
@@ -33,7 +33,7 @@ from tidemark_broker.metadata.metadata_cache import MetadataCache
 _FIRST_FETCH_WITH_ERROR = 2
 _FIRST_FETCH_OF_GROUPS = 8  # KIP-709
 _FIRST_WITH_TOPIC_IDS = 10  # of both requests
-ANSWER_BYTES = 16 * 1024 * 1024
+RESPONSE_BYTES = 16 * 1024 * 1024
 OFFSET_BYTES = 32  # of one in an answer, without its metadata
 
 AskedOnce = dict[tuple[str, int], None] | None  # None: all that the group has committed
@@ -58,7 +58,7 @@ class ResponseReservation:
     """
 
     def __init__(self) -> None:
-        self._left_bytes = ANSWER_BYTES
+        self._left_bytes = RESPONSE_BYTES
 
     @property
     def is_full(self) -> bool:
@@ -104,7 +104,7 @@ class GroupOffsets:
                 asked["group_instance_id"],
                 asked["retention_ms"],
             )
-            found = await ask(self._groups, commit, OffsetCommitAnswer)
+            found = await ask(self._groups, commit, OffsetCommitResponse)
             errors |= _by_partition(found.partitions)
         return {"topics": _errors_as_asked(asked, errors)}
 
@@ -171,11 +171,11 @@ class GroupOffsets:
         if room.is_full:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return {"group_id": group_id, "topics": (), "error": error}
-        answers: list[GroupAnswer] = []
+        answers: list[GroupResponse] = []
         wanted = None if partitions is None else tuple(partitions)
         self._groups.send(OffsetFetch(group_id, wanted), answers.append)
         (found,) = answers  # what is committed is in memory: nothing is waited for
-        assert isinstance(found, OffsetFetchAnswer), f"answered {type(found).__name__}"
+        assert isinstance(found, OffsetFetchResponse), f"answered {type(found).__name__}"
         room.take(found.offsets)
         by_topic: dict[str, list[FetchedOffset]] = {}
         for offset in found.offsets:
@@ -195,7 +195,7 @@ class GroupOffsets:
         delete = OffsetDelete(
             asked["group_id"], tuple(key for key in errors if self._is_known(*key))
         )
-        found = await ask(self._groups, delete, OffsetDeleteAnswer)
+        found = await ask(self._groups, delete, OffsetDeleteResponse)
         if found.error is not ErrorCode.NONE:
             return {"error": found.error}
         errors |= _by_partition(found.partitions)

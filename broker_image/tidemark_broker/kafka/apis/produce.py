@@ -15,7 +15,7 @@ from tidemark_protocol.ids import TopicId
 
 from tidemark_broker.kafka.apis.current_leaders import CurrentLeaders
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
-from tidemark_broker.kafka.network.request import NO_ANSWER, ApiHandler, KafkaRequest
+from tidemark_broker.kafka.network.request import NO_RESPONSE, ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.api_versions import SupportedApi
 from tidemark_broker.kafka_wire.messages.cooperative_steps import WHOLE_TURN, Steps
 from tidemark_broker.kafka_wire.messages.frames import PRODUCE
@@ -25,9 +25,9 @@ from tidemark_broker.kafka_wire.messages.produce import (
     INIT_PRODUCER_ID_API,
     MAX_PRODUCE_VERSION,
     MIN_PRODUCE_VERSION,
-    ProduceAnswer,
     ProducePartition,
     ProduceRequest,
+    ProduceResponse,
     decode_produce_request,
     encode_produce_response,
 )
@@ -75,13 +75,13 @@ class ProduceHandler:
     """A request until its last partition is answered. It keeps no records."""
 
     __slots__ = (
-        "_answers",
         "_left",
         "_partitions",
         "_places",
         "_produce",
         "_record_errors_left",
         "_request",
+        "_responses",
     )
 
     def __init__(
@@ -94,7 +94,7 @@ class ProduceHandler:
             (asked.topic, asked.partition, asked.topic_id) for asked in produce.partitions
         )
         self._left = len(self._places)
-        self._answers: list[ProduceAnswer | None] = [None] * self._left
+        self._responses: list[ProduceResponse | None] = [None] * self._left
         self._record_errors_left = MOST_RECORD_ERRORS
 
     def start_steps(self, partitions: Sequence[ProducePartition]) -> Steps[None]:
@@ -131,7 +131,7 @@ class ProduceHandler:
         topic, partition, topic_id = self._places[index]
         record_errors = result.record_errors[: self._record_errors_left]
         self._record_errors_left -= len(record_errors)
-        self._answers[index] = ProduceAnswer(
+        self._responses[index] = ProduceResponse(
             topic,
             partition,
             result.error,
@@ -148,13 +148,13 @@ class ProduceHandler:
 
     def _finish(self) -> None:
         request = self._request
-        answers = [answer for answer in self._answers if answer is not None]
+        answers = [answer for answer in self._responses if answer is not None]
         if self._produce.acks == ACKS_NONE:
             failed = [answer for answer in answers if answer.error is not ErrorCode.NONE]
             if failed:  # as Kafka: nobody reads an answer, so a closed connection has to say it
                 request.fail(f"acks=0: {failed[0].error.name} {failed[0].message}")
                 return
-            request.answer(NO_ANSWER)
+            request.answer(NO_RESPONSE)
             return
         header = request.header
         hints = CurrentLeaders(self._partitions, request.listener)
@@ -171,7 +171,7 @@ class ProduceHandler:
         )
 
 
-def _with_leader(hints: CurrentLeaders, answer: ProduceAnswer) -> ProduceAnswer:
+def _with_leader(hints: CurrentLeaders, answer: ProduceResponse) -> ProduceResponse:
     leader = hints.leader(answer.error, answer.topic, answer.partition)
     return answer._replace(current_leader=leader)
 

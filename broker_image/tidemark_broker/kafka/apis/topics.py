@@ -65,7 +65,7 @@ class TopicAdmin:
         set_by_user = {new.topic: new.config for new in news}
         return {
             "topics": tuple(
-                _created_answer(result, set_by_user.get(topic, {}))
+                _created_response(result, set_by_user.get(topic, {}))
                 for topic, result in _in_order(asked["topics"], results)
             )
         }
@@ -188,9 +188,9 @@ def by_topic(response: TopicsResponse, topics: list[str]) -> dict[str, TopicResu
     if response.error is not ErrorCode.NONE:
         return {topic: TopicResult(topic, response.error, response.message) for topic in topics}
     unsaid = "the controller's answer does not name it; look whether it was done, then ask again"
-    answered = {result.topic: result for result in response.results}
+    responded = {result.topic: result for result in response.results}
     return {
-        topic: answered.get(topic, TopicResult(topic, ErrorCode.UNKNOWN_SERVER_ERROR, unsaid))
+        topic: responded.get(topic, TopicResult(topic, ErrorCode.UNKNOWN_SERVER_ERROR, unsaid))
         for topic in topics
     }
 
@@ -211,7 +211,7 @@ def _in_order(
     return ((topic, results[topic]) for topic in dict.fromkeys(each["topic"] for each in entries))
 
 
-def _created_answer(result: TopicResult, set_by_user: dict[str, str]) -> Values:
+def _created_response(result: TopicResult, set_by_user: dict[str, str]) -> Values:
     answer = {"topic": result.topic} | told(result)
     if result.error is not ErrorCode.NONE:
         return answer | {"configs": ()}

@@ -311,7 +311,7 @@ class KafkaConnection(asyncio.Protocol):
             return not self._in_work  # refused in its turn
         if not self._owner.has_metadata and key not in _BEFORE_METADATA:
             return False
-        if self._memory.answers.is_full and not self.is_peer and not self._may_answer(handler):
+        if self._memory.answers.is_full and not self.is_peer and not self._may_response(handler):
             return False
         if not self._in_work:
             return True
@@ -327,7 +327,7 @@ class KafkaConnection(asyncio.Protocol):
         self._is_over_limit = False
         return self._owner.over_limit_connections.judge(self)
 
-    def _may_answer(self, handler: ApiHandler) -> bool:
+    def _may_response(self, handler: ApiHandler) -> bool:
         """Return whether a request may begin while clients leave too much unread.
 
         No answers with records then, and other answers up to one and a half times the limit, so
@@ -335,7 +335,7 @@ class KafkaConnection(asyncio.Protocol):
         """
         answers = self._memory.answers
         is_within = answers.used_bytes * 2 < answers.limit_bytes * 3
-        return handler.overlaps or (is_within and not handler.has_large_answer)
+        return handler.overlaps or (is_within and not handler.has_large_response)
 
     def _begin(self, waiting: _Waiting) -> None:
         work = RunningRequest(waiting)

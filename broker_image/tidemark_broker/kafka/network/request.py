@@ -14,7 +14,7 @@ from tidemark_broker.kafka_wire.messages.frames import Buffers, RequestHeader
 from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reader
 from tidemark_broker.replication.follower_fetch import FollowerSession
 
-NO_ANSWER: Buffers = []
+NO_RESPONSE: Buffers = []
 
 
 def _nothing() -> None:
@@ -33,7 +33,7 @@ def _at_once(part: Callable[[], None]) -> None:
 class KafkaRequest:
     """A request in work.
 
-    `answer` is called once, maybe before `handle` returns, with a whole frame or NO_ANSWER.
+    `answer` is called once, maybe before `handle` returns, with a whole frame or NO_RESPONSE.
     `cancel` is called if the connection ends before; `fail` closes the connection. `hurry` asks for
     an answer with what there is, because its memory is needed. `release` tells that the frame is no
     longer needed but that so many bytes are still held; it is called before the answer where that
@@ -74,14 +74,14 @@ class ApiHandler:
     """A handler of one API.
 
     With `overlaps` the next such request on the connection may begin before this one is answered;
-    answers are sent in order all the same. One with `has_large_answer` does not begin while clients
-    leave too much unread. `handle` may raise MalformedFrame.
+    answers are sent in order all the same. One with `has_large_response` does not begin while
+    clients leave too much unread. `handle` may raise MalformedFrame.
     """
 
     supported: SupportedApi
     handle: Callable[[KafkaRequest], None]
     overlaps: bool = False
-    has_large_answer: bool = False
+    has_large_response: bool = False
 
 
 OBJECT_BYTES = 64  # of a number, and of what a string is besides its letters

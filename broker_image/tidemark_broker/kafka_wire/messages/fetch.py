@@ -54,9 +54,9 @@ _REPLICA_STATE = struct.Struct(">iq")  # replica id, replica epoch
 _LIMITS = struct.Struct(">iiibii")  # max wait, min bytes, max bytes, isolation, session id, epoch
 # partition, current leader epoch, fetch offset, last fetched epoch, log start, max bytes
 _PARTITION = struct.Struct(">iiqiqi")
-_ANSWER_HEAD = struct.Struct(">ihi")  # throttle time, error, session id
+_RESPONSE_HEAD = struct.Struct(">ihi")  # throttle time, error, session id
 # partition, error, high watermark, last stable offset, log start
-_PARTITION_ANSWER = struct.Struct(">ihqqq")
+_PARTITION_RESPONSE = struct.Struct(">ihqqq")
 _EPOCH_END = struct.Struct(">iq")
 _NO_ABORTED = b"\x00"
 _FULL_FETCH_EPOCH = -1  # session epoch of a full fetch that wants no session
@@ -99,7 +99,7 @@ class FetchRequest(NamedTuple):
     forgotten: tuple[tuple[str, TopicId, tuple[int, ...]], ...] = ()
 
 
-class PartitionAnswer(NamedTuple):
+class PartitionResponse(NamedTuple):
     partition: int
     error: ErrorCode
     high_watermark: int = -1
@@ -110,9 +110,9 @@ class PartitionAnswer(NamedTuple):
     preferred_replica: int = -1  # of a consumer, KIP-392
 
 
-class TopicAnswer(NamedTuple):
+class TopicResponse(NamedTuple):
     topic_id: TopicId
-    partitions: tuple[PartitionAnswer, ...]
+    partitions: tuple[PartitionResponse, ...]
     topic: str = ""
 
 
@@ -121,7 +121,7 @@ class FetchResponse(NamedTuple):
 
     correlation_id: int
     error: ErrorCode
-    topics: tuple[TopicAnswer, ...] = ()
+    topics: tuple[TopicResponse, ...] = ()
     session_id: int = 0
     throttle_ms: int = 0
     nodes: Collection[NodeEndpoint] = ()
@@ -241,13 +241,13 @@ def encode_fetch_response(response: FetchResponse) -> Buffers:
     """Return a whole response frame in parts; records are not copied."""
     parts: Buffers = []
     head = bytearray(INT32.pack(response.correlation_id) + b"\x00")
-    head += _ANSWER_HEAD.pack(response.throttle_ms, response.error, response.session_id)
+    head += _RESPONSE_HEAD.pack(response.throttle_ms, response.error, response.session_id)
     head += unsigned_varint(len(response.topics) + 1)
     for topic in response.topics:
         head += topic_id_to_bytes(topic.topic_id)
         head += unsigned_varint(len(topic.partitions) + 1)
         for answer in topic.partitions:
-            head += _PARTITION_ANSWER.pack(
+            head += _PARTITION_RESPONSE.pack(
                 answer.partition,
                 answer.error,
                 answer.high_watermark,
@@ -259,14 +259,14 @@ def encode_fetch_response(response: FetchResponse) -> Buffers:
             if answer.records:
                 parts += (head, answer.records)
                 head = bytearray()
-            head += _answer_tags(answer)
+            head += _response_tags(answer)
         head += b"\x00"
     head += node_endpoints_tags(response.nodes)
     parts.append(head)
     return framed(parts)
 
 
-def _answer_tags(answer: PartitionAnswer) -> bytes:
+def _response_tags(answer: PartitionResponse) -> bytes:
     if answer.diverging_epoch is None and answer.current_leader is None:
         return b"\x00"
     tags = []
@@ -286,21 +286,21 @@ def decode_fetch_response(frame: bytes | bytearray | memoryview) -> FetchRespons
     reader = Reader(frame, most_elements=3 * MAX_ELEMENTS_OF_PEERS)
     correlation_id = reader.int32()
     reader.tagged_fields()
-    _, error, session_id = reader.fields(_ANSWER_HEAD)
+    _, error, session_id = reader.fields(_RESPONSE_HEAD)
     topics = []
     for _ in range(reader.count(smallest_bytes=18)):
         topic_id = reader.topic_id()
-        number = reader.count(smallest_bytes=_PARTITION_ANSWER.size + 7)
-        answers = tuple(_read_answer(reader) for _ in range(number))
+        number = reader.count(smallest_bytes=_PARTITION_RESPONSE.size + 7)
+        answers = tuple(_read_response(reader) for _ in range(number))
         reader.tagged_fields()
-        topics.append(TopicAnswer(topic_id, answers))
+        topics.append(TopicResponse(topic_id, answers))
     reader.tagged_fields()  # 16: node endpoints
     reader.expect_end()
     return FetchResponse(correlation_id, error_code(error), tuple(topics), session_id)
 
 
-def _read_answer(reader: Reader) -> PartitionAnswer:
-    partition, error, high_watermark, _, log_start_offset = reader.fields(_PARTITION_ANSWER)
+def _read_response(reader: Reader) -> PartitionResponse:
+    partition, error, high_watermark, _, log_start_offset = reader.fields(_PARTITION_RESPONSE)
     for _ in range(reader.count(smallest_bytes=17)):  # aborted transactions: we send none
         reader.take(16)
         reader.tagged_fields()
@@ -314,7 +314,7 @@ def _read_answer(reader: Reader) -> PartitionAnswer:
             diverging = (epoch, end_offset)
         elif tag == 1:
             current_leader = CurrentLeader(content.int32(), content.int32())
-    return PartitionAnswer(
+    return PartitionResponse(
         partition=partition,
         error=error_code(error),
         high_watermark=high_watermark,
@@ -457,7 +457,7 @@ def encode_consumer_fetch_response(response: FetchResponse, version: int) -> Buf
     return framed(parts)
 
 
-def _before_records(answer: PartitionAnswer, version: int) -> bytes:
+def _before_records(answer: PartitionResponse, version: int) -> bytes:
     """Return the fields of a partition that precede its records.
 
     Without transactions the last stable offset is the high watermark, and none is aborted.

@@ -51,7 +51,7 @@ FIRST_PRODUCE_VERSION_WITH_IDS = 13
 _FIRST_FLEXIBLE_VERSION = 9
 
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
-_ANSWER = struct.Struct(">ihqq")  # partition, error, base offset, append time
+_RESPONSE = struct.Struct(">ihqq")  # partition, error, base offset, append time
 
 
 class ProducePartition(NamedTuple):
@@ -73,7 +73,7 @@ class ProduceRequest(NamedTuple):
     partitions: tuple[ProducePartition, ...]
 
 
-class ProduceAnswer(NamedTuple):
+class ProduceResponse(NamedTuple):
     """The result for one partition.
 
     `append_time_ms` is -1 unless the topic stamps records with the time of their append.
@@ -150,7 +150,7 @@ def _records(reader: Reader, is_flexible: bool) -> memoryview:
 def encode_produce_response(
     correlation_id: int,
     version: int,
-    answers: list[ProduceAnswer],
+    answers: list[ProduceResponse],
     *,
     throttle_ms: int = 0,
     nodes: Collection[NodeEndpoint] = (),
@@ -160,7 +160,7 @@ def encode_produce_response(
     `nodes` has the current leaders, sent from v10 on.
     """
     is_flexible = version >= _FIRST_FLEXIBLE_VERSION
-    by_topic: list[list[ProduceAnswer]] = []
+    by_topic: list[list[ProduceResponse]] = []
     for answer in answers:
         if by_topic and _is_same_topic(by_topic[-1][0], answer):
             by_topic[-1].append(answer)
@@ -178,7 +178,7 @@ def encode_produce_response(
             out += text(entries[0].topic)
         out += array_length(len(entries), is_flexible=is_flexible)
         for answer in entries:
-            out += _encode_answer(answer, version)
+            out += _encode_response(answer, version)
         if is_flexible:
             out += b"\x00"
     out += INT32.pack(throttle_ms)
@@ -189,13 +189,13 @@ def encode_produce_response(
     return framed([out])
 
 
-def _is_same_topic(one: ProduceAnswer, other: ProduceAnswer) -> bool:
+def _is_same_topic(one: ProduceResponse, other: ProduceResponse) -> bool:
     return one.topic == other.topic and one.topic_id == other.topic_id
 
 
-def _encode_answer(answer: ProduceAnswer, version: int) -> bytes:
+def _encode_response(answer: ProduceResponse, version: int) -> bytes:
     is_flexible = version >= _FIRST_FLEXIBLE_VERSION
-    out = _ANSWER.pack(answer.partition, answer.error, answer.base_offset, answer.append_time_ms)
+    out = _RESPONSE.pack(answer.partition, answer.error, answer.base_offset, answer.append_time_ms)
     if version >= 5:
         out += answer.log_start_offset.to_bytes(8, "big", signed=True)
     if version >= 8:

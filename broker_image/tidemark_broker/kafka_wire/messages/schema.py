@@ -461,9 +461,9 @@ def each_partition(
     `made_of` gets the topic and the partition's values of the request.
     """
 
-    def answered(topic: Values) -> Values:
+    def responded(topic: Values) -> Values:
         made_of_one = partial(made_of, topic["topic"])
         partitions: Each[Values] = Each(topic["partitions"], made_of_one, steps_of)
         return {"topic": topic["topic"], "partitions": partitions}
 
-    return Each(topics, answered)
+    return Each(topics, responded)

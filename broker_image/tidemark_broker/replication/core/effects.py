@@ -46,7 +46,7 @@ class ReplicaFetch(NamedTuple):
     log_start_offset: Offset = Offset(-1)
 
 
-class LeaderAnswer(NamedTuple):
+class LeaderResponse(NamedTuple):
     """A leader's answer as a follower reads it; on OFFSET_OUT_OF_RANGE the log start is valid."""
 
     error: ErrorCode

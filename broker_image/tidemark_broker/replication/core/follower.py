@@ -21,7 +21,7 @@ from tidemark_broker.replication.core.effects import (
     FollowerEffect,
     FollowLogStart,
     HighWatermarkAdvanced,
-    LeaderAnswer,
+    LeaderResponse,
     LogView,
     ReplicaFetch,
     RestartLogAt,
@@ -52,10 +52,10 @@ class LeaderContact:
     Shared by the partitions that its session fetches without naming them again.
     """
 
-    __slots__ = ("last_answer_ms",)
+    __slots__ = ("last_response_ms",)
 
     def __init__(self) -> None:
-        self.last_answer_ms = -1
+        self.last_response_ms = -1
 
 
 class FollowerFetch(NamedTuple):
@@ -107,8 +107,8 @@ class PartitionFollower:
         return FollowerFetch(self.leader_epoch, log.log_end_offset, log.latest_epoch)
 
     # guard: diverging-answer-moves-no-watermark (I2)
-    def on_answer(
-        self, fetch: FollowerFetch, answer: LeaderAnswer, log: LogView, now_ms: int
+    def on_response(
+        self, fetch: FollowerFetch, answer: LeaderResponse, log: LogView, now_ms: int
     ) -> tuple[FollowerEffect, ...]:
         """Handle the answer to a fetch; return effects.
 
@@ -164,7 +164,7 @@ class PartitionFollower:
     def on_contact_ended(self) -> None:
         """Record that the session no longer fetches this partition until it names it again."""
         if self._contact is not None and self._confirmed_at_ms is not None:
-            self._confirmed_at_ms = max(self._confirmed_at_ms, self._contact.last_answer_ms)
+            self._confirmed_at_ms = max(self._confirmed_at_ms, self._contact.last_response_ms)
         self._contact = None
 
     def may_serve_readers(self, now_ms: int, *, lag_max_ms: int) -> bool:
@@ -175,7 +175,7 @@ class PartitionFollower:
         """
         confirmed_at_ms = self._confirmed_at_ms
         if confirmed_at_ms is not None and self._contact is not None:
-            confirmed_at_ms = max(confirmed_at_ms, self._contact.last_answer_ms)
+            confirmed_at_ms = max(confirmed_at_ms, self._contact.last_response_ms)
         return confirmed_at_ms is not None and now_ms - confirmed_at_ms <= lag_max_ms
 
     # guard: damage-cut-once-shared-end-known (B9)
@@ -263,7 +263,7 @@ class PartitionFollower:
         self._is_prefix = False
 
     def _on_out_of_range(
-        self, answer: LeaderAnswer, log: LogView, now_ms: int
+        self, answer: LeaderResponse, log: LogView, now_ms: int
     ) -> tuple[FollowerEffect, ...]:
         if answer.log_start_offset > log.log_end_offset or _has_nothing(log):
             self._failures = 0
@@ -312,7 +312,7 @@ def _has_nothing(log: LogView) -> bool:
 
 
 # guard: restart-below-leader-log-start (S32)
-def _keeps_nothing(cut: TruncateLog, answer: LeaderAnswer) -> bool:
+def _keeps_nothing(cut: TruncateLog, answer: LeaderResponse) -> bool:
     """Return whether nothing remains of what the leader still has (S32).
 
     Whether the rest was committed is unknown, and a restart may show it to readers again. A log

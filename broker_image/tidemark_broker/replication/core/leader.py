@@ -335,7 +335,7 @@ class PartitionLeader:
     # ---- proposals
 
     # guard: refusal-keeps-proposal-pending (S3)
-    def on_answer(
+    def on_response(
         self, proposal: IsrProposal, error: ErrorCode, now_ms: int
     ) -> tuple[LeaderEffect, ...]:
         """Handle the controller's result, whose state went through `on_state` first.

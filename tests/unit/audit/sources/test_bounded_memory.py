@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tidemark_audit.aggregation.samples import SampleBatch
 from tidemark_audit.metrics.families import SeriesKey
-from tidemark_audit.sources.batches import BATCH_SAMPLES, MOST_ANSWER_SAMPLES
+from tidemark_audit.sources.batches import BATCH_SAMPLES, MOST_RESPONSE_SAMPLES
 from tidemark_audit.sources.http_server import TooLarge
 from tidemark_audit.sources.prometheus import Prometheus, within_memory
 from tidemark_audit.sources.protobuf import write_bytes, write_number, write_varint
@@ -46,7 +46,7 @@ def bomb() -> Reply:
     times = [BASE_MS + number for number in range(MOST_OF_A_CHUNK)]
     chunk = write_number(3, 1) + write_bytes(4, encode(times, [1.0] * MOST_OF_A_CHUNK))
     name = write_bytes(1, b"__name__") + write_bytes(2, b"tidemark_partition_replicas")
-    many = 1 + MOST_ANSWER_SAMPLES // MOST_OF_A_CHUNK
+    many = 1 + MOST_RESPONSE_SAMPLES // MOST_OF_A_CHUNK
     message = write_bytes(1, write_bytes(1, name) + write_bytes(2, chunk) * many)
     frame = write_varint(len(message)) + crc32c.crc32c(message).to_bytes(4, "big") + message
     kind = "application/x-streamed-protobuf; proto=prometheus"

@@ -30,7 +30,7 @@ from tests.unit.audit.small_prometheus import (
 BASE_MS = 1_700_000_000_000
 LENGTH_MS = 240_000
 WINDOW = Window(BASE_MS, BASE_MS + LENGTH_MS)
-QUICK = RetryPolicy(silence_seconds=20.0, answer_seconds=30.0, pauses_seconds=(0.01,) * 4)
+QUICK = RetryPolicy(silence_seconds=20.0, response_seconds=30.0, pauses_seconds=(0.01,) * 4)
 # A test that waits for one of these pauses does not end.
 NO_SECOND_TIME = RetryPolicy(pauses_seconds=(3600.0,))
 Samples = list[tuple[object, int, float]]
@@ -242,7 +242,7 @@ def test_a_server_that_stalls_is_asked_twice_and_then_an_error(
 
 def test_a_server_that_trickles_for_ever_is_an_error(prometheus: SmallPrometheus, url: str) -> None:
     prometheus.forms = ()
-    parts = slices(url, replace(QUICK, answer_seconds=0.3))
+    parts = slices(url, replace(QUICK, response_seconds=0.3))
     prometheus.instead = First(Reply(b"{", says_its_length=False, trickles=True))
     with pytest.raises(SourceError, match="in time"):
         samples(parts)

@@ -11,22 +11,22 @@ import pytest
 from tidemark_broker.coordinator.core.group_config import GroupSettings
 from tidemark_broker.coordinator.core.offsets_records import CommittedOffset
 from tidemark_broker.coordinator.core.requests import (
-    GroupAnswer,
     GroupCounters,
     GroupGauges,
     GroupRequest,
+    GroupResponse,
     Heartbeat,
-    HeartbeatAnswer,
+    HeartbeatResponse,
     JoinGroup,
-    JoinGroupAnswer,
+    JoinGroupResponse,
     OffsetCommit,
-    OffsetCommitAnswer,
+    OffsetCommitResponse,
     OffsetFetch,
-    OffsetFetchAnswer,
+    OffsetFetchResponse,
     OffsetToCommit,
     Protocol,
     SyncGroup,
-    SyncGroupAnswer,
+    SyncGroupResponse,
 )
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.apis.group_admin import delete_all
@@ -82,9 +82,9 @@ class Rig:
             self.pool.replicate()
             self.pool.time.run(100)
 
-    def send(self, request: GroupRequest, to: int = 1) -> list[GroupAnswer]:
+    def send(self, request: GroupRequest, to: int = 1) -> list[GroupResponse]:
         """The list gets its one answer when there is one."""
-        answers: list[GroupAnswer] = []
+        answers: list[GroupResponse] = []
         self.groups[to].send(request, answers.append)
         return answers
 
@@ -97,36 +97,36 @@ class Rig:
 
     # ---- what members do
 
-    def join(self) -> JoinGroupAnswer:
+    def join(self) -> JoinGroupResponse:
         protocols = (Protocol("range", b""),)
         join = JoinGroup(
             "g", "", "m", "c", "/h", SESSION_MS, 60_000, "consumer", protocols,
             requires_member_id=False,
         )  # fmt: skip
-        joined = self.ask(join, JoinGroupAnswer)
+        joined = self.ask(join, JoinGroupResponse)
         assert joined.error is ErrorCode.NONE
         sync = SyncGroup("g", joined.generation_id, "m", assignments=(("m", b"all"),))
-        assert self.ask(sync, SyncGroupAnswer).assignment == b"all"
+        assert self.ask(sync, SyncGroupResponse).assignment == b"all"
         return joined
 
-    def commit(self, offset: int, to: int = 1) -> list[GroupAnswer]:
+    def commit(self, offset: int, to: int = 1) -> list[GroupResponse]:
         return self.send(OffsetCommit("g", (OffsetToCommit("orders", 0, offset),)), to)
 
     def committed(self, to: int = 1) -> int | ErrorCode:
         (answer,) = self.send(OffsetFetch("g", (("orders", 0),)), to)
-        assert isinstance(answer, OffsetFetchAnswer)
+        assert isinstance(answer, OffsetFetchResponse)
         if answer.error is not ErrorCode.NONE:
             return answer.error
         committed = answer.offsets[0].committed
         return -1 if committed is None else committed.offset
 
     def heartbeat(self, to: int = 1) -> ErrorCode:
-        return self.ask(Heartbeat("g", 1, "m"), HeartbeatAnswer, to).error
+        return self.ask(Heartbeat("g", 1, "m"), HeartbeatResponse, to).error
 
 
-def error_of(answers: list[GroupAnswer]) -> ErrorCode:
+def error_of(answers: list[GroupResponse]) -> ErrorCode:
     (answer,) = answers
-    assert isinstance(answer, OffsetCommitAnswer)
+    assert isinstance(answer, OffsetCommitResponse)
     return answer.partitions[0].error
 
 
@@ -150,7 +150,7 @@ def test_a_commit_is_answered_and_seen_once_it_is_committed(rig: Rig) -> None:
 def test_the_next_coordinator_knows_members_and_offsets(rig: Rig) -> None:
     rig.join()
     commit = OffsetCommit("g", (OffsetToCommit("orders", 0, 7),), 1, "m")
-    rig.ask(commit, OffsetCommitAnswer)
+    rig.ask(commit, OffsetCommitResponse)
     rig.pool.kill(1)
     rig.pool.lead(2, in_sync=(2, 3))
     assert rig.committed(to=2) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -271,7 +271,7 @@ def test_what_is_written_has_the_wall_clocks_time(rig: Rig) -> None:
     rig.commit(7)
     rig.settle()
     (answer,) = rig.send(OffsetFetch("g", None))
-    assert isinstance(answer, OffsetFetchAnswer)
+    assert isinstance(answer, OffsetFetchResponse)
     assert answer.offsets[0].committed == CommittedOffset(7, commit_ms=int(rig.wall.now_s * 1000))
 
 
@@ -303,19 +303,19 @@ def test_a_large_log_is_loaded_in_steps(rig: Rig) -> None:
     for number in range(40):
         metadata = "x" * 4_000
         commit = OffsetCommit("g", (OffsetToCommit("orders", number, 7, metadata=metadata),))
-        rig.ask(commit, OffsetCommitAnswer)
+        rig.ask(commit, OffsetCommitResponse)
     rig.pool.lead(1)
     rig.pool.replicate(rounds=3)
     rig.settle()
     (answer,) = rig.send(OffsetFetch("g", None))
-    assert isinstance(answer, OffsetFetchAnswer)
+    assert isinstance(answer, OffsetFetchResponse)
     assert [found.partition for found in answer.offsets] == list(range(40))
 
 
 def test_metrics_tell_groups_members_rebalances_and_commits(rig: Rig) -> None:
     rig.join()
-    rig.ask(OffsetCommit("g", (OffsetToCommit("orders", 0, 7),), 1, "m"), OffsetCommitAnswer)
-    rig.ask(OffsetCommit("simple", (OffsetToCommit("orders", 0, 7),)), OffsetCommitAnswer)
+    rig.ask(OffsetCommit("g", (OffsetToCommit("orders", 0, 7),), 1, "m"), OffsetCommitResponse)
+    rig.ask(OffsetCommit("simple", (OffsetToCommit("orders", 0, 7),)), OffsetCommitResponse)
     groups = rig.groups[1]
     assert groups.gauges() == GroupGauges(Counter(Stable=1, Empty=1), members=1, offsets=2)
     assert groups.counts == GroupCounters(completed_rebalances=1, committed_offsets=2)

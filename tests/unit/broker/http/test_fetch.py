@@ -202,7 +202,7 @@ def test_a_parked_fetch_is_cancelled_when_its_client_goes() -> None:
 
 
 def test_a_fetch_that_is_never_answered_is_given_up() -> None:
-    broker = fake_broker(limits=HttpLimits(answer_grace_seconds=0.01))
+    broker = fake_broker(limits=HttpLimits(response_grace_seconds=0.01))
     response = get(broker, RECORDS + "?offset=0&max_wait_ms=5")
     assert response.status == 504
     assert broker.partitions.cancelled == 1

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from tidemark_broker import http
-from tidemark_broker.http.forwarding import _read_answer
+from tidemark_broker.http.forwarding import _read_response
 from tidemark_broker.http.problems import PREVIOUS_NAMES, HttpProblem
 from tidemark_broker.http.produce_bodies import ProducedRecord
 from tidemark_broker.http.produce_results import Failed
@@ -62,7 +62,7 @@ def test_a_former_name_has_the_same_value(name: str, previous: str) -> None:
 def test_a_forwarded_problem_is_read_by_either_name(names: dict[str, int], error: str) -> None:
     body = msgspec.json.encode({"detail": "no", "outcome": "not_written", **names})
     records = [(0, ProducedRecord(None, b"x", (), 0, None))]
-    (result,) = _read_answer(records, BrokerId(1), 503, body)
+    (result,) = _read_response(records, BrokerId(1), 503, body)
     assert isinstance(result, Failed)
     assert result.error == error
 

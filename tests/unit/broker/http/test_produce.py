@@ -274,7 +274,7 @@ def test_a_failure_after_the_append_is_unknown_and_invites_no_retry(error: Error
 
 
 def test_an_acknowledgement_that_never_comes_ends_as_unknown_after_the_timeout() -> None:
-    broker = fake_broker(limits=HttpLimits(answer_grace_seconds=0.01))
+    broker = fake_broker(limits=HttpLimits(response_grace_seconds=0.01))
     broker.partitions.hold_acks = True
     response = post(broker, PARTITION + "?timeout_ms=10", {"records": [{"value": 1}]})
     assert response.status == 504

@@ -23,12 +23,12 @@ from tests.support.faulty_disk import FaultyDisk
 from tests.support.log_fixtures import (
     ALL,
     TOPIC_ID,
-    answers_of,
     append,
     killed_and_reopened,
     open_log,
     produced_batch,
     read_all,
+    responses_of,
     values_of,
     verified_copy,
     write_synced_prefix,
@@ -101,7 +101,11 @@ def test_a_start_reads_only_what_came_after_and_knows_the_same(tmp_path: Path) -
 
 def test_a_resumed_log_knows_what_a_verified_one_does(tmp_path: Path) -> None:
     log = a_log(tmp_path / "log")
-    assert answers_of(killed_and_reopened(log)) == answers_of(verified_copy(log)) == answers_of(log)
+    assert (
+        responses_of(killed_and_reopened(log))
+        == responses_of(verified_copy(log))
+        == responses_of(log)
+    )
     assert parts_of(log) == [0]
 
 
@@ -149,7 +153,7 @@ def test_a_torn_tail_leaves_it_for_the_next_start(tmp_path: Path) -> None:
     reopened = killed_and_reopened(log)
     assert (reopened.log_end_offset, reopened.recovery.only_a_torn_tail) == (BATCHES - 1, True)
     assert parts_of(reopened) == [0]
-    assert answers_of(reopened) == answers_of(verified_copy(log))
+    assert responses_of(reopened) == responses_of(verified_copy(log))
 
 
 def test_a_file_with_a_flipped_bit_is_not_believed(tmp_path: Path) -> None:
@@ -198,7 +202,7 @@ def test_one_of_another_history_is_not_believed(tmp_path: Path, change) -> None:
     change(log)
     path.write_bytes(data)
     reopened = killed_and_reopened(log)
-    assert answers_of(reopened) == answers_of(verified_copy(log))
+    assert responses_of(reopened) == responses_of(verified_copy(log))
     assert parts_of(reopened) == []
 
 
@@ -270,7 +274,7 @@ def test_a_cut_takes_it_away_and_a_worker_does_not_bring_it_back(tmp_path: Path,
     assert not list(log.directory.glob("*.tmp"))
     write_synced_prefix(log)
     assert parts_of(log) == [0]
-    assert answers_of(killed_and_reopened(log)) == answers_of(verified_copy(log))
+    assert responses_of(killed_and_reopened(log)) == responses_of(verified_copy(log))
 
 
 def test_a_worker_writes_nothing_into_the_directory_of_a_log_made_anew(tmp_path: Path) -> None:
@@ -450,4 +454,4 @@ def test_a_swap_that_a_start_completes_takes_it_away(tmp_path: Path) -> None:
         log.directory, recovery_point=Offset(BATCHES), settings=SETTINGS, synced_prefix=part
     )
     assert parts_of(reopened) == []
-    assert answers_of(reopened) == answers_of(verified_copy(reopened))
+    assert responses_of(reopened) == responses_of(verified_copy(reopened))

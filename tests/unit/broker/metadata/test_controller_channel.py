@@ -11,7 +11,7 @@ from tidemark_broker.metadata.controller_channel import (
 from tidemark_protocol.controller_messages import HeartbeatResponse, encode
 from tidemark_protocol.error_codes import ErrorCode
 
-NEVER_ANSWERED = "/v1/create-topics"
+NEVER_RESPONDED = "/v1/create-topics"
 HOSTS = ("10.0.0.1", "10.0.0.2")
 
 
@@ -31,7 +31,7 @@ class Controllers:
 
     async def post(self, address: Address, path: str, body: bytes) -> bytes:
         self.asked.append(address.host)
-        if path == NEVER_ANSWERED or address.host in self.hung:
+        if path == NEVER_RESPONDED or address.host in self.hung:
             await asyncio.Event().wait()
         named = self.named[address.host]
         error = ErrorCode.NOT_CONTROLLER if named else ErrorCode.NONE
@@ -91,13 +91,13 @@ def test_a_call_aside_that_takes_too_long_costs_the_heartbeats_no_leader() -> No
         controllers = Controllers({HOSTS[0]: HOSTS[1] + ":8070", HOSTS[1]: ""})
         client = ControllerChannel(("controllers:8070",), lambda: controllers)
         with pytest.raises(ControllerUnavailable, match="no leading controller"):
-            await client.call_in_background(NEVER_ANSWERED, {}, HeartbeatResponse, timeout_ms=10)
+            await client.call_in_background(NEVER_RESPONDED, {}, HeartbeatResponse, timeout_ms=10)
         for _ in HOSTS:
             answer = await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
             if answer.error is ErrorCode.NOT_CONTROLLER:
                 client.prefer(answer.controller_address)
-        with pytest.raises(ControllerUnavailable, match=f"{NEVER_ANSWERED}: TimeoutError"):
-            await client.call_in_background(NEVER_ANSWERED, {}, HeartbeatResponse, timeout_ms=10)
+        with pytest.raises(ControllerUnavailable, match=f"{NEVER_RESPONDED}: TimeoutError"):
+            await client.call_in_background(NEVER_RESPONDED, {}, HeartbeatResponse, timeout_ms=10)
         await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
         return controllers.asked
 

@@ -65,7 +65,7 @@ class Watched:
         )
         self.leader_changes.on_metadata()
 
-    async def is_answered(self, *topics: str) -> bool:
+    async def is_responded(self, *topics: str) -> bool:
         """Whether somebody who asks now hears before a verdict's time is over."""
         try:
             async with asyncio.timeout(VERDICT_SECONDS / 2):
@@ -90,11 +90,11 @@ def test_who_asks_hears_of_the_new_leader_once_there_is_one() -> None:
         asking = asyncio.create_task(watched.leader_changes.verdicts(None))
         await asyncio.sleep(0)
         watched.leader_changes.suspect(DYING)  # after the question
-        assert not await watched.is_answered()
+        assert not await watched.is_responded()
         assert not asking.done()
         watched.push(leader=NEXT, fenced=frozenset({DYING}))
         await asking
-        assert await watched.is_answered()
+        assert await watched.is_responded()
 
     checked(scenario)
 
@@ -102,8 +102,8 @@ def test_who_asks_hears_of_the_new_leader_once_there_is_one() -> None:
 def test_who_asks_for_other_topics_is_answered() -> None:
     async def scenario(watched: Watched) -> None:
         watched.leader_changes.suspect(DYING)
-        assert await watched.is_answered("other", "unknown")
-        assert not await watched.is_answered("other", "orders")
+        assert await watched.is_responded("other", "unknown")
+        assert not await watched.is_responded("other", "orders")
 
     checked(scenario)
 
@@ -115,7 +115,7 @@ def test_however_many_are_suspects_nobody_waits_longer_than_for_one_verdict() ->
         while asyncio.get_running_loop().time() < ends and not asking.done():
             watched.leader_changes.suspect(DYING)
             await asyncio.sleep(VERDICT_SECONDS / 10)
-            watched.leader_changes.on_answer(DYING)
+            watched.leader_changes.on_response(DYING)
         assert asking.done()
 
     checked(scenario)
@@ -124,13 +124,13 @@ def test_however_many_are_suspects_nobody_waits_longer_than_for_one_verdict() ->
 def test_without_a_verdict_one_is_answered_all_the_same_and_waits_once_in_a_life() -> None:
     async def scenario(watched: Watched) -> None:
         watched.leader_changes.suspect(DYING)
-        assert not await watched.is_answered()
+        assert not await watched.is_responded()
         await watched.leader_changes.verdicts(None)
         watched.leader_changes.suspect(DYING)  # refused again, as for as long as it is not there
-        assert await watched.is_answered()
-        watched.leader_changes.on_answer(DYING)
+        assert await watched.is_responded()
+        watched.leader_changes.on_response(DYING)
         watched.leader_changes.suspect(DYING)
-        assert not await watched.is_answered()
+        assert not await watched.is_responded()
 
     checked(scenario)
 
@@ -138,8 +138,8 @@ def test_without_a_verdict_one_is_answered_all_the_same_and_waits_once_in_a_life
 def test_an_answer_of_the_suspect_is_a_verdict() -> None:
     async def scenario(watched: Watched) -> None:
         watched.leader_changes.suspect(DYING)
-        watched.leader_changes.on_answer(DYING)
-        assert await watched.is_answered()
+        watched.leader_changes.on_response(DYING)
+        assert await watched.is_responded()
 
     checked(scenario)
 
@@ -154,8 +154,8 @@ def test_a_suspect_of_another_life_is_waited_for_as_long_as_the_first() -> None:
         watched.metadata.brokers = {**watched.metadata.brokers, DYING: reborn}
         watched.leader_changes.suspect(DYING)
         await asyncio.sleep(VERDICT_SECONDS * 0.45)
-        assert not await watched.is_answered()
-        assert await watched.is_answered()
+        assert not await watched.is_responded()
+        assert await watched.is_responded()
 
     checked(scenario)
 
@@ -164,15 +164,15 @@ def test_after_its_end_nobody_is_waited_for() -> None:
     async def scenario(watched: Watched) -> None:
         watched.leader_changes.suspect(DYING)
         watched.leader_changes.stop()
-        assert await watched.is_answered()
+        assert await watched.is_responded()
         watched.push(leader=DYING)
         watched.leader_changes.suspect(DYING)
         watched.leader_changes.suspect(NEXT)
-        assert await watched.is_answered()
+        assert await watched.is_responded()
         reborn = replace(watched.metadata.brokers[DYING], broker_epoch=BrokerEpoch(20))
         watched.metadata.brokers = {**watched.metadata.brokers, DYING: reborn}
         watched.leader_changes.suspect(DYING)
-        assert await watched.is_answered()
+        assert await watched.is_responded()
 
     checked(scenario)
 
@@ -180,10 +180,10 @@ def test_after_its_end_nobody_is_waited_for() -> None:
 def test_nobody_waits_for_a_broker_that_leads_nothing_or_is_known_to_be_gone() -> None:
     async def scenario(watched: Watched) -> None:
         watched.leader_changes.suspect(NEXT)
-        assert await watched.is_answered()
+        assert await watched.is_responded()
         watched.push(leader=DYING, fenced=frozenset({DYING}))
         watched.leader_changes.suspect(DYING)
-        assert await watched.is_answered()
+        assert await watched.is_responded()
 
     checked(scenario)
 

@@ -62,7 +62,7 @@ class Asked:
         self.changes.ask = self._ask
         self.changes.asking = lambda: RequestingBroker("shop/default", BrokerId(1), BrokerEpoch(5))
         self.requests: list[TopicsRequest] = []
-        self._answers = list(answers)
+        self._responses = list(answers)
         self.applied = list(applied)
 
     async def _ask(
@@ -72,7 +72,7 @@ class Asked:
             version = self.applied.pop(0) if self.applied else self.metadata.image_version
             return TopicsResponse(ErrorCode.NONE, applied_version=version)
         self.requests.append(request)
-        return self._answers.pop(0) if self._answers else None
+        return self._responses.pop(0) if self._responses else None
 
     def apply(self, version: int, leader: int, config: dict[str, str] | None = None) -> None:
         self.metadata.apply_push(push(version, BrokerId(leader), config))

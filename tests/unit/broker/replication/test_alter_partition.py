@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
-from tidemark_broker.replication.alter_partition import ANSWERS_AT_A_TIME, AlterPartitionManager
+from tidemark_broker.replication.alter_partition import RESPONSES_AT_A_TIME, AlterPartitionManager
 from tidemark_protocol.controller_messages import (
     AlterPartitionResponse,
     IsrProposal,
@@ -23,7 +23,7 @@ def a_proposal(partition: int, epoch: int = 1) -> IsrProposal:
     return IsrProposal(TOPIC_ID, partition, LeaderEpoch(1), PartitionEpoch(epoch), ())
 
 
-def an_answer(partition: int, error: ErrorCode = ErrorCode.NONE) -> IsrResult:
+def an_response(partition: int, error: ErrorCode = ErrorCode.NONE) -> IsrResult:
     return IsrResult(TOPIC_ID, partition, error)
 
 
@@ -31,19 +31,19 @@ class Bench:
     def __init__(self) -> None:
         self.sent: list[tuple[IsrProposal, ...]] = []
         self.futures: list[asyncio.Future[AlterPartitionResponse | None]] = []
-        self.answered: list[tuple[IsrProposal, ErrorCode]] = []
+        self.responded: list[tuple[IsrProposal, ErrorCode]] = []
         self.slices: list[int] = []  # how many answers were handled in one turn
         self.propose_again: list[IsrProposal] = []
-        self.queue = AlterPartitionManager(send=self.send, on_answers=self.on_answers)
+        self.queue = AlterPartitionManager(send=self.send, on_responses=self.on_responses)
 
     async def send(self, proposals: tuple[IsrProposal, ...]) -> AlterPartitionResponse | None:
         self.sent.append(proposals)
         self.futures.append(asyncio.get_running_loop().create_future())
         return await self.futures[-1]
 
-    def on_answers(self, answered: Sequence[tuple[IsrProposal, IsrResult]]) -> None:
-        self.slices.append(len(answered))
-        self.answered.extend((proposal, answer.error) for proposal, answer in answered)
+    def on_responses(self, responded: Sequence[tuple[IsrProposal, IsrResult]]) -> None:
+        self.slices.append(len(responded))
+        self.responded.extend((proposal, answer.error) for proposal, answer in responded)
         for again in self.propose_again:
             self.queue.submit(again)
         self.propose_again = []
@@ -73,7 +73,7 @@ def test_what_gathers_while_one_is_in_flight_goes_in_the_next() -> None:
         bench.queue.submit(a_proposal(1))
         bench.queue.submit(a_proposal(2, epoch=1))
         bench.queue.submit(a_proposal(2, epoch=2))  # replaces
-        bench.answer(an_answer(0))
+        bench.answer(an_response(0))
         await eventually(lambda: len(bench.sent) == 2)
         assert bench.sent == [(a_proposal(0),), (a_proposal(1), a_proposal(2, epoch=2))]
 
@@ -85,10 +85,10 @@ def test_a_partition_that_the_answer_does_not_name_is_sent_again() -> None:
         bench.queue.submit(a_proposal(0))
         bench.queue.submit(a_proposal(1))
         await eventually(lambda: len(bench.sent) == 1)
-        bench.answer(an_answer(0))
+        bench.answer(an_response(0))
         await eventually(lambda: len(bench.sent) == 2)
         assert bench.sent[1] == (a_proposal(1),)
-        assert bench.answered == [(a_proposal(0), ErrorCode.NONE)]
+        assert bench.responded == [(a_proposal(0), ErrorCode.NONE)]
 
     run(scenario)
 
@@ -101,7 +101,7 @@ def test_everything_is_sent_again_when_there_was_no_answer_to_use() -> None:
         await eventually(lambda: len(bench.sent) == 2)
         bench.answer(error=ErrorCode.STALE_BROKER_EPOCH)
         await eventually(lambda: len(bench.sent) == 3)
-        assert bench.answered == []
+        assert bench.responded == []
 
     run(scenario)
 
@@ -111,7 +111,7 @@ def test_handling_an_answer_may_propose_again() -> None:  # KAFKA-14010
         bench.propose_again = [a_proposal(0, epoch=2)]
         bench.queue.submit(a_proposal(0))
         await eventually(lambda: len(bench.sent) == 1)
-        bench.answer(an_answer(0, ErrorCode.INELIGIBLE_REPLICA))
+        bench.answer(an_response(0, ErrorCode.INELIGIBLE_REPLICA))
         await eventually(lambda: len(bench.sent) == 2)
         assert bench.sent[1] == (a_proposal(0, epoch=2),)
 
@@ -131,37 +131,37 @@ def test_a_newer_proposal_is_not_replaced_by_one_put_back() -> None:
 
 
 def test_an_answer_about_thousands_is_handled_in_slices_that_others_run_between() -> None:
-    count = 2 * ANSWERS_AT_A_TIME + 10
+    count = 2 * RESPONSES_AT_A_TIME + 10
 
     async def scenario(bench: Bench) -> None:
         for partition in range(count):
             bench.queue.submit(a_proposal(partition))
         await eventually(lambda: len(bench.sent) == 1)
-        bench.answer(*(an_answer(partition) for partition in range(count)))
+        bench.answer(*(an_response(partition) for partition in range(count)))
         seen = []
-        while len(bench.answered) < count:
-            seen.append(len(bench.answered))
+        while len(bench.responded) < count:
+            seen.append(len(bench.responded))
             await asyncio.sleep(0)
-        assert {ANSWERS_AT_A_TIME, 2 * ANSWERS_AT_A_TIME} <= set(seen)  # it ran between them
-        assert bench.slices == [ANSWERS_AT_A_TIME, ANSWERS_AT_A_TIME, 10]
-        assert [proposal for proposal, _ in bench.answered] == list(bench.sent[0])
+        assert {RESPONSES_AT_A_TIME, 2 * RESPONSES_AT_A_TIME} <= set(seen)  # it ran between them
+        assert bench.slices == [RESPONSES_AT_A_TIME, RESPONSES_AT_A_TIME, 10]
+        assert [proposal for proposal, _ in bench.responded] == list(bench.sent[0])
 
     run(scenario)
 
 
 def test_what_is_proposed_between_two_slices_is_sent_next_and_nothing_twice() -> None:
-    count = ANSWERS_AT_A_TIME + 2
+    count = RESPONSES_AT_A_TIME + 2
 
     async def scenario(bench: Bench) -> None:
         for partition in range(count):
             bench.queue.submit(a_proposal(partition))
         await eventually(lambda: len(bench.sent) == 1)
         bench.propose_again = [a_proposal(0, epoch=2), a_proposal(count - 1, epoch=2)]
-        bench.answer(*(an_answer(partition) for partition in range(count - 1)))
+        bench.answer(*(an_response(partition) for partition in range(count - 1)))
         await eventually(lambda: len(bench.sent) == 2)
         # The last one was not answered, and what replaced it meanwhile is sent instead.
         assert bench.sent[1] == (a_proposal(0, epoch=2), a_proposal(count - 1, epoch=2))
-        assert len(bench.answered) == count - 1
+        assert len(bench.responded) == count - 1
 
     run(scenario)
 
@@ -170,10 +170,10 @@ def test_a_slice_of_answers_is_told_in_one_line(caplog: pytest.LogCaptureFixture
     caplog.set_level(logging.INFO)
 
     async def scenario(bench: Bench) -> None:
-        for partition in range(ANSWERS_AT_A_TIME + 1):
+        for partition in range(RESPONSES_AT_A_TIME + 1):
             bench.queue.submit(a_proposal(partition))
         await eventually(lambda: len(bench.sent) == 1)
-        bench.answer(*(an_answer(partition) for partition in range(ANSWERS_AT_A_TIME + 1)))
+        bench.answer(*(an_response(partition) for partition in range(RESPONSES_AT_A_TIME + 1)))
         await eventually(lambda: len(bench.slices) == 2)
 
     run(scenario)

@@ -21,8 +21,8 @@ from tests.support.in_process_pool import TOPIC
 from tests.support.kafka_test_client import (
     PRODUCE,
     Door,
-    answered_beside,
     request,
+    responded_beside,
     with_door,
 )
 
@@ -105,8 +105,8 @@ def test_others_are_answered_while_batches_of_a_compacted_topic_are_opened(tmp_p
 
     async def scenario(door: Door) -> None:
         door.push(config={"cleanup.policy": "compact"})
-        answered, _ = await answered_beside(door, request(PRODUCE, 3, body))
+        responded, _ = await responded_beside(door, request(PRODUCE, 3, body))
         assert door.partitions.replica(TOPIC, 0).log_end_offset == count * 2000
-        assert answered >= count // 4  # a question and its answer are some turns
+        assert responded >= count // 4  # a question and its answer are some turns
 
     with_door(tmp_path, scenario)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch
 from tidemark_broker.log.errors import LocalLogCorrupt
-from tidemark_broker.replication.core.effects import DivergingEpoch, LeaderAnswer
+from tidemark_broker.replication.core.effects import DivergingEpoch, LeaderResponse
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset, PartitionEpoch
 
@@ -216,7 +216,7 @@ def test_one_whose_cut_meets_the_damage_knows_what_to_wait_for(pool: InProcessPo
     replica, now_ms = corrupt.replica(), pool.time.now_ms
     fetch = replica.next_fetch(now_ms)
     assert fetch is not None
-    answer = LeaderAnswer(
+    answer = LeaderResponse(
         ErrorCode.NONE,
         Offset(2),
         Offset(0),
@@ -224,7 +224,7 @@ def test_one_whose_cut_meets_the_damage_knows_what_to_wait_for(pool: InProcessPo
         diverging_epoch=DivergingEpoch(fetch.last_fetched_epoch, Offset(2)),
     )
     with pytest.raises(LocalLogCorrupt) as met:
-        replica.on_leader_answer(fetch, answer, memoryview(b""), now_ms)
+        replica.on_leader_response(fetch, answer, memoryview(b""), now_ms)
     corrupt.partitions.corrupt.note(replica, Offset(2), met.value, "replica")
     corrupt.partitions.on_tick()
     assert corrupt.replica().log.log_end_offset == 2
@@ -344,7 +344,7 @@ def test_a_cut_that_meets_it_is_not_asked_for_at_once_again(pool: InProcessPool)
     replica.log.segments[0].path.write_bytes(data)
     fetch = replica.next_fetch(now_ms)
     assert fetch is not None
-    diverging = LeaderAnswer(
+    diverging = LeaderResponse(
         ErrorCode.NONE,
         Offset(5),
         Offset(0),
@@ -352,7 +352,7 @@ def test_a_cut_that_meets_it_is_not_asked_for_at_once_again(pool: InProcessPool)
         diverging_epoch=DivergingEpoch(fetch.last_fetched_epoch, Offset(4)),
     )
     with pytest.raises(LocalLogCorrupt) as met:
-        replica.on_leader_answer(fetch, diverging, memoryview(b""), now_ms)
+        replica.on_leader_response(fetch, diverging, memoryview(b""), now_ms)
     assert met.value.offset == 4
     assert replica.log.log_end_offset == 5
     assert replica.next_fetch(now_ms) is None

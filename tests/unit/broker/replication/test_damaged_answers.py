@@ -26,7 +26,7 @@ def pool(tmp_path: Path) -> Iterator[InProcessPool]:
         pool.kill(number)
 
 
-def corruption_answer(wire: Wire, text: bytes) -> None:
+def corruption_response(wire: Wire, text: bytes) -> None:
     """One bit of what is on its way."""
     (answer,) = wire.answers
     corrupt = bytearray(answer)
@@ -53,8 +53,8 @@ def test_a_damaged_answer_is_not_kept_and_asked_for_again_after_a_while(
         for _ in range(2):
             wire.deliver_request()
             pool.time.run(20)
-            corruption_answer(wire, b"damaged on its way")
-            wire.deliver_answer()
+            corruption_response(wire, b"damaged on its way")
+            wire.deliver_response()
             assert follower.log_bytes() == before
             assert follower.storage_errors == []
             assert follower.replica().corruption is None  # its own disk is as whole as ever

@@ -8,7 +8,7 @@ from tidemark_broker.kafka_wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
-    PartitionAnswer,
+    PartitionResponse,
 )
 from tidemark_broker.replication import follower_fetch
 from tidemark_broker.replication.follower_session import REPLICA_SESSION_ID, FollowerSession
@@ -46,11 +46,11 @@ class Session:
         self.epoch += 1
         return request
 
-    def ask(self, *, offset: int | None = None, forget: bool = False) -> list[PartitionAnswer]:
+    def ask(self, *, offset: int | None = None, forget: bool = False) -> list[PartitionResponse]:
         """Gets the answers of the one partition when there is an answer at all."""
         request = self.request(offset=offset, forget=forget)
         assert self.link.may_apply(request)
-        found: list[PartitionAnswer] = []
+        found: list[PartitionResponse] = []
         self.pool.brokers[1].fetches.handle(
             request,
             self.link,

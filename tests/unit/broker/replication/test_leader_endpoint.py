@@ -16,7 +16,7 @@ from tidemark_broker.kafka_wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    TopicAnswer,
+    TopicResponse,
     decode_fetch_request,
     encode_fetch_response,
 )
@@ -71,7 +71,7 @@ class Wire(asyncio.Transport):
             return
         correlation_id, request = self.requests.popleft()
 
-        def respond(topics: tuple[TopicAnswer, ...]) -> None:
+        def respond(topics: tuple[TopicResponse, ...]) -> None:
             response = FetchResponse(correlation_id, ErrorCode.NONE, topics, 1)
             self.answers.append(b"".join(encode_fetch_response(response)))
 
@@ -80,7 +80,7 @@ class Wire(asyncio.Transport):
         assert self.link.may_apply(request)
         fetches.handle(request, self.link, respond)
 
-    def deliver_answer(self) -> None:
+    def deliver_response(self) -> None:
         if self.answers:
             self.connection.data_received(self.answers.popleft())
 
@@ -88,7 +88,7 @@ class Wire(asyncio.Transport):
         for _ in range(6):
             self.deliver_request()
             self.pool.time.run(20)
-            self.deliver_answer()
+            self.deliver_response()
 
     def refresh(self) -> None:
         """As ReplicaFetcherManager does after each push."""
@@ -132,7 +132,7 @@ def test_a_log_cut_and_filled_again_to_the_same_end_is_asked_anew(pool: InProces
         assert (after.fetch_offset, after.last_fetched_epoch) == (1, 2)
         assert after.current_leader_epoch == 3
         pool.time.run(500)
-        wire.deliver_answer()  # of the request before
+        wire.deliver_response()  # of the request before
         assert not is_confirmed(pool)
         wire.deliver_all()
         pool.time.run(500)
@@ -171,7 +171,7 @@ def test_what_the_session_asks_on_is_what_the_log_is_and_what_is_confirmed_is_a_
                 case 6 | 7 | 8:
                     wire.deliver_request()
                 case 9 | 10:
-                    wire.deliver_answer()
+                    wire.deliver_response()
                 case _:
                     pool.time.run(chance.choice((0, 20, 500)))
             check(pool, wire)

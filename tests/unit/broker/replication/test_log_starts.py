@@ -12,7 +12,7 @@ from tidemark_broker.kafka_wire.records.record_batch import (
     with_append_time,
 )
 from tidemark_broker.log import checkpoint_formats
-from tidemark_broker.replication.core.effects import LeaderAnswer
+from tidemark_broker.replication.core.effects import LeaderResponse
 from tidemark_broker.replication.log_start_offset import UP_TO_HIGH_WATERMARK
 from tidemark_broker.replication.results import NO_APPEND_TIME
 from tidemark_broker.server.background.checkpointing import CheckpointWriter
@@ -292,8 +292,8 @@ def test_an_empty_log_that_goes_back_to_where_its_leader_begins_loses_nothing(
     replica.follower.on_restarted(Offset(88))
     fetch = replica.next_fetch(now_ms)
     assert fetch is not None
-    answer = LeaderAnswer(ErrorCode.OFFSET_OUT_OF_RANGE, Offset(-1), Offset(0), has_records=False)
-    replica.on_leader_answer(fetch, answer, memoryview(b""), now_ms)
+    answer = LeaderResponse(ErrorCode.OFFSET_OUT_OF_RANGE, Offset(-1), Offset(0), has_records=False)
+    replica.on_leader_response(fetch, answer, memoryview(b""), now_ms)
     assert (replica.log.log_end_offset, replica.high_watermark) == (0, 0)
     shown = replica.snapshot(now_ms)
     assert (shown.truncated_records, shown.committed_truncated_records) == (0, 0)

@@ -14,7 +14,7 @@ from tidemark_broker.kafka_wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
-    TopicAnswer,
+    TopicResponse,
 )
 from tidemark_broker.metadata.metadata_cache import parts_of
 from tidemark_broker.replication import follower_fetch, leader_endpoint
@@ -83,7 +83,7 @@ def many(pool: InProcessPool, count: int = MANY.partition_count, *, epoch: int =
 
 def fetch_all(
     pool: InProcessPool, link: FollowerSession, count: int
-) -> list[tuple[TopicAnswer, ...]]:
+) -> list[tuple[TopicResponse, ...]]:
     """Broker 2 asks broker 1 for all of the topic, in one fetch of a new session."""
     asked = tuple(FetchPartition(number, 0, 0, -1, 0, 1_000_000) for number in range(count))
     request = FetchRequest(
@@ -96,7 +96,7 @@ def fetch_all(
         session_id=0,
         session_epoch=0,
     )
-    found: list[tuple[TopicAnswer, ...]] = []
+    found: list[tuple[TopicResponse, ...]] = []
     pool.brokers[1].fetches.handle(request, link, found.append)
     return found
 
@@ -407,7 +407,7 @@ class Counting(asyncio.Transport):
 def test_an_answer_has_records_of_so_many_partitions_and_the_next_one_the_others(
     pool: InProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follower_fetch, "MAX_ANSWERED", 9)
+    monkeypatch.setattr(follower_fetch, "MAX_RESPONDED", 9)
     lead_many(pool)
     link = FollowerSession()
     fetch_all(pool, link, MANY.partition_count)
@@ -417,7 +417,7 @@ def test_an_answer_has_records_of_so_many_partitions_and_the_next_one_the_others
         leader.produce(
             "many", number, memoryview(a_batch("a")), acks=1, timeout_ms=1000, done=lambda _: None
         )
-    answers: list[tuple[TopicAnswer, ...]] = []
+    answers: list[tuple[TopicResponse, ...]] = []
     for epoch in (1, 2, 3):
         following = FetchRequest(
             500,
@@ -470,7 +470,7 @@ def test_a_push_makes_fetchers_look_at_what_changed_only(pool: InProcessPool) ->
     async def scenario() -> None:
         async with asyncio.TaskGroup() as tasks:
             fetchers = ReplicaFetcherManager(
-                follower, suspect=lambda _: None, answered=lambda _: None, tasks=tasks
+                follower, suspect=lambda _: None, responded=lambda _: None, tasks=tasks
             )
             fetchers.refresh()
             ((fetcher, _),) = fetchers._fetchers.values()

@@ -53,7 +53,7 @@ class Link:
     def __init__(self, path: Path, tasks: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
         self.suspects: list[BrokerId] = []
-        self.answered: list[BrokerId] = []
+        self.responded: list[BrokerId] = []
         self.directories = {}
         self.partitions: dict[int, ReplicaManager] = {}
         for number in (1, 2):
@@ -86,7 +86,7 @@ class Link:
         self.fetchers = ReplicaFetcherManager(
             self.partitions[2],
             suspect=self.suspects.append,
-            answered=self.answered.append,
+            responded=self.responded.append,
             tasks=tasks,
         )
         self.partitions[2].listeners.roles_applied = self.fetchers.refresh
@@ -305,9 +305,9 @@ def test_only_an_answer_says_that_a_leader_is_there_not_that_it_was_connected_to
         server = await asyncio.start_server(stand_still, "127.0.0.1", 0)
         link.push(port=server.sockets[0].getsockname()[1])
         await asked.wait()
-        assert link.answered == []
+        assert link.responded == []
         link.push()
-        await eventually(lambda: link.answered == [1])
+        await eventually(lambda: link.responded == [1])
         server.close()
 
     run(tmp_path, scenario)
@@ -323,7 +323,7 @@ def test_a_cancelled_fetcher_ends_even_when_its_address_changed_just_then(
             BrokerId(1),
             link.partitions[2],
             suspect=link.suspects.append,
-            answered=link.answered.append,
+            responded=link.responded.append,
         )
         fetcher.dial(endpoints)
         task = asyncio.ensure_future(fetcher.run())

@@ -361,7 +361,7 @@ def test_slow_changes_of_topics_hold_up_no_heartbeat_however_many_there_are(
 ) -> None:
     async def scenario(controller: FakeController, bench: Bench) -> None:
         async def steps() -> None:
-            controller.topics_answer = asyncio.get_running_loop().create_future()
+            controller.topics_response = asyncio.get_running_loop().create_future()
             request = CreateTopicsRequest(
                 bench.session.requesting_broker(), "1", (NewTopic("orders"),)
             )
@@ -377,7 +377,7 @@ def test_slow_changes_of_topics_hold_up_no_heartbeat_however_many_there_are(
                 await eventually(lambda due=number + 2: len(controller.polls) == due)
             assert controller.topics_asked == MAX_BACKGROUND_CALLS
             done = TopicsResponse(ErrorCode.NONE, controller_epoch=ControllerEpoch(5))
-            controller.topics_answer.set_result(done)
+            controller.topics_response.set_result(done)
             assert await asyncio.gather(*asking) == [done] * len(asking)
 
         await polling(controller, bench, steps)

@@ -131,7 +131,7 @@ def test_what_is_in_doubt_is_said_of_each_record(told: Run) -> None:
     def refusing() -> Any:
         return problem(500, "OUT_OF_ORDER_SEQUENCE_NUMBER", outcome="unknown")
 
-    cluster = FakeCluster(next_answers=[answering(refusing)])
+    cluster = FakeCluster(next_responses=[answering(refusing)])
     code, records = told(cluster, "a", "b")
     assert code == 1
     assert [(record["outcome"], record["record"]) for record in records] == [
@@ -146,7 +146,7 @@ def test_without_acknowledgement_it_is_said_that_there_is_none(told: Run) -> Non
 
         return web.json_response({"offsets": [{"partition": 0, "offset": -1}]})
 
-    cluster = FakeCluster(next_answers=[answering(sent)])
+    cluster = FakeCluster(next_responses=[answering(sent)])
     code, records = told(cluster, "--acks", "0", "a")
     assert (code, records[0]["outcome"]) == (0, "sent")
 

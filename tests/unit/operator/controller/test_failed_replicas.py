@@ -21,7 +21,7 @@ def decisions(rig: Rig) -> PoolLoop:
     return rig.service._pools[POOL].decisions
 
 
-async def answer_of(rig: Rig, broker: FakeBroker, **changes: Any) -> HeartbeatResponse:
+async def response_of(rig: Rig, broker: FakeBroker, **changes: Any) -> HeartbeatResponse:
     """Without news a poll is held for a heartbeat interval."""
     poll = broker.heartbeat(**changes)
     await evaluate()
@@ -50,7 +50,7 @@ def test_an_answer_of_before_the_decision_does_not_say_that_nobody_counts_on_it(
         assert (early.error, early.are_failures_settled) == (ErrorCode.NONE, False)
         assert 1 not in rig.partition().in_sync_ids
         sick.apply(await second)
-        later = await answer_of(rig, sick, number=3, failed_replicas=FAILED)
+        later = await response_of(rig, sick, number=3, failed_replicas=FAILED)
         assert later.are_failures_settled
 
     run(scenario)
@@ -62,10 +62,10 @@ def test_what_cannot_be_stored_is_not_settled() -> None:
         await rig.create()
         rig.store.faults[PARTITION_SLICE.kind] = ["lost"] * rig.settings.write_attempts
         sick = rig.brokers[1]
-        early = await answer_of(rig, sick, number=1, failed_replicas=FAILED)
+        early = await response_of(rig, sick, number=1, failed_replicas=FAILED)
         assert not early.are_failures_settled
-        await answer_of(rig, sick, number=2, failed_replicas=FAILED)
-        later = await answer_of(rig, sick, number=3, failed_replicas=FAILED)
+        await response_of(rig, sick, number=2, failed_replicas=FAILED)
+        later = await response_of(rig, sick, number=3, failed_replicas=FAILED)
         assert (later.are_failures_settled, 1 in rig.partition().in_sync_ids) == (True, False)
 
     run(scenario)
@@ -77,7 +77,7 @@ def test_of_two_reports_that_wait_for_a_decision_the_newer_counts() -> None:
         await rig.create()
         sick = rig.brokers[1]
         for number in (1, 2):
-            await answer_of(rig, sick, number=number, failed_replicas=FAILED)
+            await response_of(rig, sick, number=number, failed_replicas=FAILED)
         async with decisions(rig).lock:
             mended = sick.heartbeat(number=3)
             await evaluate()
@@ -120,13 +120,13 @@ def test_nobody_joins_who_has_not_spoken_to_this_controller() -> None:  # S9, I6
         await rig.create()
         sick = rig.brokers[1]
         for number in (1, 2):
-            await answer_of(rig, sick, number=number, failed_replicas=FAILED)
+            await response_of(rig, sick, number=number, failed_replicas=FAILED)
         proposal = expand(rig.partition(), Member(sick.broker_id, sick.epoch))
         await successor(rig)
         (answer,) = (await rig.brokers[0].alter(proposal)).answers
         assert answer.error is ErrorCode.INELIGIBLE_REPLICA
         for number in (3, 4):
-            await answer_of(rig, sick, number=number)
+            await response_of(rig, sick, number=number)
         proposal = expand(rig.partition(), Member(sick.broker_id, sick.epoch))
         (answer,) = (await rig.brokers[0].alter(proposal)).answers
         assert (answer.error, 1 in rig.partition().in_sync_ids) == (ErrorCode.NONE, True)

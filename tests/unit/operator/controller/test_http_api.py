@@ -180,8 +180,8 @@ def test_a_probe_asks_for_the_incarnation() -> None:
 
 
 def test_silence_and_nonsense_are_no_verdict() -> None:
-    assert probed("a", answer=None) is ProbeVerdict.NO_ANSWER
-    assert probed("a", answer=b"<html>") is ProbeVerdict.NO_ANSWER
+    assert probed("a", answer=None) is ProbeVerdict.NO_RESPONSE
+    assert probed("a", answer=b"<html>") is ProbeVerdict.NO_RESPONSE
 
 
 def test_a_refused_connection_is_a_refusal() -> None:

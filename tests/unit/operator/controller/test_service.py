@@ -129,7 +129,7 @@ def test_a_silent_broker_is_fenced_at_the_session_timeout() -> None:
     async def scenario() -> None:
         rig = await Rig().start(3)
         await rig.create()
-        rig.probe.verdicts["0-a"] = ProbeVerdict.NO_ANSWER
+        rig.probe.verdicts["0-a"] = ProbeVerdict.NO_RESPONSE
         await rig.advance(2950, rig.brokers[1], rig.brokers[2])
         assert rig.partition().leader == 0
         await rig.advance(100, rig.brokers[1], rig.brokers[2])
@@ -154,7 +154,7 @@ def test_a_fenced_broker_that_speaks_again_is_active_under_the_same_epoch() -> N
     async def scenario() -> None:
         rig = await Rig().start(3)
         await rig.create()
-        rig.probe.verdicts["0-a"] = ProbeVerdict.NO_ANSWER
+        rig.probe.verdicts["0-a"] = ProbeVerdict.NO_RESPONSE
         await rig.advance(3100, rig.brokers[1], rig.brokers[2])
         await rig.brokers[0].catch_up()
         view = rig.service.brokers(POOL)[0]

@@ -20,7 +20,7 @@ from tests.support.waiting import run
 KEY = WorkKey("Topic", "shop", "orders")
 
 
-class SlowToAnswer:
+class SlowToResponse:
     """The store behind it answers the third time only."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ def test_a_store_that_is_too_slow_for_the_first_sweep_keeps_nobody_from_leading(
 
     async def scenario() -> None:
         crashes: list[BaseException] = []
-        reconciler = SlowToAnswer()
+        reconciler = SlowToResponse()
         operator = LeadershipRunner(Rig().service, reconciler, WorkQueue(), on_crash=crashes.append)
         await operator.take_over(ControllerEpoch(1), is_second_opinion=False)
         assert operator.is_leading

@@ -247,9 +247,9 @@ def test_replace_status_sends_the_object_to_its_subresource() -> None:
         body = json.loads(await request.text())
         return web.json_response({"path": request.path, "body": body})
 
-    answered = ask(handler, lambda store: store.replace_status(TOPIC, ITEM))
-    assert answered["path"].endswith("/namespaces/shop/topics/a/status")
-    assert answered["body"] == ITEM
+    responded = ask(handler, lambda store: store.replace_status(TOPIC, ITEM))
+    assert responded["path"].endswith("/namespaces/shop/topics/a/status")
+    assert responded["body"] == ITEM
 
 
 def test_what_is_in_no_namespace_is_read_from_the_root() -> None:

@@ -8,20 +8,20 @@ from tidemark_broker.coordinator.core.group_offsets import GroupOffsets
 from tidemark_broker.coordinator.core.offsets_records import CommittedOffset
 from tidemark_broker.coordinator.core.requests import (
     DeleteGroup,
-    DeleteGroupAnswer,
+    DeleteGroupResponse,
     Heartbeat,
-    HeartbeatAnswer,
+    HeartbeatResponse,
     JoinGroup,
     OffsetCommit,
-    OffsetCommitAnswer,
+    OffsetCommitResponse,
     OffsetDelete,
-    OffsetDeleteAnswer,
+    OffsetDeleteResponse,
     OffsetFetch,
-    OffsetFetchAnswer,
+    OffsetFetchResponse,
     OffsetToCommit,
     PartitionError,
     SyncGroup,
-    SyncGroupAnswer,
+    SyncGroupResponse,
 )
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch
@@ -98,7 +98,7 @@ def test_a_fenced_static_member_commits_nothing() -> None:
     rig.stable(static)
     rig.join(static)
     answer = rig.ask(OffsetCommit("g", (OffsetToCommit("t", 0, 1),), 1, "m1", "i"))
-    assert answer == OffsetCommitAnswer((PartitionError("t", 0, ErrorCode.FENCED_INSTANCE_ID),))
+    assert answer == OffsetCommitResponse((PartitionError("t", 0, ErrorCode.FENCED_INSTANCE_ID),))
 
 
 def test_no_commit_before_the_assignment_and_one_during_the_next_rebalance() -> None:
@@ -134,7 +134,7 @@ def test_each_partition_has_its_own_error() -> None:
         OffsetToCommit("t", 2, 1),
     )
     answer = rig.ask(OffsetCommit("g", asked))
-    assert isinstance(answer, OffsetCommitAnswer)
+    assert isinstance(answer, OffsetCommitResponse)
     assert [entry.error.name for entry in answer.partitions] == [
         "NONE",
         "OFFSET_METADATA_TOO_LARGE",
@@ -146,7 +146,7 @@ def test_each_partition_has_its_own_error() -> None:
 
 def test_what_was_never_committed_is_fetched_as_nothing() -> None:
     answer = a_rig().ask(OffsetFetch("g", (("t", 3),)))
-    assert isinstance(answer, OffsetFetchAnswer)
+    assert isinstance(answer, OffsetFetchResponse)
     assert [found.committed for found in answer.offsets] == [None]
 
 
@@ -239,7 +239,7 @@ def test_offsets_of_topics_that_a_group_reads_are_not_deleted() -> None:
     rig.commit_offset(5, "m1", 1, "t")
     rig.commit_offset(6, "m1", 1, "former")
     answer = rig.ask(OffsetDelete("g", (("t", 0), ("former", 0), ("never", 0))))
-    assert isinstance(answer, OffsetDeleteAnswer)
+    assert isinstance(answer, OffsetDeleteResponse)
     assert [entry.error.name for entry in answer.partitions] == [
         "GROUP_SUBSCRIBED_TO_TOPIC",
         "NONE",
@@ -252,9 +252,9 @@ def test_of_other_groups_with_members_nothing_is_deleted() -> None:
     rig = a_rig()
     rig.stable(replace(JOIN, protocol_type="connect"))
     answer = rig.ask(OffsetDelete("g", (("t", 0),)))
-    assert answer == OffsetDeleteAnswer(ErrorCode.NON_EMPTY_GROUP)
+    assert answer == OffsetDeleteResponse(ErrorCode.NON_EMPTY_GROUP)
     missing = rig.ask(OffsetDelete("x", (("t", 0),)))
-    assert missing == OffsetDeleteAnswer(ErrorCode.GROUP_ID_NOT_FOUND)
+    assert missing == OffsetDeleteResponse(ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 def test_a_group_is_deleted_when_nobody_is_in_it() -> None:
@@ -262,10 +262,10 @@ def test_a_group_is_deleted_when_nobody_is_in_it() -> None:
     rig.stable(JOIN)
     for topic in ("a", "b", "c"):
         rig.commit_offset(5, "m1", 1, topic)
-    assert rig.ask(DeleteGroup("g")) == DeleteGroupAnswer(ErrorCode.NON_EMPTY_GROUP)
+    assert rig.ask(DeleteGroup("g")) == DeleteGroupResponse(ErrorCode.NON_EMPTY_GROUP)
     rig.leave("m1")
-    assert rig.ask(DeleteGroup("g")) == DeleteGroupAnswer(ErrorCode.NONE)
-    assert rig.ask(DeleteGroup("g")) == DeleteGroupAnswer(ErrorCode.GROUP_ID_NOT_FOUND)
+    assert rig.ask(DeleteGroup("g")) == DeleteGroupResponse(ErrorCode.NONE)
+    assert rig.ask(DeleteGroup("g")) == DeleteGroupResponse(ErrorCode.GROUP_ID_NOT_FOUND)
     assert rig.coordinator.describe_group("g").state == "Dead"
     rig.lead(2)
     assert rig.coordinator.list_groups() == (ErrorCode.NONE, ())
@@ -305,10 +305,10 @@ def test_a_coordinator_that_loads_says_so_and_one_that_resigned_too() -> None:
     rig = a_rig()
     rig.coordinator.become_leader(LeaderEpoch(2), rig.now)
     heartbeat = Heartbeat("g", 1, "m1")
-    assert rig.ask(heartbeat) == HeartbeatAnswer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert rig.ask(heartbeat) == HeartbeatResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     assert rig.coordinator.list_groups()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     rig.perform(rig.coordinator.resign(LeaderEpoch(3), rig.now))
-    assert rig.ask(heartbeat) == HeartbeatAnswer(ErrorCode.NOT_COORDINATOR)
+    assert rig.ask(heartbeat) == HeartbeatResponse(ErrorCode.NOT_COORDINATOR)
     assert rig.coordinator.describe_group("g").error is ErrorCode.NOT_COORDINATOR
 
 
@@ -378,7 +378,7 @@ def test_a_partition_keeps_no_more_groups_than_it_may() -> None:
     other: JoinGroup = replace(JOIN, group_id="other", protocols=protocols("range"))
     assert rig.join(other).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     commit = rig.ask(OffsetCommit("other", (OffsetToCommit("t", 0, 5),)))
-    assert isinstance(commit, OffsetCommitAnswer)
+    assert isinstance(commit, OffsetCommitResponse)
     assert commit.partitions[0].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
@@ -387,7 +387,7 @@ def test_an_assignment_too_large_for_a_record_is_refused() -> None:
     rig.send_join()
     rig.wait(0)
     answer = rig.ask(SyncGroup("g", 1, "m1", assignments=(("m1", bytes(1_000_000)),)))
-    assert answer == SyncGroupAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert answer == SyncGroupResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def test_offsets_of_a_deleted_topic_are_removed_and_others_stay() -> None:
@@ -436,7 +436,7 @@ def test_a_commit_under_way_when_its_group_is_deleted_goes_with_it() -> None:
     deleted = rig.send(DeleteGroup("g"))
     rig.commit()
     rig.commit()
-    assert rig.answers[deleted] == DeleteGroupAnswer(ErrorCode.NONE)
+    assert rig.answers[deleted] == DeleteGroupResponse(ErrorCode.NONE)
     assert rig.coordinator.describe_group("g").state == "Dead"
     rig.lead(9)
     assert rig.coordinator.list_groups() == (ErrorCode.NONE, ())
@@ -451,6 +451,6 @@ def test_a_commit_under_way_when_its_offset_is_deleted_goes_with_it() -> None:
     rig.commit()
     rig.commit()
     answer = rig.answers[deleted]
-    assert isinstance(answer, OffsetDeleteAnswer)
+    assert isinstance(answer, OffsetDeleteResponse)
     assert [entry.error.name for entry in answer.partitions] == ["NONE"]
     assert rig.fetched() == {"other": 7}

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from tidemark_broker.coordinator.core.group_config import GroupSettings
 from tidemark_broker.coordinator.core.requests import (
-    JoinGroupAnswer,
+    JoinGroupResponse,
     LeaveGroup,
-    LeaveGroupAnswer,
+    LeaveGroupResponse,
     LeavingMember,
     Protocol,
     SyncGroup,
-    SyncGroupAnswer,
+    SyncGroupResponse,
 )
 from tidemark_protocol.error_codes import ErrorCode
 
@@ -23,7 +23,7 @@ STATIC = replace(JOIN, group_instance_id="i")
 def test_a_member_without_a_name_is_given_one_first() -> None:
     rig = a_rig()
     refused = rig.join(replace(JOIN, requires_member_id=True))
-    assert refused == JoinGroupAnswer(ErrorCode.MEMBER_ID_REQUIRED, "m1")
+    assert refused == JoinGroupResponse(ErrorCode.MEMBER_ID_REQUIRED, "m1")
     request_id = rig.send_join(replace(JOIN, member_id="m1"))
     rig.wait(0)
     assert rig.joined(request_id).error is ErrorCode.NONE
@@ -190,7 +190,7 @@ def test_an_assignment_comes_from_the_leader_alone() -> None:
 def test_syncs_that_are_refused(sync: SyncGroup, error: ErrorCode) -> None:
     rig = a_rig()
     rig.stable(JOIN)
-    assert rig.ask(sync) == SyncGroupAnswer(error)
+    assert rig.ask(sync) == SyncGroupResponse(error)
 
 
 def test_an_assignment_is_told_only_once_the_log_holds_it() -> None:
@@ -201,7 +201,7 @@ def test_an_assignment_is_told_only_once_the_log_holds_it() -> None:
     sync = rig.send(SyncGroup("g", 1, "m1", assignments=(("m1", b"mine"),)))
     assert sync not in rig.answers
     rig.commit()
-    assert rig.answers[sync] == SyncGroupAnswer(ErrorCode.NONE, "consumer", "range", b"mine")
+    assert rig.answers[sync] == SyncGroupResponse(ErrorCode.NONE, "consumer", "range", b"mine")
     assert rig.joined(joined).generation_id == 1
 
 
@@ -225,7 +225,7 @@ def test_an_assignment_that_cannot_be_written_is_made_again(
     rig.commits_at_once = False
     sync = rig.send(SyncGroup("g", 1, "m1"))
     rig.reject(error)
-    assert rig.answers[sync] == SyncGroupAnswer(told)
+    assert rig.answers[sync] == SyncGroupResponse(told)
     assert rig.state() == "PreparingRebalance"
 
 
@@ -236,7 +236,7 @@ def test_an_assignment_of_a_generation_that_is_over_changes_nothing() -> None:
     rig.commits_at_once = False
     sync = rig.send(SyncGroup("g", 1, "m1"))
     rig.send_join()
-    assert rig.answers[sync] == SyncGroupAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert rig.answers[sync] == SyncGroupResponse(ErrorCode.REBALANCE_IN_PROGRESS)
     rig.commit()
     assert rig.state() == "PreparingRebalance"
 
@@ -270,14 +270,14 @@ def test_members_leave_in_a_batch() -> None:
     rig.stable(JOIN, STATIC)
     asked = (LeavingMember("m1"), LeavingMember("who"), LeavingMember("", "i"))
     answer = rig.ask(LeaveGroup("g", asked))
-    assert isinstance(answer, LeaveGroupAnswer)
+    assert isinstance(answer, LeaveGroupResponse)
     assert [error.name for _, error in answer.members] == ["NONE", "UNKNOWN_MEMBER_ID", "NONE"]
     assert rig.state() == "Empty"
 
 
 def test_everybody_is_unknown_to_a_group_that_is_not_there() -> None:
     answer = a_rig().ask(LeaveGroup("g", (LeavingMember("m"),)))
-    assert answer == LeaveGroupAnswer(
+    assert answer == LeaveGroupResponse(
         ErrorCode.NONE, ((LeavingMember("m"), ErrorCode.UNKNOWN_MEMBER_ID),)
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
-from tidemark_broker.coordinator.core.requests import GroupAnswer, OffsetCommit, OffsetToCommit
+from tidemark_broker.coordinator.core.requests import GroupResponse, OffsetCommit, OffsetToCommit
 from tidemark_broker.http.consumers.group_consumer import (
     ConsumerSettings,
     GroupConsumer,
@@ -273,7 +273,7 @@ def test_what_a_client_cannot_take_leaves_others_their_share_until_it_is_behind_
             await client.ask(produce(a_batch("v" * 5000)))
         groups = door.services.groups
         await eventually(lambda: groups.list_groups(frozenset())[0] is ErrorCode.NONE)
-        answers: list[GroupAnswer] = []
+        answers: list[GroupResponse] = []
         groups.send(OffsetCommit("g", (OffsetToCommit(TOPIC, 0, 1),)), answers.append)
         await eventually(lambda: answers)
         other = (OFFSETS_TOPIC, 0)

@@ -31,8 +31,8 @@ class Controller:
     def __init__(self, door: Door) -> None:
         self.asked: list[str] = []
         self.rejects: dict[str, ErrorCode] = {}
-        self.may_answer = asyncio.Event()
-        self.may_answer.set()
+        self.may_response = asyncio.Event()
+        self.may_response.set()
         self._door = door
         door.partitions.topic_changes.ask = self._ask
 
@@ -42,7 +42,7 @@ class Controller:
         assert isinstance(request, CreateTopicsRequest)
         names = [each.topic for each in request.topics]
         self.asked += names
-        await self.may_answer.wait()
+        await self.may_response.wait()
         self._door.push(others=tuple(name for name in names if name not in self.rejects))
         results = (TopicResult(name, self.rejects.get(name, ErrorCode.NONE)) for name in names)
         return TopicsResponse(ErrorCode.NONE, results=tuple(results))
@@ -108,10 +108,10 @@ def test_what_cannot_be_or_is_forbidden_is_not_asked_of_the_controller(tmp_path:
 
 def test_many_who_want_the_same_ask_once(tmp_path: Path) -> None:
     async def scenario(door: Door, controller: Controller) -> None:
-        controller.may_answer.clear()
+        controller.may_response.clear()
         asking = [asyncio.ensure_future(metadata(door, "new")) for _ in range(5)]
         await eventually(lambda: len(door.listener.connections) == 5 and controller.asked)
-        controller.may_answer.set()
+        controller.may_response.set()
         for found in await asyncio.gather(*asking):
             assert [each["error"] for each in found] == [ErrorCode.NONE]
         assert controller.asked == ["new"]

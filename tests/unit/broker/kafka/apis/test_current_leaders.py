@@ -60,7 +60,7 @@ def fetch(version: int, *, max_wait_ms: int = 0, leader_epoch: int = -1, rack: s
     )
 
 
-async def answered(port: int, request: Any, answers: type[Any]) -> Any:
+async def responded(port: int, request: Any, answers: type[Any]) -> Any:
     request.with_header(correlation_id=9, client_id="k")
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -97,7 +97,7 @@ MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, (2, 2), [(2, "10.0.0.2", 9092, "west"
 def test_a_producer_is_told_who_leads_now(version: int, tmp_path: Path) -> None:
     async def scenario(door: Door) -> None:
         door.push(next_leader=OTHER)
-        found = await answered(door.port, produce(version), producer.ProduceResponse)
+        found = await responded(door.port, produce(version), producer.ProduceResponse)
         assert hint_of(found) == MOVED
 
     with_door(tmp_path, scenario)
@@ -107,7 +107,7 @@ def test_a_producer_is_told_who_leads_now(version: int, tmp_path: Path) -> None:
 def test_a_consumer_is_told_while_it_waits_for_records(version: int, tmp_path: Path) -> None:
     async def scenario(door: Door) -> None:
         waiting = asyncio.ensure_future(
-            answered(door.port, fetch(version, max_wait_ms=60_000), consumer.FetchResponse)
+            responded(door.port, fetch(version, max_wait_ms=60_000), consumer.FetchResponse)
         )
         replica = door.partitions.find_leading(TOPIC, 0)
         assert not isinstance(replica, ErrorCode)
@@ -124,7 +124,7 @@ def test_a_consumer_with_an_old_leader_epoch_is_told_the_new_one_and_its_leader(
     async def scenario(door: Door) -> None:
         door.push(next_leader=OTHER)
         asked = fetch(17, leader_epoch=1)
-        found = hint_of(await answered(door.port, asked, consumer.FetchResponse))
+        found = hint_of(await responded(door.port, asked, consumer.FetchResponse))
         assert found[1:] == MOVED[1:]
         assert found[0] in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -134,8 +134,8 @@ def test_a_consumer_with_an_old_leader_epoch_is_told_the_new_one_and_its_leader(
 def test_older_versions_are_answered_as_before(tmp_path: Path) -> None:
     async def scenario(door: Door) -> None:
         door.push(next_leader=OTHER)
-        produced = await answered(door.port, produce(9), producer.ProduceResponse)
-        fetched = await answered(door.port, fetch(15), consumer.FetchResponse)
+        produced = await responded(door.port, produce(9), producer.ProduceResponse)
+        fetched = await responded(door.port, fetch(15), consumer.FetchResponse)
         refused = (ErrorCode.NOT_LEADER_OR_FOLLOWER, NOBODY, [])
         assert (hint_of(produced), hint_of(fetched)) == (refused, refused)
 
@@ -146,11 +146,11 @@ def test_a_leader_is_named_where_the_client_reaches_it_or_not_at_all(tmp_path: P
     async def scenario(door: Door) -> None:
         outside = await door.listener.start("127.0.0.1", 0, listener=OUTSIDE)
         door.push(next_leader=OTHER)
-        withheld = hint_of(await answered(outside, produce(12), producer.ProduceResponse))
+        withheld = hint_of(await responded(outside, produce(12), producer.ProduceResponse))
         assert withheld == (ErrorCode.NOT_LEADER_OR_FOLLOWER, NOBODY, [])
         address = ListenerAddress(OUTSIDE, OTHER.broker_id, "node.example", 30002)
         door.push(next_leader=OTHER, addresses=(address,))
-        named = hint_of(await answered(outside, fetch(17), consumer.FetchResponse))
+        named = hint_of(await responded(outside, fetch(17), consumer.FetchResponse))
         assert named[1:] == ((2, 2), [(2, "node.example", 30002, "west")])
 
     with_door(tmp_path, scenario)
@@ -158,7 +158,7 @@ def test_a_leader_is_named_where_the_client_reaches_it_or_not_at_all(tmp_path: P
 
 def test_what_was_written_names_nobody(tmp_path: Path) -> None:
     async def scenario(door: Door) -> None:
-        produced = await answered(door.port, produce(12), producer.ProduceResponse)
+        produced = await responded(door.port, produce(12), producer.ProduceResponse)
         assert hint_of(produced) == (ErrorCode.NONE, NOBODY, [])
 
     with_door(tmp_path, scenario)
@@ -180,10 +180,10 @@ def test_a_consumer_is_sent_to_nearer_replicas_only_where_it_reaches_all_of_them
         monkeypatch.setattr(door.partitions, "fetch", noting)
         outside = await door.listener.start("127.0.0.1", 0, listener=OUTSIDE)
         asked = fetch(17, rack="west")
-        await answered(door.port, asked, consumer.FetchResponse)
-        await answered(outside, asked, consumer.FetchResponse)
+        await responded(door.port, asked, consumer.FetchResponse)
+        await responded(outside, asked, consumer.FetchResponse)
         door.push(addresses=(ListenerAddress(OUTSIDE, ONLY, "node.example", 30001),))
-        await answered(outside, asked, consumer.FetchResponse)
+        await responded(outside, asked, consumer.FetchResponse)
         assert racks == ["west", None, "west"]
 
     with_door(tmp_path, scenario)

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from tidemark_broker.coordinator.core.group_config import GroupSettings
 from tidemark_broker.coordinator.core.requests import (
-    GroupAnswer,
+    GroupResponse,
     OffsetCommit,
-    OffsetCommitAnswer,
+    OffsetCommitResponse,
     OffsetToCommit,
 )
-from tidemark_broker.kafka.apis.group_offsets import ANSWER_BYTES
+from tidemark_broker.kafka.apis.group_offsets import RESPONSE_BYTES
 from tidemark_broker.kafka_wire.messages.group_offsets import OFFSET_COMMIT_API, OFFSET_FETCH_API
 from tidemark_broker.kafka_wire.messages.primitives import INT32, MAX_ELEMENTS
 from tidemark_broker.kafka_wire.messages.schema import Values
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.support.in_process_pool import TOPIC, TOPIC_ID
-from tests.support.kafka_test_client import Client, Door, answered_beside, with_door
+from tests.support.kafka_test_client import Client, Door, responded_beside, with_door
 from tests.support.waiting import eventually
 from tests.unit.broker.kafka.apis.test_advertised_listeners import asked_at
 
@@ -68,11 +68,11 @@ async def commit(door: Door, group_id: str, partitions: range, metadata: str = "
 
 
 async def commit_all(door: Door, group_id: str, *offsets: OffsetToCommit) -> None:
-    answers: list[GroupAnswer] = []
+    answers: list[GroupResponse] = []
     door.services.groups.send(OffsetCommit(group_id, tuple(offsets)), answers.append)
     await eventually(lambda: answers)
     (answer,) = answers
-    assert isinstance(answer, OffsetCommitAnswer)
+    assert isinstance(answer, OffsetCommitResponse)
     assert {each.error for each in answer.partitions} == {ErrorCode.NONE}
 
 
@@ -105,7 +105,7 @@ def test_a_group_is_told_once_however_often_it_is_named(tmp_path: Path) -> None:
 def test_others_are_answered_while_offsets_of_many_groups_are_told(tmp_path: Path) -> None:
     async def scenario(door: Door) -> None:
         frame = offsets_of(*((f"g{n}", ALL) for n in range(MAX_ELEMENTS - 10)))
-        times, answer = await answered_beside(door, frame)
+        times, answer = await responded_beside(door, frame)
         assert len(answer) > 1000
         assert times >= 3
 
@@ -114,7 +114,7 @@ def test_others_are_answered_while_offsets_of_many_groups_are_told(tmp_path: Pat
 
 def test_groups_beyond_the_size_of_an_answer_are_asked_for_again(tmp_path: Path) -> None:
     of_a_commit = 200  # which must fit into a batch
-    count = ANSWER_BYTES // (2 * len(METADATA)) + of_a_commit
+    count = RESPONSE_BYTES // (2 * len(METADATA)) + of_a_commit
 
     async def scenario(door: Door) -> None:
         for group_id in ("a", "b"):

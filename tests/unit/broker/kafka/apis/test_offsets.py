@@ -50,7 +50,7 @@ async def committed(link: Link, *values: str) -> None:
     await eventually(lambda: replica.high_watermark == replica.log.log_end_offset)
 
 
-async def answered(
+async def responded(
     link: Link,
     api: Api,
     *,
@@ -83,13 +83,13 @@ async def answered(
 
 
 async def end_of(link: Link, leader_epoch: int) -> tuple[int, int]:
-    found = await answered(link, OFFSET_FOR_LEADER_EPOCH_API, leader_epoch=leader_epoch)
+    found = await responded(link, OFFSET_FOR_LEADER_EPOCH_API, leader_epoch=leader_epoch)
     assert found["error"] == ErrorCode.NONE
     return found["leader_epoch"], found["end_offset"]
 
 
 async def told(link: Link, timestamp: int, version: int | None = None) -> tuple[int, int]:
-    found = await answered(link, LIST_OFFSETS_API, timestamp=timestamp, version=version)
+    found = await responded(link, LIST_OFFSETS_API, timestamp=timestamp, version=version)
     return found["error"], found["offset"]
 
 
@@ -205,7 +205,9 @@ def test_who_does_not_know_the_leaders_epoch_is_told_to_look_it_up(
         link.push()
         await committed(link, "a")
         link.push()
-        found = await answered(link, api, current_leader_epoch=current_leader_epoch, leader_epoch=1)
+        found = await responded(
+            link, api, current_leader_epoch=current_leader_epoch, leader_epoch=1
+        )
         assert found["error"] == error
         end = found["end_offset" if "end_offset" in found else "offset"]
         assert end == (-1 if error else 1)
@@ -217,12 +219,12 @@ def test_who_does_not_know_the_leaders_epoch_is_told_to_look_it_up(
 def test_who_does_not_lead_says_nothing_of_offsets(tmp_path: Path, api: Api) -> None:
     async def scenario(link: Link) -> None:
         link.push(partition_count=2)
-        assert (await answered(link, api, topic="nobody"))["error"] == UNKNOWN
-        assert (await answered(link, api, partition=2))["error"] == UNKNOWN
-        assert (await answered(link, api, partition=1))["error"] == NOT_LEADER
+        assert (await responded(link, api, topic="nobody"))["error"] == UNKNOWN
+        assert (await responded(link, api, partition=2))["error"] == UNKNOWN
+        assert (await responded(link, api, partition=1))["error"] == NOT_LEADER
         await committed(link, "a")
         link.push(leader=2, partition_count=2)
-        found = await answered(link, api, leader_epoch=1)
+        found = await responded(link, api, leader_epoch=1)
         assert found["error"] == NOT_LEADER
         assert found["leader_epoch"] == -1
 
@@ -238,7 +240,7 @@ def test_a_look_up_that_meets_damage_marks_it(tmp_path: Path) -> None:  # 0089
         data = bytearray(path.read_bytes())
         data[len(data) // 2 - 1] ^= 1
         path.write_bytes(data)
-        found = await answered(link, LIST_OFFSETS_API, timestamp=0)
+        found = await responded(link, LIST_OFFSETS_API, timestamp=0)
         assert found["error"] == ErrorCode.KAFKA_STORAGE_ERROR
         corruption = log.corruption_marker.corruption
         assert corruption is not None

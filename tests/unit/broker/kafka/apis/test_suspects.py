@@ -30,7 +30,7 @@ def test_metadata_of_a_suspects_partitions_are_told_after_the_verdict(
         if verdict == "a push":
             door.services.leader_changes.on_metadata()
         else:
-            door.services.leader_changes.on_answer(ONLY)
+            door.services.leader_changes.on_response(ONLY)
         (topic,) = (await told)["topics"]
         assert len(topic["partitions"]) == 2, "as it was when the verdict came"
 

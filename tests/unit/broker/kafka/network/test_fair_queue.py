@@ -32,10 +32,10 @@ from tests.support.kafka_test_client import (
     PRODUCE,
     Client,
     Door,
-    answered_beside,
     fetch,
     produce,
     request,
+    responded_beside,
     with_door,
 )
 
@@ -163,7 +163,7 @@ LARGE = {
 @pytest.mark.parametrize("frame", LARGE.values(), ids=LARGE)
 def test_others_are_answered_while_a_large_request_is_done(tmp_path: Path, frame: bytes) -> None:
     async def scenario(door: Door) -> None:
-        times, answer = await answered_beside(door, frame)
+        times, answer = await responded_beside(door, frame)
         assert len(answer) > 1000
         assert times >= 3
 

@@ -10,8 +10,8 @@ from kafka.protocol import admin, consumer, metadata, producer
 from tidemark_broker.kafka_wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
-    PartitionAnswer,
-    TopicAnswer,
+    PartitionResponse,
+    TopicResponse,
     decode_fetch_request,
     decode_older_fetch_request,
     encode_consumer_fetch_response,
@@ -29,7 +29,7 @@ from tidemark_broker.kafka_wire.messages.offsets import (
 from tidemark_broker.kafka_wire.messages.primitives import MalformedFrame, Reader
 from tidemark_broker.kafka_wire.messages.produce import (
     INIT_PRODUCER_ID_API,
-    ProduceAnswer,
+    ProduceResponse,
     decode_produce_request,
     encode_produce_response,
 )
@@ -60,7 +60,7 @@ TOPIC = {
     "partitions": (PARTITION,),
 }
 BROKER = {"broker_id": 1, "host": "h", "port": 9092, "rack": None, "is_fenced": True}
-ANSWER: dict[str, Any] = {
+RESPONSE: dict[str, Any] = {
     "brokers": (BROKER,),
     "cluster_id": "c",
     "controller_id": 1,
@@ -100,7 +100,7 @@ def test_tables_agree(api: Api, request_class: Any, response_class: Any, version
     found = api.decode_request(reader, version)
     own = api.encode_request(9, version, "k", found)[4:]
     assert own.endswith(bytes(rest))
-    frame = b"".join(api.encode_response(9, version, ANSWER))
+    frame = b"".join(api.encode_response(9, version, RESPONSE))
     body = frame[9:] if api.is_flexible(version) else frame[8:]
     read = response_class.decode(body, version=version)
     read._header = None  # what it cannot write otherwise
@@ -134,8 +134,8 @@ def test_produce(version: int) -> None:
     asked = found.partitions[0]
     assert (asked.topic, asked.partition, bytes(asked.records)) == ("orders", 3, b"r" * 300)
     answers = [
-        ProduceAnswer("orders", 3, ErrorCode.NONE, 2**40, log_start_offset=5, topic_id=TOPIC_ID),
-        ProduceAnswer(
+        ProduceResponse("orders", 3, ErrorCode.NONE, 2**40, log_start_offset=5, topic_id=TOPIC_ID),
+        ProduceResponse(
             "other",
             1,
             ErrorCode.INVALID_RECORD,
@@ -183,10 +183,10 @@ def test_fetch(version: int) -> None:
     asked = topic.partitions[0]
     assert (asked.partition, asked.fetch_offset, asked.max_bytes) == (3, 2**40, 77)
     answers = (
-        PartitionAnswer(3, ErrorCode.NONE, 90, 10, b"r" * 300),
-        PartitionAnswer(4, ErrorCode.NONE, 90, 10, preferred_replica=2),
+        PartitionResponse(3, ErrorCode.NONE, 90, 10, b"r" * 300),
+        PartitionResponse(4, ErrorCode.NONE, 90, 10, preferred_replica=2),
     )
-    topics = (TopicAnswer(TOPIC_ID, answers, "orders"),)
+    topics = (TopicResponse(TOPIC_ID, answers, "orders"),)
     response = FetchResponse(9, ErrorCode.NONE, topics, session_id=5)
     frame = b"".join(encode_consumer_fetch_response(response, version))
     read = consumer.FetchResponse.decode(frame, version=version, header=True, framed=True)

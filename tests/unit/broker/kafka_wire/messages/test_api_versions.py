@@ -14,27 +14,27 @@ from tidemark_protocol.error_codes import ErrorCode
 SUPPORTED = (SupportedApi(1, 15, 17), SupportedApi(18, 0, 4))
 
 
-def answered(version: int) -> str:
+def responded(version: int) -> str:
     header = RequestHeader(18, version, 7, None)
     return b"".join(encode_api_versions_response(header, SUPPORTED)).hex(" ")
 
 
 def test_version_0() -> None:
-    assert answered(0) == (
+    assert responded(0) == (
         "00 00 00 16 00 00 00 07 00 00 00 00 00 02 00 01 00 0f 00 11 00 12 00 00 00 04"
     )
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_versions_1_and_2_add_the_throttle_time(version: int) -> None:
-    assert answered(version) == (
+    assert responded(version) == (
         "00 00 00 1a 00 00 00 07 00 00 00 00 00 02 00 01 00 0f 00 11 00 12 00 00 00 04 00 00 00 00"
     )
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
 def test_flexible_versions_keep_the_plain_response_header(version: int) -> None:  # KIP-511
-    assert answered(version) == (
+    assert responded(version) == (
         "00 00 00 1a 00 00 00 07 00 00 03 00 01 00 0f 00 11 00 00 12 00 00 00 04 00 00 00 00 00 00"
     )
 
@@ -48,7 +48,7 @@ def test_produce_is_told_from_version_0_so_that_old_clients_compress() -> None: 
 
 @pytest.mark.parametrize("version", [6, 99, -1])
 def test_an_unknown_version_is_answered_in_version_0_with_what_is_known(version: int) -> None:
-    assert answered(version) == "00 00 00 10 00 00 00 07 00 23 00 00 00 01 00 12 00 00 00 04"
+    assert responded(version) == "00 00 00 10 00 00 00 07 00 23 00 00 00 01 00 12 00 00 00 04"
 
 
 def test_request_bodies_are_checked() -> None:

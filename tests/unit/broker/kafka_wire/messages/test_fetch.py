@@ -9,8 +9,8 @@ from tidemark_broker.kafka_wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    PartitionAnswer,
-    TopicAnswer,
+    PartitionResponse,
+    TopicResponse,
     decode_fetch_request,
     decode_fetch_response,
     encode_fetch_request,
@@ -43,17 +43,17 @@ RESPONSE = FetchResponse(
     77,
     ErrorCode.NONE,
     (
-        TopicAnswer(
+        TopicResponse(
             ONE,
             (
-                PartitionAnswer(0, ErrorCode.NONE, 90, 10, b"r" * 500),
-                PartitionAnswer(3, ErrorCode.NONE, 90, 10, diverging_epoch=(4, 80)),
+                PartitionResponse(0, ErrorCode.NONE, 90, 10, b"r" * 500),
+                PartitionResponse(3, ErrorCode.NONE, 90, 10, diverging_epoch=(4, 80)),
             ),
         ),
-        TopicAnswer(
+        TopicResponse(
             TWO,
             (
-                PartitionAnswer(
+                PartitionResponse(
                     1, ErrorCode.FENCED_LEADER_EPOCH, current_leader=CurrentLeader(3, 9)
                 ),
             ),
@@ -134,7 +134,9 @@ def test_responses_round_trip() -> None:
 def test_records_are_not_copied_into_the_response() -> None:
     records = b"r" * 500
     response = FetchResponse(
-        1, ErrorCode.NONE, (TopicAnswer(ONE, (PartitionAnswer(0, ErrorCode.NONE, 9, 0, records),)),)
+        1,
+        ErrorCode.NONE,
+        (TopicResponse(ONE, (PartitionResponse(0, ErrorCode.NONE, 9, 0, records),)),),
     )
     assert any(part is records for part in encode_fetch_response(response))
 

@@ -26,7 +26,7 @@ FIELD_BY_FIELD = Struct(
 VERSIONS = range(METADATA_API.min_version, METADATA_API.max_version + 1)
 
 
-def answer_of(partitions: list[Values]) -> Values:
+def response_of(partitions: list[Values]) -> Values:
     topic = {"error": 0, "topic": "orders", "partitions": partitions}
     return {"brokers": (), "cluster_id": "c", "controller_id": 1, "topics": (topic,)}
 
@@ -47,7 +47,7 @@ def test_a_partition_is_the_same_bytes_as_field_by_field(version: int, size: int
         }
         writer = TableWriter(version, is_flexible=METADATA_API.is_flexible(version))
         FIELD_BY_FIELD.write(writer, partition)
-        answer = b"".join(METADATA_API.encode_response(1, version, answer_of([partition])))
+        answer = b"".join(METADATA_API.encode_response(1, version, response_of([partition])))
         assert bytes(writer.out) in answer
         _, found = METADATA_API.decode_response(answer[4:], version)
         (topic,) = found["topics"]
@@ -66,5 +66,5 @@ def test_a_partition_is_one_step_of_an_answer(version: int) -> None:
         "replicas": (1, 2, 3),
         "in_sync_replicas": (1, 2, 3),
     }
-    steps = METADATA_API.response_steps(1, version, answer_of([partition] * 1000))
+    steps = METADATA_API.response_steps(1, version, response_of([partition] * 1000))
     assert sum(steps) == 1001  # and the topic

@@ -197,7 +197,7 @@ def test_a_committed_expand_is_counted_and_clears_the_proposal() -> None:
     leader = a_leader((1, 2))
     fetches(leader, 3, 100)
     leader.on_state(a_state((1, 2, 3), partition_epoch=21), START_MS)
-    assert leader.on_answer(a_proposal(1, 2, 3), ErrorCode.NONE, START_MS) == ()
+    assert leader.on_response(a_proposal(1, 2, 3), ErrorCode.NONE, START_MS) == ()
     assert leader.pending_proposal is None
     assert leader.in_sync_replicas == members(1, 2, 3)
     assert leader.failed_isr_updates == 0
@@ -208,7 +208,7 @@ def test_a_refusal_without_a_higher_partition_epoch_keeps_the_member(error: Erro
     # S3: the write may still land, so the watermark goes on waiting; the same is asked again.
     leader = a_leader((1, 2))
     fetches(leader, 3, 100)
-    assert leader.on_answer(a_proposal(1, 2, 3), error, START_MS) == (proposes(1, 2, 3),)
+    assert leader.on_response(a_proposal(1, 2, 3), error, START_MS) == (proposes(1, 2, 3),)
     assert leader.maximal_in_sync_replicas == members(1, 2, 3)
 
 
@@ -253,7 +253,7 @@ def test_who_is_not_let_in_keeps_nobody_else_out() -> None:
 def test_errors_that_metadata_resolves_leave_it_pending_without_a_retry(error: ErrorCode) -> None:
     leader = a_leader((1, 2))
     fetches(leader, 3, 100)
-    assert leader.on_answer(a_proposal(1, 2, 3), error, START_MS) == ()
+    assert leader.on_response(a_proposal(1, 2, 3), error, START_MS) == ()
     assert leader.pending_proposal == a_proposal(1, 2, 3)
     assert leader.failed_isr_updates == 1
     assert fetches(leader, 3, 100) == ()
@@ -262,7 +262,7 @@ def test_errors_that_metadata_resolves_leave_it_pending_without_a_retry(error: E
 def test_any_other_error_is_asked_again() -> None:
     leader = a_leader((1, 2))
     fetches(leader, 3, 100)
-    assert leader.on_answer(a_proposal(1, 2, 3), ErrorCode.UNKNOWN_SERVER_ERROR, START_MS) == (
+    assert leader.on_response(a_proposal(1, 2, 3), ErrorCode.UNKNOWN_SERVER_ERROR, START_MS) == (
         proposes(1, 2, 3),
     )
 
@@ -279,7 +279,7 @@ def test_metadata_clears_the_proposal_and_an_old_answer_changes_nothing() -> Non
     leader = a_leader((1, 2))
     fetches(leader, 3, 100)
     leader.on_state(a_state((1, 2), partition_epoch=21), START_MS)
-    assert leader.on_answer(a_proposal(1, 2, 3), ErrorCode.UNKNOWN_SERVER_ERROR, START_MS) == ()
+    assert leader.on_response(a_proposal(1, 2, 3), ErrorCode.UNKNOWN_SERVER_ERROR, START_MS) == ()
     assert leader.pending_proposal is None
 
 

@@ -1,6 +1,6 @@
 """Followers whose session asks on for a partition without naming it: both sides' view of time."""
 
-from tidemark_broker.replication.core.effects import LeaderAnswer
+from tidemark_broker.replication.core.effects import LeaderResponse
 from tidemark_broker.replication.core.follower import (
     FollowerFetch,
     LeaderContact,
@@ -104,10 +104,10 @@ def test_a_follower_serves_readers_while_its_session_is_answered() -> None:
     contact = LeaderContact()
     fetch = FollowerFetch(LeaderEpoch(5), Offset(3), LeaderEpoch(5))
     follower.on_nothing_new(fetch, log, START_MS, contact)
-    contact.last_answer_ms = LATER_MS
+    contact.last_response_ms = LATER_MS
     assert follower.may_serve_readers(LATER_MS, lag_max_ms=LAG_MS)
     follower.on_contact_ended()
-    contact.last_answer_ms = LATER_MS + 2 * LAG_MS
+    contact.last_response_ms = LATER_MS + 2 * LAG_MS
     assert follower.may_serve_readers(LATER_MS + LAG_MS, lag_max_ms=LAG_MS)
     assert not follower.may_serve_readers(LATER_MS + LAG_MS + 1, lag_max_ms=LAG_MS)
 
@@ -119,10 +119,10 @@ def test_a_session_says_nothing_after_a_truncation() -> None:
     log = EpochHistory(((5, 0),), Offset(3))
     contact = LeaderContact()
     fetch = FollowerFetch(LeaderEpoch(5), Offset(3), LeaderEpoch(5))
-    answer = LeaderAnswer(ErrorCode.NONE, Offset(0), Offset(0), has_records=False)
-    follower.on_answer(fetch, answer, log, START_MS)
+    answer = LeaderResponse(ErrorCode.NONE, Offset(0), Offset(0), has_records=False)
+    follower.on_response(fetch, answer, log, START_MS)
     follower.on_nothing_new(fetch, log, START_MS, contact)
-    contact.last_answer_ms = START_MS
+    contact.last_response_ms = START_MS
     follower.on_truncated(
         to_offset=Offset(2), removed_records=1, log_end_offset=Offset(2), last_epoch=LeaderEpoch(1)
     )
