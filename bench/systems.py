@@ -373,12 +373,12 @@ class TidemarkSystem:
 
 def create_topics(system: System, topics: dict[str, int]) -> None:
     client = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
-    asked = client.create_topics(
+    requested = client.create_topics(
         [NewTopic(name, partitions, REPLICAS) for name, partitions in topics.items()],
         request_timeout=CREATE_LIMIT_SECONDS,
         operation_timeout=CREATE_LIMIT_SECONDS,
     )
-    for future in asked.values():
+    for future in requested.values():
         future.result(CREATE_LIMIT_SECONDS)
     wait_for(
         "new topics in sync",

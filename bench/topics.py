@@ -319,12 +319,12 @@ def create(
     """Seconds until one request for all of them was answered."""
     admin = _admin(system)
     before = time.monotonic()
-    asked = admin.create_topics(
+    requested = admin.create_topics(
         [NewTopic(name, partitions, REPLICAS) for name, partitions in topics.items()],
         request_timeout=limit,
         operation_timeout=limit,
     )
-    for future in asked.values():
+    for future in requested.values():
         future.result(limit + REQUEST_GRACE_SECONDS)
     return time.monotonic() - before
 
@@ -332,10 +332,10 @@ def create(
 def delete(system: System, topics: list[str]) -> float:
     admin = _admin(system)
     before = time.monotonic()
-    asked = admin.delete_topics(
+    requested = admin.delete_topics(
         topics, request_timeout=REQUEST_LIMIT_SECONDS, operation_timeout=REQUEST_LIMIT_SECONDS
     )
-    for future in asked.values():
+    for future in requested.values():
         future.result(REQUEST_LIMIT_SECONDS)
     return time.monotonic() - before
 

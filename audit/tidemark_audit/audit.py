@@ -42,8 +42,8 @@ def audit(
     progress: Progress = no_progress,
 ) -> AuditResult:
     """Raises SourceError, NoSamples, OverlappingSlices; all else becomes a finding."""
-    asked = AuditRequest(window, slo, interval_ms)
-    return audit_what_if(engine, sources, asked, None, progress=progress)[0]
+    requested = AuditRequest(window, slo, interval_ms)
+    return audit_what_if(engine, sources, requested, None, progress=progress)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class AuditRequest:
 def audit_what_if(
     engine: Engine,
     sources: Sequence[Source],
-    asked: AuditRequest,
+    requested: AuditRequest,
     what_if: WhatIf | None,
     *,
     progress: Progress = no_progress,
@@ -69,27 +69,27 @@ def audit_what_if(
     as `audit`.
     """
     started = time.monotonic()
-    settings = aggregation_settings(sources, asked.window, asked.interval_ms)
-    window, slices = asked.window.looking_back(), list[Slice]()
-    if asked.checkpoint is None:
+    settings = aggregation_settings(sources, requested.window, requested.interval_ms)
+    window, slices = requested.window.looking_back(), list[Slice]()
+    if requested.checkpoint is None:
         slices = [part for source in sources for part in source.slices(window.to_read)]
     else:
         kept, window, settings = with_checkpoint(
-            asked.checkpoint, engine, sources, asked.window, settings, progress
+            requested.checkpoint, engine, sources, requested.window, settings, progress
         )
         slices += kept
-    request = Request(slices, window, settings, asked.interval_ms, what_if)
+    request = Request(slices, window, settings, requested.interval_ms, what_if)
     observed = engine.observe(request, progress)
     histograms = sum(source.histogram_series() for source in sources)
 
     def assembled(observed: Observed) -> AuditResult:
         return assemble(
             observed,
-            asked.slo,
+            requested.slo,
             engine=engine.name,
             sources=[_all_sources(sources, observed, histograms)],
             wall_seconds=time.monotonic() - started,
-            unsettled_ms=asked.unsettled_ms,
+            unsettled_ms=requested.unsettled_ms,
         )
 
     result = assembled(observed)

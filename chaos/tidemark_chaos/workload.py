@@ -223,7 +223,7 @@ class WorkloadRun:
         settings = self._settings
         expected = self._read_to[rack, partition]
         client = self._near_clients.get(rack, self._client)
-        asked_ms = self._clock.now_ms()
+        requested_ms = self._clock.now_ms()
         page = await client.fetch(settings.topic, partition, expected, max_wait_ms=max_wait_ms)
         offsets = [record.offset for record in page.records]
         if offsets != list(range(expected, expected + len(offsets))):  # I4
@@ -240,7 +240,7 @@ class WorkloadRun:
                     partition,
                     offsets[0],
                     sequences,
-                    took_ms=round(now_ms - asked_ms, 3),
+                    took_ms=round(now_ms - requested_ms, 3),
                     high_watermark=page.high_watermark,
                     rack=rack,
                 )

@@ -95,7 +95,7 @@ class GroupReader:
         }
         for left in reversed(range(COMMIT_TRIES)):
             try:
-                await self._asked("POST", "/offsets", body)
+                await self._requested("POST", "/offsets", body)
                 return
             except BrokerError as refused:
                 if not left or not refused.is_retriable:
@@ -106,7 +106,7 @@ class GroupReader:
 
     async def has_partitions(self) -> bool:
         try:
-            answer = await self._asked("GET", "/subscription")
+            answer = await self._requested("GET", "/subscription")
             return bool(msgspec.json.decode(answer.body)["partitions"])
         except (BrokerError, msgspec.DecodeError, KeyError, TypeError):
             return False
@@ -119,7 +119,7 @@ class GroupReader:
         if not self._consumer_url:
             await self._begin()
         try:
-            answer = await self._asked("GET", f"/records?timeout={POLL_MS}")
+            answer = await self._requested("GET", f"/records?timeout={POLL_MS}")
             self._watch.note(read_topic_ids(answer.headers).get(self._topic, ""))
             return read_record_list(answer.body)
         except BrokerError as refused:
@@ -140,7 +140,7 @@ class GroupReader:
                 path = f"{url}/consumers/{quote(self._group, safe='')}"
                 answer = await self._request("POST", path, body)
                 self._consumer_url = str(msgspec.json.decode(answer.body)["base_uri"])
-                await self._asked("POST", "/subscription", {"topics": [self._topic]})
+                await self._requested("POST", "/subscription", {"topics": [self._topic]})
                 return
             except BrokerError as error:
                 rejection = error
@@ -156,7 +156,7 @@ class GroupReader:
             with contextlib.suppress(OSError):
                 await self._session.delete(url, END_LIMITS)
 
-    async def _asked(self, method: str, path: str, body: object = None) -> HttpResponse:
+    async def _requested(self, method: str, path: str, body: object = None) -> HttpResponse:
         return await self._request(method, self._consumer_url + path, body)
 
     async def _request(self, method: str, url: str, body: object = None) -> HttpResponse:

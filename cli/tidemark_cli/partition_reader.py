@@ -164,8 +164,8 @@ class PartitionReader:
             self._watch.note(page.topic_id)
             return page
         except BrokerError as refused:
-            is_asked_for = self._start.is_offset and offset == int(self._start.text)
-            if refused.error != OUT_OF_RANGE or is_asked_for:
+            is_requested_for = self._start.is_offset and offset == int(self._start.text)
+            if refused.error != OUT_OF_RANGE or is_requested_for:
                 raise
             found = await self._until_responded(lambda: self._client.offsets(*self._place))
             first = found.log_start_offset

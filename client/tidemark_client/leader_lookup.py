@@ -30,7 +30,7 @@ SHORTEST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.020
 ASK_LIMITS = TimeLimits(0.5, 0.25)
 MAX_REDIRECTS = 3
-BROKERS_ASKED_AT_ONCE = 2
+BROKERS_REQUESTED_AT_ONCE = 2
 SUSPICION_SECONDS = 1.0  # how long an address is asked last
 WATCH_SECONDS = 0.3  # how long the metadata is renewed after the last suspicion
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
@@ -67,10 +67,10 @@ class LeaderLookup:
         self._watcher.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._watcher
-        asking = tuple(self._asking.values())
-        for task in asking:
+        requesting = tuple(self._asking.values())
+        for task in requesting:
             task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
+        await asyncio.gather(*requesting, return_exceptions=True)
 
     def suspect(self, url: str) -> None:
         """Renew the metadata now by asking other brokers, because `url` failed or is slow."""
@@ -167,10 +167,10 @@ class LeaderLookup:
         request is open.
         """
         idle = [url for url in self._addresses() if url not in self._asking]
-        for url in idle[:BROKERS_ASKED_AT_ONCE]:
-            asking = asyncio.create_task(self._renew_from(url), name=f"ask-{url}")
-            self._asking[url] = asking
-            asking.add_done_callback(partial(self._note_responded, url))
+        for url in idle[:BROKERS_REQUESTED_AT_ONCE]:
+            requesting = asyncio.create_task(self._renew_from(url), name=f"ask-{url}")
+            self._asking[url] = requesting
+            requesting.add_done_callback(partial(self._note_responded, url))
         if self._asking:
             await asyncio.wait(self._asking.values(), return_when=asyncio.FIRST_COMPLETED)
 

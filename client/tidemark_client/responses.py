@@ -54,12 +54,12 @@ class Redirected(Exception):
     `url` is the origin without a path, empty if it could not be read.
     """
 
-    def __init__(self, location: str, asked_url: str, *, is_to_nearer: bool = False) -> None:
+    def __init__(self, location: str, requested_url: str, *, is_to_nearer: bool = False) -> None:
         parts = urlsplit(location)
         has_origin = parts.scheme in ("http", "https") and bool(parts.netloc)
         self.url = f"{parts.scheme}://{parts.netloc}" if has_origin else ""
         self.is_to_nearer = is_to_nearer
-        super().__init__(f"{asked_url} sends us to {location or 'nowhere'}")
+        super().__init__(f"{requested_url} sends us to {location or 'nowhere'}")
 
 
 def read_problem(status: int, body: bytes) -> Problem:

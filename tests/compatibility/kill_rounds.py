@@ -25,13 +25,13 @@ def main() -> int:
     parser.add_argument("--every", type=float, default=10.0, help="seconds from kill to kill")
     parser.add_argument("--clients", default=",".join(CLIENTS))
     parser.add_argument("--report", type=Path, required=True)
-    asked = parser.parse_args()
-    clients = asked.clients.split(",")
+    requested = parser.parse_args()
+    clients = requested.clients.split(",")
     with tempfile.TemporaryDirectory(prefix="tidemark-clients-") as name:
-        report = play(clients, Path(name), asked.seconds, asked.every)
-    asked.report.parent.mkdir(parents=True, exist_ok=True)
-    asked.report.write_text(json.dumps(report, indent=2) + "\n")
-    sys.stdout.write(asked.report.read_text())
+        report = play(clients, Path(name), requested.seconds, requested.every)
+    requested.report.parent.mkdir(parents=True, exist_ok=True)
+    requested.report.write_text(json.dumps(report, indent=2) + "\n")
+    sys.stdout.write(requested.report.read_text())
     return 0 if all(row["good"] for row in report["clients"].values()) else 1
 
 

@@ -139,10 +139,10 @@ def test_what_cannot_be_made_is_refused_with_kafkas_code(
 
 
 def test_assigned_replicas_are_where_they_were_asked_for(admin: AdminClient) -> None:
-    asked = [[2, 0], [1, 2]]
-    done(admin.create_topics([NewTopic("placed", 2, replica_assignment=asked)]))
+    requested = [[2, 0], [1, 2]]
+    done(admin.create_topics([NewTopic("placed", 2, replica_assignment=requested)]))
     partitions = admin.list_topics("placed", timeout=LIMIT_SECONDS).topics["placed"].partitions
-    assert [partitions[number].replicas for number in (0, 1)] == asked
+    assert [partitions[number].replicas for number in (0, 1)] == requested
     assert [partitions[number].leader for number in (0, 1)] == [2, 1]
 
 

@@ -58,16 +58,16 @@ def test_seek_by_time_and_the_ends_of_the_log(cluster: LocalCluster) -> None:
     assert sending.failed == []
     settings = {"group.id": "seeker", "enable.auto.commit": False}
     consumer = Consumer(librdkafka_settings(cluster, **settings))
-    asked = [
+    requested = [
         TopicPartition("orders", 1, first_ms + 150),
         TopicPartition("orders", 1, first_ms + 10_000_000),
     ]
-    places = [consumer.offsets_for_times([place], timeout=LIMIT_SECONDS)[0] for place in asked]
+    places = [consumer.offsets_for_times([place], timeout=LIMIT_SECONDS)[0] for place in requested]
     low, high = consumer.get_watermark_offsets(TopicPartition("orders", 1), timeout=LIMIT_SECONDS)
     assert (low, places[0].offset, places[1].offset) == (0, high - 3, -1)
     admin = AdminClient(librdkafka_settings(cluster))
-    asked_max = {TopicPartition("orders", 1): OffsetSpec.max_timestamp()}
-    (newest,) = admin.list_offsets(asked_max, request_timeout=LIMIT_SECONDS).values()
+    requested_max = {TopicPartition("orders", 1): OffsetSpec.max_timestamp()}
+    (newest,) = admin.list_offsets(requested_max, request_timeout=LIMIT_SECONDS).values()
     assert newest.result(LIMIT_SECONDS).offset == high - 1
     consumer.assign([TopicPartition("orders", 1, places[0].offset)])
     message = consumer.poll(LIMIT_SECONDS)

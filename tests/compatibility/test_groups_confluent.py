@@ -222,8 +222,10 @@ def test_administrators_see_change_and_delete_groups(cluster: LocalCluster) -> N
         assert refused.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
     moved = ConsumerGroupTopicPartitions("administered", [TopicPartition("orders", 1, 4)])
     admin.alter_consumer_group_offsets([moved])["administered"].result()
-    asked = ConsumerGroupTopicPartitions("administered", [TopicPartition("orders", 1)])
-    [told] = admin.list_consumer_group_offsets([asked])["administered"].result().topic_partitions
+    requested = ConsumerGroupTopicPartitions("administered", [TopicPartition("orders", 1)])
+    [told] = (
+        admin.list_consumer_group_offsets([requested])["administered"].result().topic_partitions
+    )
     assert told.offset == 4
     states = {ConsumerGroupState.EMPTY}
     listed = admin.list_consumer_groups(states=states).result().valid

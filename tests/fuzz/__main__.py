@@ -30,22 +30,24 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--report", type=Path, required=True)
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     began = time.monotonic()
     totals: Counter[str] = Counter()
     wrong: list[str] = []
-    seed = asked.first_seed
+    seed = requested.first_seed
     with JavaPeer() as java, tempfile.TemporaryDirectory(prefix="tidemark-wire-") as name:
-        while not wrong and (seed == asked.first_seed or time.monotonic() - began < asked.seconds):
+        while not wrong and (
+            seed == requested.first_seed or time.monotonic() - began < requested.seconds
+        ):
             wrong += turn(java, seed, Path(name) / str(seed), totals)
             told = {"seed": seed, "seconds": round(time.monotonic() - began), **totals}
             sys.stdout.write(json.dumps(told) + "\n")
             sys.stdout.flush()
             seed += 1
-    found = {**totals, "turns": seed - asked.first_seed, "wrong": wrong}
-    asked.report.parent.mkdir(parents=True, exist_ok=True)
-    asked.report.write_text(json.dumps(found, indent=2) + "\n")
-    sys.stdout.write(asked.report.read_text())
+    found = {**totals, "turns": seed - requested.first_seed, "wrong": wrong}
+    requested.report.parent.mkdir(parents=True, exist_ok=True)
+    requested.report.write_text(json.dumps(found, indent=2) + "\n")
+    sys.stdout.write(requested.report.read_text())
     return 1 if wrong else 0
 
 

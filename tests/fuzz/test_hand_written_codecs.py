@@ -98,7 +98,7 @@ def expected_fetch(theirs: Any, version: int) -> FetchRequest:
         topics=tuple(
             FetchTopic(
                 topic_id(one.topic_id) if version >= 13 else TopicId(""),
-                tuple(expected_partition(asked, version) for asked in one.partitions),
+                tuple(expected_partition(requested, version) for requested in one.partitions),
                 one.topic if version < 13 else "",
             )
             for one in theirs.topics

@@ -69,7 +69,7 @@ def kinds(text: str) -> tuple[str, ...]:
     return chosen
 
 
-def parts_asked_for(arguments: list[str]) -> tuple[Part, ...]:
+def parts_requested_for(arguments: list[str]) -> tuple[Part, ...]:
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
     parser.add_argument("faults", type=faults, nargs="?", help="how many; without: all parts")
     parser.add_argument(
@@ -82,7 +82,7 @@ def parts_asked_for(arguments: list[str]) -> tuple[Part, ...]:
 
 
 def main(arguments: list[str]) -> int:
-    parts = parts_asked_for(arguments)
+    parts = parts_requested_for(arguments)
     total, ended, failed = 0, 0, False
     with ProcessPoolExecutor(2, mp_context=get_context("fork"), max_tasks_per_child=None) as pool:
         try:

@@ -69,7 +69,7 @@ def _of_a_process(world: World, broker: SmallBroker, records_left: int) -> Itera
         if not record.is_live:
             yield f"activate {me}", 0
         has_heard = process.state == world.controller.known  # so its log stands still
-        if has_heard and record.is_live and _is_asked(world, me):
+        if has_heard and record.is_live and _is_requested(world, me):
             yield f"report {me}", 0
 
 
@@ -82,7 +82,7 @@ def _may_flush(broker: SmallBroker) -> bool:
     return known < broker.log.log_end_offset
 
 
-def _is_asked(world: World, broker_id: BrokerId) -> bool:
+def _is_requested(world: World, broker_id: BrokerId) -> bool:
     controller = world.controller
     return controller.notes[broker_id].report is None and controller.wants_reports()
 

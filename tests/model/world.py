@@ -155,59 +155,65 @@ class World:
         if fetch is None or follower is None:
             self.say(f"{broker_id}: has nothing to ask")
             return
-        asked = FetchInFlight(
+        requested = FetchInFlight(
             running.broker.broker_id, running.process.broker_epoch, follower.leader, fetch
         )
         if delayed == "request":
-            self._put_in_flight(asked)
+            self._put_in_flight(requested)
             return
-        responded = self._answer(asked)
+        responded = self._answer(requested)
         if delayed == "answer":
             self._put_in_flight(responded)
         else:
             self._hear(responded)
 
     def deliver_fetch(self, follower_id: int, leader_id: int) -> None:
-        asked = self._take(FetchInFlight, follower_id, leader_id)
-        assert isinstance(asked, FetchInFlight)
-        self._hear(self._answer(asked))
+        requested = self._take(FetchInFlight, follower_id, leader_id)
+        assert isinstance(requested, FetchInFlight)
+        self._hear(self._answer(requested))
 
     def deliver_response(self, follower_id: int, leader_id: int) -> None:
         responded = self._take(ResponseInFlight, follower_id, leader_id)
         assert isinstance(responded, ResponseInFlight)
         self._hear(responded)
 
-    def _answer(self, asked: FetchInFlight) -> ResponseInFlight:
-        answer, records = self._response_of(asked)
+    def _answer(self, requested: FetchInFlight) -> ResponseInFlight:
+        answer, records = self._response_of(requested)
         return ResponseInFlight(
-            asked.follower, asked.broker_epoch, asked.leader, asked.fetch, answer, records
+            requested.follower,
+            requested.broker_epoch,
+            requested.leader,
+            requested.fetch,
+            answer,
+            records,
         )
 
-    def _response_of(self, asked: FetchInFlight) -> tuple[LeaderResponse, tuple[Record, ...]]:
-        process = self.brokers[asked.leader].process
+    def _response_of(self, requested: FetchInFlight) -> tuple[LeaderResponse, tuple[Record, ...]]:
+        process = self.brokers[requested.leader].process
         if process is None:
-            self._say_rejected(asked, ErrorCode.NETWORK_EXCEPTION)
+            self._say_rejected(requested, ErrorCode.NETWORK_EXCEPTION)
             return _an_error(ErrorCode.NETWORK_EXCEPTION), ()
         if process.leader is None:
-            self._say_rejected(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._say_rejected(requested, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return _an_error(ErrorCode.NOT_LEADER_OR_FOLLOWER), ()
-        running = self.running(asked.leader)
+        running = self.running(requested.leader)
         leader, log = running.process.leader, running.broker.log
         assert leader is not None
         fetch = ReplicaFetch(
-            asked.follower,
-            asked.broker_epoch,
-            asked.fetch.leader_epoch,
-            asked.fetch.fetch_offset,
-            asked.fetch.last_fetched_epoch,
+            requested.follower,
+            requested.broker_epoch,
+            requested.fetch.leader_epoch,
+            requested.fetch.fetch_offset,
+            requested.fetch.last_fetched_epoch,
         )
         verdict = leader.check_fetch(fetch, log)
         if isinstance(verdict, RejectFetch):
-            self._say_rejected(asked, verdict.error)
+            self._say_rejected(requested, verdict.error)
             return _an_error(verdict.error, log.log_start_offset), ()
         if isinstance(verdict, DivergingEpoch):
             self.say(
-                f"{asked.leader}: tells {asked.follower} that they part at or before the end of"
+                f"{requested.leader}: tells {requested.follower} that they part at or before the "
+                f"end of"
                 f" epoch {verdict.epoch}, offset {verdict.end_offset}"
             )
             answer = _an_response(leader.high_watermark, log.log_start_offset, False)
@@ -238,8 +244,8 @@ class World:
             case None:
                 self.say("served")
 
-    def _say_rejected(self, asked: FetchInFlight, error: ErrorCode) -> None:
-        self.say(f"{asked.leader}: refuses the fetch of {asked.follower}, {error.name}")
+    def _say_rejected(self, requested: FetchInFlight, error: ErrorCode) -> None:
+        self.say(f"{requested.leader}: refuses the fetch of {requested.follower}, {error.name}")
 
     def _hear(self, responded: ResponseInFlight) -> None:
         process = self.brokers[responded.follower].process
@@ -352,10 +358,10 @@ class World:
             return
         self.say(f"controller: last resort, {cause.value}")
         leader = self.brokers[self.controller.known.leader]
-        asked = self.brokers if cause is UncleanCause.ALL_UNCLEAN else [leader]
+        requested = self.brokers if cause is UncleanCause.ALL_UNCLEAN else [leader]
         kept = 0
         while kept < len(self.committed) and any(
-            has_record(broker.log, kept, self.committed[kept]) for broker in asked
+            has_record(broker.log, kept, self.committed[kept]) for broker in requested
         ):
             kept += 1
         self.committed = self.committed[:kept]

@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.model.__main__ import parts_asked_for
+from tests.model.__main__ import parts_requested_for
 from tests.mutation import mutant_hunt
 from tests.simulation.engine import runner
 
@@ -38,8 +38,8 @@ def test_the_search_refuses_what_it_does_not_know(
     arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        parts_asked_for(arguments)
+        parts_requested_for(arguments)
     assert ended.value.code == 2
     assert told in capsys.readouterr().err
-    (part,) = parts_asked_for(["1", "kill,fetch"])
+    (part,) = parts_requested_for(["1", "kill,fetch"])
     assert (part.bounds.faults, part.bounds.kinds) == (1, ("kill", "fetch"))

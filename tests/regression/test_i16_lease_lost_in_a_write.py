@@ -52,12 +52,12 @@ async def lost_in_a_write() -> tuple[Rig, SlowStore, Object, AlterPartitionRespo
         rig.brokers.append(await rig.new_broker(number))
     await rig.create()
     store.is_slow = True
-    asking = asyncio.create_task(rig.brokers[0].alter(shrink(rig.partition(), "0@1 1@2")))
+    requesting = asyncio.create_task(rig.brokers[0].alter(shrink(rig.partition(), "0@1 1@2")))
     await evaluate()
     (written,) = store.on_the_way
     rig.clock.ms += 60_000
     await first.step()
-    answer = await asking
+    answer = await requesting
     store.is_slow = False
     await taken_over(rig, candidate(rig, "two"))
     return rig, store, written, answer

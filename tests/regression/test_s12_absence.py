@@ -161,8 +161,8 @@ def test_a_flush_asked_for_before_its_topic_was_deleted_is_no_failure_of_the_dis
     pool.lead(1)
     broker = pool.brokers[1]
     broker.produce("r")
-    asked = tuple(broker.flush_asked)
-    assert asked
+    requested = tuple(broker.flush_requested)
+    assert requested
     pool.image_version += 1
     image = pool.image()
     gone = MetadataPush(
@@ -173,7 +173,7 @@ def test_a_flush_asked_for_before_its_topic_was_deleted_is_no_failure_of_the_dis
         (TopicPush(topic, (), is_deleted=True),),
     )
     broker.partitions.apply_push(gone)
-    for replica in asked:
+    for replica in requested:
         replica.log.flush()
     broker.directory.checkpoint_recovery_points()
     assert broker.storage_errors == []

@@ -272,10 +272,10 @@ def test_a_report_from_before_its_broker_heard_is_not_believed_though_it_is_judg
         await second.register(replicas=report, applied_image_version=then)
         await rig.advance(100)
         assert not rig.partition().has_leader
-        asked = await second.poll_to_the_end()
-        while asked.push is not None:
-            asked = await second.poll_to_the_end()
-        assert asked.error is ErrorCode.BROKER_ID_NOT_REGISTERED
+        requested = await second.poll_to_the_end()
+        while requested.push is not None:
+            requested = await second.poll_to_the_end()
+        assert requested.error is ErrorCode.BROKER_ID_NOT_REGISTERED
         await second.register()
         (unclean_election,) = rig.stored_slice()["recoveries"]
         assert unclean_election["startOffset"] == 25

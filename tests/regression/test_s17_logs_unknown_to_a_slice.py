@@ -101,11 +101,11 @@ def test_a_fetch_by_a_former_topics_id_is_not_answered_with_the_later_ones_recor
 
     def fetched(topic_id: TopicId) -> PartitionResponse:
         key = ("", topic_id, 0)
-        asked = FetchPartition(0, -1, Offset(0), -1, Offset(0), 1_000)
+        requested = FetchPartition(0, -1, Offset(0), -1, Offset(0), 1_000)
         answers: list[dict[Key, PartitionResponse]] = []
         ConsumerFetch(
             broker.partitions,
-            {key: asked},
+            {key: requested},
             FetchLimits(0, 1, 1_000, None),
             scheduler=pool.time,
             clock=pool.time.clock,

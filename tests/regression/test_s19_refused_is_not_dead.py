@@ -32,7 +32,7 @@ def test_a_broker_behind_a_rejecting_network_policy_is_not_fenced_while_it_polls
             reporting = rig.brokers[1].heartbeat(suspects=(BrokerId(0),))
             await rig.advance(100, *rig.brokers)
             reporting.cancel()
-        assert len(rig.probe.asked) > 50
+        assert len(rig.probe.requested) > 50
         assert rig.partition() == before
 
     run(scenario)

@@ -39,14 +39,14 @@ async def responses_in(
 ) -> list[HeartbeatResponse]:
     """Of a broker that goes on asking, beside the others."""
     found: list[HeartbeatResponse] = []
-    asking = broker.heartbeat(**wishes)
+    requesting = broker.heartbeat(**wishes)
     for _ in range(ms // 500):
         await rig.advance(500, *[other for other in rig.brokers if other is not broker])
-        if asking.done():
-            found.append(asking.result())
-            broker.apply(asking.result())
-            asking = broker.heartbeat(**wishes)
-    asking.cancel()
+        if requesting.done():
+            found.append(requesting.result())
+            broker.apply(requesting.result())
+            requesting = broker.heartbeat(**wishes)
+    requesting.cancel()
     await evaluate()
     return found
 

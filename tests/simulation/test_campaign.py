@@ -27,27 +27,27 @@ AT_WORK_SECONDS = 3.0  # of a processor; imports take one
 
 def broken_at(*seeds: int) -> tuple[list[int], str]:
     """Which seeds were run until the first of those, and what was told of it."""
-    asked: list[int] = []
+    requested: list[int] = []
 
     def work(seed: int) -> RunResult:
-        asked.append(seed)
+        requested.append(seed)
         violation = ("I6", "a record is gone") if seed in seeds else None
         return RunResult(seed, "options", violation, 1, 1, 0.1, weather="files go")
 
     told = io.StringIO()
     campaign(SEEDS, 1, Console(file=told), goes_on=len(seeds) > 1, work=work)
-    return asked, told.getvalue()
+    return requested, told.getvalue()
 
 
 def test_it_stops_at_the_first_violation_and_says_how_to_replay_it() -> None:
-    asked, told = broken_at(9)
-    assert asked == [7, 8, 9]
+    requested, told = broken_at(9)
+    assert requested == [7, 8, 9]
     assert 'make sim-replay SEED=9 WEATHER="files go"' in told
 
 
 def test_told_to_go_on_it_runs_them_all() -> None:
-    asked, told = broken_at(8, 10)
-    assert asked == list(SEEDS)
+    requested, told = broken_at(8, 10)
+    assert requested == list(SEEDS)
     assert ("seed 8: I6" in told, "seed 10: I6" in told) == (True, True)
 
 

@@ -40,8 +40,8 @@ def test_a_fifth_of_all_seeds_is_compacted_and_a_storm_of_it_when_asked() -> Non
     drawn = [Shape.of(seed) for seed in range(400)]
     compacted = [shape for shape in drawn if shape.is_compacted]
     assert 55 < len(compacted) < 105
-    asked = [Shape.of(seed, COMPACTED) for seed in range(20)]
-    assert all(shape.is_compacted for shape in asked)
+    requested = [Shape.of(seed, COMPACTED) for seed in range(20)]
+    assert all(shape.is_compacted for shape in requested)
     policies = {dict(shape.config)["cleanup.policy"] for shape in compacted}
     assert policies == {"compact", "compact,delete"}
     assert not any("cleanup.policy" in dict(s.config) for s in drawn if not s.is_compacted)
@@ -59,9 +59,9 @@ def test_in_some_seeds_a_producer_rests_longer_than_it_is_remembered() -> None:
     drawn = [Shape.of(seed) for seed in range(400)]
     resting = [shape for shape in drawn if "producer.id.expiration.ms" in dict(shape.config)]
     assert 25 < len(resting) < 60
-    asked = [Shape.of(seed, RESTING) for seed in range(20)]
-    assert {shape.rest_seconds for shape in resting + asked} == {2.0, 6.0}
-    assert all(shape.idempotent[0] for shape in resting + asked)
+    requested = [Shape.of(seed, RESTING) for seed in range(20)]
+    assert {shape.rest_seconds for shape in resting + requested} == {2.0, 6.0}
+    assert all(shape.idempotent[0] for shape in resting + requested)
 
 
 def test_of_a_fifth_of_all_seeds_controllers_are_cut_off() -> None:

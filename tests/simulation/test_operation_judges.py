@@ -121,7 +121,7 @@ class Seconds:
     def __init__(self, *seconds: tuple[int, bool]) -> None:
         self._seconds = iter(seconds)
         writes = {PARTITION_SLICE.kind: 0, BROKER.kind: 0}
-        store = SimpleNamespace(writes_asked=writes, objects=lambda kind: [])
+        store = SimpleNamespace(writes_requested=writes, objects=lambda kind: [])
         self.world: Any = SimpleNamespace(store=store)
         self._state = partition("0@1", leader="0@1")
 
@@ -129,8 +129,8 @@ class Seconds:
         return [("orders-0", ORDERS, self._state)]
 
     def pass_one(self) -> None:
-        asked, differs = next(self._seconds)
-        self.world.store.writes_asked[PARTITION_SLICE.kind] += asked
+        requested, differs = next(self._seconds)
+        self.world.store.writes_requested[PARTITION_SLICE.kind] += requested
         if differs:
             epoch = LeaderEpoch(self._state.leader_epoch + 1)
             self._state = replace(self._state, leader_epoch=epoch)

@@ -235,29 +235,29 @@ class Asking:
 
 def test_a_request_is_answered() -> None:
     with World(2) as world:
-        asking = Asking(world)
-        asking.ask()
-        asking.ask("/else")
+        requesting = Asking(world)
+        requesting.ask()
+        requesting.ask("/else")
         world.run_for(200)
-        assert asking.heard == [RequestFailed, b"HELLO"]
+        assert requesting.heard == [RequestFailed, b"HELLO"]
 
 
 def test_a_client_that_gives_up_cancels_the_handler() -> None:
     with World(2) as world:
-        asking = Asking(world)
-        asking.ask(timeout_s=0.05)
+        requesting = Asking(world)
+        requesting.ask(timeout_s=0.05)
         world.run_for(200)
-        assert (asking.heard, asking.calls) == ([TimeoutError], ["hello", "cancelled"])
+        assert (requesting.heard, requesting.calls) == ([TimeoutError], ["hello", "cancelled"])
 
 
 def test_a_server_that_dies_breaks_the_request() -> None:
     with World(2) as world:
-        asking = Asking(world)
-        asking.ask()
+        requesting = Asking(world)
+        requesting.ask()
         world.run_for(50)
-        asking.server.kill()
+        requesting.server.kill()
         world.run_for(5)
-        assert asking.heard == [ConnectionResetError]
+        assert requesting.heard == [ConnectionResetError]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_a_server_that_dies_breaks_the_request() -> None:
 )
 def test_bad_messages(faults: MessageFaults, heard: list[object], calls: list[str]) -> None:
     with World(2) as world:
-        asking = Asking(world, faults)
-        asking.ask()
+        requesting = Asking(world, faults)
+        requesting.ask()
         world.run_for(1_500)
-        assert (asking.heard, asking.calls) == (heard, calls)
+        assert (requesting.heard, requesting.calls) == (heard, calls)

@@ -158,11 +158,11 @@ class FakeStore:
 class FakeProbe:
     def __init__(self) -> None:
         self.verdicts: dict[str, ProbeVerdict] = {}
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.was_asked = asyncio.Event()
 
     async def __call__(self, endpoints: Endpoints, incarnation: str) -> ProbeVerdict:
-        self.asked.append(incarnation)
+        self.requested.append(incarnation)
         self.was_asked.set()
         return self.verdicts.get(incarnation, ProbeVerdict.ALIVE)
 

@@ -101,14 +101,14 @@ class InProcessBroker:
         self.fetches = FollowerFetchHandler(self.partitions, scheduler=time, clock=time.clock)
         self.proposals: list[IsrProposal] = []
         self.storage_errors: list[Exception] = []
-        self.flush_asked: list[Partition] = []
+        self.flush_requested: list[Partition] = []
         listeners = self.partitions.listeners
         listeners.submit = self.proposals.append
         listeners.appended = self.fetches.on_appended
         listeners.role_changed = self.fetches.on_appended
         listeners.watermark_moved = self.fetches.on_watermark
         listeners.storage_failed = self.storage_errors.append
-        listeners.flush_needed = self.flush_asked.append
+        listeners.flush_needed = self.flush_requested.append
         self.partitions.attach(self.directory)
         self.partitions.set_broker_epoch(self.broker_epoch)
         self.links: dict[BrokerId, FollowerSession] = {}
@@ -167,13 +167,13 @@ class SentFetch:
     """A follower's fetch under way: `answer` once the leader gave one."""
 
     follower: InProcessBroker
-    asked: dict[tuple[TopicId, int], tuple[Partition, FollowerFetch]]
+    requested: dict[tuple[TopicId, int], tuple[Partition, FollowerFetch]]
     answer: FetchResponse | None = None
     refused: list[StorageError] = field(default_factory=list)
 
     def apply(self, now_ms: int) -> None:
         assert self.answer is not None
-        silent = dict(self.asked)
+        silent = dict(self.requested)
         for topic in self.answer.topics:
             for found in topic.partitions:
                 replica, fetch = silent.pop((topic.topic_id, found.partition))
@@ -328,14 +328,14 @@ class InProcessPool:
     def send_fetch(self, number: int) -> SentFetch | None:
         """A follower asks its leader, through real frames; None: it has nothing to ask."""
         follower = self.brokers[number]
-        asked: dict[tuple[TopicId, int], tuple[Partition, FollowerFetch]] = {}
+        requested: dict[tuple[TopicId, int], tuple[Partition, FollowerFetch]] = {}
         leader_id: BrokerId | None = None
         for replica in follower.partitions.replicas:
             fetch = replica.next_fetch(self.time.now_ms)
             if fetch is not None and replica.follower is not None:
-                asked[replica.topic_id, replica.partition] = (replica, fetch)
+                requested[replica.topic_id, replica.partition] = (replica, fetch)
                 leader_id = replica.follower.leader
-        if not asked or leader_id is None or leader_id not in self.brokers:
+        if not requested or leader_id is None or leader_id not in self.brokers:
             return None
         topics = tuple(
             FetchTopic(
@@ -351,12 +351,12 @@ class InProcessPool:
                     ),
                 ),
             )
-            for key, (replica, fetch) in asked.items()
+            for key, (replica, fetch) in requested.items()
         )
         request = FetchRequest(
             500, 1, 10_000_000, topics, follower.broker_id, follower.broker_epoch
         )
-        sent = SentFetch(follower, asked)
+        sent = SentFetch(follower, requested)
         frame = encode_fetch_request(request, correlation_id=1, client_id="test")
         reader = Reader(memoryview(frame)[4:])
         version = read_request_header(reader).api_version

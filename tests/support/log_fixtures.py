@@ -163,9 +163,9 @@ def responses_of(log: PartitionLog) -> dict[str, object]:
             segment.max_timestamp_ms,
             found,
             {
-                asked: list(segment.batches_reaching(asked))
+                requested: list(segment.batches_reaching(requested))
                 for time_ms in times
-                for asked in (time_ms, time_ms + 1)
+                for requested in (time_ms, time_ms + 1)
             },
         )
     return said

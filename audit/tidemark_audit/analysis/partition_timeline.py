@@ -351,11 +351,11 @@ def _said_again(
         if not nobodys[first]:
             continue
         whole = times[first:end]
-        asked = claims
+        requested = claims
         if not np.isnan(named[first]):
             place = places.get(int(named[first]))
-            asked = [] if place is None else [claims[place]]
-        said = [claim.is_leader for claim in asked if (claim.is_leader.at(whole) == 0.0).any()]
+            requested = [] if place is None else [claims[place]]
+        said = [claim.is_leader for claim in requested if (claim.is_leader.at(whole) == 0.0).any()]
         lasts = [np.nanmax(each.last_sample_at(whole)) for each in said]
         is_short = end < len(times) and times[end] < whole[0] + interval_ms
         found[first:end] = bool(lasts) and not is_short and min(lasts) >= whole[0] + interval_ms

@@ -88,6 +88,6 @@ def as_if(
         replicas = np.where(np.isnan(replicas), np.nan, float(wanted))
         min_in_sync = np.minimum(min_in_sync, replicas)
     if what_if.min_in_sync_replicas is not None:
-        asked = np.where(np.isnan(min_in_sync), np.nan, float(what_if.min_in_sync_replicas))
-        min_in_sync = np.minimum(asked, replicas)
+        requested = np.where(np.isnan(min_in_sync), np.nan, float(what_if.min_in_sync_replicas))
+        min_in_sync = np.minimum(requested, replicas)
     return Counts(in_sync, replicas, min_in_sync)

@@ -102,8 +102,8 @@ def summarize_slice(
             return
         for batch in part.read():
             _check_times(batch, part.place)
-            asked = window.to_read
-            cut = without_followers(within(batch, asked.start_ms, asked.end_ms))
+            requested = window.to_read
+            cut = without_followers(within(batch, requested.start_ms, requested.end_ms))
             cut = without_early_spread(cut, window)
             if len(cut):
                 yield summarize(cut, settings)

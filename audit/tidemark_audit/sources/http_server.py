@@ -78,18 +78,18 @@ class Server:
 
         Raises SourceError, TooLarge, and what `read` raises.
         """
-        asked = 0
+        requested = 0
         while True:
             try:
-                return self._asked_once(path, body, headers, read)
+                return self._requested_once(path, body, headers, read)
             except _Trouble as trouble:
-                asked += 1
-                if asked >= min(trouble.most_times, 1 + len(self.patience.pauses_seconds)):
-                    raise self._error(path, trouble, asked) from trouble
-                pause = max(self.patience.pauses_seconds[asked - 1], trouble.wait_seconds)
+                requested += 1
+                if requested >= min(trouble.most_times, 1 + len(self.patience.pauses_seconds)):
+                    raise self._error(path, trouble, requested) from trouble
+                pause = max(self.patience.pauses_seconds[requested - 1], trouble.wait_seconds)
             time.sleep(pause)
 
-    def _asked_once(
+    def _requested_once(
         self, path: str, body: bytes, headers: Mapping[str, str], read: "Callable[[Response], Read]"
     ) -> Read:
         started = time.monotonic()
@@ -124,11 +124,11 @@ class Server:
             case _:  # no address, or no HTTP
                 return _Trouble(f"{type(error).__name__}: {text}", most_times=1)
 
-    def _error(self, path: str, trouble: "_Trouble", asked: int) -> NoServerResponse:
+    def _error(self, path: str, trouble: "_Trouble", requested: int) -> NoServerResponse:
         error = NoServerResponse(
             self.url + path,
             expected="Prometheus to answer",
-            found=trouble.said if asked == 1 else f"{trouble.said}; asked {asked} times",
+            found=trouble.said if requested == 1 else f"{trouble.said}; asked {requested} times",
             to_do=_to_do(trouble),
         )
         error.status = trouble.status

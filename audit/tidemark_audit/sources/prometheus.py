@@ -94,8 +94,8 @@ class PrometheusSlice:
     def _query(self) -> bytes:
         # Closed ranges (2.x) and left-open ones (3.x) both hold [start, end) of this; we cut again.
         length = self.end_ms - self.start_ms + 1
-        asked = {"query": f"{SELECTOR}[{length}ms]", "time": f"{(self.end_ms - 1) / 1000:.3f}"}
-        return urllib.parse.urlencode(asked).encode()
+        requested = {"query": f"{SELECTOR}[{length}ms]", "time": f"{(self.end_ms - 1) / 1000:.3f}"}
+        return urllib.parse.urlencode(requested).encode()
 
     def _of_document(self, document: bytes) -> SampleBatch:
         builder = BatchBuilder()
@@ -255,9 +255,11 @@ def _series(whole: PrometheusSlice) -> int:
 
 
 def _series_at(whole: PrometheusSlice, at_ms: int) -> int:
-    asked = {"query": f"count({SELECTOR})", "time": f"{at_ms / 1000:.3f}"}
+    requested = {"query": f"count({SELECTOR})", "time": f"{at_ms / 1000:.3f}"}
     try:
-        document = whole.server.ask(QUERY_PATH, urllib.parse.urlencode(asked).encode(), {}, _whole)
+        document = whole.server.ask(
+            QUERY_PATH, urllib.parse.urlencode(requested).encode(), {}, _whole
+        )
         result = msgspec.json.decode(document, type=_Counted).data.result
         return max(1, int(float(result[0].value[1]))) if result else 0
     except TooLarge:

@@ -73,7 +73,7 @@ class RecoveryReport:
     only_a_torn_tail: bool = True
 
 
-def _nobody_asks(only_a_torn_tail: bool) -> None:
+def _nobody_requests(only_a_torn_tail: bool) -> None:
     return None
 
 
@@ -85,7 +85,7 @@ class PreviousRun(NamedTuple):
     # Of the segment with the recovery point, which is not below its end: what need not be verified.
     synced_prefix: SyncedPrefix | None = None
     # Told whether it is only a torn tail, before anything is cut. Raises OSError.
-    before_truncation: Callable[[bool], None] = _nobody_asks
+    before_truncation: Callable[[bool], None] = _nobody_requests
     is_synced: bool = False  # all of it, and its directory: it was just made
 
 
@@ -97,7 +97,7 @@ class LoadedSegments:
     segments: list[Segment] = field(default_factory=list)
     report: RecoveryReport = field(default_factory=RecoveryReport)
     part: SyncedPrefix | None = None  # as long as nothing speaks against it
-    before_truncation: Callable[[bool], None] = _nobody_asks
+    before_truncation: Callable[[bool], None] = _nobody_requests
 
 
 def load_segments(

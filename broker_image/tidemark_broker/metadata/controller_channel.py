@@ -146,12 +146,12 @@ class ControllerChannel:
         One that just hung is asked again only in its turn: else it is waited for twice, longer than
         a session, between two requests to the one that may lead by then.
         """
-        asked, self._leader = self._leader, None
+        requested, self._leader = self._leader, None
         try:
             named = Address.parse(controller_address)
         except ValueError:
             return
-        if named not in (asked, self._hung) and named not in self._candidates[:1]:
+        if named not in (requested, self._hung) and named not in self._candidates[:1]:
             self._candidates.insert(0, named)
 
     async def call(
@@ -171,8 +171,8 @@ class ControllerChannel:
                 self._leader = None
             if isinstance(error, TimeoutError):
                 self._hung = address
-            asked = f"controller {address.host}:{address.port}{path}"
-            raise ControllerUnavailable(_told(asked, error)) from error
+            requested = f"controller {address.host}:{address.port}{path}"
+            raise ControllerUnavailable(_told(requested, error)) from error
         if self._hung == address:
             self._hung = None
         self._leader = address
@@ -217,5 +217,5 @@ class ControllerChannel:
         return found
 
 
-def _told(asked: str, error: Exception) -> str:
-    return f"{asked}: {str(error) or type(error).__name__}"
+def _told(requested: str, error: Exception) -> str:
+    return f"{requested}: {str(error) or type(error).__name__}"

@@ -74,7 +74,7 @@ class Deadline:
 class TopicAdminClient:
     def __init__(self, metadata: MetadataCache) -> None:
         self.ask: AskForTopics = _not_connected  # these two are set by the broker
-        self.asking: Callable[[], RequestingBroker] = lambda: _NOBODY
+        self.requesting: Callable[[], RequestingBroker] = lambda: _NOBODY
         self._metadata = metadata
         self._requests = 0
         self._waiters: dict[asyncio.Future[None], None] = {}
@@ -86,8 +86,8 @@ class TopicAdminClient:
         self, topics: tuple[NewTopic, ...], deadline: Deadline, *, validate_only: bool = False
     ) -> TopicsResponse:
         """Create topics and wait until each is led in all its partitions."""
-        request = CreateTopicsRequest(self.asking(), self._request_id(), topics, validate_only)
-        response = await self._asked(CREATE_TOPICS_PATH, request, deadline)
+        request = CreateTopicsRequest(self.requesting(), self._request_id(), topics, validate_only)
+        response = await self._requested(CREATE_TOPICS_PATH, request, deadline)
         if validate_only:
             return response
         return await self._seen(response, self._has_all_partitions, deadline)
@@ -96,8 +96,8 @@ class TopicAdminClient:
         """Delete topics and wait until they are gone."""
         known = self._metadata.topics
         ids = {each.topic: known[each.topic].topic_id for each in topics if each.topic in known}
-        request = DeleteTopicsRequest(self.asking(), self._request_id(), topics)
-        response = await self._asked(DELETE_TOPICS_PATH, request, deadline)
+        request = DeleteTopicsRequest(self.requesting(), self._request_id(), topics)
+        response = await self._requested(DELETE_TOPICS_PATH, request, deadline)
         by_id = self._metadata.topics_by_id
         return await self._seen(response, lambda gone: ids.get(gone.topic) not in by_id, deadline)
 
@@ -105,8 +105,8 @@ class TopicAdminClient:
         self, topics: tuple[TopicToExpand, ...], deadline: Deadline, *, validate_only: bool = False
     ) -> TopicsResponse:
         """Add partitions and wait until each topic has as many, all of them led."""
-        request = AddPartitionsRequest(self.asking(), self._request_id(), topics, validate_only)
-        response = await self._asked(ADD_PARTITIONS_PATH, request, deadline)
+        request = AddPartitionsRequest(self.requesting(), self._request_id(), topics, validate_only)
+        response = await self._requested(ADD_PARTITIONS_PATH, request, deadline)
         if validate_only:
             return response
         return await self._seen(response, self._has_all_partitions, deadline)
@@ -119,18 +119,18 @@ class TopicAdminClient:
         The others receive them at the same time. Other changes of the same topic may appear with
         it, or before.
         """
-        request = AlterConfigsRequest(self.asking(), self._request_id(), topics, validate_only)
-        response = await self._asked(ALTER_CONFIGS_PATH, request, deadline)
+        request = AlterConfigsRequest(self.requesting(), self._request_id(), topics, validate_only)
+        response = await self._requested(ALTER_CONFIGS_PATH, request, deadline)
         if validate_only:
             return response
 
-        asked = {each.topic: each for each in topics}
+        requested = {each.topic: each for each in topics}
 
         def is_known(altered: TopicResult) -> bool:
             known = self._metadata.topics.get(altered.topic)
             if known is None:
                 return False
-            changed = asked[altered.topic]
+            changed = requested[altered.topic]
             names = {change.name for change in changed.changes}
             if changed.replaces_all:
                 names |= known.config.keys() | altered.config.keys()
@@ -147,9 +147,9 @@ class TopicAdminClient:
     ) -> TopicsResponse:
         """Reassign partitions and wait until the moves have begun; one result for each topic."""
         request = ReassignPartitionsRequest(
-            self.asking(), self._request_id(), reassignments, may_change_replication_factor
+            self.requesting(), self._request_id(), reassignments, may_change_replication_factor
         )
-        response = await self._asked(REASSIGN_PARTITIONS_PATH, request, deadline)
+        response = await self._requested(REASSIGN_PARTITIONS_PATH, request, deadline)
 
         def has_begun(result: TopicResult) -> bool:
             moves = [each for each in reassignments if each.topic == result.topic]
@@ -161,8 +161,8 @@ class TopicAdminClient:
         self, partitions: tuple[ElectedPartition, ...], deadline: Deadline, *, unclean: bool
     ) -> TopicsResponse:
         """Elect leaders and wait until this broker knows them; one result for each partition."""
-        request = ElectLeadersRequest(self.asking(), self._request_id(), partitions, unclean)
-        response = await self._asked(ELECT_LEADERS_PATH, request, deadline)
+        request = ElectLeadersRequest(self.requesting(), self._request_id(), partitions, unclean)
+        response = await self._requested(ELECT_LEADERS_PATH, request, deadline)
 
         def is_elected(result: TopicResult) -> bool:
             state = self._metadata.partition(result.topic, result.partition)
@@ -255,7 +255,7 @@ class TopicAdminClient:
         version, delay_s = self._metadata.image_version, FIRST_LOOK_SECONDS
         limit = Deadline(min(EVERYWHERE_MS, int(deadline.left_s() * 1000)))
         while limit.left_s() > 0:
-            request = AppliedVersionRequest(self.asking())
+            request = AppliedVersionRequest(self.requesting())
             left_ms = max(1, int(limit.left_s() * 1000))
             response = await self.ask(APPLIED_VERSION_PATH, request, left_ms)
             if response is not None and response.applied_version >= version:
@@ -265,11 +265,13 @@ class TopicAdminClient:
 
     def _request_id(self) -> str:
         """Return an id unique to this broker's epoch."""
-        broker = self.asking()
+        broker = self.requesting()
         self._requests += 1
         return f"{broker.broker_id}-{broker.broker_epoch}-{self._requests}"
 
-    async def _asked(self, path: str, request: TopicsRequest, deadline: Deadline) -> TopicsResponse:
+    async def _requested(
+        self, path: str, request: TopicsRequest, deadline: Deadline
+    ) -> TopicsResponse:
         delay_s = FIRST_RETRY_SECONDS
         while True:
             # Whoever gives no time still wants it done (Kafka begins it, and answers at once).

@@ -75,8 +75,8 @@ class FollowerFetchHandler:
         It has one at a time. What arrives on an earlier one is older, and would undo or overstate
         its progress.
         """
-        asks_as = (request.replica_epoch, link.number)
-        return asks_as < self._newest.get(BrokerId(request.replica_id), asks_as)
+        requests_as = (request.replica_epoch, link.number)
+        return requests_as < self._newest.get(BrokerId(request.replica_id), requests_as)
 
     def handle(self, request: FetchRequest, link: FollowerSession, respond: Respond) -> None:
         """Handle a request that the session accepts.
@@ -86,15 +86,15 @@ class FollowerFetchHandler:
         self._unpark(link)
         self._begin(request, link)
         now_ms = self._clock()
-        asked: list[Key] = []
+        requested: list[Key] = []
         for topic in request.topics:
             for partition in topic.partitions:
                 key = (topic.topic_id, partition.partition)
                 self._watch(link, key, partition)
-                asked.append(key)
+                requested.append(key)
         found = self._responses(link)  # who got nothing last time for want of room comes first
         budget = _budget(request) - sum(len(answer.records) for answer in found.values())
-        for key in asked:
+        for key in requested:
             answer = self._first_response(key, link, request, budget, now_ms)
             if answer is not None:
                 found[key] = answer
@@ -111,9 +111,9 @@ class FollowerFetchHandler:
         """Return the log starts of followers that fetch the partition at the moment."""
         found: dict[BrokerId, Offset] = {}
         for link in self._watching.get(key, ()):
-            asked = link.asked.get(key)
-            if asked is not None and link.request is not None:
-                found[BrokerId(link.request.replica_id)] = Offset(asked.log_start_offset)
+            requested = link.requested.get(key)
+            if requested is not None and link.request is not None:
+                found[BrokerId(link.request.replica_id)] = Offset(requested.log_start_offset)
         return found
 
     def cancel(self, link: FollowerSession) -> None:
@@ -177,10 +177,10 @@ class FollowerFetchHandler:
                 link.told_positions.pop((topic_id, partition), None)
         if known is not None and request.replica_epoch < known.broker_epoch:
             # KIP-903: a later life was heard of, so every question of this one is judged again.
-            link.unread.update(dict.fromkeys(link.asked))
+            link.unread.update(dict.fromkeys(link.requested))
 
-    def _watch(self, link: FollowerSession, key: Key, asked: FetchPartition) -> None:
-        link.asked[key] = asked
+    def _watch(self, link: FollowerSession, key: Key, requested: FetchPartition) -> None:
+        link.requested[key] = requested
         link.moved[key] = None
         link.unread.pop(key, None)
         if key not in link.watched:
@@ -199,7 +199,7 @@ class FollowerFetchHandler:
                 del self._watching[key]
 
     def _close_open_fetch(self, link: FollowerSession, key: Key) -> None:
-        if link.asked.pop(key, None) is None:
+        if link.requested.pop(key, None) is None:
             return
         replica = self._partitions.hosted(*key)
         if replica is not None and link.request is not None:
@@ -278,10 +278,10 @@ class FollowerFetchHandler:
             if budget <= 0 or len(found) >= MAX_RESPONDED:
                 break
             del link.unread[key]
-            asked = link.asked.get(key)
-            if asked is None:
+            requested = link.requested.get(key)
+            if requested is None:
                 continue
-            answer, _ = self._look(key, asked, request, budget)
+            answer, _ = self._look(key, requested, request, budget)
             if answer is not None:
                 found[key] = answer
                 budget -= len(answer.records)
@@ -295,11 +295,11 @@ class FollowerFetchHandler:
         budget: int,
         now_ms: int,
     ) -> PartitionResponse | None:
-        asked = link.asked[key]
+        requested = link.requested[key]
         replica = self._partitions.hosted(*key)
         # Before the read: later appends must not make the follower look late.
         leader_end = Offset(-1) if replica is None else replica.log.log_end_offset
-        answer, accepted = self._look(key, asked, request, budget)
+        answer, accepted = self._look(key, requested, request, budget)
         if accepted is None or replica is None:
             return answer
         is_session = request.session_epoch >= FIRST_SESSION_EPOCH
@@ -314,54 +314,54 @@ class FollowerFetchHandler:
         return _with_watermark(answer, replica.high_watermark)
 
     def _look(
-        self, key: Key, asked: FetchPartition, request: FetchRequest, budget: int
+        self, key: Key, requested: FetchPartition, request: FetchRequest, budget: int
     ) -> tuple[PartitionResponse | None, ReplicaFetch | None]:
         """Return the answer if there is news, and the fetch if it was accepted and read."""
         replica = self._partitions.hosted(*key)
         if replica is None or replica.leader is None:
-            return self._not_controller(key, asked, replica), None
+            return self._not_controller(key, requested, replica), None
         log = replica.log
         fetch = ReplicaFetch(
             BrokerId(request.replica_id),
             BrokerEpoch(request.replica_epoch),
-            LeaderEpoch(asked.current_leader_epoch),
-            Offset(asked.fetch_offset),
-            LeaderEpoch(asked.last_fetched_epoch),
-            Offset(asked.log_start_offset),
+            LeaderEpoch(requested.current_leader_epoch),
+            Offset(requested.fetch_offset),
+            LeaderEpoch(requested.last_fetched_epoch),
+            Offset(requested.log_start_offset),
         )
         verdict = replica.leader.check_fetch(fetch, log)
         if isinstance(verdict, RejectFetch):
             return PartitionResponse(
-                asked.partition, verdict.error, log_start_offset=log.log_start_offset
+                requested.partition, verdict.error, log_start_offset=log.log_start_offset
             ), None
         if isinstance(verdict, DivergingEpoch):
             return PartitionResponse(
-                asked.partition,
+                requested.partition,
                 ErrorCode.NONE,
                 high_watermark=replica.high_watermark,
                 log_start_offset=log.log_start_offset,
                 diverging_epoch=(verdict.epoch, verdict.end_offset),
             ), None
-        if asked.fetch_offset == log.log_end_offset or budget <= 0:
+        if requested.fetch_offset == log.log_end_offset or budget <= 0:
             return None, fetch
-        return self._read(replica, asked, fetch, budget)
+        return self._read(replica, requested, fetch, budget)
 
     def _read(
-        self, replica: Partition, asked: FetchPartition, fetch: ReplicaFetch, budget: int
+        self, replica: Partition, requested: FetchPartition, fetch: ReplicaFetch, budget: int
     ) -> tuple[PartitionResponse | None, ReplicaFetch | None]:
         log = replica.log
         try:
-            records = self._records(replica, fetch.fetch_offset, min(budget, asked.max_bytes))
+            records = self._records(replica, fetch.fetch_offset, min(budget, requested.max_bytes))
         except CorruptBatch as error:
             self._partitions.corrupt.note(replica, fetch.fetch_offset, error, "replica")
-            return PartitionResponse(asked.partition, ErrorCode.CORRUPT_MESSAGE), None
+            return PartitionResponse(requested.partition, ErrorCode.CORRUPT_MESSAGE), None
         except (StorageError, OSError) as error:
             if is_storage_failure(error):
                 self._partitions.fail_storage(error)
             _log.error("a replica's fetch could not be read", extra={"error": str(error)})
-            return PartitionResponse(asked.partition, ErrorCode.KAFKA_STORAGE_ERROR), None
+            return PartitionResponse(requested.partition, ErrorCode.KAFKA_STORAGE_ERROR), None
         answer = PartitionResponse(
-            asked.partition,
+            requested.partition,
             ErrorCode.NONE,
             replica.high_watermark,
             log.log_start_offset,
@@ -381,7 +381,7 @@ class FollowerFetchHandler:
         return records
 
     def _not_controller(
-        self, key: Key, asked: FetchPartition, replica: Partition | None
+        self, key: Key, requested: FetchPartition, replica: Partition | None
     ) -> PartitionResponse:
         """Return the error, in Kafka's order: is it known, the leader epoch, who leads."""
         metadata = self._partitions.metadata
@@ -392,11 +392,11 @@ class FollowerFetchHandler:
                 error = ErrorCode.UNKNOWN_TOPIC_ID
             elif not 0 <= key[1] < topic.partition_count:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif 0 <= asked.current_leader_epoch < replica.leader_epoch:
+        elif 0 <= requested.current_leader_epoch < replica.leader_epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
-        elif asked.current_leader_epoch > replica.leader_epoch:
+        elif requested.current_leader_epoch > replica.leader_epoch:
             error = ErrorCode.UNKNOWN_LEADER_EPOCH
-        return PartitionResponse(asked.partition, error)
+        return PartitionResponse(requested.partition, error)
 
     def _news(self, key: Key, link: FollowerSession) -> Partition | None:
         replica = self._partitions.hosted(*key)
@@ -410,24 +410,24 @@ class FollowerFetchHandler:
         """Add the watermarks of all other partitions, so that no second answer is needed."""
         for key in tuple(islice(link.moved, MAX_POSITIONS)):
             del link.moved[key]
-            asked = link.asked.get(key)
-            if key in found or asked is None:
+            requested = link.requested.get(key)
+            if key in found or requested is None:
                 continue
             replica = self._news(key, link)
-            if replica is not None and self._is_asked_in_its_epoch(asked, replica):
+            if replica is not None and self._is_requested_in_its_epoch(requested, replica):
                 found[key] = PartitionResponse(
                     key[1], ErrorCode.NONE, replica.high_watermark, replica.log.log_start_offset
                 )
 
     # guard: watermark-told-in-asked-epoch (I2)
     @staticmethod
-    def _is_asked_in_its_epoch(asked: FetchPartition, replica: Partition) -> bool:
+    def _is_requested_in_its_epoch(requested: FetchPartition, replica: Partition) -> bool:
         """Return whether the fetch names the present leader epoch.
 
         If not, there was no room yet to check it, and the follower could not tell whose watermark
         the answer has (I2).
         """
-        return asked.current_leader_epoch == replica.leader_epoch
+        return requested.current_leader_epoch == replica.leader_epoch
 
     def _respond(self, link: FollowerSession, found: Found, respond: Respond) -> None:
         self._add_positions(link, found)

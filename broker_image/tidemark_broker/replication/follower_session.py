@@ -48,7 +48,6 @@ _numbers = count()  # of connections, in the order in which they were accepted
 
 class FollowerSession:
     __slots__ = (
-        "asked",
         "contact",
         "delayed",
         "is_peer",
@@ -56,6 +55,7 @@ class FollowerSession:
         "next_epoch",
         "number",
         "request",
+        "requested",
         "told_positions",
         "unread",
         "watched",
@@ -64,7 +64,7 @@ class FollowerSession:
     def __init__(self) -> None:
         self.number = next(_numbers)
         self.is_peer = False  # it fetched as the present life of a broker of the pool
-        self.asked: dict[Key, FetchPartition] = {}  # open questions
+        self.requested: dict[Key, FetchPartition] = {}  # open questions
         self.watched: dict[Key, None] = {}  # those, and those answered with records just now
         self.unread: dict[Key, None] = {}  # may have records or a refusal; the first waits longest
         self.moved: dict[Key, None] = {}  # watermark or log start may have

@@ -167,7 +167,9 @@ class LeaderEndpoint(asyncio.Protocol):
             max_wait_ms=FETCH_WAIT_MS,
             min_bytes=FETCH_MIN_BYTES,
             max_bytes=self._partitions.replica_fetch_max_bytes,
-            topics=tuple(FetchTopic(topic_id, tuple(asked)) for topic_id, asked in topics.items()),
+            topics=tuple(
+                FetchTopic(topic_id, tuple(requested)) for topic_id, requested in topics.items()
+            ),
             replica_id=self._partitions.broker_id,
             replica_epoch=self._partitions.broker_epoch,
             session_id=0 if is_first else REPLICA_SESSION_ID,
@@ -239,8 +241,8 @@ class LeaderEndpoint(asyncio.Protocol):
 
     def _on_response(self, frame: bytes | bytearray | memoryview) -> None:
         response = decode_fetch_response(frame)
-        asked = self._in_flight.popleft() if self._in_flight else None
-        if asked is None or asked.number & MAX_CORRELATION_ID != response.correlation_id:
+        requested = self._in_flight.popleft() if self._in_flight else None
+        if requested is None or requested.number & MAX_CORRELATION_ID != response.correlation_id:
             raise MalformedFrame(f"an answer to request {response.correlation_id}: not asked")
         self._expect_response()
         if response.error is not ErrorCode.NONE:
@@ -250,17 +252,17 @@ class LeaderEndpoint(asyncio.Protocol):
         now_ms = monotonic_ms()
         for topic in response.topics:
             for answer in topic.partitions:
-                self._on_partition((topic.topic_id, answer.partition), answer, asked, now_ms)
+                self._on_partition((topic.topic_id, answer.partition), answer, requested, now_ms)
         self._contact.last_response_ms = now_ms
-        for key, open_fetch in asked.named.items():
+        for key, open_fetch in requested.named.items():
             if self._questions.get(key) is open_fetch:
                 open_fetch.replica.on_nothing_new(open_fetch.fetch, now_ms, self._contact)
 
     def _on_partition(
-        self, key: Key, answer: PartitionResponse, asked: _SentFetch, now_ms: int
+        self, key: Key, answer: PartitionResponse, requested: _SentFetch, now_ms: int
     ) -> None:
         open_fetch = self._questions.get(key)
-        if open_fetch is None or open_fetch.number > asked.number:
+        if open_fetch is None or open_fetch.number > requested.number:
             return  # it was asked anew, or no more, since
         is_closed = (
             answer.error is not ErrorCode.NONE

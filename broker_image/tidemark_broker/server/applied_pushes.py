@@ -74,8 +74,8 @@ class AppliedPushes:
     def _is_applied(self, request: HeartbeatRequest, version: tuple[int, int]) -> bool:
         """Return whether the version was applied since that heartbeat was sent."""
         metadata = self._partitions.metadata
-        asked_with = (request.applied_controller_epoch, request.applied_image_version)
-        return version == (metadata.controller_epoch, metadata.image_version) != asked_with
+        requested_with = (request.applied_controller_epoch, request.applied_image_version)
+        return version == (metadata.controller_epoch, metadata.image_version) != requested_with
 
     async def retry_failed_roles(self) -> None:
         """Retry roles that a full disk prevented; there is space now."""

@@ -295,7 +295,7 @@ class BrokerServer:
         listeners.submit = self.session.submit
         partitions.producer_ids.ask = self.session.request_producer_ids
         partitions.topic_changes.ask = self.session.request_topics
-        partitions.topic_changes.asking = self.session.requesting_broker
+        partitions.topic_changes.requesting = self.session.requesting_broker
         listeners.appended = fetches.on_appended
         listeners.watermark_moved = fetches.on_watermark
         listeners.role_changed = self._on_role_changed

@@ -429,10 +429,10 @@ class BrokerLifecycleManager:
 
         It is as slow as the controller's own writes, and so runs concurrently with heartbeats.
         """
-        asking = self._client.call_in_background(
+        requesting = self._client.call_in_background(
             path, request, TopicsResponse, timeout_ms=timeout_ms
         )
-        return await self._good_response(asking, during="changes of topics")
+        return await self._good_response(requesting, during="changes of topics")
 
     # ---- asking
 
@@ -441,12 +441,14 @@ class BrokerLifecycleManager:
     ) -> Response | None:
         """Send a request; None without a usable response of the leading controller."""
         timeout_ms = self._session_timeout_ms // 2
-        asking = self._client.call(path, request, kind, timeout_ms=timeout_ms)
-        return await self._good_response(asking, during=during)
+        requesting = self._client.call(path, request, kind, timeout_ms=timeout_ms)
+        return await self._good_response(requesting, during=during)
 
-    async def _good_response(self, asking: Awaitable[Response], *, during: str) -> Response | None:
+    async def _good_response(
+        self, requesting: Awaitable[Response], *, during: str
+    ) -> Response | None:
         try:
-            response = await asking
+            response = await requesting
         except ControllerUnavailable as error:
             self._note_problem(during, str(error))
             return None

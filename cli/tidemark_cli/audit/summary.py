@@ -31,13 +31,13 @@ def summary_of(result: "AuditResult") -> AuditSummary:
     gravest_first = leads(result.findings)  # one of each incident
     counted = Counter(found.severity.value for found in gravest_first)
     observed = sum(each.observed_ms for each in result.coverage)
-    asked = sum(each.window_ms for each in result.coverage)
+    requested = sum(each.window_ms for each in result.coverage)
     return AuditSummary(
         verdict=result.verdict.value,
         sentence=result.sentence,
         window_start_ms=result.window_start_ms,
         window_end_ms=result.window_end_ms,
-        coverage=observed / asked if asked else 0.0,
+        coverage=observed / requested if requested else 0.0,
         lost_records=lost_records(result.loss_evidence),
         findings={name: counted[name] for name in GRAVITY if counted[name]},
         rules=tuple(map(_rule, result.rules)),

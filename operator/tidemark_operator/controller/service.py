@@ -39,7 +39,7 @@ from tidemark_operator.controller.commands import (
     create_topic as topics,
 )
 from tidemark_operator.controller.commands import (
-    elect_leaders as asked_elections,
+    elect_leaders as requested_elections,
 )
 from tidemark_operator.controller.commands import (
     reassign_partitions,
@@ -426,7 +426,9 @@ class ControllerService:
         self, pool: str, topic_id: TopicId, partitions: Collection[int], *, unclean: bool
     ) -> dict[int, ErrorCode]:
         """Elect leaders as a client requests it (commands/elect_leaders.py)."""
-        elect = asked_elections.elect_anybody if unclean else asked_elections.elect_preferred
+        elect = (
+            requested_elections.elect_anybody if unclean else requested_elections.elect_preferred
+        )
         return await self._decide_for_reconciler(elect(self._deciding(pool), topic_id, partitions))
 
     async def find_slices(self, pool: str, topic_id: TopicId) -> None:

@@ -109,9 +109,9 @@ class LeadershipRunner:
     def reason_to_give_way(self) -> str:
         return self._controller.reason_to_give_way()
 
-    def on_key(self, key: WorkKey, asked_by: str = "") -> None:
+    def on_key(self, key: WorkKey, requested_by: str = "") -> None:
         if self.is_leading:
-            self._queue.add(key, asked_by)
+            self._queue.add(key, requested_by)
 
     def on_trouble(self, trouble: BrokerFailure) -> None:
         if self.is_leading:

@@ -52,21 +52,21 @@ class _Lane:
     limit: int
     # In order of arrival, by who asked; first who is next.
     pending: dict[str, dict[WorkKey, None]] = field(default_factory=dict)
-    asked_by: dict[WorkKey, str] = field(default_factory=dict)  # of those in `pending`
+    requested_by: dict[WorkKey, str] = field(default_factory=dict)  # of those in `pending`
     swept: dict[WorkKey, None] = field(default_factory=dict)  # not in `pending`
     active: dict[WorkKey, bool] = field(default_factory=dict)  # whether it came from a sweep
 
     def __len__(self) -> int:
-        return len(self.asked_by) + len(self.swept)
+        return len(self.requested_by) + len(self.swept)
 
-    def add(self, key: WorkKey, asked_by: str) -> None:
+    def add(self, key: WorkKey, requested_by: str) -> None:
         self.swept.pop(key, None)
-        if key not in self.asked_by:
-            self.asked_by[key] = asked_by
-            self.pending.setdefault(asked_by, {})[key] = None
+        if key not in self.requested_by:
+            self.requested_by[key] = requested_by
+            self.pending.setdefault(requested_by, {})[key] = None
 
     def add_swept(self, key: WorkKey) -> None:
-        if key not in self.asked_by:
+        if key not in self.requested_by:
             self.swept[key] = None
 
     def take(self) -> Iterator[WorkKey]:
@@ -74,7 +74,7 @@ class _Lane:
         while len(self.active) < self.limit:
             is_sweep_due = self.limit > 1 and not any(self.active.values())
             key = self._first(self.swept) if is_sweep_due else None
-            key = key or self._next_asked() or self._first(self.swept)
+            key = key or self._next_requested() or self._first(self.swept)
             if key is None:
                 return
             self.active[key] = key in self.swept
@@ -84,21 +84,21 @@ class _Lane:
 
     def clear(self) -> None:
         self.pending.clear()
-        self.asked_by.clear()
+        self.requested_by.clear()
         self.swept.clear()
 
-    def _next_asked(self) -> WorkKey | None:
+    def _next_requested(self) -> WorkKey | None:
         found = map(self._first, self.pending.values())
         return next((key for key in found if key is not None), None)
 
     def _take_out(self, key: WorkKey) -> None:
         """The next one of who asked for it comes after those of all others."""
-        asked_by = self.asked_by.pop(key, None)
-        if asked_by is not None:
-            keys = self.pending.pop(asked_by)
+        requested_by = self.requested_by.pop(key, None)
+        if requested_by is not None:
+            keys = self.pending.pop(requested_by)
             del keys[key]
             if keys:
-                self.pending[asked_by] = keys
+                self.pending[requested_by] = keys
 
     def _first(self, keys: dict[WorkKey, None]) -> WorkKey | None:
         # At most `limit` keys are in work, so few are passed over.
@@ -124,11 +124,12 @@ class WorkQueue:
     def __len__(self) -> int:
         return sum(map(len, self._lanes.values()))
 
-    def add(self, key: WorkKey, asked_by: str = "") -> None:
-        """Now; a delayed turn of the same key is not waited for. `asked_by`: the request that it is
+    def add(self, key: WorkKey, requested_by: str = "") -> None:
+        """Now; a delayed turn of the same key is not waited for. `requested_by`: the request that
+        it is
         of; all others of a namespace are taken for one."""
         self._cancel_timer(key)
-        self._lane(key).add(key, asked_by or key.namespace)
+        self._lane(key).add(key, requested_by or key.namespace)
         self._wake.set()
 
     def add_swept(self, key: WorkKey) -> None:
@@ -138,7 +139,7 @@ class WorkQueue:
 
     def add_after(self, key: WorkKey, delay_ms: int) -> None:
         """Later, unless it is due sooner already."""
-        if key in self._lane(key).asked_by:
+        if key in self._lane(key).requested_by:
             return
         loop = asyncio.get_running_loop()
         due = loop.time() + delay_ms / 1000

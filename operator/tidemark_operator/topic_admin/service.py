@@ -70,7 +70,7 @@ class HasTopic(Protocol):
     def topic(self) -> str: ...
 
 
-Asked = TypeVar("Asked", bound=HasTopic)
+Requested = TypeVar("Requested", bound=HasTopic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,24 +109,24 @@ class TopicAdmin:
         return await self._each(request.broker, request.topics, change)
 
     async def add_partitions(self, request: AddPartitionsRequest) -> TopicsResponse:
-        async def change(asked: TopicToExpand, there: StoredTopic) -> TopicResult:
+        async def change(requested: TopicToExpand, there: StoredTopic) -> TopicResult:
             return await self._objects.change(
-                asked.topic,
+                requested.topic,
                 there,
                 request.request_id,
-                lambda stored: grown(stored, asked, there.places, there.room),
+                lambda stored: grown(stored, requested, there.places, there.room),
                 validate_only=request.validate_only,
             )
 
         return await self._each(request.broker, request.topics, change)
 
     async def alter_configs(self, request: AlterConfigsRequest) -> TopicsResponse:
-        async def change(asked: TopicToAlter, there: StoredTopic) -> TopicResult:
+        async def change(requested: TopicToAlter, there: StoredTopic) -> TopicResult:
             return await self._objects.change(
-                asked.topic,
+                requested.topic,
                 there,
                 request.request_id,
-                lambda stored: altered(stored, asked),
+                lambda stored: altered(stored, requested),
                 validate_only=request.validate_only,
             )
 
@@ -135,13 +135,13 @@ class TopicAdmin:
     async def reassign_partitions(self, request: ReassignPartitionsRequest) -> TopicsResponse:
         """One result for each topic that is named, for all of its partitions at once."""
 
-        async def change(asked: _Reassigned, there: StoredTopic) -> TopicResult:
-            targets = self._targets(asked, there)
+        async def change(requested: _Reassigned, there: StoredTopic) -> TopicResult:
+            targets = self._targets(requested, there)
             if isinstance(targets, RequestRejected):
-                return refused(asked.topic, targets)
+                return refused(requested.topic, targets)
             may_change = request.may_change_replication_factor
             return await self._objects.change(
-                asked.topic,
+                requested.topic,
                 there,
                 request.request_id,
                 lambda stored: reassigned(
@@ -154,8 +154,8 @@ class TopicAdmin:
     async def elect_leaders(self, request: ElectLeadersRequest) -> TopicsResponse:
         """One result for each partition."""
         partitions: dict[str, list[int]] = {}
-        for asked in request.partitions:
-            partitions.setdefault(asked.topic, []).append(asked.partition)
+        for requested in request.partitions:
+            partitions.setdefault(requested.topic, []).append(requested.partition)
 
         async def elected() -> Iterable[TopicResult]:
             there = await self._objects.there(request.broker.pool, partitions)
@@ -163,7 +163,7 @@ class TopicAdmin:
             for topic, numbers in partitions.items():
                 for result in await self._elect(topic, numbers, there, unclean=request.unclean):
                     outcomes[ElectedPartition(topic, result.partition)] = result
-            return [outcomes[asked] for asked in request.partitions]
+            return [outcomes[requested] for requested in request.partitions]
 
         return await self._responded(request.broker, len(request.partitions), elected)
 
@@ -181,35 +181,35 @@ class TopicAdmin:
     async def _each(
         self,
         broker: RequestingBroker,
-        asked: Sequence[Asked],
-        change: Callable[[Asked, StoredTopic], Awaitable[TopicResult]],
+        requested: Sequence[Requested],
+        change: Callable[[Requested, StoredTopic], Awaitable[TopicResult]],
     ) -> TopicsResponse:
         async def all_of_them() -> Iterable[TopicResult]:
-            there = await self._objects.there(broker.pool, (each.topic for each in asked))
+            there = await self._objects.there(broker.pool, (each.topic for each in requested))
             by_topic: dict[str, list[int]] = {}
-            for place, each in enumerate(asked):
+            for place, each in enumerate(requested):
                 by_topic.setdefault(each.topic, []).append(place)
 
             async def of_a_topic(places: list[int]) -> list[TopicResult]:
                 """One after the other: a topic may be named twice."""
-                named = (asked[place] for place in places)
+                named = (requested[place] for place in places)
                 return [await self._told(each.topic, change(each, there)) for each in named]
 
             found = await gathered(by_topic.values(), of_a_topic)
             results = dict(zip(chain(*by_topic.values()), chain(*found), strict=True))
-            return [results[place] for place in range(len(asked))]
+            return [results[place] for place in range(len(requested))]
 
-        return await self._responded(broker, len(asked), all_of_them)
+        return await self._responded(broker, len(requested), all_of_them)
 
     # ---- moves and elections
 
-    def _targets(self, asked: _Reassigned, there: StoredTopic) -> Targets | RequestRejected:
-        view = self._objects.view(there.places.pool, asked.topic)
+    def _targets(self, requested: _Reassigned, there: StoredTopic) -> Targets | RequestRejected:
+        view = self._objects.view(there.places.pool, requested.topic)
         if view is None:
-            return unknown_topic(asked.topic)
+            return unknown_topic(requested.topic)
         states = {state.partition: state for state in view.partitions}
         targets: dict[int, tuple[BrokerId, ...]] = {}
-        for move in asked.moves:
+        for move in requested.moves:
             state = states.get(move.partition)
             if move.replicas is not None:
                 targets[move.partition] = move.replicas

@@ -24,23 +24,23 @@ from tests.compatibility.programs.command_line import (
 )
 
 
-async def produce(asked: argparse.Namespace) -> None:
+async def produce(requested: argparse.Namespace) -> None:
     producer = AIOKafkaProducer(
-        bootstrap_servers=asked.bootstrap,
+        bootstrap_servers=requested.bootstrap,
         acks="all",
         linger_ms=5,
-        compression_type=None if asked.codec == "none" else asked.codec,
-        enable_idempotence=asked.idempotent,
+        compression_type=None if requested.codec == "none" else requested.codec,
+        enable_idempotence=requested.idempotent,
     )
     await producer.start()
     loop = asyncio.get_running_loop()
     began = loop.time()
     sent = []
-    for number in range(asked.count):
-        if asked.rate:
-            await asyncio.sleep(max(0.0, began + number / asked.rate - loop.time()))
-        value = f"{asked.prefix}.{number}"
-        future = await producer.send(asked.topic, value.encode())
+    for number in range(requested.count):
+        if requested.rate:
+            await asyncio.sleep(max(0.0, began + number / requested.rate - loop.time()))
+        value = f"{requested.prefix}.{number}"
+        future = await producer.send(requested.topic, value.encode())
         future.add_done_callback(telling(value))
         sent.append(future)
     await asyncio.gather(*sent, return_exceptions=True)
@@ -64,20 +64,22 @@ def record_data(record: Any) -> None:
     emit("record_data", topic=record.topic, value=record.value.decode(), **place)
 
 
-def consumer_of(asked: argparse.Namespace, **more: Any) -> AIOKafkaConsumer:
+def consumer_of(requested: argparse.Namespace, **more: Any) -> AIOKafkaConsumer:
     chosen = {"enable_auto_commit": False, "auto_offset_reset": "earliest", **more}
     # It does not look for another leader when a reset of its position is answered with
     # NOT_LEADER_OR_FOLLOWER; at the default age it would ask the former one for 5 minutes.
     chosen["metadata_max_age_ms"] = 1000
-    return AIOKafkaConsumer(bootstrap_servers=asked.bootstrap, **chosen)
+    return AIOKafkaConsumer(bootstrap_servers=requested.bootstrap, **chosen)
 
 
-async def consume(asked: argparse.Namespace) -> None:
-    consumer = consumer_of(asked)
+async def consume(requested: argparse.Namespace) -> None:
+    consumer = consumer_of(requested)
     await consumer.start()
     await consumer._client.force_metadata_update()  # partitions_for_topic alone asks nobody
     cluster = await consumer._client.fetch_all_metadata()
-    wanted = [TopicPartition(asked.topic, n) for n in cluster.partitions_for_topic(asked.topic)]
+    wanted = [
+        TopicPartition(requested.topic, n) for n in cluster.partitions_for_topic(requested.topic)
+    ]
     consumer.assign(wanted)
     await consumer.seek_to_beginning(*wanted)
     ends = await consumer.end_offsets(wanted)
@@ -89,12 +91,12 @@ async def consume(asked: argparse.Namespace) -> None:
     await consumer.stop()
 
 
-async def seek(asked: argparse.Namespace) -> None:
-    consumer = consumer_of(asked)
+async def seek(requested: argparse.Namespace) -> None:
+    consumer = consumer_of(requested)
     await consumer.start()
-    place = TopicPartition(asked.topic, 0)
+    place = TopicPartition(requested.topic, 0)
     consumer.assign([place])
-    found = await consumer.offsets_for_times({place: asked.timestamp})
+    found = await consumer.offsets_for_times({place: requested.timestamp})
     consumer.seek(place, found[place].offset)
     record_data(await consumer.getone(place))
     await consumer.stop()
@@ -115,11 +117,11 @@ class Telling(ConsumerRebalanceListener):
         emit(name, partitions=places(self._topic, numbers))
 
 
-async def group(asked: argparse.Namespace) -> None:
+async def group(requested: argparse.Namespace) -> None:
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
-    consumer = consumer_of(asked, group_id=asked.group, session_timeout_ms=6000)
-    consumer.subscribe([asked.topic], listener=Telling(asked.topic))
+    consumer = consumer_of(requested, group_id=requested.group, session_timeout_ms=6000)
+    consumer.subscribe([requested.topic], listener=Telling(requested.topic))
     await consumer.start()
     while not told.is_set():
         found = await consumer.getmany(timeout_ms=100)
@@ -135,23 +137,23 @@ async def group(asked: argparse.Namespace) -> None:
             emit("offsets_committed", success=False, error=repr(error))
             continue
         by_number = {place.partition: offset for place, offset in offsets.items()}
-        emit("offsets_committed", success=True, offsets=places(asked.topic, by_number))
+        emit("offsets_committed", success=True, offsets=places(requested.topic, by_number))
     await consumer.stop()
 
 
-async def admin(asked: argparse.Namespace) -> None:
-    client = AIOKafkaAdminClient(bootstrap_servers=asked.bootstrap)
+async def admin(requested: argparse.Namespace) -> None:
+    client = AIOKafkaAdminClient(bootstrap_servers=requested.bootstrap)
     await client.start()
-    new = NewTopic(asked.topic, 2, 3, topic_configs={RETENTION: str(HOUR_MS)})
+    new = NewTopic(requested.topic, 2, 3, topic_configs={RETENTION: str(HOUR_MS)})
     check((await client.create_topics([new])).topic_errors)
-    await tell_topic(client, asked.topic, 2, 1)
-    check((await client.create_partitions({asked.topic: NewPartitions(4)})).topic_errors)
+    await tell_topic(client, requested.topic, 2, 1)
+    check((await client.create_partitions({requested.topic: NewPartitions(4)})).topic_errors)
     configs = {RETENTION: str(2 * HOUR_MS)}
-    resource = ConfigResource(ConfigResourceType.TOPIC, asked.topic, configs)
+    resource = ConfigResource(ConfigResourceType.TOPIC, requested.topic, configs)
     for answer in await client.alter_configs([resource]):
         assert all(one[0] == 0 for one in answer.resources), answer
-    await tell_topic(client, asked.topic, 4, 2)
-    check((await client.delete_topics([asked.topic])).topic_error_codes)
+    await tell_topic(client, requested.topic, 4, 2)
+    check((await client.delete_topics([requested.topic])).topic_error_codes)
     emit("topic_deleted")
     await client.close()
 
@@ -183,7 +185,7 @@ async def described(client: AIOKafkaAdminClient, topic: str) -> tuple[int, int]:
 
 
 def in_a_loop(work: Callable[[argparse.Namespace], Coroutine[Any, Any, None]]) -> Work:
-    return lambda asked: asyncio.run(work(asked))
+    return lambda requested: asyncio.run(work(requested))
 
 
 if __name__ == "__main__":

@@ -41,8 +41,8 @@ def run(works: Mapping[str, Work]) -> None:
     parser.add_argument("--idempotent", action="store_true")
     parser.add_argument("--timestamp", type=int, default=0, help="ms")
     parser.add_argument("--group", default="")
-    asked = parser.parse_args()
-    works[asked.work](asked)
+    requested = parser.parse_args()
+    works[requested.work](requested)
 
 
 def emit(name: str, **fields: Any) -> None:
@@ -50,13 +50,13 @@ def emit(name: str, **fields: Any) -> None:
     sys.stdout.flush()
 
 
-def values(asked: argparse.Namespace) -> Iterator[str]:
+def values(requested: argparse.Namespace) -> Iterator[str]:
     """PREFIX.0, PREFIX.1, ..., each at its time."""
     began = time.monotonic()
-    for number in range(asked.count):
-        if asked.rate:
-            time.sleep(max(0.0, began + number / asked.rate - time.monotonic()))
-        yield f"{asked.prefix}.{number}"
+    for number in range(requested.count):
+        if requested.rate:
+            time.sleep(max(0.0, began + number / requested.rate - time.monotonic()))
+        yield f"{requested.prefix}.{number}"
 
 
 def places(topic: str, partitions: Mapping[int, int] | list[int]) -> list[dict[str, Any]]:

@@ -27,15 +27,17 @@ from tests.compatibility.programs.command_line import (
 LIMIT_SECONDS = 120.0
 
 
-def settings(asked: argparse.Namespace, **more: Any) -> dict[str, Any]:
-    return {"bootstrap.servers": asked.bootstrap, "log_level": 3, **more}
+def settings(requested: argparse.Namespace, **more: Any) -> dict[str, Any]:
+    return {"bootstrap.servers": requested.bootstrap, "log_level": 3, **more}
 
 
-def produce(asked: argparse.Namespace) -> None:
-    wanted = {"acks": "all", "linger.ms": 5, "compression.type": asked.codec}
-    producer = Producer(settings(asked, **wanted, **{"enable.idempotence": asked.idempotent}))
-    for value in values(asked):
-        producer.produce(asked.topic, value=value, on_delivery=on_delivery)
+def produce(requested: argparse.Namespace) -> None:
+    wanted = {"acks": "all", "linger.ms": 5, "compression.type": requested.codec}
+    producer = Producer(
+        settings(requested, **wanted, **{"enable.idempotence": requested.idempotent})
+    )
+    for value in values(requested):
+        producer.produce(requested.topic, value=value, on_delivery=on_delivery)
         producer.poll(0)
     assert producer.flush(LIMIT_SECONDS) == 0
 
@@ -54,11 +56,11 @@ def record_data(message: Message) -> None:
     emit("record_data", topic=message.topic(), value=message.value().decode(), **place)
 
 
-def consume(asked: argparse.Namespace) -> None:
+def consume(requested: argparse.Namespace) -> None:
     unused = {"group.id": "none", "enable.auto.commit": False, "enable.partition.eof": True}
-    consumer = Consumer(settings(asked, **unused))
-    found = consumer.list_topics(asked.topic, LIMIT_SECONDS).topics[asked.topic].partitions
-    consumer.assign([TopicPartition(asked.topic, number, 0) for number in found])
+    consumer = Consumer(settings(requested, **unused))
+    found = consumer.list_topics(requested.topic, LIMIT_SECONDS).topics[requested.topic].partitions
+    consumer.assign([TopicPartition(requested.topic, number, 0) for number in found])
     at_end: set[int] = set()
     while len(at_end) < len(found):
         message = consumer.poll(LIMIT_SECONDS)
@@ -71,10 +73,10 @@ def consume(asked: argparse.Namespace) -> None:
     consumer.close()
 
 
-def seek(asked: argparse.Namespace) -> None:
+def seek(requested: argparse.Namespace) -> None:
     unused = {"group.id": "none", "enable.auto.commit": False}
-    consumer = Consumer(settings(asked, **unused))
-    wanted = TopicPartition(asked.topic, 0, asked.timestamp)
+    consumer = Consumer(settings(requested, **unused))
+    wanted = TopicPartition(requested.topic, 0, requested.timestamp)
     (place,) = consumer.offsets_for_times([wanted], timeout=LIMIT_SECONDS)
     consumer.assign([place])
     message = consumer.poll(LIMIT_SECONDS)
@@ -83,21 +85,21 @@ def seek(asked: argparse.Namespace) -> None:
     consumer.close()
 
 
-def group(asked: argparse.Namespace) -> None:
+def group(requested: argparse.Namespace) -> None:
     told = told_to_end()
-    chosen = {"group.id": asked.group, "auto.offset.reset": "earliest"}
+    chosen = {"group.id": requested.group, "auto.offset.reset": "earliest"}
     quick = {"enable.auto.commit": False, "session.timeout.ms": 6000}
     cooperative = {"partition.assignment.strategy": "cooperative-sticky"}
-    consumer = Consumer(settings(asked, **chosen, **quick, **cooperative))
+    consumer = Consumer(settings(requested, **chosen, **quick, **cooperative))
 
     def tell(name: str) -> Any:
         def on_change(_: Consumer, changed: list[TopicPartition]) -> None:
-            emit(name, partitions=places(asked.topic, [place.partition for place in changed]))
+            emit(name, partitions=places(requested.topic, [place.partition for place in changed]))
 
         return on_change
 
     consumer.subscribe(
-        [asked.topic],
+        [requested.topic],
         on_assign=tell("partitions_assigned"),
         on_revoke=tell("partitions_revoked"),
         on_lost=tell("partitions_revoked"),
@@ -114,27 +116,27 @@ def group(asked: argparse.Namespace) -> None:
             emit("offsets_committed", success=False, error=str(error))
             continue
         offsets = {place.partition: place.offset for place in committed}
-        emit("offsets_committed", success=True, offsets=places(asked.topic, offsets))
+        emit("offsets_committed", success=True, offsets=places(requested.topic, offsets))
     consumer.close()
 
 
-def admin(asked: argparse.Namespace) -> None:
-    client = AdminClient(settings(asked))
-    new = NewTopic(asked.topic, 2, 3, config={RETENTION: str(HOUR_MS)})
+def admin(requested: argparse.Namespace) -> None:
+    client = AdminClient(settings(requested))
+    new = NewTopic(requested.topic, 2, 3, config={RETENTION: str(HOUR_MS)})
     finish(client.create_topics([new]))
-    tell_topic(client, asked.topic, 2, 1)
-    finish(client.create_partitions([NewPartitions(asked.topic, 4)]))
+    tell_topic(client, requested.topic, 2, 1)
+    finish(client.create_partitions([NewPartitions(requested.topic, 4)]))
     change = ConfigEntry(RETENTION, str(2 * HOUR_MS), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource("topic", asked.topic, incremental_configs=[change])
+    resource = ConfigResource("topic", requested.topic, incremental_configs=[change])
     finish(client.incremental_alter_configs([resource]))
-    tell_topic(client, asked.topic, 4, 2)
-    finish(client.delete_topics([asked.topic]))
+    tell_topic(client, requested.topic, 4, 2)
+    finish(client.delete_topics([requested.topic]))
     emit("topic_deleted")
 
 
-def finish(asked_for: Any) -> Any:
+def finish(requested_for: Any) -> Any:
     """The one answer of a request for one thing."""
-    (future,) = asked_for.values()
+    (future,) = requested_for.values()
     return future.result(LIMIT_SECONDS)
 
 

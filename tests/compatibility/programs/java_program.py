@@ -22,28 +22,35 @@ def java(tool: str, *options: str) -> list[str]:
     return ["java", *quick, quiet, "-cp", jars, f"{TOOLS}.{tool}", *options]
 
 
-def produce(asked: argparse.Namespace) -> None:
+def produce(requested: argparse.Namespace) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".properties", delete=False) as settings:
-        settings.write(f"compression.type={asked.codec}\nlinger.ms=5\n")
-        settings.write(f"enable.idempotence={str(asked.idempotent).lower()}\n")
+        settings.write(f"compression.type={requested.codec}\nlinger.ms=5\n")
+        settings.write(f"enable.idempotence={str(requested.idempotent).lower()}\n")
         settings.write("retries=2147483647\n")  # the tool's own is none
-    where = ["--bootstrap-server", asked.bootstrap, "--topic", asked.topic]
-    what = ["--max-messages", str(asked.count), "--throughput", str(asked.rate or -1)]
-    how = ["--acks", "-1", "--value-prefix", str(asked.prefix), "--command-config", settings.name]
+    where = ["--bootstrap-server", requested.bootstrap, "--topic", requested.topic]
+    what = ["--max-messages", str(requested.count), "--throughput", str(requested.rate or -1)]
+    how = [
+        "--acks",
+        "-1",
+        "--value-prefix",
+        str(requested.prefix),
+        "--command-config",
+        settings.name,
+    ]
     try:
         subprocess.run(java("VerifiableProducer", *where, *what, *how), check=True)
     finally:
         Path(settings.name).unlink()
 
 
-def offsets(asked: argparse.Namespace, time: str) -> dict[int, int]:
-    where = ["--bootstrap-server", asked.bootstrap, "--topic", asked.topic, "--time", time]
+def offsets(requested: argparse.Namespace, time: str) -> dict[int, int]:
+    where = ["--bootstrap-server", requested.bootstrap, "--topic", requested.topic, "--time", time]
     found = [line.split(":") for line in answer("GetOffsetShell", *where).splitlines()]
     return {int(partition): int(offset) for _, partition, offset in found}
 
 
-def read(asked: argparse.Namespace, partition: int, offset: int, count: int) -> None:
-    where = ["--bootstrap-server", asked.bootstrap, "--topic", asked.topic]
+def read(requested: argparse.Namespace, partition: int, offset: int, count: int) -> None:
+    where = ["--bootstrap-server", requested.bootstrap, "--topic", requested.topic]
     place = ["--partition", str(partition), "--offset", str(offset), "--max-messages", str(count)]
     shown = [f"--formatter-property=print.{name}=true" for name in ("partition", "offset")]
     limit = ["--timeout-ms", "30000"]
@@ -52,31 +59,31 @@ def read(asked: argparse.Namespace, partition: int, offset: int, count: int) -> 
         found = LINE.fullmatch(line)
         assert found is not None, line
         numbers = {"partition": int(found[1]), "offset": int(found[2])}
-        emit("record_data", topic=asked.topic, value=found[3], **numbers)
+        emit("record_data", topic=requested.topic, value=found[3], **numbers)
 
 
-def consume(asked: argparse.Namespace) -> None:
-    beginnings, ends = offsets(asked, "earliest"), offsets(asked, "latest")
+def consume(requested: argparse.Namespace) -> None:
+    beginnings, ends = offsets(requested, "earliest"), offsets(requested, "latest")
     for partition, end in ends.items():
-        read(asked, partition, beginnings[partition], end - beginnings[partition])
+        read(requested, partition, beginnings[partition], end - beginnings[partition])
 
 
-def seek(asked: argparse.Namespace) -> None:
-    read(asked, 0, offsets(asked, str(asked.timestamp))[0], 1)
+def seek(requested: argparse.Namespace) -> None:
+    read(requested, 0, offsets(requested, str(requested.timestamp))[0], 1)
 
 
-def group(asked: argparse.Namespace) -> None:
-    where = ["--bootstrap-server", asked.bootstrap, "--topic", asked.topic]
-    who = ["--group-id", asked.group, "--session-timeout", "6000", "--verbose"]
+def group(requested: argparse.Namespace) -> None:
+    where = ["--bootstrap-server", requested.bootstrap, "--topic", requested.topic]
+    who = ["--group-id", requested.group, "--session-timeout", "6000", "--verbose"]
     how = ["--assignment-strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"]
     command = java("VerifiableConsumer", *where, *who, *how)
     os.execvp(command[0], command)
 
 
-def admin(asked: argparse.Namespace) -> None:
-    where = ["--bootstrap-server", asked.bootstrap]
-    topic = [*where, "--topic", asked.topic]
-    config = [*where, "--entity-type", "topics", "--entity-name", asked.topic]
+def admin(requested: argparse.Namespace) -> None:
+    where = ["--bootstrap-server", requested.bootstrap]
+    topic = [*where, "--topic", requested.topic]
+    config = [*where, "--entity-type", "topics", "--entity-name", requested.topic]
 
     def count() -> int:
         described = answer("TopicCommand", *topic, "--describe")

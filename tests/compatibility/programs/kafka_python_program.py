@@ -25,16 +25,16 @@ from tests.compatibility.programs.command_line import (
 )
 
 
-def produce(asked: argparse.Namespace) -> None:
+def produce(requested: argparse.Namespace) -> None:
     producer = KafkaProducer(
-        bootstrap_servers=asked.bootstrap.split(","),
+        bootstrap_servers=requested.bootstrap.split(","),
         acks="all",
         linger_ms=5,
-        compression_type=None if asked.codec == "none" else asked.codec,
-        enable_idempotence=asked.idempotent,
+        compression_type=None if requested.codec == "none" else requested.codec,
+        enable_idempotence=requested.idempotent,
     )
-    for value in values(asked):
-        future = producer.send(asked.topic, value.encode())
+    for value in values(requested):
+        future = producer.send(requested.topic, value.encode())
         future.add_callback(on_success, value)
         future.add_errback(on_error, value)
     producer.flush()
@@ -54,15 +54,15 @@ def record_data(record: Any) -> None:
     emit("record_data", topic=record.topic, value=record.value.decode(), **place)
 
 
-def consumer_of(asked: argparse.Namespace, **more: Any) -> KafkaConsumer:
+def consumer_of(requested: argparse.Namespace, **more: Any) -> KafkaConsumer:
     chosen = {"enable_auto_commit": False, "auto_offset_reset": "earliest", **more}
-    return KafkaConsumer(bootstrap_servers=asked.bootstrap.split(","), **chosen)
+    return KafkaConsumer(bootstrap_servers=requested.bootstrap.split(","), **chosen)
 
 
-def consume(asked: argparse.Namespace) -> None:
-    consumer = consumer_of(asked)
-    numbers = sorted(consumer.partitions_for_topic(asked.topic))
-    wanted = [TopicPartition(asked.topic, number) for number in numbers]
+def consume(requested: argparse.Namespace) -> None:
+    consumer = consumer_of(requested)
+    numbers = sorted(consumer.partitions_for_topic(requested.topic))
+    wanted = [TopicPartition(requested.topic, number) for number in numbers]
     consumer.assign(wanted)
     consumer.seek_to_beginning()
     ends = consumer.end_offsets(wanted)
@@ -73,11 +73,11 @@ def consume(asked: argparse.Namespace) -> None:
     consumer.close()
 
 
-def seek(asked: argparse.Namespace) -> None:
-    consumer = consumer_of(asked)
-    place = TopicPartition(asked.topic, 0)
+def seek(requested: argparse.Namespace) -> None:
+    consumer = consumer_of(requested)
+    place = TopicPartition(requested.topic, 0)
     consumer.assign([place])
-    consumer.seek(place, consumer.offsets_for_times({place: asked.timestamp})[place].offset)
+    consumer.seek(place, consumer.offsets_for_times({place: requested.timestamp})[place].offset)
     found = consumer.poll(timeout_ms=60_000, max_records=1)
     record_data(found[place][0])
     consumer.close()
@@ -98,10 +98,10 @@ class Telling(ConsumerRebalanceListener):
         emit(name, partitions=places(self._topic, numbers))
 
 
-def group(asked: argparse.Namespace) -> None:
+def group(requested: argparse.Namespace) -> None:
     told = told_to_end()
-    consumer = consumer_of(asked, group_id=asked.group, session_timeout_ms=6000)
-    consumer.subscribe([asked.topic], listener=Telling(asked.topic))
+    consumer = consumer_of(requested, group_id=requested.group, session_timeout_ms=6000)
+    consumer.subscribe([requested.topic], listener=Telling(requested.topic))
     while not told.is_set():
         found = consumer.poll(timeout_ms=100)
         if not found:
@@ -115,19 +115,19 @@ def group(asked: argparse.Namespace) -> None:
             emit("offsets_committed", success=False, error=repr(error))
             continue
         offsets = {place.partition: records[-1].offset + 1 for place, records in found.items()}
-        emit("offsets_committed", success=True, offsets=places(asked.topic, offsets))
+        emit("offsets_committed", success=True, offsets=places(requested.topic, offsets))
     consumer.close()
 
 
-def admin(asked: argparse.Namespace) -> None:
-    client = KafkaAdminClient(bootstrap_servers=asked.bootstrap.split(","))
-    client.create_topics([NewTopic(asked.topic, 2, 3, topic_configs={RETENTION: str(HOUR_MS)})])
-    tell_topic(client, asked.topic, 2, 1)
-    client.create_partitions({asked.topic: NewPartitions(4)})
+def admin(requested: argparse.Namespace) -> None:
+    client = KafkaAdminClient(bootstrap_servers=requested.bootstrap.split(","))
+    client.create_topics([NewTopic(requested.topic, 2, 3, topic_configs={RETENTION: str(HOUR_MS)})])
+    tell_topic(client, requested.topic, 2, 1)
+    client.create_partitions({requested.topic: NewPartitions(4)})
     configs = {RETENTION: str(2 * HOUR_MS)}
-    client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, asked.topic, configs)])
-    tell_topic(client, asked.topic, 4, 2)
-    client.delete_topics([asked.topic])
+    client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, requested.topic, configs)])
+    tell_topic(client, requested.topic, 4, 2)
+    client.delete_topics([requested.topic])
     emit("topic_deleted")
     client.close()
 

@@ -14,22 +14,22 @@ FORMAT = r"%p %o %s\n"
 REBALANCED = re.compile(r"% Group .* rebalanced .*: (assigned|revoked)(?:: (.*))?")
 
 
-def kcat(asked: argparse.Namespace, *options: str) -> list[str]:
-    return ["kcat", "-b", asked.bootstrap, "-X", "log_level=3", *options]
+def kcat(requested: argparse.Namespace, *options: str) -> list[str]:
+    return ["kcat", "-b", requested.bootstrap, "-X", "log_level=3", *options]
 
 
-def produce(asked: argparse.Namespace) -> None:
+def produce(requested: argparse.Namespace) -> None:
     # It hands lines on one by one: only with time they make a batch that a codec shrinks.
-    linger = "5" if asked.rate else "200"
-    wanted = ["-X", "acks=all", "-X", f"linger.ms={linger}", "-z", asked.codec]
-    wanted += ["-X", f"enable.idempotence={str(asked.idempotent).lower()}"]
-    command = kcat(asked, "-P", "-t", asked.topic, *wanted)
+    linger = "5" if requested.rate else "200"
+    wanted = ["-X", "acks=all", "-X", f"linger.ms={linger}", "-z", requested.codec]
+    wanted += ["-X", f"enable.idempotence={str(requested.idempotent).lower()}"]
+    command = kcat(requested, "-P", "-t", requested.topic, *wanted)
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdin is not None
     sent = []
-    for value in values(asked):
+    for value in values(requested):
         process.stdin.write(f"{value}\n".encode())
-        if asked.rate:
+        if requested.rate:
             process.stdin.flush()
         sent.append(value)
     _, errors = process.communicate()
@@ -46,27 +46,27 @@ def record_data(line: str, topic: str) -> None:
     emit("record_data", topic=topic, partition=int(partition), offset=int(offset), value=value)
 
 
-def read(asked: argparse.Namespace, *options: str) -> None:
-    command = kcat(asked, "-C", "-q", "-t", asked.topic, "-f", FORMAT, *options)
+def read(requested: argparse.Namespace, *options: str) -> None:
+    command = kcat(requested, "-C", "-q", "-t", requested.topic, "-f", FORMAT, *options)
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     for line in done.stdout.splitlines():
-        record_data(line, asked.topic)
+        record_data(line, requested.topic)
 
 
-def consume(asked: argparse.Namespace) -> None:
-    read(asked, "-o", "beginning", "-e")
+def consume(requested: argparse.Namespace) -> None:
+    read(requested, "-o", "beginning", "-e")
 
 
-def seek(asked: argparse.Namespace) -> None:
-    read(asked, "-p", "0", "-o", f"s@{asked.timestamp}", "-c", "1")
+def seek(requested: argparse.Namespace) -> None:
+    read(requested, "-p", "0", "-o", f"s@{requested.timestamp}", "-c", "1")
 
 
-def group(asked: argparse.Namespace) -> None:
+def group(requested: argparse.Namespace) -> None:
     wanted = ["-X", "auto.offset.reset=earliest", "-X", "session.timeout.ms=6000"]
     # Assignments are told on the error stream, which must come in order with the records.
-    command = ["-u", "-f", FORMAT, *wanted, "-G", asked.group, asked.topic]
+    command = ["-u", "-f", FORMAT, *wanted, "-G", requested.group, requested.topic]
     process = subprocess.Popen(
-        kcat(asked, *command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        kcat(requested, *command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -78,9 +78,9 @@ def group(asked: argparse.Namespace) -> None:
         changed = REBALANCED.search(line)
         if changed:
             numbers = [int(n) for n in re.findall(r"\[(\d+)\]", changed[2] or "")]
-            emit(f"partitions_{changed[1]}", partitions=places(asked.topic, numbers))
+            emit(f"partitions_{changed[1]}", partitions=places(requested.topic, numbers))
         elif not line.startswith("%"):
-            record_data(line, asked.topic)
+            record_data(line, requested.topic)
 
 
 if __name__ == "__main__":

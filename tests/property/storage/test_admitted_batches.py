@@ -89,8 +89,8 @@ def is_admitted(batch: Batch) -> bool:
 
 
 def check_look_ups(log: PartitionLog) -> None:
-    for asked_ms in (MIN_INT64, -1, 0, 1, NOW_MS, MAX_INT64):
-        found = log.offset_for_timestamp(asked_ms)
+    for requested_ms in (MIN_INT64, -1, 0, 1, NOW_MS, MAX_INT64):
+        found = log.offset_for_timestamp(requested_ms)
         if found is not None:
             assert log.log_start_offset <= found[0] < log.log_end_offset
             INT64.pack(found[1])

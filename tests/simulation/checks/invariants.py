@@ -84,14 +84,14 @@ class Invariants:
         self._losses = LossJudge(self.coverage)
         self.deleted: dict[str, None] = {}  # partitions of topics that are gone
         self._resorts = UncleanRecoveryChecker(world)
-        self._erasures = Erasures(world.was_asked_to_delete)
+        self._erasures = Erasures(world.was_requested_to_delete)
         self._registered_us: dict[BrokerId, int] = {}
         self._notes_due_us = 0
         self._placed: dict[TopicPartition, None] = {}
 
     # ---- told by client ports, within an event: the process may not outlive it
 
-    def on_asked(self, broker: Any, request: Produce) -> Callable[[], None]:
+    def on_requested(self, broker: Any, request: Produce) -> Callable[[], None]:
         """I9: below min ISR acks=all is refused before the append, whatever the commit rule."""
         replica = _replica_of(broker, request.topic, request.partition)
         leader = None if replica is None else replica.leader

@@ -90,7 +90,7 @@ class Erasures:
     away. Whoever is in sync has come back, and its log counts again."""
 
     def __init__(self, was_asked: Callable[[TopicId], bool]) -> None:
-        self._was_asked = was_asked
+        self._was_requested = was_asked
         self._hosted: dict[int, frozenset[Replica]] = {}  # by process
         self._moved_off: dict[tuple[Replica, BrokerId], None] = {}
 
@@ -103,7 +103,7 @@ class Erasures:
                 self._moved_off.pop((replica, broker_id), None)
 
     def on_slice_gone(self, name: str, topic_id: TopicId) -> None:
-        if not self._was_asked(topic_id):
+        if not self._was_requested(topic_id):
             raise Violation("I20", f"slice {name} of topic id {topic_id} is deleted, nobody asked")
 
     def look(self, broker: LiveBroker) -> None:
@@ -114,7 +114,7 @@ class Erasures:
         self._hosted[broker.process] = frozenset(hosted)
         for replica in () if known is None else sorted(known - hosted):
             is_moved = (replica, broker.broker_id) in self._moved_off
-            if not is_moved and not self._was_asked(replica[0]):
+            if not is_moved and not self._was_requested(replica[0]):
                 raise Violation(
                     "I20", f"broker {broker.broker_id} removed its replica {replica}, nobody asked"
                 )
@@ -122,7 +122,7 @@ class Erasures:
 
 @dataclass(frozen=True, slots=True)
 class _ClockReading:
-    asked: int  # writes of slices and Brokers that the store was asked for
+    requested: int  # writes of slices and Brokers that the store was asked for
     # Without the partition epoch and the resource version, which each write raises.
     states: Mapping[Replica, PartitionState]
     brokers: tuple[BrokerRecord | None, ...]
@@ -146,9 +146,9 @@ class QuietTime:
         """At the end of each second, if it is. Raises Violation where it had to be by now."""
         before, now = self._before, self._moment()
         self._before = now
-        self._written.append(now.asked - before.asked)
+        self._written.append(now.requested - before.requested)
         if (now.states, now.brokers) == (before.states, before.brokers):
-            self._unchanged.append(now.asked - before.asked)
+            self._unchanged.append(now.requested - before.requested)
         if not any(self._written[-2:]):
             return True
         is_needless = any(self._unchanged) and len(self._unchanged) >= QUIET_TIMES
@@ -157,7 +157,7 @@ class QuietTime:
         return False
 
     def _moment(self) -> _ClockReading:
-        writes = self._world.world.store.writes_asked
+        writes = self._world.world.store.writes_requested
         return _ClockReading(
             writes[PARTITION_SLICE.kind] + writes[BROKER.kind],
             {

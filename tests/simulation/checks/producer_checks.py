@@ -9,37 +9,37 @@ from tests.simulation.checks.replica_audit import ReplicaAudit
 from tests.simulation.checks.violations import Violation
 
 
-def check_is_no_duplicate(audit: ReplicaAudit, asked: BatchHeader) -> str:
+def check_is_no_duplicate(audit: ReplicaAudit, requested: BatchHeader) -> str:
     """It is refused, so it must be none of that producer's last batches there. What to count."""
     # Compaction keeps the last one for sure.
     known = 1 if audit.committed.is_compacted else WINDOW_BATCHES
-    for header in islice(audit.written_by(asked.producer_id), known):
-        if header.producer_epoch == asked.producer_epoch and (
-            header.base_sequence == asked.base_sequence
-            and header.last_offset_delta == asked.last_offset_delta
+    for header in islice(audit.written_by(requested.producer_id), known):
+        if header.producer_epoch == requested.producer_epoch and (
+            header.base_sequence == requested.base_sequence
+            and header.last_offset_delta == requested.last_offset_delta
         ):
             why = f"as a gap, although it is at offset {header.base_offset}"
-            raise _rejected_wrongly(audit, asked, why)
+            raise _rejected_wrongly(audit, requested, why)
         if header.base_sequence == 0:
             break  # what lies before it is of another epoch, or of before the producer expired
     return "out of order"
 
 
-def check_is_forgotten(audit: ReplicaAudit, asked: BatchHeader) -> str:
+def check_is_forgotten(audit: ReplicaAudit, requested: BatchHeader) -> str:
     """S24: it is refused as of an unknown producer, so that has written nothing there, or is quiet
     for long. What to count."""
-    last = next(audit.written_by(asked.producer_id), None)
+    last = next(audit.written_by(requested.producer_id), None)
     if last is None or audit.is_unreliable:
         return "unknown producer"
     known = (last.producer_id, last.producer_epoch, last_sequence_of(last))
     if not audit.committed.expiry.may_be_over(*known):
         why = f"as unknown, although it wrote offset {last.base_offset}"
-        raise _rejected_wrongly(audit, asked, why)
+        raise _rejected_wrongly(audit, requested, why)
     return "expired producer"
 
 
-def _rejected_wrongly(audit: ReplicaAudit, asked: BatchHeader, why: str) -> Violation:
-    sequence = f"sequence {asked.base_sequence} of producer {asked.producer_id}"
+def _rejected_wrongly(audit: ReplicaAudit, requested: BatchHeader, why: str) -> Violation:
+    sequence = f"sequence {requested.base_sequence} of producer {requested.producer_id}"
     return Violation("I8", f"{audit.who}: refused {sequence} {why}")
 
 

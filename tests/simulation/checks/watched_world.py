@@ -149,7 +149,7 @@ class WatchedWorld:
                 return f"{wish.topic}: {found} of {wish.partitions} partitions are served"
         return ""
 
-    def was_asked_to_delete(self, topic_id: TopicId) -> bool:
+    def was_requested_to_delete(self, topic_id: TopicId) -> bool:
         return any(wish.topic_id == topic_id and wish.is_deleted for wish in self.world.topics)
 
     def is_lost_by_hand(self, slice_name: str) -> bool:

@@ -86,7 +86,7 @@ Question = Metadata | Produce | Fetch | Offsets | InitProducer
 Reply = MetadataResponse | ProduceResponse | FetchResponse | OffsetsResponse | InitProducerResponse
 
 
-class Asked(msgspec.Struct, frozen=True, array_like=True):
+class Requested(msgspec.Struct, frozen=True, array_like=True):
     number: int
     question: Question
 
@@ -97,7 +97,7 @@ class Responded(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_ASKED = msgspec.msgpack.Decoder(Asked)
+_REQUESTED = msgspec.msgpack.Decoder(Requested)
 _RESPONDED = msgspec.msgpack.Decoder(Responded)
 
 # It may have been written, whatever else it says (S8).
@@ -113,7 +113,7 @@ _DOUBTFUL = frozenset(
 class Judge(Protocol):
     """Hears what a broker says to clients, as it says it."""
 
-    def on_asked(self, broker: Any, request: Produce) -> Callable[[], None]:
+    def on_requested(self, broker: Any, request: Produce) -> Callable[[], None]:
         """Before anything is done about it; what is returned is called right after."""
         ...
 
@@ -146,7 +146,7 @@ class Frames:
         return found
 
 
-def framed(message: Asked | Responded) -> bytes:
+def framed(message: Requested | Responded) -> bytes:
     body = _ENCODER.encode(message)
     return len(body).to_bytes(4, "big") + body
 
@@ -208,19 +208,19 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for frame in self._frames.feed(data):
-            asked = _ASKED.decode(frame)
-            match asked.question:
+            requested = _REQUESTED.decode(frame)
+            match requested.question:
                 case Metadata():
-                    self._reply(asked.number, self._metadata(asked.question))
+                    self._reply(requested.number, self._metadata(requested.question))
                 case Produce():
-                    self._produce(asked.number, asked.question)
+                    self._produce(requested.number, requested.question)
                 case Fetch():
-                    self._fetch(asked.number, asked.question)
+                    self._fetch(requested.number, requested.question)
                 case Offsets():
-                    self._reply(asked.number, self._offsets(asked.question))
+                    self._reply(requested.number, self._offsets(requested.question))
                 case InitProducer():
                     task = asyncio.get_running_loop().create_task(
-                        self._init_producer(asked.number, asked.question)
+                        self._init_producer(requested.number, requested.question)
                     )
                     self._tasks[task] = None
                     task.add_done_callback(lambda done: self._tasks.pop(done))
@@ -296,7 +296,7 @@ class _Connection(asyncio.Protocol):
                 )
                 self._reply(number, answer)
 
-        taken = self._judge.on_asked(self._broker, question)
+        taken = self._judge.on_requested(self._broker, question)
         self._partitions.produce(
             question.topic,
             question.partition,

@@ -26,7 +26,6 @@ from tidemark_protocol.error_codes import ErrorCode
 from tests.simulation.checks.read_positions import ReadPositions
 from tests.simulation.checks.violations import Violation
 from tests.simulation.clients.client_port import (
-    Asked,
     Fetch,
     FetchResponse,
     Frames,
@@ -38,6 +37,7 @@ from tests.simulation.clients.client_port import (
     ProduceResponse,
     Question,
     Reply,
+    Requested,
     Responded,
     framed,
     read_response,
@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
         number = self._number
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
-        self.transport.write(framed(Asked(number, question)))
+        self.transport.write(framed(Requested(number, question)))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await future
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
         if self.transport is None or self.transport.is_closing():
             raise NotSent("connection closed")
         self._number += 1
-        self.transport.write(framed(Asked(self._number, question)))
+        self.transport.write(framed(Requested(self._number, question)))
 
 
 class Links:

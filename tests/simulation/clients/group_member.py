@@ -112,12 +112,12 @@ class GroupMember:
         plan = self.plan
         broker = self.chance.choice(self.around.brokers)
         host, _ = self.around.address_of(broker)
-        asked = await BrokerConnection.open(plan.name, host, plan.kafka_port)
+        requested = await BrokerConnection.open(plan.name, host, plan.kafka_port)
         try:
             values = {"key_type": 0, "keys": (self.checks.group_id,)}
-            found = await asked.ask(FIND_COORDINATOR_API, values, RESPONSE_MS)
+            found = await requested.ask(FIND_COORDINATOR_API, values, RESPONSE_MS)
         finally:
-            asked.close()
+            requested.close()
         (coordinator,) = found["coordinators"]
         _check(coordinator)
         self._link = await BrokerConnection.open(
@@ -193,11 +193,11 @@ class GroupMember:
         self._positions = {}
         if not partitions:
             return
-        asked = {
+        requested = {
             "group_id": self.checks.group_id,
             "topics": ({"topic": self.plan.topic, "partitions": partitions},),
         }
-        answer = await self._ask(OFFSET_FETCH_API, {"groups": (asked,)})
+        answer = await self._ask(OFFSET_FETCH_API, {"groups": (requested,)})
         (found,) = answer["groups"]
         _check(found)
         for entry in found["topics"][0]["partitions"]:

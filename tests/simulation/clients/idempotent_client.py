@@ -176,7 +176,7 @@ class PassingProducer(IdempotentProducer):
     async def run(self) -> None:
         while self._has_given_up and not self._around.is_over():
             with contextlib.suppress(NotSent):
-                await self._begin_epoch(await self._whom_it_asks())
+                await self._begin_epoch(await self._whom_it_requests())
             await asyncio.sleep(PAUSE_SECONDS)
         self._on_first_epoch(self._links.connections())
         for _ in range(self._batches):
@@ -185,7 +185,7 @@ class PassingProducer(IdempotentProducer):
                 await asyncio.sleep(PAUSE_SECONDS)
             await self._send(*self._next_batch())
 
-    async def _whom_it_asks(self) -> int:
+    async def _whom_it_requests(self) -> int:
         if self._broker is not None:
             return self._broker
         return await self._links.leader(self._plan.topic, self._plan.partition)

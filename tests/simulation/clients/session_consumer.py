@@ -81,8 +81,8 @@ class SessionConsumer:
         host, _ = self.around.address_of(self.chance.choice(self.around.brokers))
         link = await BrokerConnection.open(self.name, host, self.kafka_port)
         try:
-            asked = {"topics": ({"topic": self.topic},), "allow_auto_topic_creation": False}
-            found = await link.ask(METADATA_API, asked, RESPONSE_MS)
+            requested = {"topics": ({"topic": self.topic},), "allow_auto_topic_creation": False}
+            found = await link.ask(METADATA_API, requested, RESPONSE_MS)
         finally:
             link.close()
         (topic,) = found["topics"]
@@ -127,7 +127,7 @@ class SessionConsumer:
                 self._take(answer, positions.get(answer.partition, 0), invoked_us)
 
     def _request(self, session: _Session, changed: dict[int, int]) -> FetchRequest:
-        asked = tuple(
+        requested = tuple(
             FetchPartition(partition, -1, offset, -1, -1, MAX_BYTES)
             for partition, offset in changed.items()
         )
@@ -135,7 +135,7 @@ class SessionConsumer:
             max_wait_ms=WAIT_MS,
             min_bytes=1,
             max_bytes=MAX_BYTES,
-            topics=(FetchTopic(self._topic_id, asked),) if asked else (),
+            topics=(FetchTopic(self._topic_id, requested),) if requested else (),
             session_id=session.session_id,
             session_epoch=session.epoch,
         )

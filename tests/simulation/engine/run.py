@@ -93,9 +93,9 @@ class _Ears:
 
     invariants: Invariants | None = None
 
-    def on_asked(self, broker: Any, request: Produce) -> Callable[[], None]:
+    def on_requested(self, broker: Any, request: Produce) -> Callable[[], None]:
         assert self.invariants is not None
-        return self.invariants.on_asked(broker, request)
+        return self.invariants.on_requested(broker, request)
 
     def on_acknowledged(self, broker: Any, request: Produce, base_offset: int) -> None:
         assert self.invariants is not None

@@ -24,15 +24,15 @@ EACH_IN_TURN = "all"
 NAMES = tuple(ALL_WEATHERS)
 
 
-def weather_at(seed: int, asked: str) -> str:
-    if asked != EACH_IN_TURN:
-        return asked
+def weather_at(seed: int, requested: str) -> str:
+    if requested != EACH_IN_TURN:
+        return requested
     return NAMES[(seed - 1) % len(NAMES)]
 
 
-def run_in(seed: int, asked: str) -> RunResult:
+def run_in(seed: int, requested: str) -> RunResult:
     """For as long as mutants are looked for in that weather."""
-    weather = weather_at(seed, asked)
+    weather = weather_at(seed, requested)
     return run_seed(seed, seconds_of(weather), weather)
 
 
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.disable(logging.CRITICAL)  # the trace says it all; see sim-replay
     console = Console()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
-    work = partial(run_in, asked=options.weather) if options.weather else run_seed
+    work = partial(run_in, requested=options.weather) if options.weather else run_seed
     result = campaign(seeds, options.jobs, console, goes_on=options.go_on, work=work, stop=stop)
     show_coverage(console, result)
     if stop.signal_number:

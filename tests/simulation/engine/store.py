@@ -56,7 +56,7 @@ class SimulatedStore:
         self.out_of_reach: dict[str, str] = {}  # operators, and what is lost on their way
         self.version = 0
         self.writes = 0
-        self.writes_asked: Counter[str] = Counter()  # by kind, whatever came of them
+        self.writes_requested: Counter[str] = Counter()  # by kind, whatever came of them
         self._timeline = timeline
         self._chance = chance
         self._stored: dict[Key, bytes] = {}
@@ -176,17 +176,17 @@ class StoreClient:
 
     async def create(self, kind: ResourceKind, item: Object) -> Object:
         copied = _copy(item)
-        self._store.writes_asked[kind.kind] += 1
+        self._store.writes_requested[kind.kind] += 1
         return await self._write(lambda: self._store.create(kind, copied))
 
     async def replace(self, kind: ResourceKind, item: Object) -> Object:
         copied = _copy(item)
-        self._store.writes_asked[kind.kind] += 1
+        self._store.writes_requested[kind.kind] += 1
         return await self._write(lambda: self._store.replace(kind, copied, status_only=False))
 
     async def replace_status(self, kind: ResourceKind, item: Object) -> Object:
         copied = _copy(item)
-        self._store.writes_asked[kind.kind] += 1
+        self._store.writes_requested[kind.kind] += 1
         return await self._write(lambda: self._store.replace(kind, copied, status_only=True))
 
     async def delete(

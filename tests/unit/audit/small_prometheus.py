@@ -24,7 +24,7 @@ Series = dict[Labels, list[tuple[int, float]]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Requested:
     """A request for samples of [start, end), and what form of answers it accepts."""
 
     path: str
@@ -67,24 +67,26 @@ class SmallPrometheus:
         }
         self.forms = tuple(forms)
         self.encoding = encoding
-        self.asked: list[Asked] = []
-        self.instead: Callable[[Asked], Reply | None] = lambda asked: None
+        self.requested: list[Requested] = []
+        self.instead: Callable[[Requested], Reply | None] = lambda requested: None
         self.ends = threading.Event()
 
     def reply(self, path: str, body: bytes) -> Reply:
-        asked = _of_read(path, body) if path == "/api/v1/read" else _of_query(path, body)
-        self.asked.append(asked)
-        return self.instead(asked) or self.honest(asked)
+        requested = _of_read(path, body) if path == "/api/v1/read" else _of_query(path, body)
+        self.requested.append(requested)
+        return self.instead(requested) or self.honest(requested)
 
-    def honest(self, asked: Asked) -> Reply:
+    def honest(self, requested: Requested) -> Reply:
         found = {
-            key: [(at, value) for at, value in samples if asked.start_ms <= at < asked.end_ms]
+            key: [
+                (at, value) for at, value in samples if requested.start_ms <= at < requested.end_ms
+            ]
             for key, samples in self.series.items()
         }
         found = {key: samples for key, samples in found.items() if samples}
-        if asked.path == "/api/v1/query":
-            return Reply(_document(asked, found), headers={"Content-Type": "application/json"})
-        form = next((each for each in asked.accepted if each in self.forms), None)
+        if requested.path == "/api/v1/query":
+            return Reply(_document(requested, found), headers={"Content-Type": "application/json"})
+        form = next((each for each in requested.accepted if each in self.forms), None)
         if form is None and SAMPLES in self.forms:
             form = SAMPLES  # it knows no types at all, as before 2.13
         if form == STREAMED:
@@ -98,26 +100,26 @@ class SmallPrometheus:
             return Reply(_snappy(_plain(found)), headers=headers)
         return Reply(b"404 page not found\n", 404)
 
-    def of_samples(self) -> list[Asked]:
+    def of_samples(self) -> list[Requested]:
         """What was asked beside the looks before the first slice."""
-        return [each for each in self.asked if each.start_ms or "[" in each.query]
+        return [each for each in self.requested if each.start_ms or "[" in each.query]
 
 
-def _of_read(path: str, body: bytes) -> Asked:
+def _of_read(path: str, body: bytes) -> Requested:
     request = list(fields(memoryview(_unpacked(body))))
     query = next(value for number, value in request if number == 1)
     assert isinstance(query, memoryview)
     said = {number: value for number, value in fields(query) if isinstance(value, int)}
     types = tuple(value for number, value in request if number == 2 and isinstance(value, int))
-    return Asked(path, "", said.get(1, 0), said.get(2, 0) + 1, types)
+    return Requested(path, "", said.get(1, 0), said.get(2, 0) + 1, types)
 
 
-def _of_query(path: str, body: bytes) -> Asked:
+def _of_query(path: str, body: bytes) -> Requested:
     form = {name: texts[0] for name, texts in urllib.parse.parse_qs(body.decode()).items()}
     end_ms = round(float(form["time"]) * 1000)
     _, bracket, length = form["query"].partition("[")
     length_ms = int(length.removesuffix("ms]")) if bracket else 0
-    return Asked(path, form["query"], end_ms - length_ms, end_ms + 1)
+    return Requested(path, form["query"], end_ms - length_ms, end_ms + 1)
 
 
 def _unpacked(block: bytes) -> bytes:
@@ -129,9 +131,9 @@ def _snappy(data: bytes) -> bytes:
     return bytes(pa.compress(data, codec="snappy", asbytes=True))
 
 
-def _document(asked: Asked, found: Series) -> bytes:
-    if asked.query.startswith("count("):
-        value: list[Any] = [asked.end_ms / 1000, str(len(found))]
+def _document(requested: Requested, found: Series) -> bytes:
+    if requested.query.startswith("count("):
+        value: list[Any] = [requested.end_ms / 1000, str(len(found))]
         data = {"resultType": "vector", "result": [{"metric": {}, "value": value}]}
     else:
         result = [
@@ -183,7 +185,7 @@ def serving(prometheus: SmallPrometheus, *, port: int = 0) -> Iterator[str]:
             _send(self, prometheus.reply(self.path, body), prometheus.ends)
 
         def log_message(self, *args: Any) -> None:
-            """Tests look at `asked`."""
+            """Tests look at `requested`."""
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True

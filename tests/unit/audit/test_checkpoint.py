@@ -29,8 +29,8 @@ def an_export(path: Path) -> Path:
 
 
 def audited(path: Path, window: Window, checkpoint: Path | None) -> AuditResult:
-    asked = AuditRequest(window, checkpoint=checkpoint)
-    result, _ = audit_what_if(LocalEngine(), sources_at([str(path)]), asked, None)
+    requested = AuditRequest(window, checkpoint=checkpoint)
+    result, _ = audit_what_if(LocalEngine(), sources_at([str(path)]), requested, None)
     return replace(result, wall_seconds=0.0)
 
 
@@ -82,14 +82,16 @@ def test_the_window_of_a_running_prometheus_starts_an_eighth_early_at_most(tmp_p
     with serving(SmallPrometheus(export, base_ms=base_ms)) as url:
         for moved_ms in (0, 10_001, 55_000, 77_777):
             window = Window(base_ms + moved_ms, base_ms + moved_ms + 80_000)
-            asked = AuditRequest(window, interval_ms=1000, checkpoint=kept)
-            result, _ = audit_what_if(LocalEngine(), [Prometheus(url)], asked, None)
+            requested = AuditRequest(window, interval_ms=1000, checkpoint=kept)
+            result, _ = audit_what_if(LocalEngine(), [Prometheus(url)], requested, None)
             assert result.window_end_ms == window.end_ms
             early_ms = base_ms + moved_ms - result.window_start_ms
             assert 0 <= early_ms <= 10_000
             assert result.verdict is Verdict.PASS
-        asked = AuditRequest(Window(result.window_start_ms, result.window_end_ms), interval_ms=1000)
-        whole, _ = audit_what_if(LocalEngine(), [Prometheus(url)], asked, None)
+        requested = AuditRequest(
+            Window(result.window_start_ms, result.window_end_ms), interval_ms=1000
+        )
+        whole, _ = audit_what_if(LocalEngine(), [Prometheus(url)], requested, None)
     assert replace(result, wall_seconds=0.0) == replace(whole, wall_seconds=0.0)
 
 

@@ -386,8 +386,8 @@ def test_slices_that_are_cut_through_events_give_the_same_audit(tmp_path: Path) 
     path = export.write(tmp_path / "export.jsonl")
 
     def audited(end_ms: int, kept: Path | None) -> AuditResult:
-        asked = AuditRequest(Window(0, end_ms), LENIENT, STEP_MS, kept)
-        result, _ = audit_what_if(LocalEngine(), sources_at([str(path)]), asked, None)
+        requested = AuditRequest(Window(0, end_ms), LENIENT, STEP_MS, kept)
+        result, _ = audit_what_if(LocalEngine(), sources_at([str(path)]), requested, None)
         return result
 
     for end in (295_000, 300_000, 300_001, 340_000, 702_500, LENGTH_MS):

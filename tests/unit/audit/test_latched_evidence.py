@@ -125,8 +125,8 @@ def test_a_checkpoints_first_kept_stretch_holds_what_stood_before_its_window(
 
     export = cluster(CUT, lambda t: 100 if t >= 600_000 else 0, broker="1")
     sources = sources_at([str(export.write(tmp_path / "export.jsonl"))])
-    asked = AuditRequest(Window(597_000, LENGTH_MS), checkpoint=tmp_path / "kept")
-    result, _ = audit_what_if(LocalEngine(), sources, asked, None)
+    requested = AuditRequest(Window(597_000, LENGTH_MS), checkpoint=tmp_path / "kept")
+    result, _ = audit_what_if(LocalEngine(), sources, requested, None)
     assert (result.verdict, result.window_start_ms) == (Verdict.LOSS, 597_000)
 
 

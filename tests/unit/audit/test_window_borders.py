@@ -109,6 +109,6 @@ def test_what_was_not_settled_is_said(tmp_path: Path) -> None:
     assert window_of(arguments, [Prometheus("http://127.0.0.1:1")])[1] == 0
     export = stalled(0, 0)
     sources = sources_at([str(export.write(tmp_path / "export.jsonl"))])
-    asked = AuditRequest(Window(300_000, BORDER_MS), unsettled_ms=unsettled_ms)
-    result, _ = audit_what_if(LocalEngine(), sources, asked, None)
+    requested = AuditRequest(Window(300_000, BORDER_MS), unsettled_ms=unsettled_ms)
+    result, _ = audit_what_if(LocalEngine(), sources, requested, None)
     assert "The last 5\u00a0min were not settled yet" in render_html(result)

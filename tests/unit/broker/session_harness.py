@@ -61,7 +61,7 @@ class FakeController:
         self.registered: list[RegisterRequest] = []
         self.polls: list[tuple[HeartbeatRequest, asyncio.Future[HeartbeatResponse]]] = []
         self.blocks: list[AllocateProducerIdsResponse] = []
-        self.topics_asked = 0
+        self.topics_requested = 0
         self.topics_response: asyncio.Future[TopicsResponse] | None = None
         self.port = 0
 
@@ -84,12 +84,12 @@ class FakeController:
         return web.Response(body=encode(answer))
 
     async def _allocate(self, request: web.Request) -> web.Response:
-        asked = decode(await request.read(), AllocateProducerIdsRequest)
-        assert asked == AllocateProducerIdsRequest("ns/p", BrokerId(1), BrokerEpoch(7))
+        requested = decode(await request.read(), AllocateProducerIdsRequest)
+        assert requested == AllocateProducerIdsRequest("ns/p", BrokerId(1), BrokerEpoch(7))
         return web.Response(body=encode(self.blocks.pop(0)))
 
     async def _create_topics(self, request: web.Request) -> web.Response:
-        self.topics_asked += 1
+        self.topics_requested += 1
         assert self.topics_response is not None
         return web.Response(body=encode(await asyncio.shield(self.topics_response)))
 

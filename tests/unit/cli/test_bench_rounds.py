@@ -143,15 +143,15 @@ def test_failures_stand_below_the_table(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_a_warm_up_is_in_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     tools = JavaTools(Path())
-    asked: list[str] = []
+    requested: list[str] = []
 
     def run(*arguments: str) -> str:
-        asked.extend(arguments)
+        requested.extend(arguments)
         return PERFORMANCE
 
     monkeypatch.setattr(tools, "_run", run)
     kafka = systems.KafkaSystem(Path(), Path())
     found = tools.produce(kafka, "t", records=6000, record_bytes=10, warm_up_records=4000)
     assert found == (1984.7, 2, 7)
-    assert asked[asked.index("--num-records") + 1] == "10000"
-    assert asked[asked.index("--warmup-records") + 1] == "4000"
+    assert requested[requested.index("--num-records") + 1] == "10000"
+    assert requested[requested.index("--warmup-records") + 1] == "4000"

@@ -31,6 +31,6 @@ def test_a_verdict_is_left_where_its_report_has_no_room(
     full = tmp_path / "report"
     full.write_text("a file, and no directory")
     summary = tmp_path / "termination-log"
-    asked = ["--engine", "local", "--report", str(full), "--summary", str(summary)]
-    assert parse_and_run(["audit", *asked, str(export)]) == 4
+    requested = ["--engine", "local", "--report", str(full), "--summary", str(summary)]
+    assert parse_and_run(["audit", *requested, str(export)]) == 4
     assert b'"verdict":"INCONCLUSIVE"' in summary.read_bytes()

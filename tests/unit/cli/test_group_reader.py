@@ -32,7 +32,7 @@ class Coordinator:
     page_records: int = 4
     made: list[dict[str, Any]] = field(default_factory=list)
     ended: int = 0
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     next_polls: list[Response] = field(default_factory=list)
     next_commits: list[Response] = field(default_factory=list)
     _position: int = 0
@@ -69,7 +69,7 @@ class Coordinator:
 
         async def commit(request: web.Request) -> web.StreamResponse:
             body = await request.json()
-            self.asked.append(f"commit {body['offsets'][0]['offset']}")
+            self.requested.append(f"commit {body['offsets'][0]['offset']}")
             if self.next_commits:
                 return await self.next_commits.pop(0)(request)
             self.committed = body["offsets"][0]["offset"]
@@ -136,7 +136,7 @@ def test_all_is_printed_then_committed_and_the_group_left(
     coordinator = Coordinator(TEN)
     assert consumed(coordinator, "--until-end") == 0
     assert values(capsys) == [f"{number}" for number in range(10)]
-    assert coordinator.asked == ["commit 4", "commit 8", "commit 10"]
+    assert coordinator.requested == ["commit 4", "commit 8", "commit 10"]
     assert (coordinator.ended, coordinator.made) == (
         1,
         [{"format": "binary", "auto.offset.reset": "earliest", "enable.auto.commit": False}],
@@ -227,7 +227,7 @@ def test_records_of_another_topic_of_that_name_are_not_printed(
     coordinator = Coordinator(TEN, next_polls=[of_another])
     with pytest.raises(CommandFailed, match="another one of that name"):
         consumed(coordinator)
-    assert (capsys.readouterr().out, coordinator.asked, coordinator.ended) == ("", [], 1)
+    assert (capsys.readouterr().out, coordinator.requested, coordinator.ended) == ("", [], 1)
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,8 @@ def topic(*placement: Any) -> dict[str, Any]:
 
 
 def test_a_move_is_turned_back_also_before_it_begins() -> None:
-    asked = topic({"partition": 0, "replicas": [7, 1, 2]})
-    assert _original(view((0, 1, 2)), asked, "orders", 0) == [0, 1, 2]
+    requested = topic({"partition": 0, "replicas": [7, 1, 2]})
+    assert _original(view((0, 1, 2)), requested, "orders", 0) == [0, 1, 2]
     assert _original(view((3, 1, 2, 0), adding=(3,)), topic(), "orders", 0) == [1, 2, 0]
     for settled in (topic(), topic({"partition": 0, "replicas": [0, 1]})):
         with pytest.raises(CommandFailed, match="does not move"):

@@ -188,10 +188,10 @@ class GroupMetadataManager:
         if commit.retention_ms >= 0:
             expire_ms = min(now.wall_ms + commit.retention_ms, _LAST_MS)
         taken = {
-            (asked.topic, asked.partition): CommittedOffset(
-                asked.offset, asked.leader_epoch, asked.metadata, now.wall_ms, expire_ms
+            (requested.topic, requested.partition): CommittedOffset(
+                requested.offset, requested.leader_epoch, requested.metadata, now.wall_ms, expire_ms
             )
-            for asked, error in zip(commit.offsets, errors, strict=True)
+            for requested, error in zip(commit.offsets, errors, strict=True)
             if error is ErrorCode.NONE
         }
 
@@ -200,11 +200,11 @@ class GroupMetadataManager:
                 self._counts.committed_offsets += len(taken)
             responded = tuple(
                 PartitionError(
-                    asked.topic,
-                    asked.partition,
+                    requested.topic,
+                    requested.partition,
                     offsets_error(error) if own is ErrorCode.NONE else own,
                 )
-                for asked, own in zip(commit.offsets, errors, strict=True)
+                for requested, own in zip(commit.offsets, errors, strict=True)
             )
             self._pending_appends.answer(request_id, OffsetCommitResponse(responded))
 
@@ -229,11 +229,11 @@ class GroupMetadataManager:
             self._pending_appends.append(records, settle, apply)
 
     def _check_offsets(
-        self, asked: tuple[OffsetToCommit, ...], offsets: GroupOffsets
+        self, requested: tuple[OffsetToCommit, ...], offsets: GroupOffsets
     ) -> tuple[ErrorCode, ...]:
         room = self._settings.max_offsets - len(offsets)
         errors = []
-        for offset in asked:
+        for offset in requested:
             error = self._check_offset(offset)
             if error is ErrorCode.NONE and (offset.topic, offset.partition) not in offsets:
                 room -= 1

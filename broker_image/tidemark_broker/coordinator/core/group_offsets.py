@@ -67,10 +67,10 @@ class GroupOffsets:
         }
 
     def fetch(self, partitions: Iterable[TopicPartition] | None) -> tuple[FetchedOffset, ...]:
-        asked = self._committed if partitions is None else partitions
+        requested = self._committed if partitions is None else partitions
         return tuple(
             FetchedOffset(topic, partition, self._committed.get((topic, partition)))
-            for topic, partition in asked
+            for topic, partition in requested
         )
 
     def expired(

@@ -119,10 +119,10 @@ class GroupConsumer:
     def generation(self) -> Generation:
         return self.membership.generation
 
-    async def close(self, *, is_asked: bool = False, commits: bool = True) -> None:
+    async def close(self, *, is_requested: bool = False, commits: bool = True) -> None:
         """Leaves the group, and commits if it does so itself: all that was handed out if its client
         asked for the end, else what that is done with."""
-        if commits and is_asked:
+        if commits and is_requested:
             self._positions.confirm()
         if commits:
             await self._commit_confirmed(self.generation)
@@ -222,7 +222,7 @@ class GroupConsumer:
         self, leader: BrokerId, offsets: dict[TopicPartition, int], wait_ms: int, max_bytes: int
     ) -> list[Fetched]:
         """Nothing from one that cannot be reached."""
-        asked: list[FetchTopic] = []  # a topic twice, where some of its partitions come last
+        requested: list[FetchTopic] = []  # a topic twice, where some of its partitions come last
         names: dict[TopicId, str] = {}
         for topic, places in groupby(offsets, key=itemgetter(0)):
             topic_id = self._metadata.topics[topic].topic_id
@@ -231,12 +231,12 @@ class GroupConsumer:
                 FetchPartition(place[1], NO_EPOCH, offsets[place], NO_EPOCH, -1, max_bytes)
                 for place in places
             )
-            asked.append(FetchTopic(topic_id, tuple(entries)))
+            requested.append(FetchTopic(topic_id, tuple(entries)))
         request = FetchRequest(
             max_wait_ms=wait_ms,
             min_bytes=self.settings.min_bytes,
             max_bytes=max_bytes,
-            topics=tuple(asked),
+            topics=tuple(requested),
         )
         try:
             link = await self._reading.broker(leader)

@@ -94,7 +94,7 @@ class Instances:
     async def delete(self, instance: Instance) -> None:
         """It leaves its group, and commits all it handed out if it commits by itself."""
         self._known.pop(instance.key, None)
-        await _end(instance, is_asked=True)
+        await _end(instance, is_requested=True)
 
     async def close(self) -> None:
         """The broker ends: their groups need not wait for their sessions."""
@@ -125,10 +125,10 @@ class Instances:
             self._sweep_timer = loop.call_later(SWEEP_SECONDS, self._sweep)
 
 
-async def _end(instance: Instance, *, is_asked: bool = False, commits: bool = True) -> None:
+async def _end(instance: Instance, *, is_requested: bool = False, commits: bool = True) -> None:
     instance.membership.cancel()
     await asyncio.wait([instance.membership])
-    await instance.consumer.close(is_asked=is_asked, commits=commits)
+    await instance.consumer.close(is_requested=is_requested, commits=commits)
 
 
 def _tell_failure(consumer: GroupConsumer, task: asyncio.Task[None]) -> None:

@@ -111,9 +111,9 @@ class Positions:
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Commit]:
         """Of those for which the group has one. Raises BrokerUnavailable, GroupRejected."""
-        asked = {"group_id": self.coordinator_lookup.group_id, "topics": _by_topic(partitions)}
+        requested = {"group_id": self.coordinator_lookup.group_id, "topics": _by_topic(partitions)}
         answer = await self.coordinator_lookup.ask(
-            OFFSET_FETCH_API, {"groups": (asked,)}, RESPONSE_TIMEOUT_MS
+            OFFSET_FETCH_API, {"groups": (requested,)}, RESPONSE_TIMEOUT_MS
         )
         (found,) = answer["groups"]
         if found["error"] != ErrorCode.NONE:
@@ -132,10 +132,10 @@ class Positions:
         if state is None or not state.has_leader:
             raise BrokerUnavailable(f"partition {topic}-{number} has no leader now")
         link = await self.peers.broker(state.leader)
-        asked = {"partition": number, "current_leader_epoch": -1, "timestamp": end}
+        requested = {"partition": number, "current_leader_epoch": -1, "timestamp": end}
         answer = await link.ask(
             LIST_OFFSETS_API,
-            {"replica_id": -1, "topics": ({"topic": topic, "partitions": (asked,)},)},
+            {"replica_id": -1, "topics": ({"topic": topic, "partitions": (requested,)},)},
             RESPONSE_TIMEOUT_MS,
         )
         entry = answer["topics"][0]["partitions"][0]

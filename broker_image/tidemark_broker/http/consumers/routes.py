@@ -265,8 +265,8 @@ class ConsumerRoutes:
             ) from error
         for (topic, partition), error_code in errors.items():
             if error_code is not ErrorCode.NONE:
-                has_asked = topic in instance.consumer.membership.topics
-                raise _not_committed(topic, partition, error_code, has_asked=has_asked)
+                has_requested = topic in instance.consumer.membership.topics
+                raise _not_committed(topic, partition, error_code, has_requested=has_requested)
         return _DONE
 
     async def _seek(self, request: Request, instance: Instance) -> Response:
@@ -343,10 +343,12 @@ def _conflict(detail: str) -> HttpProblem:
     return HttpProblem(ErrorCode.INVALID_REQUEST, f"this consumer: {detail}", status=409)
 
 
-def _not_committed(topic: str, partition: int, error: ErrorCode, *, has_asked: bool) -> HttpProblem:
-    """`has_asked`: it is subscribed to the topic, so the partition may have been its own."""
+def _not_committed(
+    topic: str, partition: int, error: ErrorCode, *, has_requested: bool
+) -> HttpProblem:
+    """`has_requested`: it is subscribed to the topic, so the partition may have been its own."""
     detail = f"partition {topic}-{partition}: {kind_of(error).title}"
-    if error is ErrorCode.REBALANCE_IN_PROGRESS and not has_asked:
+    if error is ErrorCode.REBALANCE_IN_PROGRESS and not has_requested:
         return _conflict(
             f"partition {topic}-{partition} is in neither its subscription nor its assignments"
         )

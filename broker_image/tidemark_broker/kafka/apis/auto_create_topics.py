@@ -24,7 +24,7 @@ class TopicAutoCreation:
     def __init__(self, metadata: MetadataCache, changes: TopicAdminClient) -> None:
         self._metadata = metadata
         self._changes = changes
-        self._asked: set[str] = set()  # of the controller, by whichever client
+        self._requested: set[str] = set()  # of the controller, by whichever client
 
     async def ensure(self, names: Iterable[str]) -> None:
         """Wait until the topics that may be created are led, or until the limit."""
@@ -32,7 +32,7 @@ class TopicAutoCreation:
         if not missing:
             return
         deadline = Deadline(CREATION_LIMIT_MS)
-        refused = await self._make(sorted(missing - self._asked)[:MAX_CHANGES], deadline)
+        refused = await self._make(sorted(missing - self._requested)[:MAX_CHANGES], deadline)
         awaited = missing - refused
         await self._changes.wait_until(lambda: all(map(self._changes.is_served, awaited)), deadline)
 
@@ -44,11 +44,11 @@ class TopicAutoCreation:
         """Ask the controller for the topics; return those that were not created."""
         if not names:
             return set()
-        self._asked.update(names)
+        self._requested.update(names)
         try:
             response = await self._changes.create(tuple(map(NewTopic, names)), deadline)
         finally:
-            self._asked.difference_update(names)
+            self._requested.difference_update(names)
         if response.error is not ErrorCode.NONE:
             _log.warning("topics could not be made", extra={"reason": response.message})
             return set(names)

@@ -30,15 +30,15 @@ class MatchType(IntEnum):
 def quota_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
     metadata = services.partitions.metadata
 
-    def describe(request: KafkaRequest, asked: Values) -> Values:
-        refused = _malformed_filter(asked)
+    def describe(request: KafkaRequest, requested: Values) -> Values:
+        refused = _malformed_filter(requested)
         if refused:
             return {"error": ErrorCode.INVALID_REQUEST, "error_message": refused}
-        found = [quota for quota in metadata.quotas if _matches(quota, asked)]
+        found = [quota for quota in metadata.quotas if _matches(quota, requested)]
         return {"error": ErrorCode.NONE, "entries": Each(found, _described)}
 
-    def alter(request: KafkaRequest, asked: Values) -> Values:
-        return {"entries": Each(asked["entries"], _rejected)}
+    def alter(request: KafkaRequest, requested: Values) -> Values:
+        return {"entries": Each(requested["entries"], _rejected)}
 
     handler = services.answering.prompt_handler
     return (
@@ -47,11 +47,11 @@ def quota_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
     )
 
 
-def _malformed_filter(asked: Values) -> str:
-    types = [component["entity_type"] for component in asked["components"]]
+def _malformed_filter(requested: Values) -> str:
+    types = [component["entity_type"] for component in requested["components"]]
     if len(set(types)) < len(types):
         return "each entity type may be asked for once"
-    for component in asked["components"]:
+    for component in requested["components"]:
         if component["entity_type"] not in ENTITY_TYPES:
             return (
                 f"expected one of {', '.join(ENTITY_TYPES)}, found {component['entity_type'][:50]}"
@@ -63,11 +63,11 @@ def _malformed_filter(asked: Values) -> str:
     return ""
 
 
-def _matches(quota: ClientQuota, asked: Values) -> bool:
+def _matches(quota: ClientQuota, requested: Values) -> bool:
     """Return whether each component matches; a strict filter names all parts of the entity."""
-    components = asked["components"]
+    components = requested["components"]
     if not components:
-        return not asked["strict"]
+        return not requested["strict"]
     return len(components) == 1 and _matches_one(quota, components[0])
 
 

@@ -52,18 +52,18 @@ class ConfigAdmin:
 
     # ---- describing
 
-    def describe(self, request: KafkaRequest, asked: Values) -> Values:
-        counts = _counted(asked["resources"])
-        resources = list({_key(each): each for each in asked["resources"]}.values())
+    def describe(self, request: KafkaRequest, requested: Values) -> Values:
+        counts = _counted(requested["resources"])
+        resources = list({_key(each): each for each in requested["resources"]}.values())
 
         def described(resource: Values) -> Values:
             if counts[_key(resource)] > 1:
                 return _resource(resource) | told(_named_twice(resource["resource"]))
-            return self._described(resource, asked)
+            return self._described(resource, requested)
 
         return {"resources": Each(resources, described)}
 
-    def _described(self, resource: Values, asked: Values) -> Values:
+    def _described(self, resource: Values, requested: Values) -> Values:
         answer = _resource(resource) | {"error": ErrorCode.NONE}
         configs = self._configs(resource)
         if isinstance(configs, TopicResult):
@@ -73,9 +73,9 @@ class ConfigAdmin:
             "configs": tuple(
                 {
                     **config,
-                    "synonyms": config["synonyms"] if asked["include_synonyms"] else (),
+                    "synonyms": config["synonyms"] if requested["include_synonyms"] else (),
                     "documentation": (
-                        config["documentation"] if asked["include_documentation"] else None
+                        config["documentation"] if requested["include_documentation"] else None
                     ),
                 }
                 for config in configs
@@ -109,16 +109,16 @@ class ConfigAdmin:
 
     # ---- altering
 
-    async def alter(self, request: KafkaRequest, asked: Values) -> Values:
+    async def alter(self, request: KafkaRequest, requested: Values) -> Values:
         """Answer IncrementalAlterConfigs (KIP-339)."""
-        return await self._altered(asked, replaces_all=False)
+        return await self._altered(requested, replaces_all=False)
 
-    async def replace(self, request: KafkaRequest, asked: Values) -> Values:
+    async def replace(self, request: KafkaRequest, requested: Values) -> Values:
         """Answer AlterConfigs: a config that is not named returns to its default."""
-        return await self._altered(asked, replaces_all=True)
+        return await self._altered(requested, replaces_all=True)
 
-    async def _altered(self, asked: Values, *, replaces_all: bool) -> Values:
-        resources = asked["resources"]
+    async def _altered(self, requested: Values, *, replaces_all: bool) -> Values:
+        resources = requested["resources"]
         counts = _counted(resources)
         results: dict[tuple[int, str], TopicResult] = {}
         topics: dict[str, TopicToAlter] = {}
@@ -134,7 +134,7 @@ class ConfigAdmin:
             response = await self._changes.alter_configs(
                 tuple(topics.values()),
                 Deadline(ALTER_TIMEOUT_MS),
-                validate_only=asked["validate_only"],
+                validate_only=requested["validate_only"],
             )
             for name, result in by_topic(response, list(topics)).items():
                 results[ResourceType.TOPIC, name] = result

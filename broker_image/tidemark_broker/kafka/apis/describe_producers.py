@@ -19,15 +19,15 @@ from tidemark_broker.replication.replica_manager import ReplicaManager
 def describe_producers_handler(services: HandlerContext) -> ApiHandler:
     partitions = services.partitions
 
-    def respond(request: KafkaRequest, asked: Values) -> Values:
-        return {"topics": Each(asked["topics"], lambda topic: _topic(partitions, topic))}
+    def respond(request: KafkaRequest, requested: Values) -> Values:
+        return {"topics": Each(requested["topics"], lambda topic: _topic(partitions, topic))}
 
     return services.answering.prompt_handler(DESCRIBE_PRODUCERS_API, respond)
 
 
-def _topic(partitions: ReplicaManager, asked: Values) -> Values:
-    topic = asked["topic"]
-    numbers: Sequence[int] = asked["partitions"]
+def _topic(partitions: ReplicaManager, requested: Values) -> Values:
+    topic = requested["topic"]
+    numbers: Sequence[int] = requested["partitions"]
     return {
         "topic": topic,
         "partitions": Each(numbers, lambda number: _partition(partitions, topic, number)),

@@ -19,8 +19,8 @@ OPERATOR_NODE_ID = 3000  # above the ids of brokers, of which a pool has 1000 at
 
 
 def describe_quorum_handler(services: HandlerContext) -> ApiHandler:
-    def respond(request: KafkaRequest, asked: Values) -> Values:
-        topics = each_partition(asked["topics"], partial(_partition, services))
+    def respond(request: KafkaRequest, requested: Values) -> Values:
+        topics = each_partition(requested["topics"], partial(_partition, services))
         return {"error": ErrorCode.NONE, "topics": topics, "nodes": _nodes(services)}
 
     return services.answering.prompt_handler(DESCRIBE_QUORUM_API, respond)
@@ -34,9 +34,9 @@ def _nodes(services: HandlerContext) -> tuple[Values, ...]:
     return ({"node_id": OPERATOR_NODE_ID, "listeners": (listener,)},)
 
 
-def _partition(services: HandlerContext, topic: str, asked: Values) -> Values:
-    found: Values = {"partition": asked["partition"], "error": ErrorCode.NONE}
-    if (topic, asked["partition"]) != (METADATA_TOPIC, 0):
+def _partition(services: HandlerContext, topic: str, requested: Values) -> Values:
+    found: Values = {"partition": requested["partition"], "error": ErrorCode.NONE}
+    if (topic, requested["partition"]) != (METADATA_TOPIC, 0):
         return found | {"error": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     metadata = services.partitions.metadata
     version = metadata.image_version

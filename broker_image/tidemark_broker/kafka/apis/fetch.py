@@ -22,7 +22,7 @@ from tidemark_broker.kafka.apis.fetch_sessions import (
     FetchSession,
     FetchSessions,
     Key,
-    asked_of,
+    requested_of,
 )
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
@@ -74,7 +74,7 @@ class ConsumerFetch:
     def __init__(
         self,
         partitions: ReplicaManager,
-        asked: dict[Key, FetchPartition],
+        requested: dict[Key, FetchPartition],
         limits: FetchLimits,
         *,
         scheduler: Scheduler,
@@ -90,9 +90,9 @@ class ConsumerFetch:
         pass in slices until it ends.
         """
         self._partitions = partitions
-        self._asked = asked
-        self._asked_bytes = max(1, min(limits.max_bytes, MAX_RESPONSE_BYTES))
-        self._asked_min_bytes = limits.min_bytes
+        self._requested = requested
+        self._requested_bytes = max(1, min(limits.max_bytes, MAX_RESPONSE_BYTES))
+        self._requested_min_bytes = limits.min_bytes
         self._share_bytes = share_bytes
         self._in_turns = in_turns
         self._rack = limits.rack
@@ -122,25 +122,25 @@ class ConsumerFetch:
         read_bytes: dict[Key, int] = {}
         total = 0
         # Who asks for no partition waits for nothing, as Kafka: clients end their sessions so.
-        is_final = not self._asked or self._clock() >= self._deadline_ms
+        is_final = not self._requested or self._clock() >= self._deadline_ms
         # Who asks for no byte at all is given one batch a time, as by Kafka.
-        max_bytes = max(1, min(self._asked_bytes, self._share_bytes()))
-        for key, asked in self._asked.items():
-            read_bytes[key] = min(max(1, asked.max_bytes), max_bytes - total)
-            answer = self._read(key, asked, read_bytes[key])
+        max_bytes = max(1, min(self._requested_bytes, self._share_bytes()))
+        for key, requested in self._requested.items():
+            read_bytes[key] = min(max(1, requested.max_bytes), max_bytes - total)
+            answer = self._read(key, requested, read_bytes[key])
             found[key] = answer
             total += len(answer.records)
             is_final = is_final or _ends_the_wait(answer)
             yield 1
             if self._is_over:
                 return
-        missing_bytes = min(self._asked_min_bytes, max_bytes) - total
+        missing_bytes = min(self._requested_min_bytes, max_bytes) - total
         if is_final or missing_bytes <= 0:
             self._is_over = True
             self._respond(found)
             return
         # So much more at one partition at least: were it less at each, it would be too little.
-        yield from self._park(found, read_bytes, -(-missing_bytes // len(self._asked)))
+        yield from self._park(found, read_bytes, -(-missing_bytes // len(self._requested)))
 
     def hurry(self) -> None:
         """End the wait: answer with what there is."""
@@ -153,45 +153,45 @@ class ConsumerFetch:
 
     # ---- inside
 
-    def _read(self, key: Key, asked: FetchPartition, max_bytes: int) -> PartitionResponse:
+    def _read(self, key: Key, requested: FetchPartition, max_bytes: int) -> PartitionResponse:
         topic = self._topic(key)
         if isinstance(topic, ErrorCode):
-            return PartitionResponse(asked.partition, topic)
+            return PartitionResponse(requested.partition, topic)
         if max_bytes <= 0:  # others have filled the answer; every read gives at least one batch
-            view = self._partitions.replica(topic, asked.partition)
+            view = self._partitions.replica(topic, requested.partition)
             if view is not None:
                 return PartitionResponse(
-                    asked.partition, ErrorCode.NONE, view.high_watermark, view.log_start_offset
+                    requested.partition, ErrorCode.NONE, view.high_watermark, view.log_start_offset
                 )
         results: list[FetchResult] = []
         self._partitions.fetch(
             topic,
-            asked.partition,
-            asked.fetch_offset,
+            requested.partition,
+            requested.fetch_offset,
             max_bytes=max_bytes,
             min_bytes=0,
             max_wait_ms=0,
             done=results.append,
-            consumer=self._consumer(asked),
+            consumer=self._consumer(requested),
         )
-        return _answer(asked.partition, results[0])
+        return _answer(requested.partition, results[0])
 
     def _park(self, found: Found, read_bytes: dict[Key, int], more_bytes: int) -> Steps[None]:
         wait_ms = max(1, self._deadline_ms - self._clock())
         self._timer = self._scheduler.call_later(wait_ms / 1000, self._wake)
-        for key, asked in self._asked.items():
+        for key, requested in self._requested.items():
             topic = self._topic(key)
             if isinstance(topic, ErrorCode):
                 continue
             cancel = self._partitions.fetch(
                 topic,
-                asked.partition,
-                asked.fetch_offset,
+                requested.partition,
+                requested.fetch_offset,
                 max_bytes=read_bytes[key],
                 min_bytes=len(found[key].records) + more_bytes,
                 max_wait_ms=wait_ms,
                 done=self._wake,
-                consumer=self._consumer(asked),
+                consumer=self._consumer(requested),
             )
             self._cancels.append(cancel)
             yield 1
@@ -220,8 +220,8 @@ class ConsumerFetch:
         for cancel in cancels:
             cancel()
 
-    def _consumer(self, asked: FetchPartition) -> Consumer:
-        return Consumer(self._rack, LeaderEpoch(asked.current_leader_epoch))
+    def _consumer(self, requested: FetchPartition) -> Consumer:
+        return Consumer(self._rack, LeaderEpoch(requested.current_leader_epoch))
 
     def _topic(self, key: Key) -> str | ErrorCode:
         name, topic_id, _ = key
@@ -335,7 +335,7 @@ class ConsumerFetches:
 
         consumer_fetch = ConsumerFetch(
             services.partitions,
-            dict(session.asked) if session is not None else asked_of(fetch),
+            dict(session.requested) if session is not None else requested_of(fetch),
             FetchLimits(
                 fetch.max_wait_ms,
                 fetch.min_bytes,

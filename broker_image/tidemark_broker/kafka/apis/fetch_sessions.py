@@ -31,11 +31,11 @@ Key = tuple[str, TopicId, int]  # topic or topic id, as the client asks, and par
 
 @dataclass(slots=True)
 class FetchSession:
-    """A session; `asked` is in the order in which partitions get their share of the answer."""
+    """A session; `requested` is in the order in which partitions get their share of the answer."""
 
     session_id: int
     is_by_id: bool
-    asked: dict[Key, FetchPartition] = field(default_factory=dict)
+    requested: dict[Key, FetchPartition] = field(default_factory=dict)
     told: dict[Key, tuple[int, int]] = field(default_factory=dict)  # watermark, log start
     next_epoch: int = 1
     used_ms: int = 0
@@ -43,9 +43,9 @@ class FetchSession:
     def take(self, request: FetchRequest) -> None:
         for topic, topic_id, partitions in request.forgotten:
             for partition in partitions:
-                self.asked.pop((topic, topic_id, partition), None)
+                self.requested.pop((topic, topic_id, partition), None)
                 self.told.pop((topic, topic_id, partition), None)
-        self.asked.update(asked_of(request))
+        self.requested.update(requested_of(request))
 
     def is_news(self, key: Key, answer: PartitionResponse) -> bool:
         """Return whether the answer differs from the last one sent.
@@ -61,8 +61,8 @@ class FetchSession:
             self.told.pop(key, None)  # whatever comes next is news
             return
         self.told[key] = (answer.high_watermark, answer.log_start_offset)
-        if answer.records and key in self.asked:
-            self.asked[key] = self.asked.pop(key)  # the others come first next time
+        if answer.records and key in self.requested:
+            self.requested[key] = self.requested.pop(key)  # the others come first next time
 
 
 class FetchSessions:
@@ -119,21 +119,21 @@ class FetchSessions:
         return True
 
     def _take(self, session: FetchSession, request: FetchRequest) -> None:
-        before = len(session.asked)
+        before = len(session.requested)
         session.take(request)
-        self._partitions += len(session.asked) - before
+        self._partitions += len(session.requested) - before
 
     def _drop(self, session_id: int) -> None:
         dropped = self._sessions.pop(session_id, None)
         if dropped is not None:
-            self._partitions -= len(dropped.asked)
+            self._partitions -= len(dropped.requested)
 
 
 def is_by_id(request: FetchRequest) -> bool:
     return bool(request.topics) and not request.topics[0].topic
 
 
-def asked_of(request: FetchRequest) -> dict[Key, FetchPartition]:
+def requested_of(request: FetchRequest) -> dict[Key, FetchPartition]:
     return dict(_entries(request))
 
 

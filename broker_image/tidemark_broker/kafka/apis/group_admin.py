@@ -19,7 +19,7 @@ from tidemark_broker.kafka.apis.advertised_listeners import client_address
 from tidemark_broker.kafka.apis.group_membership import ask
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka.network.response_writer import ResponseWriter
-from tidemark_broker.kafka_wire.messages.authorized_operations import NOT_ASKED, OF_GROUP
+from tidemark_broker.kafka_wire.messages.authorized_operations import NOT_REQUESTED, OF_GROUP
 from tidemark_broker.kafka_wire.messages.group_admin import (
     DELETE_GROUPS_API,
     DESCRIBE_GROUPS_API,
@@ -48,12 +48,12 @@ _NOT_DELETED = {
 def group_admin_handlers(
     groups: GroupCoordinatorService, answering: ResponseWriter, metadata: MetadataCache
 ) -> tuple[ApiHandler, ...]:
-    asked = GroupAdmin(groups, metadata)
+    requested = GroupAdmin(groups, metadata)
     return (
-        answering.table_handler(FIND_COORDINATOR_API, asked.find_coordinator),
-        answering.table_handler(LIST_GROUPS_API, asked.list_groups),
-        answering.table_handler(DESCRIBE_GROUPS_API, asked.describe_groups),
-        answering.table_handler(DELETE_GROUPS_API, asked.delete_groups),
+        answering.table_handler(FIND_COORDINATOR_API, requested.find_coordinator),
+        answering.table_handler(LIST_GROUPS_API, requested.list_groups),
+        answering.table_handler(DESCRIBE_GROUPS_API, requested.describe_groups),
+        answering.table_handler(DELETE_GROUPS_API, requested.delete_groups),
     )
 
 
@@ -62,8 +62,8 @@ class GroupAdmin:
         self._groups = groups
         self._metadata = metadata
 
-    async def find_coordinator(self, request: KafkaRequest, asked: Values) -> Values:
-        key_type = asked["key_type"]
+    async def find_coordinator(self, request: KafkaRequest, requested: Values) -> Values:
+        key_type = requested["key_type"]
         error = _rejected_key_type(key_type)
         if error is not ErrorCode.NONE:
 
@@ -77,8 +77,8 @@ class GroupAdmin:
                 return self._find(request.listener, key)
 
         if request.version < _FIRST_FIND_OF_MANY:
-            return find(asked["key"])
-        return {"coordinators": Each(asked["keys"], find)}
+            return find(requested["key"])
+        return {"coordinators": Each(requested["keys"], find)}
 
     def _find(self, listener: str, key: str) -> Values:
         """Return the coordinator of a key, at its address for clients of this listener."""
@@ -93,11 +93,11 @@ class GroupAdmin:
                 message = f"broker {broker.broker_id} has no address at {listener}"
         return {"key": key, "error": error, "message": message, **(address or _NOBODY)}
 
-    async def list_groups(self, request: KafkaRequest, asked: Values) -> Values:
-        types = {name.lower() for name in asked["types"]}
+    async def list_groups(self, request: KafkaRequest, requested: Values) -> Values:
+        types = {name.lower() for name in requested["types"]}
         if types and CLASSIC not in types:
             return {"error": ErrorCode.NONE}
-        error, groups = self._groups.list_groups(frozenset(asked["states"]))
+        error, groups = self._groups.list_groups(frozenset(requested["states"]))
         return {
             "error": error,
             "groups": Each(
@@ -110,17 +110,19 @@ class GroupAdmin:
             ),
         }
 
-    async def describe_groups(self, request: KafkaRequest, asked: Values) -> Values:
+    async def describe_groups(self, request: KafkaRequest, requested: Values) -> Values:
         def group(name: str) -> Values:
             found = _described(self._groups.describe_group(name), request.version)
-            is_told = asked["include_authorized_operations"] and found["error"] is ErrorCode.NONE
-            return found | {"authorized_operations": OF_GROUP if is_told else NOT_ASKED}
+            is_told = (
+                requested["include_authorized_operations"] and found["error"] is ErrorCode.NONE
+            )
+            return found | {"authorized_operations": OF_GROUP if is_told else NOT_REQUESTED}
 
         # Each once: of one group there may be much to tell.
-        return {"groups": Each(tuple(dict.fromkeys(asked["groups"])), group)}
+        return {"groups": Each(tuple(dict.fromkeys(requested["groups"])), group)}
 
-    async def delete_groups(self, request: KafkaRequest, asked: Values) -> Values:
-        return {"groups": await delete_all(self._groups, tuple(dict.fromkeys(asked["groups"])))}
+    async def delete_groups(self, request: KafkaRequest, requested: Values) -> Values:
+        return {"groups": await delete_all(self._groups, tuple(dict.fromkeys(requested["groups"])))}
 
 
 async def delete_all(

@@ -46,12 +46,12 @@ NewUuid = Callable[[], UUID]
 def group_member_handlers(
     groups: GroupCoordinatorService, answering: ResponseWriter, new_uuid: NewUuid
 ) -> tuple[ApiHandler, ...]:
-    asked = GroupMembers(groups, new_uuid)
+    requested = GroupMembers(groups, new_uuid)
     return (
-        answering.table_handler(JOIN_GROUP_API, asked.join),
-        answering.table_handler(SYNC_GROUP_API, asked.sync),
-        answering.table_handler(HEARTBEAT_API, asked.heartbeat),
-        answering.table_handler(LEAVE_GROUP_API, asked.leave),
+        answering.table_handler(JOIN_GROUP_API, requested.join),
+        answering.table_handler(SYNC_GROUP_API, requested.sync),
+        answering.table_handler(HEARTBEAT_API, requested.heartbeat),
+        answering.table_handler(LEAVE_GROUP_API, requested.leave),
     )
 
 
@@ -60,24 +60,25 @@ class GroupMembers:
         self._groups = groups
         self._new_uuid = new_uuid
 
-    async def join(self, request: KafkaRequest, asked: Values) -> Values:
+    async def join(self, request: KafkaRequest, requested: Values) -> Values:
         version = request.version
         client_id = request.header.client_id or ""
-        instance_id = asked["group_instance_id"]
-        rebalance_timeout_ms = asked["rebalance_timeout_ms"]
+        instance_id = requested["group_instance_id"]
+        rebalance_timeout_ms = requested["rebalance_timeout_ms"]
         if rebalance_timeout_ms < 0 and version == 0:  # which has no such field
-            rebalance_timeout_ms = asked["session_timeout_ms"]
+            rebalance_timeout_ms = requested["session_timeout_ms"]
         join = JoinGroup(
-            group_id=asked["group_id"],
-            member_id=asked["member_id"],
+            group_id=requested["group_id"],
+            member_id=requested["member_id"],
             new_member_id=f"{instance_id or client_id}-{self._new_uuid()}",
             client_id=client_id,
             client_host=f"/{request.client_host}",
-            session_timeout_ms=asked["session_timeout_ms"],
+            session_timeout_ms=requested["session_timeout_ms"],
             rebalance_timeout_ms=rebalance_timeout_ms,
-            protocol_type=asked["protocol_type"],
+            protocol_type=requested["protocol_type"],
             protocols=tuple(
-                Protocol(known["name"], bytes(known["metadata"])) for known in asked["protocols"]
+                Protocol(known["name"], bytes(known["metadata"]))
+                for known in requested["protocols"]
             ),
             group_instance_id=instance_id,
             requires_member_id=version >= _FIRST_JOIN_WITH_MEMBER_ID_REQUIRED,
@@ -103,17 +104,17 @@ class GroupMembers:
             ),
         }
 
-    async def sync(self, request: KafkaRequest, asked: Values) -> Values:
+    async def sync(self, request: KafkaRequest, requested: Values) -> Values:
         sync = SyncGroup(
-            asked["group_id"],
-            asked["generation_id"],
-            asked["member_id"],
-            asked["group_instance_id"],
-            asked["protocol_type"],
-            asked["protocol"],
+            requested["group_id"],
+            requested["generation_id"],
+            requested["member_id"],
+            requested["group_instance_id"],
+            requested["protocol_type"],
+            requested["protocol"],
             tuple(
                 (assigned["member_id"], bytes(assigned["assignment"]))
-                for assigned in asked["assignments"]
+                for assigned in requested["assignments"]
             ),
         )
         found = await ask(self._groups, sync, SyncGroupResponse)
@@ -124,23 +125,25 @@ class GroupMembers:
             "assignment": found.assignment,
         }
 
-    async def heartbeat(self, request: KafkaRequest, asked: Values) -> Values:
+    async def heartbeat(self, request: KafkaRequest, requested: Values) -> Values:
         heartbeat = Heartbeat(
-            asked["group_id"],
-            asked["generation_id"],
-            asked["member_id"],
-            asked["group_instance_id"],
+            requested["group_id"],
+            requested["generation_id"],
+            requested["member_id"],
+            requested["group_instance_id"],
         )
         return {"error": (await ask(self._groups, heartbeat, HeartbeatResponse)).error}
 
-    async def leave(self, request: KafkaRequest, asked: Values) -> Values:
+    async def leave(self, request: KafkaRequest, requested: Values) -> Values:
         leaving = tuple(
             LeavingMember(member["member_id"], member["group_instance_id"])
-            for member in asked["members"]
+            for member in requested["members"]
         )
         if request.version < _FIRST_LEAVE_WITH_MEMBERS:
-            leaving = (LeavingMember(asked["member_id"]),)
-        found = await ask(self._groups, LeaveGroup(asked["group_id"], leaving), LeaveGroupResponse)
+            leaving = (LeavingMember(requested["member_id"]),)
+        found = await ask(
+            self._groups, LeaveGroup(requested["group_id"], leaving), LeaveGroupResponse
+        )
         error = found.error
         if request.version < _FIRST_LEAVE_WITH_MEMBERS and error is ErrorCode.NONE:
             error = found.members[0][1]

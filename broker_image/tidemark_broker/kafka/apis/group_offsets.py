@@ -36,17 +36,17 @@ _FIRST_WITH_TOPIC_IDS = 10  # of both requests
 RESPONSE_BYTES = 16 * 1024 * 1024
 OFFSET_BYTES = 32  # of one in an answer, without its metadata
 
-AskedOnce = dict[tuple[str, int], None] | None  # None: all that the group has committed
+RequestedOnce = dict[tuple[str, int], None] | None  # None: all that the group has committed
 
 
 def group_offset_handlers(
     groups: GroupCoordinatorService, answering: ResponseWriter, metadata: MetadataCache
 ) -> tuple[ApiHandler, ...]:
-    asked = GroupOffsets(groups, metadata)
+    requested = GroupOffsets(groups, metadata)
     return (
-        answering.table_handler(OFFSET_COMMIT_API, asked.commit),
-        answering.prompt_handler(OFFSET_FETCH_API, asked.fetch),
-        answering.table_handler(OFFSET_DELETE_API, asked.delete),
+        answering.table_handler(OFFSET_COMMIT_API, requested.commit),
+        answering.prompt_handler(OFFSET_FETCH_API, requested.fetch),
+        answering.table_handler(OFFSET_DELETE_API, requested.delete),
     )
 
 
@@ -79,11 +79,11 @@ class GroupOffsets:
     def _is_known(self, topic: str, partition: int) -> bool:
         return self._metadata.has_partition(topic, partition)
 
-    async def commit(self, request: KafkaRequest, asked: Values) -> Values:
+    async def commit(self, request: KafkaRequest, requested: Values) -> Values:
         errors: dict[tuple[str, int], ErrorCode] = {}
         offsets = []
         has_ids = request.version >= _FIRST_WITH_TOPIC_IDS
-        for topic in asked["topics"]:
+        for topic in requested["topics"]:
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if has_ids and not self._name(topic):
                 unknown = ErrorCode.UNKNOWN_TOPIC_ID
@@ -97,16 +97,16 @@ class GroupOffsets:
                     )
         if offsets:
             commit = OffsetCommit(
-                asked["group_id"],
+                requested["group_id"],
                 tuple(offsets),
-                asked["generation_id"],
-                asked["member_id"],
-                asked["group_instance_id"],
-                asked["retention_ms"],
+                requested["generation_id"],
+                requested["member_id"],
+                requested["group_instance_id"],
+                requested["retention_ms"],
             )
             found = await ask(self._groups, commit, OffsetCommitResponse)
             errors |= _by_partition(found.partitions)
-        return {"topics": _errors_as_asked(asked, errors)}
+        return {"topics": _errors_as_requested(requested, errors)}
 
     def _name(self, topic: Values) -> str:
         """Set the name of a topic that is requested by id, and return it; "" if it is unknown."""
@@ -114,14 +114,14 @@ class GroupOffsets:
         topic["topic"] = "" if known is None else known.topic
         return str(topic["topic"])
 
-    def fetch(self, request: KafkaRequest, asked: Values) -> Values:
+    def fetch(self, request: KafkaRequest, requested: Values) -> Values:
         if request.version >= _FIRST_WITH_TOPIC_IDS:
-            return self._fetch_by_id(asked)
+            return self._fetch_by_id(requested)
         if request.version >= _FIRST_FETCH_OF_GROUPS:
             room = ResponseReservation()
-            groups = tuple(_asked_once(asked["groups"]).items())
+            groups = tuple(_requested_once(requested["groups"]).items())
             return {"groups": Each(groups, lambda entry: self._fetch_group(*entry, room))}
-        ((group_id, partitions),) = _asked_once((asked,)).items()
+        ((group_id, partitions),) = _requested_once((requested,)).items()
         found = self._fetch_group(group_id, partitions, ResponseReservation())
         if request.version < _FIRST_FETCH_WITH_ERROR and found["error"] is not ErrorCode.NONE:
             found["topics"] = tuple(
@@ -132,17 +132,17 @@ class GroupOffsets:
                         for partition in topic["partitions"]
                     ),
                 }
-                for topic in asked["topics"]
+                for topic in requested["topics"]
             )
         return found
 
-    def _fetch_by_id(self, asked: Values) -> Values:
+    def _fetch_by_id(self, requested: Values) -> Values:
         """Return offsets by topic id.
 
         Each partition of an unknown id gets an error; offsets of a deleted topic are left out.
         """
         unknown: dict[str, list[Values]] = {}
-        for group in asked["groups"]:
+        for group in requested["groups"]:
             topics = group["topics"] or ()
             unknown.setdefault(group["group_id"], []).extend(
                 topic for topic in topics if not self._name(topic)
@@ -151,7 +151,7 @@ class GroupOffsets:
                 group["topics"] = tuple(topic for topic in topics if topic["topic"])
         room = ResponseReservation()
 
-        def answer(entry: tuple[str, AskedOnce]) -> Values:
+        def answer(entry: tuple[str, RequestedOnce]) -> Values:
             found = self._fetch_group(*entry, room)
             known = self._metadata.topics
             told = [
@@ -163,10 +163,10 @@ class GroupOffsets:
                 told += map(_unknown_id, unknown[entry[0]])
             return found | {"topics": told}
 
-        return {"groups": Each(tuple(_asked_once(asked["groups"]).items()), answer)}
+        return {"groups": Each(tuple(_requested_once(requested["groups"]).items()), answer)}
 
     def _fetch_group(
-        self, group_id: str, partitions: AskedOnce, room: "ResponseReservation"
+        self, group_id: str, partitions: RequestedOnce, room: "ResponseReservation"
     ) -> Values:
         if room.is_full:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -186,43 +186,45 @@ class GroupOffsets:
         )
         return {"group_id": group_id, "topics": topics, "error": found.error}
 
-    async def delete(self, request: KafkaRequest, asked: Values) -> Values:
+    async def delete(self, request: KafkaRequest, requested: Values) -> Values:
         errors = {
             (topic["topic"], entry["partition"]): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            for topic in asked["topics"]
+            for topic in requested["topics"]
             for entry in topic["partitions"]
         }
         delete = OffsetDelete(
-            asked["group_id"], tuple(key for key in errors if self._is_known(*key))
+            requested["group_id"], tuple(key for key in errors if self._is_known(*key))
         )
         found = await ask(self._groups, delete, OffsetDeleteResponse)
         if found.error is not ErrorCode.NONE:
             return {"error": found.error}
         errors |= _by_partition(found.partitions)
-        return {"error": ErrorCode.NONE, "topics": _errors_as_asked(asked, errors)}
+        return {"error": ErrorCode.NONE, "topics": _errors_as_requested(requested, errors)}
 
 
-def _asked_once(entries: Iterable[Values]) -> dict[str, AskedOnce]:
+def _requested_once(entries: Iterable[Values]) -> dict[str, RequestedOnce]:
     """Return each group and each of its partitions once, however often they are named.
 
     A partition's metadata may be large.
     """
-    asked: dict[str, AskedOnce] = {}
+    requested: dict[str, RequestedOnce] = {}
     for entry in entries:
-        known = asked.setdefault(entry["group_id"], {})
+        known = requested.setdefault(entry["group_id"], {})
         if entry["topics"] is None or known is None:
-            asked[entry["group_id"]] = None
+            requested[entry["group_id"]] = None
             continue
         for topic in entry["topics"]:
             known.update(dict.fromkeys((topic["topic"], each) for each in topic["partitions"]))
-    return asked
+    return requested
 
 
 def _by_partition(found: tuple[PartitionError, ...]) -> dict[tuple[str, int], ErrorCode]:
     return {(entry.topic, entry.partition): entry.error for entry in found}
 
 
-def _errors_as_asked(asked: Values, errors: dict[tuple[str, int], ErrorCode]) -> tuple[Values, ...]:
+def _errors_as_requested(
+    requested: Values, errors: dict[tuple[str, int], ErrorCode]
+) -> tuple[Values, ...]:
     return tuple(
         {
             "topic": topic["topic"],
@@ -235,7 +237,7 @@ def _errors_as_asked(asked: Values, errors: dict[tuple[str, int], ErrorCode]) ->
                 for entry in topic["partitions"]
             ),
         }
-        for topic in asked["topics"]
+        for topic in requested["topics"]
     )
 
 

@@ -17,8 +17,8 @@ from tidemark_broker.metadata.metadata_cache import MetadataCache
 def list_config_resources_handler(services: HandlerContext) -> ApiHandler:
     metadata = services.partitions.metadata
 
-    def respond(request: KafkaRequest, asked: Values) -> Values:
-        kinds = frozenset(asked["resource_types"]) or frozenset(ResourceType)
+    def respond(request: KafkaRequest, requested: Values) -> Values:
+        kinds = frozenset(requested["resource_types"]) or frozenset(ResourceType)
         if not kinds <= frozenset(ResourceType):
             return {"error": ErrorCode.UNSUPPORTED_VERSION}
         found: list[tuple[str, ResourceType]] = []

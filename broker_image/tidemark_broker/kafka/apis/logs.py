@@ -41,14 +41,14 @@ class LogAdmin:
         self._path = services.log_directory
         self._space = services.space
 
-    async def delete_records(self, request: KafkaRequest, asked: Values) -> Values:
+    async def delete_records(self, request: KafkaRequest, requested: Values) -> Values:
         """Delete records at the leader.
 
         The answer is sent when all live replicas have followed, or at the time limit.
         """
         answers: dict[tuple[str, int], Values] = {}
         awaited: list[DeleteRecordsTarget] = []
-        for topic in asked["topics"]:
+        for topic in requested["topics"]:
             for each in topic["partitions"]:
                 place = topic["topic"], each["partition"]
                 deleted = self._deleted(*place, each["offset"])
@@ -59,13 +59,13 @@ class LogAdmin:
                 }
                 if deleted.error is ErrorCode.NONE:
                     awaited.append(DeleteRecordsTarget(*place, deleted.log_start_offset))
-        reached = await self._low_watermarks.wait(awaited, asked["timeout_ms"])
+        reached = await self._low_watermarks.wait(awaited, requested["timeout_ms"])
         for waited, found in zip(awaited, reached, strict=True):
             answer = answers[waited.topic, waited.partition]
             answer |= {"low_watermark": found.offset, "error": found.error}
         return {
             "topics": each_partition(
-                asked["topics"], lambda topic, each: answers[topic, each["partition"]]
+                requested["topics"], lambda topic, each: answers[topic, each["partition"]]
             )
         }
 
@@ -79,8 +79,8 @@ class LogAdmin:
         result = self._partitions.delete_records(topic, partition, Offset(before_offset))
         return result if result.error is ErrorCode.NONE else DeleteRecordsResult(result.error)
 
-    async def describe_log_dirs(self, request: KafkaRequest, asked: Values) -> Values:
-        topics = asked["topics"]
+    async def describe_log_dirs(self, request: KafkaRequest, requested: Values) -> Values:
+        topics = requested["topics"]
         wanted = (
             None
             if topics is None
@@ -102,10 +102,10 @@ class LogAdmin:
         }
         return {"error": ErrorCode.NONE, "directories": (directory,)}
 
-    def alter_log_dirs(self, request: KafkaRequest, asked: Values) -> Values:
+    def alter_log_dirs(self, request: KafkaRequest, requested: Values) -> Values:
         hosted = {(replica.topic, replica.partition) for replica in self._partitions.replicas}
         topics: dict[str, list[Values]] = {}
-        for directory in asked["directories"]:
+        for directory in requested["directories"]:
             for topic in directory["topics"]:
                 for number in topic["partitions"]:
                     error = ErrorCode.NONE

@@ -25,7 +25,7 @@ from tidemark_broker.kafka.apis.auto_create_topics import TopicAutoCreation
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.authorized_operations import (
-    NOT_ASKED,
+    NOT_REQUESTED,
     OF_CLUSTER,
     OF_TOPIC,
 )
@@ -59,12 +59,14 @@ class ClusterView:
         self._brokers: Mapping[BrokerId, BrokerState] = {}
         self._live: frozenset[BrokerId] = frozenset()  # of these
 
-    async def metadata(self, request: KafkaRequest, asked: Values) -> Values:
-        wants_all = asked["topics"] is None or (request.version == 0 and not asked["topics"])
+    async def metadata(self, request: KafkaRequest, requested: Values) -> Values:
+        wants_all = requested["topics"] is None or (
+            request.version == 0 and not requested["topics"]
+        )
         # Each once, as Kafka: of one topic there may be much to tell.
-        named = ((entry["topic"], entry["topic_id"]) for entry in asked["topics"] or ())
+        named = ((entry["topic"], entry["topic_id"]) for entry in requested["topics"] or ())
         wanted = list(dict.fromkeys(named))
-        if self._services.creates_topics and asked["allow_auto_topic_creation"]:
+        if self._services.creates_topics and requested["allow_auto_topic_creation"]:
             await self._creation.ensure(name for name, _ in wanted if name is not None)
         brokers = self._live_brokers()  # who asks for these alone may go on to ask each of them
         if wants_all or wanted:
@@ -75,8 +77,10 @@ class ClusterView:
             wanted = [(topic.topic, ZERO_TOPIC_ID) for topic in self._visible_topics()]
 
         def topic(entry: tuple[str | None, TopicId]) -> Values:
-            found = self._asked_topic(*entry, request.listener)
-            is_told = asked["include_topic_authorized_operations"] and found["topic"] is not None
+            found = self._requested_topic(*entry, request.listener)
+            is_told = (
+                requested["include_topic_authorized_operations"] and found["topic"] is not None
+            )
             return found | {"authorized_operations": _told(OF_TOPIC, is_told)}
 
         return {
@@ -85,12 +89,12 @@ class ClusterView:
             "controller_id": self._controller_id(),
             "topics": Each(wanted, topic),
             "cluster_authorized_operations": _told(
-                OF_CLUSTER, asked["include_cluster_authorized_operations"]
+                OF_CLUSTER, requested["include_cluster_authorized_operations"]
             ),
         }
 
-    def describe_cluster(self, request: KafkaRequest, asked: Values) -> Values:
-        if asked["endpoint_type"] != ENDPOINTS_OF_BROKERS:
+    def describe_cluster(self, request: KafkaRequest, requested: Values) -> Values:
+        if requested["endpoint_type"] != ENDPOINTS_OF_BROKERS:
             return {
                 "error": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
                 "error_message": "the controller has no Kafka endpoint: ask for brokers (1)",
@@ -99,7 +103,7 @@ class ClusterView:
                 "brokers": (),
             }
         brokers = self._live_brokers()
-        if asked["include_fenced_brokers"]:
+        if requested["include_fenced_brokers"]:
             brokers = sorted(self._metadata.brokers.values(), key=lambda known: known.broker_id)
         return {
             "error": ErrorCode.NONE,
@@ -107,26 +111,26 @@ class ClusterView:
             "controller_id": self._controller_id(),
             "brokers": described_brokers(self._metadata, brokers, request.listener),
             "cluster_authorized_operations": _told(
-                OF_CLUSTER, asked["include_cluster_authorized_operations"]
+                OF_CLUSTER, requested["include_cluster_authorized_operations"]
             ),
         }
 
-    def describe_topic_partitions(self, request: KafkaRequest, asked: Values) -> Values:
-        names = sorted({entry["topic"] for entry in asked["topics"]})
+    def describe_topic_partitions(self, request: KafkaRequest, requested: Values) -> Values:
+        names = sorted({entry["topic"] for entry in requested["topics"]})
         if not names:
             names = [topic.topic for topic in self._visible_topics()]
         first = 0
-        if (cursor := asked["cursor"]) is not None:
+        if (cursor := requested["cursor"]) is not None:
             names = [name for name in names if name >= cursor["topic"]]
             first = max(0, cursor["partition"]) if names[:1] == [cursor["topic"]] else 0
-        room = max(1, min(asked["partition_limit"], MAX_PARTITIONS_OF_A_PAGE))
+        room = max(1, min(requested["partition_limit"], MAX_PARTITIONS_OF_A_PAGE))
         topics: list[Values] = []
         next_cursor: Values | None = None
         for name in names:
             if room == 0:
                 next_cursor = {"topic": name, "partition": 0}
                 break
-            found = self._asked_topic(name, ZERO_TOPIC_ID, request.listener)
+            found = self._requested_topic(name, ZERO_TOPIC_ID, request.listener)
             rest = tuple(found["partitions"])[first:]
             found["partitions"] = rest[:room]
             found["is_internal"] = found.get("is_internal", False)
@@ -149,7 +153,7 @@ class ClusterView:
         known = self._metadata.topics_by_id.get(topic_id)
         return name or ("" if known is None else known.topic)
 
-    def _asked_topic(self, name: str | None, topic_id: TopicId, listener: str) -> Values:
+    def _requested_topic(self, name: str | None, topic_id: TopicId, listener: str) -> Values:
         topic = (
             self._metadata.topics_by_id.get(topic_id)
             if name is None
@@ -221,8 +225,8 @@ class ClusterView:
         return live[0].broker_id if live else NO_BROKER
 
 
-def _told(operations: int, is_asked: bool) -> int:
-    return operations if is_asked else NOT_ASKED
+def _told(operations: int, is_requested: bool) -> int:
+    return operations if is_requested else NOT_REQUESTED
 
 
 def _absence(name: str | None) -> ErrorCode:

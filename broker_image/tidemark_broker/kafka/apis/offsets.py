@@ -47,27 +47,27 @@ _log = logging.getLogger(__name__)
 def list_offsets_handler(services: HandlerContext) -> ApiHandler:
     partitions = services.partitions
 
-    def respond(request: KafkaRequest, asked: Values) -> Values:
+    def respond(request: KafkaRequest, requested: Values) -> Values:
         named = Counter(
             (topic["topic"], entry["partition"])
-            for topic in asked["topics"]
+            for topic in requested["topics"]
             for entry in topic["partitions"]
         )
         made_of = partial(answer, request.version, named)
-        return {"topics": each_partition(asked["topics"], made_of, _steps_of)}
+        return {"topics": each_partition(requested["topics"], made_of, _steps_of)}
 
-    def answer(version: int, named: Counter[Named], topic: str, asked: Values) -> Values:
-        found: Values = {"partition": asked["partition"], "error": ErrorCode.NONE}
-        if named[topic, asked["partition"]] > 1:
+    def answer(version: int, named: Counter[Named], topic: str, requested: Values) -> Values:
+        found: Values = {"partition": requested["partition"], "error": ErrorCode.NONE}
+        if named[topic, requested["partition"]] > 1:
             return found | {"error": ErrorCode.INVALID_REQUEST}
-        replica = partitions.find_leading(topic, asked["partition"])
+        replica = partitions.find_leading(topic, requested["partition"])
         if isinstance(replica, ErrorCode):
             return found | {"error": replica}
-        refused = epoch_error(LeaderEpoch(asked["current_leader_epoch"]), replica)
+        refused = epoch_error(LeaderEpoch(requested["current_leader_epoch"]), replica)
         if refused is not None:
             return found | {"error": refused}
         try:
-            return found | look_up(replica, asked["timestamp"], version)
+            return found | look_up(replica, requested["timestamp"], version)
         except LocalLogCorrupt as error:
             partitions.corrupt.note(replica, Offset(error.offset), error, "fetch")
             return found | {"error": ErrorCode.KAFKA_STORAGE_ERROR}  # asked again
@@ -80,8 +80,8 @@ def list_offsets_handler(services: HandlerContext) -> ApiHandler:
     return services.answering.prompt_handler(LIST_OFFSETS_API, respond)
 
 
-def _steps_of(asked: Values) -> int:
-    timestamp_ms = asked["timestamp"]
+def _steps_of(requested: Values) -> int:
+    timestamp_ms = requested["timestamp"]
     return WHOLE_TURN if timestamp_ms >= 0 or timestamp_ms == MAX_TIMESTAMP else 1
 
 
@@ -132,18 +132,18 @@ def epoch_at(replica: Partition, offset: Offset) -> int:
 
 
 def offset_for_leader_epoch_handler(services: HandlerContext) -> ApiHandler:
-    def answer(topic: str, asked: Values) -> Values:
-        found: Values = {"partition": asked["partition"], "error": ErrorCode.NONE}
-        replica = services.partitions.find_leading(topic, asked["partition"])
+    def answer(topic: str, requested: Values) -> Values:
+        found: Values = {"partition": requested["partition"], "error": ErrorCode.NONE}
+        replica = services.partitions.find_leading(topic, requested["partition"])
         if isinstance(replica, ErrorCode):
             return found | {"error": replica}
-        refused = epoch_error(LeaderEpoch(asked["current_leader_epoch"]), replica)
+        refused = epoch_error(LeaderEpoch(requested["current_leader_epoch"]), replica)
         if refused is not None:
             return found | {"error": refused}
-        if asked["leader_epoch"] == replica.leader_epoch:
+        if requested["leader_epoch"] == replica.leader_epoch:
             end = replica.high_watermark  # clients read no further
             return found | {"leader_epoch": replica.leader_epoch, "end_offset": end}
-        known = replica.log.end_offset_for(LeaderEpoch(asked["leader_epoch"]))
+        known = replica.log.end_offset_for(LeaderEpoch(requested["leader_epoch"]))
         if known is None:
             return found
         epoch, end_offset = known
@@ -151,7 +151,7 @@ def offset_for_leader_epoch_handler(services: HandlerContext) -> ApiHandler:
             end_offset = max(end_offset, replica.log.log_start_offset)
         return found | {"leader_epoch": epoch, "end_offset": end_offset}
 
-    def respond(request: KafkaRequest, asked: Values) -> Values:
-        return {"topics": each_partition(asked["topics"], answer)}
+    def respond(request: KafkaRequest, requested: Values) -> Values:
+        return {"topics": each_partition(requested["topics"], answer)}
 
     return services.answering.prompt_handler(OFFSET_FOR_LEADER_EPOCH_API, respond)

@@ -91,7 +91,8 @@ class ProduceHandler:
         self._request = request
         self._produce = produce._replace(partitions=())
         self._places = tuple(
-            (asked.topic, asked.partition, asked.topic_id) for asked in produce.partitions
+            (requested.topic, requested.partition, requested.topic_id)
+            for requested in produce.partitions
         )
         self._left = len(self._places)
         self._responses: list[ProduceResponse | None] = [None] * self._left
@@ -104,24 +105,24 @@ class ProduceHandler:
         """
         if not self._left:
             self._finish()
-        for index, asked in enumerate(partitions):
-            refused = rejection(asked, self._produce, self._request.version)
+        for index, requested in enumerate(partitions):
+            refused = rejection(requested, self._produce, self._request.version)
             if refused is not None:
                 self._done(index, refused)
             else:
-                self._append(index, asked)
-            yield self._steps_of(asked) if index + 1 < len(partitions) else 1
+                self._append(index, requested)
+            yield self._steps_of(requested) if index + 1 < len(partitions) else 1
 
-    def _steps_of(self, asked: ProducePartition) -> int:
-        replica = self._partitions.find_leading(asked.topic, asked.partition)
+    def _steps_of(self, requested: ProducePartition) -> int:
+        replica = self._partitions.find_leading(requested.topic, requested.partition)
         is_opened = not isinstance(replica, ErrorCode) and replica.log.settings.opens_batches
-        return WHOLE_TURN if is_opened else 1 + len(asked.records) // BYTES_OF_A_STEP
+        return WHOLE_TURN if is_opened else 1 + len(requested.records) // BYTES_OF_A_STEP
 
-    def _append(self, index: int, asked: ProducePartition) -> None:
+    def _append(self, index: int, requested: ProducePartition) -> None:
         self._partitions.produce(
-            asked.topic,
-            asked.partition,
-            asked.records,
+            requested.topic,
+            requested.partition,
+            requested.records,
             acks=self._produce.acks,
             timeout_ms=self._produce.timeout_ms,
             done=lambda result: self._done(index, result),
@@ -177,7 +178,7 @@ def _with_leader(hints: CurrentLeaders, answer: ProduceResponse) -> ProduceRespo
 
 
 def rejection(
-    asked: ProducePartition, produce: ProduceRequest, version: int
+    requested: ProducePartition, produce: ProduceRequest, version: int
 ) -> ProduceResult | None:
     """Return the error of a batch that is not tried, or None.
 
@@ -189,9 +190,9 @@ def rejection(
         )
     if produce.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
         return ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS)
-    if not asked.topic and version >= FIRST_PRODUCE_VERSION_WITH_IDS:
+    if not requested.topic and version >= FIRST_PRODUCE_VERSION_WITH_IDS:
         return ProduceResult(ErrorCode.UNKNOWN_TOPIC_ID)
-    records = asked.records
+    records = requested.records
     if len(records) <= _MAGIC_AT:
         return None
     if records[_MAGIC_AT] != 2:
@@ -212,11 +213,11 @@ def rejection(
 
 
 def init_producer_id_handler(services: HandlerContext) -> ApiHandler:
-    async def respond(request: KafkaRequest, asked: Values) -> Values:
-        if asked["transactional_id"] is not None:
+    async def respond(request: KafkaRequest, requested: Values) -> Values:
+        if requested["transactional_id"] is not None:
             return {"error": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
         given = await services.partitions.init_producer_id(
-            asked["producer_id"], asked["producer_epoch"]
+            requested["producer_id"], requested["producer_epoch"]
         )
         return {
             "error": given.error,

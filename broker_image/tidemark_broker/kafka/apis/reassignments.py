@@ -48,15 +48,15 @@ class PartitionAdmin:
 
     # ---- elections
 
-    async def elect(self, request: KafkaRequest, asked: Values) -> Values:
-        unclean = asked["election_type"] == UNCLEAN
-        if asked["election_type"] not in (PREFERRED, UNCLEAN):
+    async def elect(self, request: KafkaRequest, requested: Values) -> Values:
+        unclean = requested["election_type"] == UNCLEAN
+        if requested["election_type"] not in (PREFERRED, UNCLEAN):
             return {"error": ErrorCode.INVALID_REQUEST, "topics": ()}
-        places = self._asked_places(asked["topics"])
-        wants_all = asked["topics"] is None
+        places = self._requested_places(requested["topics"])
+        wants_all = requested["topics"] is None
         results = {place: self._needless(place, unclean=unclean) for place in places}
         needed = [place for place in places if results[place].error is ErrorCode.NONE]
-        deadline = Deadline(asked["timeout_ms"])
+        deadline = Deadline(requested["timeout_ms"])
         for first in range(0, len(needed), MAX_CHANGES):
             chunk = needed[first : first + MAX_CHANGES]
             results |= await self._elected(chunk, deadline, unclean=unclean)
@@ -94,10 +94,10 @@ class PartitionAdmin:
 
     # ---- moves
 
-    async def reassign(self, request: KafkaRequest, asked: Values) -> Values:
+    async def reassign(self, request: KafkaRequest, requested: Values) -> Values:
         results: dict[_Place, TopicResult] = {}
         moves: list[Reassignment] = []
-        for topic in asked["topics"]:
+        for topic in requested["topics"]:
             for entry in topic["partitions"]:
                 place = topic["topic"], entry["partition"]
                 replicas = entry["replicas"]
@@ -105,16 +105,16 @@ class PartitionAdmin:
                 if results[place].error is ErrorCode.NONE:
                     target = None if replicas is None else tuple(map(BrokerId, replicas))
                     moves.append(Reassignment(*place, target))
-        results |= await self._reassigned(moves, asked)
+        results |= await self._reassigned(moves, requested)
         return {
-            "may_change_replication_factor": asked["may_change_replication_factor"],
+            "may_change_replication_factor": requested["may_change_replication_factor"],
             "error": ErrorCode.NONE,
             "error_message": None,
             "topics": _grouped({place: told(result) for place, result in results.items()}),
         }
 
     async def _reassigned(
-        self, moves: list[Reassignment], asked: Values
+        self, moves: list[Reassignment], requested: Values
     ) -> dict[_Place, TopicResult]:
         if not moves:
             return {}
@@ -127,8 +127,8 @@ class PartitionAdmin:
             return {(move.topic, move.partition): refused[move.topic] for move in moves}
         response = await self._changes.reassign(
             tuple(moves),
-            Deadline(asked["timeout_ms"]),
-            may_change_replication_factor=asked["may_change_replication_factor"],
+            Deadline(requested["timeout_ms"]),
+            may_change_replication_factor=requested["may_change_replication_factor"],
         )
         by_name = by_topic(response, [move.topic for move in moves])
         return {(move.topic, move.partition): by_name[move.topic] for move in moves}
@@ -143,9 +143,9 @@ class PartitionAdmin:
             return TopicResult(topic, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, message, partition)
         return TopicResult(topic, ErrorCode.NONE, partition=partition)
 
-    def reassignments(self, request: KafkaRequest, asked: Values) -> Values:
+    def reassignments(self, request: KafkaRequest, requested: Values) -> Values:
         moving: dict[_Place, Values] = {}
-        for topic, partition in self._asked_places(asked["topics"]):
+        for topic, partition in self._requested_places(requested["topics"]):
             state = self._metadata.partition(topic, partition)
             if state is not None and _is_moving(state) and self._metadata.served_topic(topic):
                 moving[topic, partition] = {
@@ -162,7 +162,7 @@ class PartitionAdmin:
         is_visible = self._metadata.served_topic(place[0]) is not None
         return is_visible and self._metadata.has_partition(*place)
 
-    def _asked_places(self, topics: Iterable[Values] | None) -> list[_Place]:
+    def _requested_places(self, topics: Iterable[Values] | None) -> list[_Place]:
         """Return each requested partition once; None requests those of all topics."""
         if topics is None:
             names = sorted(self._metadata.topics)

@@ -52,36 +52,38 @@ class TopicAdmin:
         self._metadata = services.partitions.metadata
         self._changes = services.partitions.topic_changes
 
-    async def create(self, request: KafkaRequest, asked: Values) -> Values:
-        refused = reject_twice(entry["topic"] for entry in asked["topics"])
+    async def create(self, request: KafkaRequest, requested: Values) -> Values:
+        refused = reject_twice(entry["topic"] for entry in requested["topics"])
         news: list[NewTopic] = []
-        for entry in asked["topics"]:
+        for entry in requested["topics"]:
             new = _new_topic(entry)
             if isinstance(new, TopicResult):
                 refused.setdefault(new.topic, new)
             elif new.topic not in refused:
                 news.append(new)
-        results = refused | await self._created(asked, tuple(news))
+        results = refused | await self._created(requested, tuple(news))
         set_by_user = {new.topic: new.config for new in news}
         return {
             "topics": tuple(
                 _created_response(result, set_by_user.get(topic, {}))
-                for topic, result in _in_order(asked["topics"], results)
+                for topic, result in _in_order(requested["topics"], results)
             )
         }
 
-    async def _created(self, asked: Values, news: tuple[NewTopic, ...]) -> dict[str, TopicResult]:
+    async def _created(
+        self, requested: Values, news: tuple[NewTopic, ...]
+    ) -> dict[str, TopicResult]:
         if not news:
             return {}
         response = await self._changes.create(
-            news, Deadline(asked["timeout_ms"]), validate_only=asked["validate_only"]
+            news, Deadline(requested["timeout_ms"]), validate_only=requested["validate_only"]
         )
         return by_topic(response, [new.topic for new in news])
 
-    async def delete(self, request: KafkaRequest, asked: Values) -> Values:
+    async def delete(self, request: KafkaRequest, requested: Values) -> Values:
         """Answer DeleteTopics, by name or, from v6 on, by id."""
-        entries = asked["topics"] or tuple(
-            {"topic": name, "topic_id": ZERO_TOPIC_ID} for name in asked["names"]
+        entries = requested["topics"] or tuple(
+            {"topic": name, "topic_id": ZERO_TOPIC_ID} for name in requested["names"]
         )
         answers: list[Values] = []
         doomed: dict[str, Values] = {}
@@ -95,7 +97,7 @@ class TopicAdmin:
                 doomed[named["topic"]] = named
         if doomed:
             topics = tuple(TopicToDelete(name, each["asked_id"]) for name, each in doomed.items())
-            response = await self._changes.delete(topics, Deadline(asked["timeout_ms"]))
+            response = await self._changes.delete(topics, Deadline(requested["timeout_ms"]))
             for name, result in by_topic(response, list(doomed)).items():
                 doomed[name] |= told(result)
         return {"topics": tuple(answers)}
@@ -113,26 +115,26 @@ class TopicAdmin:
             return answer | {"error": ErrorCode.UNKNOWN_TOPIC_ID}
         return answer | {"topic": found.topic, "asked_id": topic_id}
 
-    async def add_partitions(self, request: KafkaRequest, asked: Values) -> Values:
-        results = reject_twice(entry["topic"] for entry in asked["topics"])
+    async def add_partitions(self, request: KafkaRequest, requested: Values) -> Values:
+        results = reject_twice(entry["topic"] for entry in requested["topics"])
         grown = tuple(
             TopicToExpand(
                 entry["topic"],
                 entry["partition_count"],
                 tuple(_brokers(each["replicas"]) for each in entry["assignments"] or ()),
             )
-            for entry in asked["topics"]
+            for entry in requested["topics"]
             if entry["topic"] not in results
         )
         if grown:
             response = await self._changes.add_partitions(
-                grown, Deadline(asked["timeout_ms"]), validate_only=asked["validate_only"]
+                grown, Deadline(requested["timeout_ms"]), validate_only=requested["validate_only"]
             )
             results |= by_topic(response, [each.topic for each in grown])
         return {
             "topics": tuple(
                 {"topic": topic} | told(result)
-                for topic, result in _in_order(asked["topics"], results)
+                for topic, result in _in_order(requested["topics"], results)
             )
         }
 

@@ -35,8 +35,8 @@ class ResponseWriter:
         """
 
         def steps(request: KafkaRequest) -> Steps[Buffers]:
-            asked = yield from api.request_steps(request.reader, request.version)
-            return (yield from _response_steps(api, request, respond(request, asked)))
+            requested = yield from api.request_steps(request.reader, request.version)
+            return (yield from _response_steps(api, request, respond(request, requested)))
 
         def handle(request: KafkaRequest) -> None:
             work = self.turns.take(request, steps(request), request.answer)
@@ -48,25 +48,27 @@ class ResponseWriter:
     def table_handler(self, api: Api, respond: RespondLater) -> ApiHandler:
         """Return a handler that answers when `respond` has waited for what it needs."""
 
-        def begin(request: KafkaRequest, asked: Values) -> None:
-            task = asyncio.get_running_loop().create_task(self._run(api, request, respond, asked))
+        def begin(request: KafkaRequest, requested: Values) -> None:
+            task = asyncio.get_running_loop().create_task(
+                self._run(api, request, respond, requested)
+            )
             self._tasks[task] = None
             task.add_done_callback(lambda done: self._tasks.pop(done, None))
             request.cancel = task.cancel
 
         def handle(request: KafkaRequest) -> None:
-            steps = _asked_steps(api, request)
-            work = self.turns.take(request, steps, lambda asked: begin(request, asked))
+            steps = _requested_steps(api, request)
+            work = self.turns.take(request, steps, lambda requested: begin(request, requested))
             if not work.is_over:
                 request.cancel = work.cancel
 
         return ApiHandler(_supported(api), handle)
 
     async def _run(
-        self, api: Api, request: KafkaRequest, respond: RespondLater, asked: Values
+        self, api: Api, request: KafkaRequest, respond: RespondLater, requested: Values
     ) -> None:
         try:
-            values = await respond(request, asked)
+            values = await respond(request, requested)
             request.measured(lambda: self._answer(api, request, values))
         except Exception as error:
             _log.exception("a request could not be answered", extra={"api": api.name})
@@ -82,14 +84,14 @@ def _supported(api: Api) -> SupportedApi:
     return SupportedApi(api.api_key, api.min_version, api.max_version)
 
 
-def _asked_steps(api: Api, request: KafkaRequest) -> Steps[Values]:
+def _requested_steps(api: Api, request: KafkaRequest) -> Steps[Values]:
     """Decode a request that waits for others; meanwhile it holds its values, not its frame."""
     frame_bytes = request.reader.end
-    asked = yield from api.request_steps(request.reader, request.version)
+    requested = yield from api.request_steps(request.reader, request.version)
     if frame_bytes > SMALL_FRAME_BYTES:
-        asked, kept_bytes = yield from kept_steps(asked)
+        requested, kept_bytes = yield from kept_steps(requested)
         request.release(kept_bytes)
-    return asked
+    return requested
 
 
 def _response_steps(api: Api, request: KafkaRequest, values: Values) -> Steps[Buffers]:

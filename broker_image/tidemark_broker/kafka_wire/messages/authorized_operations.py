@@ -1,13 +1,13 @@
 """Define the bit fields of `authorized_operations` (KIP-430).
 
 There is no authentication, so every operation that Kafka defines for a kind of resource is allowed,
-as in Kafka without an authorizer (AclEntry.supportedOperations). NOT_ASKED is the value when the
-request did not ask for them.
+as in Kafka without an authorizer (AclEntry.supportedOperations). NOT_REQUESTED is the value when
+the request did not ask for them.
 """
 
 from collections.abc import Iterable
 
-NOT_ASKED = -(2**31)
+NOT_REQUESTED = -(2**31)
 
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
 _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12

@@ -144,14 +144,14 @@ def encode_fetch_request(
     for topic in request.topics:
         body += topic_id_to_bytes(topic.topic_id)
         body += unsigned_varint(len(topic.partitions) + 1)
-        for asked in topic.partitions:
+        for requested in topic.partitions:
             body += _PARTITION.pack(
-                asked.partition,
-                asked.current_leader_epoch,
-                asked.fetch_offset,
-                asked.last_fetched_epoch,
-                asked.log_start_offset,
-                asked.max_bytes,
+                requested.partition,
+                requested.current_leader_epoch,
+                requested.fetch_offset,
+                requested.last_fetched_epoch,
+                requested.log_start_offset,
+                requested.max_bytes,
             )
             body += b"\x00"
         body += b"\x00"

@@ -6,7 +6,7 @@
 - OffsetDelete v0.
 """
 
-from tidemark_broker.kafka_wire.messages.authorized_operations import NOT_ASKED
+from tidemark_broker.kafka_wire.messages.authorized_operations import NOT_REQUESTED
 from tidemark_broker.kafka_wire.messages.frames import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
@@ -63,7 +63,7 @@ DESCRIBE_GROUPS_API = Api(
                         ),
                         default=(),
                     ),
-                    Field("authorized_operations", INT, since=3, default=NOT_ASKED),
+                    Field("authorized_operations", INT, since=3, default=NOT_REQUESTED),
                 )
             ),
         ),

@@ -20,7 +20,7 @@ from tidemark_broker.kafka_wire.messages.schema import (
     topic_fields,
 )
 
-_ASKED = ArrayOf(Struct(*topic_fields(10), Field("partitions", ArrayOf(INT))))
+_REQUESTED = ArrayOf(Struct(*topic_fields(10), Field("partitions", ArrayOf(INT))))
 _FOUND = topic_array(
     Field("partition", INT),
     Field("offset", LONG, default=-1),
@@ -38,7 +38,7 @@ OFFSET_FETCH_API = Api(
     first_flexible_version=6,
     request=Struct(
         Field("group_id", STRING, until=7, default=""),
-        Field("topics", _ASKED, until=7, nullable_since=2),
+        Field("topics", _REQUESTED, until=7, nullable_since=2),
         Field(
             "groups",
             ArrayOf(
@@ -46,7 +46,7 @@ OFFSET_FETCH_API = Api(
                     Field("group_id", STRING),
                     Field("member_id", STRING, since=9, nullable_since=9),
                     Field("member_epoch", INT, since=9, default=-1),
-                    Field("topics", _ASKED, nullable_since=8),
+                    Field("topics", _REQUESTED, nullable_since=8),
                 )
             ),
             since=8,

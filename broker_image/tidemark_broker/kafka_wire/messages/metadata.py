@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from tidemark_broker.kafka_wire.messages.authorized_operations import NOT_ASKED
+from tidemark_broker.kafka_wire.messages.authorized_operations import NOT_REQUESTED
 from tidemark_broker.kafka_wire.messages.frames import (
     DESCRIBE_CLUSTER,
     DESCRIBE_TOPIC_PARTITIONS,
@@ -137,11 +137,11 @@ METADATA_API = Api(
                     Field("topic_id", TOPIC_ID, since=10, default=ZERO_TOPIC_ID),
                     Field("is_internal", BOOLEAN, since=1, default=False),
                     Field("partitions", ArrayOf(_Partition())),
-                    Field("authorized_operations", INT, since=8, default=NOT_ASKED),
+                    Field("authorized_operations", INT, since=8, default=NOT_REQUESTED),
                 )
             ),
         ),
-        Field("cluster_authorized_operations", INT, since=8, until=10, default=NOT_ASKED),
+        Field("cluster_authorized_operations", INT, since=8, until=10, default=NOT_REQUESTED),
         Field("error", SHORT, since=13, default=0),
     ),
 )
@@ -179,7 +179,7 @@ DESCRIBE_CLUSTER_API = Api(
                 )
             ),
         ),
-        Field("cluster_authorized_operations", INT, default=NOT_ASKED),
+        Field("cluster_authorized_operations", INT, default=NOT_REQUESTED),
     ),
 )
 
@@ -223,7 +223,7 @@ DESCRIBE_TOPIC_PARTITIONS_API = Api(
                             )
                         ),
                     ),
-                    Field("authorized_operations", INT, default=NOT_ASKED),
+                    Field("authorized_operations", INT, default=NOT_REQUESTED),
                 )
             ),
         ),

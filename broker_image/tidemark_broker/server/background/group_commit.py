@@ -20,16 +20,16 @@ class GroupCommit:
         """Create a group commit; `on_flushed` is called after the replica's own watermark rules."""
         self._partitions = partitions
         self._on_flushed = on_flushed
-        self._asked: dict[Partition, int] = {}  # since when
-        self._has_asked = asyncio.Event()
+        self._requested: dict[Partition, int] = {}  # since when
+        self._has_requested = asyncio.Event()
         self._oldest_running_ms: int | None = None
 
     def ask(self, replica: Partition) -> None:
-        self._asked.setdefault(replica, monotonic_ms())
-        self._has_asked.set()
+        self._requested.setdefault(replica, monotonic_ms())
+        self._has_requested.set()
 
     def oldest_age_ms(self) -> int:
-        since = [*self._asked.values()]
+        since = [*self._requested.values()]
         if self._oldest_running_ms is not None:
             since.append(self._oldest_running_ms)
         return monotonic_ms() - min(since) if since else 0
@@ -37,16 +37,16 @@ class GroupCommit:
     async def run(self) -> None:
         """Sync until cancelled."""
         while True:
-            await self._has_asked.wait()
-            self._has_asked.clear()
-            asked, self._asked = self._asked, {}
-            self._oldest_running_ms = min(asked.values(), default=None)
+            await self._has_requested.wait()
+            self._has_requested.clear()
+            requested, self._requested = self._requested, {}
+            self._oldest_running_ms = min(requested.values(), default=None)
             # What the flush covers: positions as they are before it begins.
             before = [
-                (replica, replica.log.log_end_offset, replica.leader_epoch) for replica in asked
+                (replica, replica.log.log_end_offset, replica.leader_epoch) for replica in requested
             ]
             try:
-                await asyncio.to_thread(_flush_all, list(asked))
+                await asyncio.to_thread(_flush_all, list(requested))
             except (StorageError, OSError) as error:
                 self._partitions.fail_storage(error)
                 return

@@ -53,10 +53,10 @@ async def alter_partition(pool: PoolLoop, request: AlterPartitionRequest) -> Alt
 def _sorted_by_slice(
     pool: PoolLoop, proposals: tuple[IsrProposal, ...]
 ) -> tuple[list[IsrResult], dict[str, list[IsrProposal]]]:
-    asked = [(proposal.topic_id, proposal.partition) for proposal in proposals]
+    requested = [(proposal.topic_id, proposal.partition) for proposal in proposals]
     places = {
         replica: value.name
-        for replica, (value, state) in pool.state.places_of(asked).items()
+        for replica, (value, state) in pool.state.places_of(requested).items()
         if state.has_leader or not value.is_retained  # it is led while it moves
     }
     unknown: list[IsrResult] = []

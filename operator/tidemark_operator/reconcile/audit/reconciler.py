@@ -146,7 +146,7 @@ class AuditReconciler:
         """Its SparkApplications, and the schedule of its name; only both kinds are of use."""
         applications: list[Object] = []
         if not is_spoken_of(spec, status):
-            return SparkOperator.NOT_ASKED, applications, None
+            return SparkOperator.NOT_REQUESTED, applications, None
         try:
             labels = {AUDIT_LABEL: spec.name}
             applications = await self._store.list(SPARK_APPLICATION, spec.namespace, labels)

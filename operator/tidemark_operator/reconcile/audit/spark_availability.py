@@ -25,7 +25,7 @@ class SparkOperator(Enum):
     PRESENT = "present"
     NO_CRDS = "no CRDs"
     NO_RIGHTS = "no rights"
-    NOT_ASKED = "not asked"  # neither the spec nor the status speaks of them
+    NOT_REQUESTED = "not asked"  # neither the spec nor the status speaks of them
 
 
 def is_spoken_of(spec: AuditSpec, status: Mapping[str, Any]) -> bool:
@@ -57,7 +57,7 @@ def spark_conditions(
     if spec.spark is None:
         left = f"spec.spark is left out; SparkApplications of before that are here: {applications}"
         return (Condition(SPARK_CONDITION, False, "Left", left),) if applications else ()
-    assert spark_operator is not SparkOperator.NOT_ASKED
+    assert spark_operator is not SparkOperator.NOT_REQUESTED
     requested_transition = "spec.spark asks for SparkApplications (sparkoperator.k8s.io/v1beta2)"
     match spark_operator:
         case SparkOperator.PRESENT:

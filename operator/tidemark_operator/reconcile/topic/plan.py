@@ -371,10 +371,10 @@ def _assignments(observed: ObservedTopic, *, first: int) -> Assignments:
         racks=observed.racks,
     )
     usable = set(observed.usable_brokers)
-    asked = [spec.placement.get(number) for number in range(first, spec.partitions)]
+    requested = [spec.placement.get(number) for number in range(first, spec.partitions)]
     return tuple(
         wanted if wanted is not None and usable.issuperset(wanted) else replicas
-        for wanted, replicas in zip(asked, placed, strict=True)
+        for wanted, replicas in zip(requested, placed, strict=True)
     )
 
 
@@ -437,11 +437,12 @@ def _fixed_mismatch(spec: TopicSpec, stored: TopicState) -> TopicPlan | None:
         ("flush", spec.flush, stored.flush),
         ("topicName", spec.topic_name, stored.topic),
     )
-    for name, asked, found in fields:
-        if asked != found:
+    for name, requested, found in fields:
+        if requested != found:
             return _not_ready(
                 "RetainedDataDiffers",
-                f"the data of this topic has {name} {found}, asked for {asked}, and {name} cannot "
+                f"the data of this topic has {name} {found}, asked for {requested}, and {name} "
+                f"cannot "
                 f"change: make the Topic with {name} {found}",
             )
     if spec.partitions < stored.partition_count:

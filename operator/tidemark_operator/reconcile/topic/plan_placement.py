@@ -45,9 +45,9 @@ class Wanted(Protocol):
 
 def is_misplaced(spec: Wanted, state: PartitionState, leaving: frozenset[BrokerId]) -> bool:
     """Whether there may be something to move: costs no look at the pool."""
-    target, asked = target_of(state), spec.placement.get(state.partition)
-    if asked is not None:
-        return target != asked or not leaving.isdisjoint(asked)  # then a condition says so
+    target, requested = target_of(state), spec.placement.get(state.partition)
+    if requested is not None:
+        return target != requested or not leaving.isdisjoint(requested)  # then a condition says so
     return len(target) != spec.replication_factor or not leaving.isdisjoint(target)
 
 
@@ -78,9 +78,9 @@ def move_target(
     spec: Wanted, state: PartitionState, places: BrokerPlacement
 ) -> tuple[BrokerId, ...] | None:
     """None: as many brokers as it needs are not there."""
-    asked = spec.placement.get(state.partition)
-    if asked is not None:
-        return asked
+    requested = spec.placement.get(state.partition)
+    if requested is not None:
+        return requested
     current = target_of(state)
     wanted = [b for b in current if b not in places.leaving][: spec.replication_factor]
     for index, leaves in enumerate(current[: spec.replication_factor]):

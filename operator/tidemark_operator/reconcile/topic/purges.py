@@ -94,14 +94,14 @@ class RetainedPurges:
 
     async def carry_out(self, spec: PoolSpec, purges: Purges) -> None:
         """Completes `purges`, name by name: what is done is in there, whatever is raised."""
-        asked = [name for name in spec.purge_retained if name not in purges.results]
-        if not asked:
+        requested = [name for name in spec.purge_retained if name not in purges.results]
+        if not requested:
             return
-        purges.waiting = asked.copy()
+        purges.waiting = requested.copy()
         # Topics that are made after this was read are found by their own objects, and the index.
         topics = await self._store.list(TOPIC, spec.namespace)
         purged = 0
-        for name in asked:
+        for name in requested:
             async with self._names.hold((spec.pool, name)):
                 result = await self._purge(spec, name, topics)
             if result is not None:

@@ -16,7 +16,7 @@ from tidemark_audit.sources.source import Slice, SourceError, Window
 from tidemark_audit.sources.xor_chunks import BadChunk, decode
 
 from tests.support.audit_exports import Export, partition
-from tests.unit.audit.small_prometheus import Asked, Reply, SmallPrometheus, serving
+from tests.unit.audit.small_prometheus import Reply, Requested, SmallPrometheus, serving
 from tests.unit.audit.sources.test_xor_chunks import encode
 
 BASE_MS = 1_700_000_000_000
@@ -58,7 +58,7 @@ def test_a_frame_that_would_unpack_to_gigabytes_is_an_error_with_the_window(
 ) -> None:
     (part,) = slices(url)
     sent = bomb()
-    prometheus.instead = lambda asked: sent
+    prometheus.instead = lambda requested: sent
     with pytest.raises(SourceError, match="an answer of more than 16000000 samples"):
         list(part.read())
 
@@ -92,10 +92,10 @@ def test_a_chunk_that_says_it_has_more_than_it_can_hold_takes_no_memory() -> Non
 def test_slices_are_cut_by_the_series_of_a_cluster_that_is_gone_by_the_end(
     prometheus: SmallPrometheus, url: str
 ) -> None:
-    def counted(asked: Asked) -> Reply | None:
-        if not asked.query.startswith("count("):
+    def counted(requested: Requested) -> Reply | None:
+        if not requested.query.startswith("count("):
             return None
-        is_gone = asked.end_ms > BASE_MS + LENGTH_MS // 2
+        is_gone = requested.end_ms > BASE_MS + LENGTH_MS // 2
         result = "" if is_gone else '{"metric": {}, "value": [0, "100000"]}'
         document = f'{{"status": "success", "data": {{"result": [{result}]}}}}'
         return Reply(document.encode())

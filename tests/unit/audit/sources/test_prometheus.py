@@ -21,8 +21,8 @@ from tests.support.audit_exports import Export, brokers, partition
 from tests.unit.audit.small_prometheus import (
     SAMPLES,
     STREAMED,
-    Asked,
     Reply,
+    Requested,
     SmallPrometheus,
     serving,
 )
@@ -101,7 +101,7 @@ def test_samples_are_read_whatever_the_length_of_their_messages() -> None:
                topic="a", partition="0")  # fmt: skip
     for base_ms in (0, BASE_MS, 1 << 50):
         small = SmallPrometheus(export, base_ms=base_ms)
-        reply = small.honest(Asked("/api/v1/read", "", base_ms, base_ms + 5000, (SAMPLES,)))
+        reply = small.honest(Requested("/api/v1/read", "", base_ms, base_ms + 5000, (SAMPLES,)))
         batch = batch_of(reply.body)
         assert batch.at_ms.tolist() == [base_ms + at for at in range(0, 5000, 1000)]
         assert repr(batch.values.tolist()) == "[0.0, -1.5, nan, 2.0, 3.0]"
@@ -128,15 +128,15 @@ def test_a_window_that_is_too_large_is_asked_for_in_halves(
     prometheus.forms = FORMS[form]
     parts = slices(url)
     expected = samples(parts)
-    prometheus.asked.clear()
-    prometheus.instead = lambda asked: (
+    prometheus.requested.clear()
+    prometheus.instead = lambda requested: (
         Reply(b"query processing would load too many samples", 422)
-        if asked.length_ms > 61_000
+        if requested.length_ms > 61_000
         else None
     )
     assert samples(parts) == expected
     # The whole, two halves, four quarters; none of them twice.
-    assert sorted(round(asked.length_ms, -3) // 1000 for asked in prometheus.asked) == [
+    assert sorted(round(requested.length_ms, -3) // 1000 for requested in prometheus.requested) == [
         60, 60, 60, 60, 120, 120, 240
     ]  # fmt: skip
 
@@ -153,7 +153,7 @@ def test_every_way_to_say_too_large_ends_in_an_error_with_the_window(
     prometheus: SmallPrometheus, url: str, reply: Reply
 ) -> None:
     parts = slices(url)
-    prometheus.instead = lambda asked: reply
+    prometheus.instead = lambda requested: reply
     with pytest.raises(SourceError, match="max-samples") as failed:
         samples(parts)
     # Down to the shortest window that is asked for.
@@ -167,7 +167,7 @@ class First:
         self.reply = reply
         self.left = times
 
-    def __call__(self, asked: Asked) -> Reply | None:
+    def __call__(self, requested: Requested) -> Reply | None:
         self.left -= 1
         return self.reply if self.left >= 0 else None
 
@@ -178,21 +178,21 @@ def test_a_busy_server_is_asked_again_and_nothing_is_doubled(
 ) -> None:
     parts = slices(url)
     expected = samples(parts)
-    prometheus.asked.clear()
+    prometheus.requested.clear()
     prometheus.instead = First(Reply(b"busy", status, {"Retry-After": "0"}), times=3)
     assert samples(parts) == expected
-    assert len(prometheus.asked) == 4
+    assert len(prometheus.requested) == 4
 
 
 def test_a_server_that_stays_busy_is_an_error_after_five_times(
     prometheus: SmallPrometheus, url: str
 ) -> None:
     parts = slices(url)
-    prometheus.asked.clear()
+    prometheus.requested.clear()
     prometheus.instead = First(Reply(b"try later", 503))
     with pytest.raises(SourceError, match=r"503.*try later"):
         samples(parts)
-    assert len(prometheus.asked) == 5
+    assert len(prometheus.requested) == 5
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_the_address_of_a_broker_is_told_to_be_one(prometheus: SmallPrometheus, 
     """Of whatever path that it does not have; a broker knows no token."""
     problem = HttpProblem(ErrorCode.INVALID_REQUEST, "not found", status=404)
     body = problem.answer("/api/v1/read", is_produce=False).body
-    prometheus.instead = lambda asked: Reply(body, 404)
+    prometheus.instead = lambda requested: Reply(body, 404)
     with pytest.raises(SourceError, match="a broker of Tidemark itself: name the Prometheus"):
         slices(url, NO_SECOND_TIME)
 
@@ -223,21 +223,21 @@ def test_a_token_that_is_refused_is_told_before_anything_is_read(
     prometheus.instead = First(Reply(b"who are you?", 401))
     with pytest.raises(SourceError, match=r"401.*who are you"):
         slices(url, NO_SECOND_TIME)
-    assert len(prometheus.asked) == 1
+    assert len(prometheus.requested) == 1
 
 
 def test_a_server_that_stalls_is_asked_twice_and_then_an_error(
     prometheus: SmallPrometheus, url: str
 ) -> None:
     parts = slices(url, replace(QUICK, silence_seconds=0.2))
-    prometheus.asked.clear()
+    prometheus.requested.clear()
     prometheus.instead = First(
         Reply(b"", headers={"Content-Type": "application/x-protobuf"}, stalls=True, chunked=True,
               breaks_after=0)
     )  # fmt: skip
     with pytest.raises(SourceError, match="in time"):
         samples(parts)
-    assert len(prometheus.asked) == 2
+    assert len(prometheus.requested) == 2
 
 
 def test_a_server_that_trickles_for_ever_is_an_error(prometheus: SmallPrometheus, url: str) -> None:
@@ -257,20 +257,22 @@ def test_an_answer_that_breaks_off_is_asked_again_and_never_taken_for_a_short_on
     expected = samples(parts)
     honest = prometheus.honest
     for share in (0.0, 0.3, 0.99):
-        prometheus.asked.clear()
+        prometheus.requested.clear()
         left = [2]
 
-        def broken(asked: Asked, share: float = share, left: list[int] = left) -> Reply | None:
+        def broken(
+            requested: Requested, share: float = share, left: list[int] = left
+        ) -> Reply | None:
             left[0] -= 1
-            reply = honest(asked)
+            reply = honest(requested)
             if left[0] < 0:
                 return None
             return replace(reply, breaks_after=int(share * len(reply.body)))
 
         prometheus.instead = broken
         assert samples(parts) == expected
-        assert len(prometheus.asked) == 3
-    prometheus.instead = lambda asked: replace(honest(asked), breaks_after=100)
+        assert len(prometheus.requested) == 3
+    prometheus.instead = lambda requested: replace(honest(requested), breaks_after=100)
     with pytest.raises(SourceError, match="broke"):
         samples(parts)
 
@@ -279,8 +281,8 @@ def test_frames_whose_end_nobody_can_know_are_refused(
     prometheus: SmallPrometheus, url: str
 ) -> None:
     parts = slices(url)
-    prometheus.instead = lambda asked: replace(
-        prometheus.honest(asked), chunked=False, says_its_length=False
+    prometheus.instead = lambda requested: replace(
+        prometheus.honest(requested), chunked=False, says_its_length=False
     )
     with pytest.raises(SourceError, match="cannot be known"):
         samples(parts)
@@ -290,12 +292,12 @@ def test_frames_and_blocks_that_were_damaged_are_refused(
     prometheus: SmallPrometheus, url: str
 ) -> None:
     for form in (SampleFormat.STREAMED, SampleFormat.SAMPLES):
-        prometheus.instead = lambda asked: None
+        prometheus.instead = lambda requested: None
         prometheus.forms = FORMS[form]
         parts = slices(url)
 
-        def corrupt(asked: Asked) -> Reply:
-            reply = prometheus.honest(asked)
+        def corrupt(requested: Requested) -> Reply:
+            reply = prometheus.honest(requested)
             body = bytearray(reply.body)
             for place in range(100, len(body), 997):
                 body[place] ^= 0x55
@@ -319,7 +321,7 @@ def test_frames_and_blocks_that_were_damaged_are_refused(
 def test_half_a_document_is_an_error(prometheus: SmallPrometheus, url: str, body: bytes) -> None:
     prometheus.forms = ()
     parts = slices(url)
-    prometheus.instead = lambda asked: Reply(body)
+    prometheus.instead = lambda requested: Reply(body)
     with pytest.raises(SourceError):
         samples(parts)
     with pytest.raises(SourceError):
@@ -398,9 +400,9 @@ def test_an_audit_over_a_troubled_server_is_the_same_audit(
     assert first.verdict is Verdict.PASS
     requests = iter(range(1 << 30))
 
-    def trouble(asked: Asked) -> Reply | None:
+    def trouble(requested: Requested) -> Reply | None:
         number = next(requests)
-        if asked.length_ms > 121_000:
+        if requested.length_ms > 121_000:
             return Reply(b"too many samples", 422)
         return Reply(b"busy", 503) if number % 2 else None
 

@@ -32,7 +32,7 @@ def pool(tmp_path: Path) -> Iterator[InProcessPool]:
 
 
 def ask(pool: InProcessPool, number: int, query: str, listener: str = "") -> Response:
-    async def asked() -> Response:
+    async def requested() -> Response:
         view = BrokerView(
             pool.brokers[number].partitions,
             BrokerId(number),
@@ -44,7 +44,7 @@ def ask(pool: InProcessPool, number: int, query: str, listener: str = "") -> Res
         )
         return await Client(create_app(view), listener=listener).get(f"{RECORDS}?{query}")
 
-    return asyncio.run(asked())
+    return asyncio.run(requested())
 
 
 def test_the_leader_answers_307_to_the_readers_rack(pool: InProcessPool) -> None:
@@ -111,10 +111,10 @@ def test_a_leader_epoch_that_is_not_this_brokers_is_refused(pool: InProcessPool)
 
 
 def test_a_broker_without_a_replica_sends_to_the_leader_with_the_rack() -> None:
-    async def asked() -> Response:
+    async def requested() -> Response:
         return await fake_broker((1,), broker_id=7).client.get(f"{RECORDS}?offset=0&rack=east")
 
-    sent = asyncio.run(asked())
+    sent = asyncio.run(requested())
     assert sent.status == 307
     assert sent.headers["location"].endswith(f"{RECORDS}?offset=0&rack=east")
 
@@ -123,16 +123,16 @@ def test_a_broker_without_a_replica_sends_to_the_leader_with_the_rack() -> None:
     "query", [f"rack={'x' * 254}", "current_leader_epoch=-1", f"current_leader_epoch={2**31}"]
 )
 def test_nonsense_is_refused(query: str) -> None:
-    async def asked() -> Response:
+    async def requested() -> Response:
         return await fake_broker().client.get(f"{RECORDS}?{query}")
 
-    assert asyncio.run(asked()).status == 400
+    assert asyncio.run(requested()).status == 400
 
 
 def test_a_new_leader_without_its_watermark_still_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """OFFSET_NOT_AVAILABLE of the leader itself is no redirect to itself."""
 
-    async def asked() -> Response:
+    async def requested() -> Response:
         broker = fake_broker()
         monkeypatch.setattr(
             broker.partitions,
@@ -141,4 +141,4 @@ def test_a_new_leader_without_its_watermark_still_says_so(monkeypatch: pytest.Mo
         )
         return await broker.client.get(f"{RECORDS}?offset=5")
 
-    assert asyncio.run(asked()).status == 503
+    assert asyncio.run(requested()).status == 503

@@ -31,7 +31,7 @@ def came_by(listener: str, leader: int = 1, broker_id: int = 0) -> FakeBroker:
     return broker
 
 
-def asked(broker: FakeBroker, ask: Callable[[FakeBroker], Awaitable[Response]]) -> Response:
+def requested(broker: FakeBroker, ask: Callable[[FakeBroker], Awaitable[Response]]) -> Response:
     async def bounded() -> Response:
         async with asyncio.timeout(HANG_SECONDS):
             return await ask(broker)
@@ -51,7 +51,7 @@ SENT_ELSEWHERE = [
 def test_a_leader_is_named_at_the_listener_that_was_asked(
     ask: Callable[[FakeBroker], Awaitable[Response]],
 ) -> None:
-    inside, outside = asked(came_by(""), ask), asked(came_by(OUTSIDE), ask)
+    inside, outside = requested(came_by(""), ask), requested(came_by(OUTSIDE), ask)
     assert (inside.status, outside.status) == (307, 307)
     assert inside.headers["location"].startswith("http://broker-1.example:8080/topics/orders")
     assert outside.headers["location"].startswith("http://[2001:db8::1]:30001/topics/orders")
@@ -61,7 +61,7 @@ def test_a_leader_is_named_at_the_listener_that_was_asked(
 def test_a_leader_without_an_address_there_is_worth_another_try(
     ask: Callable[[FakeBroker], Awaitable[Response]],
 ) -> None:
-    found = asked(came_by(OUTSIDE, leader=2), ask)
+    found = requested(came_by(OUTSIDE, leader=2), ask)
     assert (found.status, found.json()["error"]) == (503, "LISTENER_NOT_FOUND")
     assert (found.headers["retry-after"], found.json()["retriable"]) == ("1", True)
     assert found.json().get("outcome", "not_written") == "not_written"
@@ -70,7 +70,7 @@ def test_a_leader_without_an_address_there_is_worth_another_try(
 
 def test_brokers_are_those_with_an_address_there() -> None:
     def urls(broker: FakeBroker) -> dict[int, str]:
-        body = asked(broker, lambda each: each.client.get("/brokers")).json()
+        body = requested(broker, lambda each: each.client.get("/brokers")).json()
         return {each["broker_id"]: each["http_url"] for each in body["brokers"]}
 
     assert urls(came_by(OUTSIDE)) == {
@@ -82,7 +82,7 @@ def test_brokers_are_those_with_an_address_there() -> None:
 
 def test_a_consumer_lives_at_the_address_by_which_it_was_made() -> None:
     def base_uri(broker: FakeBroker) -> str:
-        made = asked(broker, lambda each: each.client.post("/consumers/g", {"name": "c"}))
+        made = requested(broker, lambda each: each.client.post("/consumers/g", {"name": "c"}))
         return str(made.json()["base_uri"])
 
     assert base_uri(came_by(OUTSIDE)) == "http://node.example:30000/consumers/g/instances/c"

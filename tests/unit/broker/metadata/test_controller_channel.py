@@ -21,7 +21,7 @@ class Controllers:
     def __init__(self, named: dict[str, str]) -> None:
         self.named = named
         self.hung: set[str] = set()
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     async def start(self) -> None:
         return None
@@ -30,7 +30,7 @@ class Controllers:
         return None
 
     async def post(self, address: Address, path: str, body: bytes) -> bytes:
-        self.asked.append(address.host)
+        self.requested.append(address.host)
         if path == NEVER_RESPONDED or address.host in self.hung:
             await asyncio.Event().wait()
         named = self.named[address.host]
@@ -41,7 +41,7 @@ class Controllers:
         return [Address(host, name.port) for host in HOSTS]
 
 
-def asked_until_led(named: dict[str, str], most: int = 6) -> list[str]:
+def requested_until_led(named: dict[str, str], most: int = 6) -> list[str]:
     async def ask() -> list[str]:
         controllers = Controllers(named)
         client = ControllerChannel(("controllers:8070",), lambda: controllers)
@@ -50,19 +50,19 @@ def asked_until_led(named: dict[str, str], most: int = 6) -> list[str]:
             if answer.error is ErrorCode.NONE:
                 break
             client.prefer(answer.controller_address)
-        return controllers.asked
+        return controllers.requested
 
     return asyncio.run(ask())
 
 
 def test_the_leader_that_a_standby_names_is_asked_next() -> None:
-    assert asked_until_led({"10.0.0.1": "10.0.0.2:8070", "10.0.0.2": ""}) == list(HOSTS)
+    assert requested_until_led({"10.0.0.1": "10.0.0.2:8070", "10.0.0.2": ""}) == list(HOSTS)
 
 
 def test_a_standby_that_names_itself_is_not_asked_for_ever() -> None:
     """Found by the simulator (seed 13): a frozen leader, told to stop, named itself on waking."""
-    asked = asked_until_led({"10.0.0.1": "10.0.0.1:8070", "10.0.0.2": ""})
-    assert asked == list(HOSTS)
+    requested = requested_until_led({"10.0.0.1": "10.0.0.1:8070", "10.0.0.2": ""})
+    assert requested == list(HOSTS)
 
 
 def test_a_leader_that_hangs_is_waited_for_once_between_two_questions_to_the_standby() -> None:
@@ -80,7 +80,7 @@ def test_a_leader_that_hangs_is_waited_for_once_between_two_questions_to_the_sta
             except ControllerUnavailable:
                 continue
             client.prefer(answer.controller_address)
-        return controllers.asked[1:]
+        return controllers.requested[1:]
 
     first, second = HOSTS
     assert asyncio.run(scenario()) == [first, second, first, second, first]
@@ -99,7 +99,7 @@ def test_a_call_aside_that_takes_too_long_costs_the_heartbeats_no_leader() -> No
         with pytest.raises(ControllerUnavailable, match=f"{NEVER_RESPONDED}: TimeoutError"):
             await client.call_in_background(NEVER_RESPONDED, {}, HeartbeatResponse, timeout_ms=10)
         await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
-        return controllers.asked
+        return controllers.requested
 
     assert asyncio.run(scenario()) == [HOSTS[0], HOSTS[1], HOSTS[1], HOSTS[1]]
 

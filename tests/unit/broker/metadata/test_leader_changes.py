@@ -87,13 +87,13 @@ def checked(scenario: Callable[[Watched], Coroutine[Any, Any, None]]) -> None:
 
 def test_who_asks_hears_of_the_new_leader_once_there_is_one() -> None:
     async def scenario(watched: Watched) -> None:
-        asking = asyncio.create_task(watched.leader_changes.verdicts(None))
+        requesting = asyncio.create_task(watched.leader_changes.verdicts(None))
         await asyncio.sleep(0)
         watched.leader_changes.suspect(DYING)  # after the question
         assert not await watched.is_responded()
-        assert not asking.done()
+        assert not requesting.done()
         watched.push(leader=NEXT, fenced=frozenset({DYING}))
-        await asking
+        await requesting
         assert await watched.is_responded()
 
     checked(scenario)
@@ -110,13 +110,13 @@ def test_who_asks_for_other_topics_is_answered() -> None:
 
 def test_however_many_are_suspects_nobody_waits_longer_than_for_one_verdict() -> None:
     async def scenario(watched: Watched) -> None:
-        asking = asyncio.create_task(watched.leader_changes.verdicts(None))
+        requesting = asyncio.create_task(watched.leader_changes.verdicts(None))
         ends = asyncio.get_running_loop().time() + 2 * VERDICT_SECONDS
-        while asyncio.get_running_loop().time() < ends and not asking.done():
+        while asyncio.get_running_loop().time() < ends and not requesting.done():
             watched.leader_changes.suspect(DYING)
             await asyncio.sleep(VERDICT_SECONDS / 10)
             watched.leader_changes.on_response(DYING)
-        assert asking.done()
+        assert requesting.done()
 
     checked(scenario)
 

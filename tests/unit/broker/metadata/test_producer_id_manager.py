@@ -20,13 +20,13 @@ class Controller:
 
     def __init__(self, away: int = 0) -> None:
         self.away = away
-        self.asked = 0
+        self.requested = 0
         self._next_id = 6000
 
     async def allocate(self) -> AllocateProducerIdsResponse | None:
-        self.asked += 1
+        self.requested += 1
         await asyncio.sleep(0)
-        if self.asked <= self.away:
+        if self.requested <= self.away:
             return None
         first, self._next_id = self._next_id, self._next_id + 1_000_000
         return AllocateProducerIdsResponse(ErrorCode.NONE, first_producer_id=first, count=3)
@@ -44,7 +44,7 @@ def test_a_block_is_used_up_before_the_next_is_asked_for() -> None:
         ids = ids_of(controller)
         found = [(await ids.init()).producer_id for _ in range(4)]
         assert found == [6000, 6001, 6002, 1_006_000]
-        assert controller.asked == 2
+        assert controller.requested == 2
 
     run(scenario)
 
@@ -55,7 +55,7 @@ def test_many_who_ask_at_once_get_one_id_each() -> None:
         ids = ids_of(controller)
         found = await asyncio.gather(*(ids.init() for _ in range(7)))
         assert len({result.producer_id for result in found}) == 7
-        assert controller.asked == 3
+        assert controller.requested == 3
 
     run(scenario)
 
@@ -100,9 +100,9 @@ def test_after_the_last_epoch_comes_a_new_id() -> None:
 
 
 @pytest.mark.parametrize("asked", [(5, -1), (-1, 0), (5, 2**15), (2**63, 0), (-2, 1)])
-def test_half_an_identity_is_refused(asked: tuple[int, int]) -> None:
+def test_half_an_identity_is_refused(requested: tuple[int, int]) -> None:
     async def scenario() -> None:
-        found = await ids_of(Controller()).init(*asked)
+        found = await ids_of(Controller()).init(*requested)
         assert found.error is ErrorCode.INVALID_REQUEST
         assert found.message
 

@@ -52,7 +52,7 @@ def push(version: int, leader: BrokerId, config: dict[str, str] | None = None) -
     return MetadataPush(ControllerEpoch(1), version, False, (), (topic,))
 
 
-class Asked:
+class Requested:
     """A controller that answers `answers` in turn; None: no answer. `applied`: what it says, in
     turn, that every broker has applied; then what this one has."""
 
@@ -60,7 +60,9 @@ class Asked:
         self.metadata = MetadataCache()
         self.changes = TopicAdminClient(self.metadata)
         self.changes.ask = self._ask
-        self.changes.asking = lambda: RequestingBroker("shop/default", BrokerId(1), BrokerEpoch(5))
+        self.changes.requesting = lambda: RequestingBroker(
+            "shop/default", BrokerId(1), BrokerEpoch(5)
+        )
         self.requests: list[TopicsRequest] = []
         self._responses = list(answers)
         self.applied = list(applied)
@@ -81,17 +83,17 @@ class Asked:
 
 def test_a_created_topic_is_answered_once_all_of_it_is_led() -> None:
     async def scenario() -> None:
-        asked = Asked(MADE)
+        requested = Requested(MADE)
         creating = asyncio.create_task(
-            asked.changes.create((NewTopic("orders"),), Deadline(30_000))
+            requested.changes.create((NewTopic("orders"),), Deadline(30_000))
         )
         for _ in range(3):
             await asyncio.sleep(0)
-        asked.apply(1, NO_BROKER)
+        requested.apply(1, NO_BROKER)
         for _ in range(3):
             await asyncio.sleep(0)
         assert not creating.done()
-        asked.apply(2, 1)
+        requested.apply(2, 1)
         assert await creating == MADE
 
     run(scenario)
@@ -102,9 +104,9 @@ def test_a_wide_topic_is_not_answered_while_only_its_first_partitions_are_known(
 
     async def scenario() -> None:
         wide = TopicResult("orders", ErrorCode.NONE, partition_count=2)
-        asked = Asked(TopicsResponse(ErrorCode.NONE, results=(wide,)))
-        asked.apply(1, 1)
-        creating = asked.changes.create((NewTopic("orders"),), Deadline(20))
+        requested = Requested(TopicsResponse(ErrorCode.NONE, results=(wide,)))
+        requested.apply(1, 1)
+        creating = requested.changes.create((NewTopic("orders"),), Deadline(20))
         (result,) = (await creating).results
         assert result.error is ErrorCode.REQUEST_TIMED_OUT
 
@@ -113,33 +115,33 @@ def test_a_wide_topic_is_not_answered_while_only_its_first_partitions_are_known(
 
 def test_a_created_topic_is_answered_once_every_broker_has_heard_of_it() -> None:
     async def scenario() -> None:
-        asked = Asked(MADE, applied=(-1, 0))
-        asked.apply(1, 1)
-        assert await asked.changes.create((NewTopic("orders"),), Deadline(30_000)) == MADE
-        assert asked.applied == []
+        requested = Requested(MADE, applied=(-1, 0))
+        requested.apply(1, 1)
+        assert await requested.changes.create((NewTopic("orders"),), Deadline(30_000)) == MADE
+        assert requested.applied == []
 
     run(scenario)
 
 
 def test_a_broker_that_hears_nothing_holds_the_answer_up_for_a_moment_only() -> None:
     async def scenario() -> None:
-        asked = Asked(MADE, applied=(-1,) * 1000)
-        asked.apply(1, 1)
-        assert await asked.changes.create((NewTopic("orders"),), Deadline(100)) == MADE
-        assert asked.applied
+        requested = Requested(MADE, applied=(-1,) * 1000)
+        requested.apply(1, 1)
+        assert await requested.changes.create((NewTopic("orders"),), Deadline(100)) == MADE
+        assert requested.applied
 
     run(scenario)
 
 
 def test_no_answer_is_asked_for_again_under_the_same_id() -> None:
     async def scenario() -> None:
-        asked = Asked(None, None, MADE)
-        asked.apply(1, 1)
-        assert await asked.changes.create((NewTopic("orders"),), Deadline(30_000)) == MADE
-        await asked.changes.create((NewTopic("orders"),), Deadline(100))
+        requested = Requested(None, None, MADE)
+        requested.apply(1, 1)
+        assert await requested.changes.create((NewTopic("orders"),), Deadline(30_000)) == MADE
+        await requested.changes.create((NewTopic("orders"),), Deadline(100))
         ids = [
             request.request_id
-            for request in asked.requests
+            for request in requested.requests
             if isinstance(request, CreateTopicsRequest)
         ]
         assert ids[0] == ids[1] == ids[2] == "1-5-1"
@@ -150,8 +152,8 @@ def test_no_answer_is_asked_for_again_under_the_same_id() -> None:
 
 def test_no_controller_means_timed_out_when_the_time_is_up() -> None:
     async def scenario() -> None:
-        asked = Asked()
-        response = await asked.changes.create((NewTopic("orders"),), Deadline(200))
+        requested = Requested()
+        response = await requested.changes.create((NewTopic("orders"),), Deadline(200))
         assert response.error is ErrorCode.REQUEST_TIMED_OUT and response.message
 
     run(scenario)
@@ -165,16 +167,16 @@ def test_a_changed_config_is_seen_also_when_another_change_came_with_it() -> Non
         before = {RETENTION: "1", COMPRESSION: "producer"}
         altered = TopicResult("orders", ErrorCode.NONE, config=before | {RETENTION: "2"})
         response = TopicsResponse(ErrorCode.NONE, results=(altered,))
-        asked = Asked(response)
-        asked.apply(1, 1, before)
+        requested = Requested(response)
+        requested.apply(1, 1, before)
         change = ConfigChange(RETENTION, ConfigOperation.SET, "2")
         altering = asyncio.create_task(
-            asked.changes.alter_configs((TopicToAlter("orders", (change,)),), Deadline(30_000))
+            requested.changes.alter_configs((TopicToAlter("orders", (change,)),), Deadline(30_000))
         )
         for _ in range(3):
             await asyncio.sleep(0)
         assert not altering.done()
-        asked.apply(2, 1, {RETENTION: "2", COMPRESSION: "gzip"})
+        requested.apply(2, 1, {RETENTION: "2", COMPRESSION: "gzip"})
         async with asyncio.timeout(5):
             assert await altering == response
 
@@ -183,8 +185,8 @@ def test_a_changed_config_is_seen_also_when_another_change_came_with_it() -> Non
 
 def test_who_waited_in_vain_is_forgotten() -> None:
     async def scenario() -> None:
-        asked = Asked()
-        assert not await asked.changes.wait_until(lambda: False, Deadline(1))
-        assert not asked.changes._waiters
+        requested = Requested()
+        assert not await requested.changes.wait_until(lambda: False, Deadline(1))
+        assert not requested.changes._waiters
 
     run(scenario)

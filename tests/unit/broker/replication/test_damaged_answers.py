@@ -63,7 +63,7 @@ def test_a_damaged_answer_is_not_kept_and_asked_for_again_after_a_while(
             await asyncio.sleep((MAX_BACK_OFF_MS - MARGIN_MS) / 1000)
             assert not wire.requests
             await asyncio.sleep(2 * MARGIN_MS / 1000)
-            assert wire.asked[-1].fetch_offset == 1
+            assert wire.requested[-1].fetch_offset == 1
 
         wire.deliver_all()
         assert follower.log_bytes() == leader.log_bytes() != before

@@ -31,12 +31,12 @@ class Session:
     def request(self, *, offset: int | None = None, forget: bool = False) -> FetchRequest:
         """Names the partition if there is an offset."""
         epoch = self.pool.state.leader_epoch
-        asked = () if offset is None else (FetchPartition(0, epoch, offset, -1, 0, 1_000_000),)
+        requested = () if offset is None else (FetchPartition(0, epoch, offset, -1, 0, 1_000_000),)
         request = FetchRequest(
             WAIT_MS,
             1,
             10_000_000,
-            tuple(FetchTopic(TOPIC_ID, (entry,)) for entry in asked),
+            tuple(FetchTopic(TOPIC_ID, (entry,)) for entry in requested),
             replica_id=2,
             replica_epoch=self.pool.brokers[2].broker_epoch,
             session_id=REPLICA_SESSION_ID if self.epoch else 0,

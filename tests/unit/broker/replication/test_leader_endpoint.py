@@ -46,7 +46,7 @@ class Wire(asyncio.Transport):
         self.pool = pool
         self.requests: deque[tuple[int, FetchRequest]] = deque()
         self.answers: deque[bytes] = deque()
-        self.asked: list[FetchPartition] = []  # all that was ever named
+        self.requested: list[FetchPartition] = []  # all that was ever named
         self.link = FollowerSession()
         self.connection = LeaderEndpoint(BrokerId(1), pool.brokers[SECOND].partitions)
         self.connection.connection_made(self)
@@ -63,7 +63,7 @@ class Wire(asyncio.Transport):
         reader = Reader(memoryview(bytes(data))[4:])
         header = read_request_header(reader)
         request = decode_fetch_request(reader, header.api_version)
-        self.asked += [entry for topic in request.topics for entry in topic.partitions]
+        self.requested += [entry for topic in request.topics for entry in topic.partitions]
         self.requests.append((header.correlation_id, request))
 
     def deliver_request(self) -> None:
@@ -120,7 +120,7 @@ def test_a_log_cut_and_filled_again_to_the_same_end_is_asked_anew(pool: InProces
         wire.deliver_all()
         pool.brokers[1].produce("only 1 and 2 have it", acks=1)
         wire.deliver_all()
-        before = wire.asked[-1]
+        before = wire.requested[-1]
         assert (before.fetch_offset, before.last_fetched_epoch) == (1, 1)
         wire.deliver_request()  # it waits there; its answer comes late
         pool.lead(3)
@@ -128,7 +128,7 @@ def test_a_log_cut_and_filled_again_to_the_same_end_is_asked_anew(pool: InProces
         pool.replicate(2, 1, rounds=4)
         pool.lead(1)
         wire.refresh()
-        after = wire.asked[-1]
+        after = wire.requested[-1]
         assert (after.fetch_offset, after.last_fetched_epoch) == (1, 2)
         assert after.current_leader_epoch == 3
         pool.time.run(500)
@@ -186,7 +186,7 @@ def check(pool: InProcessPool, wire: Wire) -> None:
         return
     if is_confirmed(pool):
         assert pool.brokers[1].log_bytes().startswith(pool.brokers[SECOND].log_bytes())
-    held = wire.link.asked.get(KEY)
+    held = wire.link.requested.get(KEY)
     is_settled = not wire.requests and not wire.answers and held is not None
     if is_settled and held.current_leader_epoch == follower.leader_epoch:
         log = second.log
@@ -223,7 +223,7 @@ def test_deleted_records_are_reported_when_all_live_replicas_have_followed(
         assert not waits.done()
         wire.deliver_all()
         assert pool.brokers[2].replica().log.log_start_offset == 4
-        assert wire.asked[-1].log_start_offset == 4  # told in a fetch of its own
+        assert wire.requested[-1].log_start_offset == 4  # told in a fetch of its own
         assert await waits == [LowWatermark(ErrorCode.NONE, Offset(4))]
 
     asyncio.run(main())

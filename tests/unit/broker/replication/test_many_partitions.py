@@ -85,12 +85,12 @@ def fetch_all(
     pool: InProcessPool, link: FollowerSession, count: int
 ) -> list[tuple[TopicResponse, ...]]:
     """Broker 2 asks broker 1 for all of the topic, in one fetch of a new session."""
-    asked = tuple(FetchPartition(number, 0, 0, -1, 0, 1_000_000) for number in range(count))
+    requested = tuple(FetchPartition(number, 0, 0, -1, 0, 1_000_000) for number in range(count))
     request = FetchRequest(
         500,
         1,
         10_000_000,
-        (FetchTopic(MANY.topic_id, asked),),
+        (FetchTopic(MANY.topic_id, requested),),
         replica_id=2,
         replica_epoch=pool.brokers[2].broker_epoch,
         session_id=0,
@@ -230,7 +230,7 @@ def test_what_was_created_and_deleted_leaves_nothing_in_memory(pool: InProcessPo
     assert (metadata.partitions, metadata.topics, metadata._numbers) == ({}, {}, {})
     assert broker.high_watermarks() == {}
     assert not broker.ticks._active
-    assert (link.asked, link.watched, link.told_positions) == ({}, {}, {})
+    assert (link.requested, link.watched, link.told_positions) == ({}, {}, {})
     assert not pool.brokers[1].directory.high_watermarks
 
 

@@ -39,16 +39,16 @@ async def produced(door: Door, version: int, *batches: bytes) -> list[Any]:
     partitions = [
         topic.PartitionProduceData(version=version, index=0, records=data) for data in batches
     ]
-    asked = request(
+    requested = request(
         version=version,
         transactional_id=None,
         acks=1,
         timeout_ms=1000,
         topic_data=[topic(version=version, name=TOPIC, partition_data=partitions)],
     )
-    asked.with_header(correlation_id=7, client_id="test")
+    requested.with_header(correlation_id=7, client_id="test")
     client = await Client.connect(door)
-    client.send(bytes(asked.encode(header=True, framed=True)))
+    client.send(bytes(requested.encode(header=True, framed=True)))
     answer = framed(INT32.pack(7) + await client.answer())
     read = producer.ProduceResponse.decode(answer, version=version, header=True, framed=True)
     return list(read.responses[0].partition_responses)

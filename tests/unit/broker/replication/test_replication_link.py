@@ -296,15 +296,15 @@ def test_only_an_answer_says_that_a_leader_is_there_not_that_it_was_connected_to
     """The kernel accepts connections for a process that stands still."""
 
     async def scenario(link: Link) -> None:
-        asked = asyncio.Event()
+        requested = asyncio.Event()
 
         async def stand_still(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
             await reader.read(1)
-            asked.set()
+            requested.set()
 
         server = await asyncio.start_server(stand_still, "127.0.0.1", 0)
         link.push(port=server.sockets[0].getsockname()[1])
-        await asked.wait()
+        await requested.wait()
         assert link.responded == []
         link.push()
         await eventually(lambda: link.responded == [1])

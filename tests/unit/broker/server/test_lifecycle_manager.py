@@ -302,8 +302,8 @@ def test_registered_again_as_another_life_it_ends_and_takes_nothing_on(tmp_path:
         async def steps() -> None:
             other = replace(REGISTERED, broker_epoch=BrokerEpoch(9))
             controller.registrations = [other]
-            asked = ErrorCode.BROKER_ID_NOT_REGISTERED
-            controller.answer(0, HeartbeatResponse(asked, controller_epoch=ControllerEpoch(5)))
+            requested = ErrorCode.BROKER_ID_NOT_REGISTERED
+            controller.answer(0, HeartbeatResponse(requested, controller_epoch=ControllerEpoch(5)))
             await eventually(lambda: bench.stale == ["broker epoch 7 became 9"])
             assert (bench.session.broker_epoch, bench.partitions.broker_epoch) == (7, 7)
 
@@ -365,20 +365,20 @@ def test_slow_changes_of_topics_hold_up_no_heartbeat_however_many_there_are(
             request = CreateTopicsRequest(
                 bench.session.requesting_broker(), "1", (NewTopic("orders"),)
             )
-            asking = [
+            requesting = [
                 asyncio.create_task(
                     bench.session.request_topics(CREATE_TOPICS_PATH, request, 600_000)
                 )
                 for _ in range(3 * MAX_BACKGROUND_CALLS)
             ]
-            await eventually(lambda: controller.topics_asked == MAX_BACKGROUND_CALLS)
+            await eventually(lambda: controller.topics_requested == MAX_BACKGROUND_CALLS)
             for number in range(3):
                 controller.answer(number)
                 await eventually(lambda due=number + 2: len(controller.polls) == due)
-            assert controller.topics_asked == MAX_BACKGROUND_CALLS
+            assert controller.topics_requested == MAX_BACKGROUND_CALLS
             done = TopicsResponse(ErrorCode.NONE, controller_epoch=ControllerEpoch(5))
             controller.topics_response.set_result(done)
-            assert await asyncio.gather(*asking) == [done] * len(asking)
+            assert await asyncio.gather(*requesting) == [done] * len(requesting)
 
         await polling(controller, bench, steps)
 
@@ -388,13 +388,13 @@ def test_slow_changes_of_topics_hold_up_no_heartbeat_however_many_there_are(
 def test_asked_for_a_report_it_registers_again_and_lives_on(tmp_path: Path) -> None:  # S14
     async def scenario(controller: FakeController, bench: Bench) -> None:
         async def steps() -> None:
-            asked = HeartbeatResponse(
+            requested = HeartbeatResponse(
                 ErrorCode.BROKER_ID_NOT_REGISTERED, controller_epoch=ControllerEpoch(5)
             )
             push = MetadataPush(ControllerEpoch(5), 12, True, (), ())
             controller.answer(0, replace(SERVING, push=push))
             await eventually(lambda: len(controller.polls) == 2)
-            controller.answer(1, asked)
+            controller.answer(1, requested)
             await eventually(lambda: len(controller.registered) == 2)
             await eventually(lambda: len(controller.polls) == 3)
             assert bench.stale == []

@@ -159,26 +159,26 @@ def test_another_topic_of_that_name_is_noticed_though_no_read_was_refused(count:
 def test_it_begins_at_a_time(
     text: str, found: int, expected: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked: list[int] = []
+    requested: list[int] = []
 
     async def experiment() -> None:
-        server = await asyncio.start_server(offset_by_time(found, asked), "127.0.0.1", 0)
+        server = await asyncio.start_server(offset_by_time(found, requested), "127.0.0.1", 0)
         async with server, filled() as cluster:
             cluster.kafka_port = server.sockets[0].getsockname()[1]
             assert await consumed(cluster, "-e", "-p", "0", "--from", text) == 0
 
     asyncio.run(asyncio.wait_for(experiment(), HANG_SECONDS))
     offsets = [json.loads(line)["offset"] for line in capsys.readouterr().out.splitlines()]
-    assert (offsets, len(asked)) == (expected, 1)
-    assert asked == [1_700_000_000_000] or text == "-1h"
+    assert (offsets, len(requested)) == (expected, 1)
+    assert requested == [1_700_000_000_000] or text == "-1h"
 
 
-def offset_by_time(found: int, asked: list[int]) -> Callable[..., Any]:
+def offset_by_time(found: int, requested: list[int]) -> Callable[..., Any]:
     """A broker's ListOffsets v1 for partition 0: size, correlation id, topics, partitions."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         (size,) = struct.unpack(">i", await reader.readexactly(4))
-        asked.append(struct.unpack(">q", (await reader.readexactly(size))[-8:])[0])
+        requested.append(struct.unpack(">q", (await reader.readexactly(size))[-8:])[0])
         name = struct.pack(">h", len(TOPIC)) + TOPIC.encode()
         answer = struct.pack(">ii", 1, 1) + name + struct.pack(">iihqq", 1, 0, 0, -1, found)
         writer.write(struct.pack(">i", len(answer)) + answer)

@@ -216,9 +216,9 @@ def test_listeners_that_cannot_be_are_refused(listeners: list[dict[str, Any]]) -
 
 @pytest.mark.parametrize("wish", [True, False])
 def test_topics_are_made_for_clients_only_where_the_pool_says_so(wish: bool) -> None:
-    asked = pool(autoCreateTopics=True) if wish else pool()
-    asked["metadata"]["namespace"] = "shop"
-    assert pool_spec(effective(asked)).creates_topics is wish
+    requested = pool(autoCreateTopics=True) if wish else pool()
+    requested["metadata"]["namespace"] = "shop"
+    assert pool_spec(effective(requested)).creates_topics is wish
 
 
 def test_quotas_are_read_from_the_pool() -> None:

@@ -41,14 +41,14 @@ class Machine:
 
     def __init__(self) -> None:
         self.failures = 0  # of the next starts
-        self.asked = 0
+        self.requested = 0
         self.started: list[FakeProcess] = []
         self.taken: set[int] = set()  # ports
         self.told: list[str] = []
         self.options: dict[str, Any] = {}
 
     async def spawn(self, *_arguments: str, **options: Any) -> FakeProcess:
-        self.asked += 1
+        self.requested += 1
         self.options = options
         if self.failures:
             self.failures -= 1
@@ -107,7 +107,7 @@ def test_a_broker_that_ended_is_started_as_soon_as_the_machine_can(
         machine.failures = 3
         machine.started[0].ended.set()
         await eventually(lambda: len(machine.started) == 2)
-        assert (machine.asked, await process_of(runtime)) == (5, BrokerProcess.RUNNING)
+        assert (machine.requested, await process_of(runtime)) == (5, BrokerProcess.RUNNING)
 
     run(tmp_path, monkeypatch, scenario)
 

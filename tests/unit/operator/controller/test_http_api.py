@@ -88,7 +88,7 @@ def test_a_killed_brokers_poll_is_seen_broken_at_once() -> None:
         client.kill()
         await asyncio.wait_for(rig.probe.was_asked.wait(), HANG_SECONDS)
         await client.wait()
-        assert rig.probe.asked == [broker.incarnation]
+        assert rig.probe.requested == [broker.incarnation]
 
     run(scenario)
 

@@ -154,11 +154,11 @@ def test_s14_a_report_older_than_the_leaderlessness_is_asked_for_again() -> None
         await again.register()
         await again.catch_up()
         assert second.poll is not None
-        asked = await second.poll
-        while asked.error is ErrorCode.NONE:
-            second.apply(asked)
-            asked = await second.heartbeat()
-        assert asked.error is ErrorCode.BROKER_ID_NOT_REGISTERED
+        requested = await second.poll
+        while requested.error is ErrorCode.NONE:
+            second.apply(requested)
+            requested = await second.heartbeat()
+        assert requested.error is ErrorCode.BROKER_ID_NOT_REGISTERED
         assert not rig.partition().has_leader
         second.replicas = (held(0, 60),)
         response = await second.register()

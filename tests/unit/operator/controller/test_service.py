@@ -94,7 +94,7 @@ def test_a_refused_probe_does_not_fence_a_broker_whose_poll_is_open() -> None:
         rig.probe.verdicts["0-a"] = ProbeVerdict.REFUSED
         rig.service.suspect(POOL, BrokerId(0), "a test says so")
         await evaluate()
-        assert rig.probe.asked == ["0-a"]
+        assert rig.probe.requested == ["0-a"]
         assert rig.partition().leader == 0
 
     run(scenario)
@@ -105,7 +105,7 @@ def test_a_follower_reports_its_leader_and_the_controller_probes_it() -> None:
         rig = await Rig().start(3)
         rig.brokers[1].heartbeat(suspects=(BrokerId(0), BrokerId(77)))
         await evaluate()
-        assert rig.probe.asked == ["0-a"]
+        assert rig.probe.requested == ["0-a"]
         assert rig.service.brokers(POOL)[0].state == "Active"
 
     run(scenario)
@@ -119,7 +119,7 @@ def test_a_broken_poll_of_a_broker_that_answers_its_probe_fences_nobody() -> Non
         assert poll is not None
         poll.cancel()
         await evaluate()
-        assert rig.probe.asked == ["0-a"]
+        assert rig.probe.requested == ["0-a"]
         assert rig.partition().leader == 0
 
     run(scenario)

@@ -51,9 +51,9 @@ def test_it_is_draining_until_the_others_know() -> None:
     async def scenario() -> None:
         rig = await Rig().start(3)
         await rig.create()
-        asking = rig.brokers[0].heartbeat(wants_to_stop=True)
+        requesting = rig.brokers[0].heartbeat(wants_to_stop=True)
         await evaluate()
-        assert not (await asking).may_stop
+        assert not (await requesting).may_stop
         assert stored_state(rig, 0) == "Draining"
 
     run(scenario)
@@ -132,7 +132,9 @@ def test_what_an_overtaken_heartbeat_says_of_failed_replicas_is_not_believed() -
         assert older.done()  # and the newer one goes on being its open poll
         notes = rig.service._pools[POOL].decisions.state.soft_state_of(sick.broker_id)
         assert notes.failed_replicas == {(ORDERS, 0)}
-        assert rig.probe.asked == [rig.brokers[2].incarnation]  # whom it suspected, it suspected
+        assert rig.probe.requested == [
+            rig.brokers[2].incarnation
+        ]  # whom it suspected, it suspected
         newer.cancel()
         await asyncio.gather(newer, return_exceptions=True)
 

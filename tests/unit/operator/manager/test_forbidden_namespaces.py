@@ -166,7 +166,9 @@ def test_the_leases_thread_has_connections_of_its_own(monkeypatch: pytest.Monkey
         monkeypatch.setattr(kubernetes, "connect", connect)
         leader = FakeLeader()
         settings = main.OperatorSettings("tidemark", "one", "uid", "10.0.0.1", "")
-        thread = LeaseThread(leader, lambda asked: main.open_lease(settings, asked), LoopLag())
+        thread = LeaseThread(
+            leader, lambda requested: main.open_lease(settings, requested), LoopLag()
+        )
         leading = asyncio.create_task(thread.run())
         await eventually(lambda: leader.is_leading)
         leading.cancel()

@@ -221,14 +221,14 @@ def test_field_managers_are_left_at_the_api_server() -> None:
 
 
 def test_all_namespaces_are_the_watched_ones_where_rights_end_there() -> None:
-    asked = []
+    requested = []
 
     async def handler(request: web.Request) -> web.StreamResponse:
-        asked.append(request.path)
+        requested.append(request.path)
         return web.json_response({"metadata": {}, "items": []})
 
     ask(handler, lambda store: store.list(TOPIC, None), namespaces=("a", "b"))
-    assert asked == [
+    assert requested == [
         "/apis/tidemark.dev/v1alpha1/namespaces/a/topics",
         "/apis/tidemark.dev/v1alpha1/namespaces/b/topics",
     ]

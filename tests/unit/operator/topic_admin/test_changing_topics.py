@@ -54,19 +54,19 @@ async def grow(rig: AdminRig, count: int, *assignments: tuple[int, ...], **how: 
     placed = tuple(tuple(map(BrokerId, replicas)) for replicas in assignments)
     grown = TopicToExpand("orders", count, placed)
     how = {"request_id": rig.request_id(), **how}
-    request = AddPartitionsRequest(rig.asking(), topics=(grown,), **how)
+    request = AddPartitionsRequest(rig.requesting(), topics=(grown,), **how)
     return (await rig.admin.add_partitions(request)).results[0]
 
 
 async def alter(rig: AdminRig, *changes: ConfigChange, **how: Any) -> TopicResult:
     altered = TopicToAlter("orders", changes, how.pop("replaces_all", False))
-    request = AlterConfigsRequest(rig.asking(), rig.request_id(), (altered,), **how)
+    request = AlterConfigsRequest(rig.requesting(), rig.request_id(), (altered,), **how)
     return (await rig.admin.alter_configs(request)).results[0]
 
 
 async def delete(rig: AdminRig, topic: str, topic_id: str = "") -> TopicResult:
     doomed = TopicToDelete(topic, TopicId(topic_id))
-    request = DeleteTopicsRequest(rig.asking(), rig.request_id(), (doomed,))
+    request = DeleteTopicsRequest(rig.requesting(), rig.request_id(), (doomed,))
     return (await rig.admin.delete_topics(request)).results[0]
 
 
@@ -77,7 +77,7 @@ async def move(
         Reassignment("orders", number, None if to is None else tuple(map(BrokerId, to)))
         for number, to in targets.items()
     )
-    request = ReassignPartitionsRequest(rig.asking(), rig.request_id(), moves, **how)
+    request = ReassignPartitionsRequest(rig.requesting(), rig.request_id(), moves, **how)
     return (await rig.admin.reassign_partitions(request)).results[0]
 
 
@@ -289,7 +289,7 @@ def test_what_was_found_with_other_topics_is_read_again_before_it_is_deleted(
         await rig.create(NewTopic("first", 1, 1))
         rig.store.before_delete = lambda: retain(rig)  # while the first one is being deleted
         doomed = (TopicToDelete("first", TopicId("")), TopicToDelete("orders", TopicId("")))
-        request = DeleteTopicsRequest(rig.asking(), rig.request_id(), doomed)
+        request = DeleteTopicsRequest(rig.requesting(), rig.request_id(), doomed)
         results = (await rig.admin.delete_topics(request)).results
         assert [each.error for each in results] == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
         assert await rig.object_names() == ["orders"]
@@ -439,7 +439,7 @@ def test_elections_are_asked_for_by_partition(tmp_path: Path) -> None:
 
         async def elect(*numbers: int, unclean: bool = False) -> list[ErrorCode]:
             partitions = tuple(ElectedPartition("orders", number) for number in numbers)
-            request = ElectLeadersRequest(rig.asking(), rig.request_id(), partitions, unclean)
+            request = ElectLeadersRequest(rig.requesting(), rig.request_id(), partitions, unclean)
             results = (await rig.admin.elect_leaders(request)).results
             assert [result.partition for result in results] == list(numbers)
             return [result.error for result in results]
@@ -453,7 +453,7 @@ def test_elections_are_asked_for_by_partition(tmp_path: Path) -> None:
         assert rig.rig.partition(1).leader not in (-1, preferred.broker_id)
         assert await elect(1) == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
         unknown_topic = ElectLeadersRequest(
-            rig.asking(), rig.request_id(), (ElectedPartition("nobody", 0),)
+            rig.requesting(), rig.request_id(), (ElectedPartition("nobody", 0),)
         )
         (told,) = (await rig.admin.elect_leaders(unknown_topic)).results
         assert told.error is unknown

@@ -256,12 +256,12 @@ def test_only_a_registered_broker_is_answered_by_the_leading_controller(tmp_path
             return decode(await calls[CREATE_TOPICS_PATH](request), TopicsResponse).error
 
         previous = RequestingBroker(POOL, BrokerId(0), BrokerEpoch(0))
-        assert await ask(rig.asking()) is ErrorCode.NONE
+        assert await ask(rig.requesting()) is ErrorCode.NONE
         assert await ask(previous) is ErrorCode.STALE_BROKER_EPOCH
-        assert await ask(rig.asking(), topics=1001) is ErrorCode.INVALID_REQUEST
-        asking = rig.asking()
+        assert await ask(rig.requesting(), topics=1001) is ErrorCode.INVALID_REQUEST
+        requesting = rig.requesting()
         await rig.rig.service.step_down()
-        assert await ask(asking) is ErrorCode.NOT_CONTROLLER
+        assert await ask(requesting) is ErrorCode.NOT_CONTROLLER
 
     run(tmp_path, scenario)
 
@@ -269,7 +269,7 @@ def test_only_a_registered_broker_is_answered_by_the_leading_controller(tmp_path
 def test_what_every_live_broker_has_applied_is_told(tmp_path: Path) -> None:
     async def scenario(rig: AdminRig) -> None:
         async def applied() -> int:
-            answer = await rig.admin.applied_version(AppliedVersionRequest(rig.asking()))
+            answer = await rig.admin.applied_version(AppliedVersionRequest(rig.requesting()))
             assert answer.error is ErrorCode.NONE
             return answer.applied_version
 

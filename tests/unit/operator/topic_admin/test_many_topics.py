@@ -57,7 +57,7 @@ def test_a_topic_that_is_named_twice_is_judged_one_after_the_other(tmp_path: Pat
     async def scenario(rig: AdminRig) -> None:
         await rig.create(NewTopic("orders", 1, 3))
         bigger = (TopicToExpand("orders", 3), TopicToExpand("orders", 2), TopicToExpand("other", 2))
-        request = AddPartitionsRequest(rig.asking(), rig.request_id(), topics=bigger)
+        request = AddPartitionsRequest(rig.requesting(), rig.request_id(), topics=bigger)
         results = (await rig.admin.add_partitions(request)).results
         assert [result.topic for result in results] == ["orders", "orders", "other"]
         assert [result.error for result in results] == [
@@ -79,7 +79,7 @@ def test_topics_beyond_what_the_pool_may_have_are_refused(tmp_path: Path) -> Non
         await rig.rig.create(4)  # as the operator makes it
         for count, error in ((11, ErrorCode.POLICY_VIOLATION), (10, ErrorCode.NONE)):
             growth = (TopicToExpand("few", count),)
-            request = AddPartitionsRequest(rig.asking(), rig.request_id(), topics=growth)
+            request = AddPartitionsRequest(rig.requesting(), rig.request_id(), topics=growth)
             (result,) = (await rig.admin.add_partitions(request)).results
             assert result.error is error, result
 
@@ -101,8 +101,8 @@ def test_an_object_of_another_name_is_found_by_whoever_asks_first_and_by_who_ask
         }
         await rig.store.create(TOPIC, item)
         rig.store.lists = 0
-        asked = (rig.create(NewTopic("Orders", 1, 1)) for _ in range(3))
-        results = [result for answer in await asyncio.gather(*asked) for result in answer]
+        requested = (rig.create(NewTopic("Orders", 1, 1)) for _ in range(3))
+        results = [result for answer in await asyncio.gather(*requested) for result in answer]
         assert {result.error for result in results} == {ErrorCode.TOPIC_ALREADY_EXISTS}
         assert "it is Topic by-hand" in results[0].message
         assert rig.store.lists == 1

@@ -104,7 +104,7 @@ class AdminRig:
         await self.rig.start(brokers)
         return self
 
-    def asking(self) -> RequestingBroker:
+    def requesting(self) -> RequestingBroker:
         broker = self.rig.brokers[0]
         return RequestingBroker(POOL, broker.broker_id, broker.epoch)
 
@@ -114,7 +114,7 @@ class AdminRig:
 
     async def create(self, *topics: NewTopic, **how: Any) -> tuple[TopicResult, ...]:
         how = {"request_id": self.request_id(), **how}
-        request = CreateTopicsRequest(self.asking(), topics=topics, **how)
+        request = CreateTopicsRequest(self.requesting(), topics=topics, **how)
         return (await self.admin.create_topics(request)).results
 
     async def topic(self, name: str) -> Object:

@@ -127,13 +127,13 @@ def test_a_generation_of_a_group_that_is_not_there() -> None:
 
 def test_each_partition_has_its_own_error() -> None:
     rig = a_rig(replace(SETTINGS, max_offsets=1))
-    asked = (
+    requested = (
         OffsetToCommit("t", 0, 1),
         OffsetToCommit("t", 1, 1, metadata="x" * 4097),
         OffsetToCommit("t", -1, 1),
         OffsetToCommit("t", 2, 1),
     )
-    answer = rig.ask(OffsetCommit("g", asked))
+    answer = rig.ask(OffsetCommit("g", requested))
     assert isinstance(answer, OffsetCommitResponse)
     assert [entry.error.name for entry in answer.partitions] == [
         "NONE",

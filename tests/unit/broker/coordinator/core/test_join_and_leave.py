@@ -268,8 +268,8 @@ def test_a_follower_that_knows_something_new_starts_a_rebalance() -> None:
 def test_members_leave_in_a_batch() -> None:
     rig = a_rig()
     rig.stable(JOIN, STATIC)
-    asked = (LeavingMember("m1"), LeavingMember("who"), LeavingMember("", "i"))
-    answer = rig.ask(LeaveGroup("g", asked))
+    requested = (LeavingMember("m1"), LeavingMember("who"), LeavingMember("", "i"))
+    answer = rig.ask(LeaveGroup("g", requested))
     assert isinstance(answer, LeaveGroupResponse)
     assert [error.name for _, error in answer.members] == ["NONE", "UNKNOWN_MEMBER_ID", "NONE"]
     assert rig.state() == "Empty"

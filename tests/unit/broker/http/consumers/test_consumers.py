@@ -141,7 +141,7 @@ class ForgottenConsumer(GroupConsumer):
     async def run(self) -> None:
         await asyncio.Event().wait()
 
-    async def close(self, *, is_asked: bool = False, commits: bool = True) -> None:
+    async def close(self, *, is_requested: bool = False, commits: bool = True) -> None:
         self.closed.append(commits)
         self.is_closed.set()
 

@@ -49,10 +49,10 @@ class OneMemberGroup(CoordinatorLookup):
 
     def __init__(self) -> None:
         self.may_join = asyncio.Event()
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     async def ask(self, api: Api, values: Values, timeout_ms: int) -> Values:
-        self.asked.append(api.name)
+        self.requested.append(api.name)
         if api.name == "JoinGroup":
             await self.may_join.wait()
             return {
@@ -95,7 +95,7 @@ def test_what_a_client_assigns_while_its_group_is_left_stays_assigned() -> None:
         await eventually(lambda: member.revoked)
         assert member.revoked == [Generation(3, "m")]  # what is committed then is the group's
         member.may_revoke.set()
-        await eventually(lambda: "LeaveGroup" in member.group.asked)
+        await eventually(lambda: "LeaveGroup" in member.group.requested)
         await asyncio.sleep(0)
         assert member.membership.generation == Generation(partitions=(PLACE,), is_manual=True)
         member.running.cancel()
@@ -107,11 +107,11 @@ def test_what_a_client_assigns_while_it_joins_its_group_stays_assigned() -> None
     async def scenario() -> None:
         member = Member()
         member.membership.subscribe((TOPIC,))
-        await eventually(lambda: member.group.asked == ["JoinGroup"])
+        await eventually(lambda: member.group.requested == ["JoinGroup"])
         member.membership.subscribe(())
         member.membership.assign((PLACE,))
         member.group.may_join.set()
-        await eventually(lambda: "LeaveGroup" in member.group.asked)
+        await eventually(lambda: "LeaveGroup" in member.group.requested)
         await asyncio.sleep(0)
         assert member.membership.generation.is_manual
         member.running.cancel()
@@ -192,7 +192,7 @@ def test_a_rebalance_commits_what_its_client_has_come_back_from(
 
 @pytest.mark.parametrize("is_asked", [True, False])
 def test_only_who_asks_for_its_end_is_done_with_everything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_asked: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_requested: bool
 ) -> None:
     async def scenario(door: Door) -> None:
         it = Committing(door, monkeypatch)
@@ -200,8 +200,8 @@ def test_only_who_asks_for_its_end_is_done_with_everything(
         await it.positions.look_up((PLACE,))
         it.read_to(10)
         it.read_to(20)
-        await it.consumer.close(is_asked=is_asked)
-        assert it.commits == [20 if is_asked else 10]
+        await it.consumer.close(is_requested=is_requested)
+        assert it.commits == [20 if is_requested else 10]
 
     with_door(tmp_path, scenario)
 
@@ -332,8 +332,10 @@ def test_a_link_that_somebody_has_given_up_waiting_on_holds_up_nobody(tmp_path: 
     async def scenario(door: Door) -> None:
         peers = BrokerConnections(door.partitions.metadata, "me")
         link = await peers.broker(ONLY)
-        asked = FetchTopic(TOPIC_ID, (FetchPartition(0, -1, 0, -1, -1, 1000),))
-        waiting = asyncio.create_task(link.fetch(FetchRequest(600_000, 1, 1000, (asked,)), 600_000))
+        requested = FetchTopic(TOPIC_ID, (FetchPartition(0, -1, 0, -1, -1, 1000),))
+        waiting = asyncio.create_task(
+            link.fetch(FetchRequest(600_000, 1, 1000, (requested,)), 600_000)
+        )
         await eventually(lambda: link._waiting)
         waiting.cancel()
         await asyncio.wait([waiting])
@@ -350,13 +352,13 @@ def test_what_is_given_up_on_a_link_takes_no_other_question_along(tmp_path: Path
     async def scenario(door: Door) -> None:
         peers = BrokerConnections(door.partitions.metadata, "me")
         link = await peers.broker(ONLY)
-        asked = FetchTopic(TOPIC_ID, (FetchPartition(0, -1, 0, -1, -1, 1000),))
-        given_up = asyncio.create_task(link.fetch(FetchRequest(200, 1, 1000, (asked,)), 10_000))
+        requested = FetchTopic(TOPIC_ID, (FetchPartition(0, -1, 0, -1, -1, 1000),))
+        given_up = asyncio.create_task(link.fetch(FetchRequest(200, 1, 1000, (requested,)), 10_000))
         await eventually(lambda: link._waiting)
-        asking = asyncio.create_task(link.ask(METADATA_API, {"topics": None}, 10_000))
+        requesting = asyncio.create_task(link.ask(METADATA_API, {"topics": None}, 10_000))
         await eventually(lambda: len(link._waiting) == 2)
         given_up.cancel()
-        assert [topic["topic"] for topic in (await asking)["topics"]] == [TOPIC]
+        assert [topic["topic"] for topic in (await requesting)["topics"]] == [TOPIC]
         peers.close()
 
     with_door(tmp_path, scenario)
@@ -388,12 +390,12 @@ def test_brokers_ask_each_other_in_versions_that_those_before_an_upgrade_know(
             )
         link = await peers.broker(ONLY)
         group = {"group_id": "g", "member_id": None, "topics": None}
-        asked: tuple[tuple[Api, Values], ...] = (
+        requested: tuple[tuple[Api, Values], ...] = (
             (LIST_OFFSETS_API, {"replica_id": -1, "topics": ()}),
             (OFFSET_COMMIT_API, {"group_id": "g", "group_instance_id": None, "topics": ()}),
             (OFFSET_FETCH_API, {"groups": (group,)}),
         )
-        for api, values in asked:
+        for api, values in requested:
             await link.ask(api, values, 10_000)
         peers.close()
 

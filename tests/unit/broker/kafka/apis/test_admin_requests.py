@@ -41,7 +41,7 @@ from tidemark_protocol.topic_messages import (
 
 from tests.support.in_process_pool import TOPIC, TOPIC_ID
 from tests.support.kafka_test_client import Door, with_door
-from tests.unit.broker.kafka.apis.test_advertised_listeners import asked_at
+from tests.unit.broker.kafka.apis.test_advertised_listeners import requested_at
 from tests.unit.broker.replication.test_replication_link import Link
 from tests.unit.broker.replication.test_replication_link import run as run_link
 
@@ -61,7 +61,7 @@ APIS = (
 TOPIC_TYPE, BROKER_TYPE = 2, 4
 
 
-class Asked:
+class Requested:
     """The controller: says NONE of everything, and keeps what it was asked."""
 
     def __init__(self, link: Link) -> None:
@@ -80,13 +80,13 @@ class Asked:
         return TopicsResponse(ErrorCode.NONE, results=results)
 
 
-Scenario = Callable[[Link, Asked], Awaitable[None]]
+Scenario = Callable[[Link, Requested], Awaitable[None]]
 
 
 def run(tmp_path: Path, scenario: Scenario) -> None:
     async def with_controller(link: Link) -> None:
         link.push()
-        await scenario(link, Asked(link))
+        await scenario(link, Requested(link))
 
     run_link(tmp_path, with_controller)
 
@@ -116,7 +116,7 @@ def errors(answer: Values, of: str = "topics") -> list[int]:
 def test_shapes_that_only_the_wire_allows_are_refused_before_anybody_is_asked(
     tmp_path: Path,
 ) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         twice = creation(new_topic("twice"), new_topic("twice"))
         assert errors(await ask(link, CREATE_TOPICS_API, twice)) == [ErrorCode.INVALID_REQUEST]
         gap = new_topic("gap", assignments=({"partition": 1, "replicas": (1,)},))
@@ -134,7 +134,7 @@ def test_shapes_that_only_the_wire_allows_are_refused_before_anybody_is_asked(
 
 
 def test_a_request_of_very_many_topics_is_refused_as_a_whole(tmp_path: Path) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         many = creation(*(new_topic(f"t{number}") for number in range(1001)))
         answer = await ask(link, CREATE_TOPICS_API, many)
         assert set(errors(answer)) == {ErrorCode.INVALID_REQUEST} and len(errors(answer)) == 1001
@@ -148,7 +148,7 @@ def test_a_request_of_very_many_topics_is_refused_as_a_whole(tmp_path: Path) -> 
 
 
 def test_what_is_not_seen_in_time_is_timed_out_and_says_that_it_comes(tmp_path: Path) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         answer = await ask(link, CREATE_TOPICS_API, creation(new_topic("late")))
         assert errors(answer) == [ErrorCode.REQUEST_TIMED_OUT]
         assert "kubectl describe topic" in answer["topics"][0]["error_message"]
@@ -163,22 +163,22 @@ def test_what_is_not_seen_in_time_is_timed_out_and_says_that_it_comes(tmp_path: 
 def test_of_a_topic_that_the_controllers_answer_leaves_out_nothing_is_claimed(
     tmp_path: Path,
 ) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         controller.says_nothing_of = {TOPIC}
         move = {"partition": 0, "replicas": (1,)}
-        asked = {
+        requested = {
             "timeout_ms": 100,
             "may_change_replication_factor": True,
             "topics": ({"topic": TOPIC, "partitions": (move,)},),
         }
-        (topic,) = (await ask(link, ALTER_PARTITION_REASSIGNMENTS_API, asked))["topics"]
+        (topic,) = (await ask(link, ALTER_PARTITION_REASSIGNMENTS_API, requested))["topics"]
         assert errors(topic, of="partitions") == [ErrorCode.UNKNOWN_SERVER_ERROR]
 
     run(tmp_path, scenario)
 
 
 def test_a_topic_is_meant_by_its_id(tmp_path: Path) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         unknown = "00000000-0000-0000-0000-00000000dead"
         by_ids = tuple({"topic": None, "topic_id": each} for each in (unknown, TOPIC_ID))
         answer = await ask(link, DELETE_TOPICS_API, {"topics": by_ids, "timeout_ms": 50})
@@ -194,8 +194,8 @@ def resource(kind: int, name: str, **more: Any) -> Values:
 
 
 def test_configs_are_described_of_what_there_is(tmp_path: Path) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
-        asked = {
+    async def scenario(link: Link, controller: Requested) -> None:
+        requested = {
             "resources": (
                 resource(TOPIC_TYPE, TOPIC, names=("retention.ms",)),
                 resource(TOPIC_TYPE, "nobody"),
@@ -207,7 +207,7 @@ def test_configs_are_described_of_what_there_is(tmp_path: Path) -> None:
             "include_synonyms": False,
             "include_documentation": True,
         }
-        answer = await ask(link, DESCRIBE_CONFIGS_API, asked)
+        answer = await ask(link, DESCRIBE_CONFIGS_API, requested)
         invalid = ErrorCode.INVALID_REQUEST
         assert errors(answer, "resources") == [
             ErrorCode.NONE,
@@ -227,10 +227,14 @@ def test_configs_are_described_of_what_there_is(tmp_path: Path) -> None:
 def test_all_configs_are_described_to_who_names_none(
     tmp_path: Path, names: tuple[str, ...] | None
 ) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         resources = (resource(TOPIC_TYPE, TOPIC, names=names),)
-        asked = {"resources": resources, "include_synonyms": False, "include_documentation": False}
-        (found,) = (await ask(link, DESCRIBE_CONFIGS_API, asked))["resources"]
+        requested = {
+            "resources": resources,
+            "include_synonyms": False,
+            "include_documentation": False,
+        }
+        (found,) = (await ask(link, DESCRIBE_CONFIGS_API, requested))["resources"]
         told = {config["name"] for config in found["configs"]}
         assert told >= {"retention.ms", "cleanup.policy", "min.insync.replicas"}
 
@@ -249,17 +253,17 @@ def test_all_configs_are_described_to_who_names_none(
 def test_a_name_that_no_topic_can_have_is_told_apart_from_one_that_none_has(
     tmp_path: Path, name: str, error: ErrorCode
 ) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         topics = ({"topic": name, "topic_id": ZERO_TOPIC_ID},)
-        asked = {"topics": topics, "allow_auto_topic_creation": False}
-        asked["include_topic_authorized_operations"] = False
-        assert errors(await ask(link, METADATA_API, asked)) == [error]
+        requested = {"topics": topics, "allow_auto_topic_creation": False}
+        requested["include_topic_authorized_operations"] = False
+        assert errors(await ask(link, METADATA_API, requested)) == [error]
 
     run(tmp_path, scenario)
 
 
 def test_what_alters_brokers_is_refused_but_for_deleting_what_nobody_set(tmp_path: Path) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         def change(operation: int, value: str | None) -> Values:
             throttle = "leader.replication.throttled.rate"
             config = {"name": throttle, "operation": operation, "value": value}
@@ -286,11 +290,11 @@ def test_what_alters_brokers_is_refused_but_for_deleting_what_nobody_set(tmp_pat
 def test_malformed_changes_of_configs_are_refused_here(
     tmp_path: Path, operation: int, value: str | None, error: ErrorCode
 ) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         config = {"name": "retention.ms", "operation": operation, "value": value}
         topic = resource(TOPIC_TYPE, TOPIC, configs=(config,))
-        asked = {"resources": (topic,), "validate_only": True}
-        answer = await ask(link, INCREMENTAL_ALTER_CONFIGS_API, asked)
+        requested = {"resources": (topic,), "validate_only": True}
+        answer = await ask(link, INCREMENTAL_ALTER_CONFIGS_API, requested)
         assert errors(answer, "resources") == [error]
         assert controller.requests == []
 
@@ -299,7 +303,7 @@ def test_malformed_changes_of_configs_are_refused_here(
 
 @pytest.mark.parametrize("api", [ALTER_CONFIGS_API, INCREMENTAL_ALTER_CONFIGS_API])
 def test_an_answer_about_very_long_names_is_short(tmp_path: Path, api: Api) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         configs = tuple({"name": letter * 20_000, "operation": 0, "value": None} for letter in "ab")
         resource = {"resource_type": TOPIC_TYPE, "resource": TOPIC, "configs": configs}
         values = {"resources": (resource,), "validate_only": False}
@@ -312,10 +316,10 @@ def test_an_answer_about_very_long_names_is_short(tmp_path: Path, api: Api) -> N
 
 
 def test_the_older_alter_configs_replaces_all(tmp_path: Path) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         topic = resource(TOPIC_TYPE, TOPIC, configs=({"name": "retention.ms", "value": "1"},))
-        asked = {"resources": (topic,), "validate_only": True}
-        answer = await ask(link, ALTER_CONFIGS_API, asked)
+        requested = {"resources": (topic,), "validate_only": True}
+        answer = await ask(link, ALTER_CONFIGS_API, requested)
         assert errors(answer, "resources") == [ErrorCode.NONE]
         (request,) = controller.requests
         assert isinstance(request, AlterConfigsRequest)
@@ -325,7 +329,7 @@ def test_the_older_alter_configs_replaces_all(tmp_path: Path) -> None:
 
 
 def test_moves_under_way_are_listed_and_one_at_rest_cannot_be_turned_back(tmp_path: Path) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         cancel = {
             "timeout_ms": 50,
             "may_change_replication_factor": True,
@@ -334,27 +338,27 @@ def test_moves_under_way_are_listed_and_one_at_rest_cannot_be_turned_back(tmp_pa
         answer = await ask(link, ALTER_PARTITION_REASSIGNMENTS_API, cancel)
         (told,) = answer["topics"][0]["partitions"]
         assert told["error"] == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-        asked = {"timeout_ms": 50, "topics": None}
-        assert (await ask(link, LIST_PARTITION_REASSIGNMENTS_API, asked))["topics"] == ()
+        requested = {"timeout_ms": 50, "topics": None}
+        assert (await ask(link, LIST_PARTITION_REASSIGNMENTS_API, requested))["topics"] == ()
         link.push(adding=True)
-        (moving,) = (await ask(link, LIST_PARTITION_REASSIGNMENTS_API, asked))["topics"]
+        (moving,) = (await ask(link, LIST_PARTITION_REASSIGNMENTS_API, requested))["topics"]
         assert moving["partitions"][0]["adding_replicas"] == (2,)
 
     run(tmp_path, scenario)
 
 
 def test_elections_that_are_not_needed_ask_nobody(tmp_path: Path) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         places = ({"topic": TOPIC, "partitions": (0, 7)},)
-        asked = {"election_type": 0, "topics": places, "timeout_ms": 50}
-        answer = await ask(link, ELECT_LEADERS_API, asked)
+        requested = {"election_type": 0, "topics": places, "timeout_ms": 50}
+        answer = await ask(link, ELECT_LEADERS_API, requested)
         found = [each["error"] for each in answer["topics"][0]["partitions"]]
         assert found == [
             ErrorCode.ELECTION_NOT_NEEDED,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ]
-        assert (await ask(link, ELECT_LEADERS_API, asked | {"topics": None}))["topics"] == ()
-        odd = await ask(link, ELECT_LEADERS_API, asked | {"election_type": 5})
+        assert (await ask(link, ELECT_LEADERS_API, requested | {"topics": None}))["topics"] == ()
+        odd = await ask(link, ELECT_LEADERS_API, requested | {"election_type": 5})
         assert odd["error"] == ErrorCode.INVALID_REQUEST
         assert controller.requests == []
 
@@ -365,12 +369,12 @@ def test_elections_that_are_not_needed_ask_nobody(tmp_path: Path) -> None:
 def test_an_election_of_a_partition_whose_state_is_hidden_is_the_controllers(
     tmp_path: Path, election_type: int
 ) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         link.push(partition_count=2)
         places = ({"topic": TOPIC, "partitions": (0, 1, 2)},)
-        asked = {"election_type": election_type, "topics": places, "timeout_ms": 50}
-        await ask(link, ELECT_LEADERS_API, asked)
-        await ask(link, ELECT_LEADERS_API, asked | {"topics": None})
+        requested = {"election_type": election_type, "topics": places, "timeout_ms": 50}
+        await ask(link, ELECT_LEADERS_API, requested)
+        await ask(link, ELECT_LEADERS_API, requested | {"topics": None})
         withheld = (ElectedPartition(TOPIC, 1),)
         for request in controller.requests:
             assert isinstance(request, ElectLeadersRequest) and request.partitions == withheld
@@ -383,15 +387,15 @@ def test_an_election_of_a_partition_whose_state_is_hidden_is_the_controllers(
 def test_a_move_of_a_partition_whose_state_is_hidden_is_the_controllers(
     tmp_path: Path, replicas: tuple[int, ...] | None
 ) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         link.push(partition_count=2)
         entries = tuple({"partition": each, "replicas": replicas} for each in (1, 2))
-        asked = {
+        requested = {
             "timeout_ms": 50,
             "may_change_replication_factor": True,
             "topics": ({"topic": TOPIC, "partitions": entries},),
         }
-        answer = await ask(link, ALTER_PARTITION_REASSIGNMENTS_API, asked)
+        answer = await ask(link, ALTER_PARTITION_REASSIGNMENTS_API, requested)
         found = [each["error"] for each in answer["topics"][0]["partitions"]]
         assert found[1] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         (request,) = controller.requests
@@ -402,11 +406,11 @@ def test_a_move_of_a_partition_whose_state_is_hidden_is_the_controllers(
 
 
 def test_records_are_deleted_at_the_leader_only_up_to_what_is_committed(tmp_path: Path) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         async def deleted(topic: str, offset: int) -> Values:
             partitions = ({"partition": 0, "offset": offset},)
-            asked = {"topics": ({"topic": topic, "partitions": partitions},), "timeout_ms": 50}
-            answer = await ask(link, DELETE_RECORDS_API, asked)
+            requested = {"topics": ({"topic": topic, "partitions": partitions},), "timeout_ms": 50}
+            answer = await ask(link, DELETE_RECORDS_API, requested)
             found: Values = answer["topics"][0]["partitions"][0]
             return found
 
@@ -419,7 +423,7 @@ def test_records_are_deleted_at_the_leader_only_up_to_what_is_committed(tmp_path
 
 
 def test_log_directories_tell_the_replicas_that_were_asked_for(tmp_path: Path) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         (all_of_it,) = (await ask(link, DESCRIBE_LOG_DIRS_API, {"topics": None}))["directories"]
         assert [each["topic"] for each in all_of_it["topics"]] == [TOPIC]
         nothing = {"topics": ({"topic": "nobody", "partitions": (0,)},)}
@@ -486,8 +490,8 @@ def test_records_are_deleted_unless_the_topic_is_only_compacted(
     async def scenario(door: Door) -> None:
         door.push(config={"cleanup.policy": policy})
         partition = {"partition": 0, "offset": 0}
-        asked = {"topics": ({"topic": TOPIC, "partitions": (partition,)},), "timeout_ms": 1000}
-        answer = await asked_at(door.port, DELETE_RECORDS_API, 2, asked)
+        requested = {"topics": ({"topic": TOPIC, "partitions": (partition,)},), "timeout_ms": 1000}
+        answer = await requested_at(door.port, DELETE_RECORDS_API, 2, requested)
         assert answer["topics"][0]["partitions"][0]["error"] == error
 
     with_door(tmp_path, scenario)

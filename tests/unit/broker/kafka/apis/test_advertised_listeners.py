@@ -14,9 +14,9 @@ from tests.support.kafka_test_client import ONLY, Client, Door, with_door
 OUTSIDE = "outside"
 
 
-async def asked_at(port: int, api: Api, version: int, asked: Values) -> Values:
+async def requested_at(port: int, api: Api, version: int, requested: Values) -> Values:
     client = Client(*await asyncio.open_connection("127.0.0.1", port))
-    client.send(api.encode_request(7, version, "test", asked))
+    client.send(api.encode_request(7, version, "test", requested))
     size = int.from_bytes(await client.reader.readexactly(4), "big")
     _, values = api.decode_response(await client.reader.readexactly(size), version)
     client.close()
@@ -24,13 +24,13 @@ async def asked_at(port: int, api: Api, version: int, asked: Values) -> Values:
 
 
 async def metadata_at(port: int) -> Values:
-    return await asked_at(port, METADATA_API, 9, {"topics": None})
+    return await requested_at(port, METADATA_API, 9, {"topics": None})
 
 
 async def coordinators_at(port: int) -> list[tuple[ErrorCode, str, int]]:
     """By the version of one group, and by that of many."""
-    one = await asked_at(port, FIND_COORDINATOR_API, 3, {"key": "g", "key_type": 0})
-    many = await asked_at(port, FIND_COORDINATOR_API, 4, {"keys": ("g", "h"), "key_type": 0})
+    one = await requested_at(port, FIND_COORDINATOR_API, 3, {"key": "g", "key_type": 0})
+    many = await requested_at(port, FIND_COORDINATOR_API, 4, {"keys": ("g", "h"), "key_type": 0})
     return [(each["error"], each["host"], each["port"]) for each in (one, *many["coordinators"])]
 
 

@@ -6,7 +6,7 @@ The numbers are of Kafka 4.4's AclEntry.supportedOperations for CLUSTER, TOPIC a
 from pathlib import Path
 
 import pytest
-from tidemark_broker.kafka_wire.messages.authorized_operations import NOT_ASKED
+from tidemark_broker.kafka_wire.messages.authorized_operations import NOT_REQUESTED
 from tidemark_broker.kafka_wire.messages.group_admin import DESCRIBE_GROUPS_API
 from tidemark_broker.kafka_wire.messages.metadata import (
     DESCRIBE_CLUSTER_API,
@@ -17,7 +17,7 @@ from tidemark_broker.kafka_wire.messages.schema import ZERO_TOPIC_ID, Values
 
 from tests.support.in_process_pool import TOPIC
 from tests.support.kafka_test_client import Door, with_door
-from tests.unit.broker.kafka.apis.test_advertised_listeners import asked_at
+from tests.unit.broker.kafka.apis.test_advertised_listeners import requested_at
 
 CLUSTER, TOPICS, GROUP = 8096, 3576, 3400
 NO_ID = "00000000-0000-4000-8000-000000000001"
@@ -26,7 +26,7 @@ NO_ID = "00000000-0000-4000-8000-000000000001"
 @pytest.mark.parametrize("is_asked", [False, True])
 @pytest.mark.parametrize("version", [8, 10, 11, 13])
 def test_metadata_tells_operations_where_asked(
-    tmp_path: Path, version: int, is_asked: bool
+    tmp_path: Path, version: int, is_requested: bool
 ) -> None:
     async def scenario(door: Door) -> None:
         door.push()
@@ -35,31 +35,31 @@ def test_metadata_tells_operations_where_asked(
         expected = [TOPICS, TOPICS]
         if version >= 12:
             topics += [{"topic": None, "topic_id": NO_ID}]
-            expected += [NOT_ASKED]  # its name is not known
-        asked = {
+            expected += [NOT_REQUESTED]  # its name is not known
+        requested = {
             "topics": topics,
             "allow_auto_topic_creation": False,
-            "include_cluster_authorized_operations": is_asked,
-            "include_topic_authorized_operations": is_asked,
+            "include_cluster_authorized_operations": is_requested,
+            "include_topic_authorized_operations": is_requested,
         }
-        found = await asked_at(door.port, METADATA_API, version, asked)
+        found = await requested_at(door.port, METADATA_API, version, requested)
         told = [topic["authorized_operations"] for topic in found["topics"]]
-        assert told == (expected if is_asked else [NOT_ASKED] * len(expected))
-        is_told = is_asked and version <= 10
-        cluster = found.get("cluster_authorized_operations", NOT_ASKED)
-        assert cluster == (CLUSTER if is_told else NOT_ASKED)
+        assert told == (expected if is_requested else [NOT_REQUESTED] * len(expected))
+        is_told = is_requested and version <= 10
+        cluster = found.get("cluster_authorized_operations", NOT_REQUESTED)
+        assert cluster == (CLUSTER if is_told else NOT_REQUESTED)
 
     with_door(tmp_path, scenario)
 
 
-@pytest.mark.parametrize(("is_asked", "told"), [(False, NOT_ASKED), (True, CLUSTER)])
+@pytest.mark.parametrize(("is_asked", "told"), [(False, NOT_REQUESTED), (True, CLUSTER)])
 def test_describe_cluster_tells_operations_where_asked(
-    tmp_path: Path, is_asked: bool, told: int
+    tmp_path: Path, is_requested: bool, told: int
 ) -> None:
     async def scenario(door: Door) -> None:
         door.push()
-        asked = {"include_cluster_authorized_operations": is_asked}
-        found = await asked_at(door.port, DESCRIBE_CLUSTER_API, 0, asked)
+        requested = {"include_cluster_authorized_operations": is_requested}
+        found = await requested_at(door.port, DESCRIBE_CLUSTER_API, 0, requested)
         assert found["cluster_authorized_operations"] == told
 
     with_door(tmp_path, scenario)
@@ -67,17 +67,17 @@ def test_describe_cluster_tells_operations_where_asked(
 
 @pytest.mark.parametrize(
     ("version", "is_asked", "told"),
-    [(3, False, NOT_ASKED), (3, True, GROUP), (5, True, GROUP), (6, True, NOT_ASKED)],
+    [(3, False, NOT_REQUESTED), (3, True, GROUP), (5, True, GROUP), (6, True, NOT_REQUESTED)],
 )
 def test_describe_groups_tells_operations_of_groups_without_an_error(
-    tmp_path: Path, version: int, is_asked: bool, told: int
+    tmp_path: Path, version: int, is_requested: bool, told: int
 ) -> None:
     """A group that is not there is an error from v6 on."""
 
     async def scenario(door: Door) -> None:
         door.push(has_groups=True)
-        asked = {"groups": ["nobody"], "include_authorized_operations": is_asked}
-        found = await asked_at(door.port, DESCRIBE_GROUPS_API, version, asked)
+        requested = {"groups": ["nobody"], "include_authorized_operations": is_requested}
+        found = await requested_at(door.port, DESCRIBE_GROUPS_API, version, requested)
         assert [group["authorized_operations"] for group in found["groups"]] == [told]
 
     with_door(tmp_path, scenario)
@@ -87,8 +87,8 @@ def test_describe_topic_partitions_tells_operations_unasked(tmp_path: Path) -> N
     async def scenario(door: Door) -> None:
         door.push()
         topics = [{"topic": TOPIC}, {"topic": "nobody"}]
-        asked = {"topics": topics, "partition_limit": 10, "cursor": None}
-        found = await asked_at(door.port, DESCRIBE_TOPIC_PARTITIONS_API, 0, asked)
+        requested = {"topics": topics, "partition_limit": 10, "cursor": None}
+        found = await requested_at(door.port, DESCRIBE_TOPIC_PARTITIONS_API, 0, requested)
         assert [topic["authorized_operations"] for topic in found["topics"]] == [TOPICS] * 2
 
     with_door(tmp_path, scenario)

@@ -29,7 +29,7 @@ class Controller:
     """Makes what it is asked for, unless it refuses that."""
 
     def __init__(self, door: Door) -> None:
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.rejects: dict[str, ErrorCode] = {}
         self.may_response = asyncio.Event()
         self.may_response.set()
@@ -41,7 +41,7 @@ class Controller:
             return TopicsResponse(ErrorCode.NONE, applied_version=1_000_000)
         assert isinstance(request, CreateTopicsRequest)
         names = [each.topic for each in request.topics]
-        self.asked += names
+        self.requested += names
         await self.may_response.wait()
         self._door.push(others=tuple(name for name in names if name not in self.rejects))
         results = (TopicResult(name, self.rejects.get(name, ErrorCode.NONE)) for name in names)
@@ -62,8 +62,8 @@ def run(path: Path, scenario: Scenario, *, creates_topics: bool = True) -> None:
 async def metadata(door: Door, *names: str, allows: bool = True, version: int = 12) -> list[Values]:
     client = await Client.connect(door)
     topics = tuple({"topic": name} for name in names)
-    asked = {"topics": topics, "allow_auto_topic_creation": allows}
-    client.send(METADATA_API.encode_request(7, version, "test", asked))
+    requested = {"topics": topics, "allow_auto_topic_creation": allows}
+    client.send(METADATA_API.encode_request(7, version, "test", requested))
     size = int.from_bytes(await client.reader.readexactly(4), "big")
     _, values = METADATA_API.decode_response(await client.reader.readexactly(size), version)
     client.close()
@@ -78,7 +78,7 @@ def test_a_topic_that_a_client_asks_for_is_made_and_told(tmp_path: Path, version
         known, made = await metadata(door, TOPIC, "new", version=version)
         assert (known["error"], made["error"]) == (ErrorCode.NONE, ErrorCode.NONE)
         assert [each["leader"] for each in made["partitions"]] == [1]
-        assert controller.asked == ["new"]
+        assert controller.requested == ["new"]
 
     run(tmp_path, scenario)
 
@@ -86,7 +86,7 @@ def test_a_topic_that_a_client_asks_for_is_made_and_told(tmp_path: Path, version
 def test_by_default_nothing_is_made(tmp_path: Path) -> None:
     async def scenario(door: Door, controller: Controller) -> None:
         (found,) = await metadata(door, "new")
-        assert (found["error"], controller.asked) == (UNKNOWN, [])
+        assert (found["error"], controller.requested) == (UNKNOWN, [])
 
     run(tmp_path, scenario, creates_topics=False)
 
@@ -101,7 +101,7 @@ def test_what_cannot_be_or_is_forbidden_is_not_asked_of_the_controller(tmp_path:
             UNKNOWN,
         ]
         (forbidden,) = await metadata(door, "new", allows=False)
-        assert (forbidden["error"], controller.asked) == (UNKNOWN, [])
+        assert (forbidden["error"], controller.requested) == (UNKNOWN, [])
 
     run(tmp_path, scenario)
 
@@ -109,12 +109,12 @@ def test_what_cannot_be_or_is_forbidden_is_not_asked_of_the_controller(tmp_path:
 def test_many_who_want_the_same_ask_once(tmp_path: Path) -> None:
     async def scenario(door: Door, controller: Controller) -> None:
         controller.may_response.clear()
-        asking = [asyncio.ensure_future(metadata(door, "new")) for _ in range(5)]
-        await eventually(lambda: len(door.listener.connections) == 5 and controller.asked)
+        requesting = [asyncio.ensure_future(metadata(door, "new")) for _ in range(5)]
+        await eventually(lambda: len(door.listener.connections) == 5 and controller.requested)
         controller.may_response.set()
-        for found in await asyncio.gather(*asking):
+        for found in await asyncio.gather(*requesting):
             assert [each["error"] for each in found] == [ErrorCode.NONE]
-        assert controller.asked == ["new"]
+        assert controller.requested == ["new"]
 
     run(tmp_path, scenario)
 
@@ -127,7 +127,7 @@ def test_what_the_controller_refuses_is_not_waited_for(
     async def scenario(door: Door, controller: Controller) -> None:
         controller.rejects["new"] = ErrorCode.POLICY_VIOLATION
         (found,) = await metadata(door, "new")
-        assert (found["error"], controller.asked) == (UNKNOWN, ["new"])
+        assert (found["error"], controller.requested) == (UNKNOWN, ["new"])
 
     run(tmp_path, scenario)
 
@@ -143,6 +143,6 @@ def test_what_does_not_come_in_time_is_asked_for_again(
         assert found["error"] == UNKNOWN
         door.push(others=("new",))
         (found,) = await metadata(door, "new")
-        assert (found["error"], controller.asked) == (ErrorCode.NONE, ["new"])
+        assert (found["error"], controller.requested) == (ErrorCode.NONE, ["new"])
 
     run(tmp_path, scenario)

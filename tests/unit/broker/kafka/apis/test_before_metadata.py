@@ -32,10 +32,10 @@ def test_clients_wait_for_the_first_metadata_instead_of_hearing_that_no_topic_ex
     tmp_path: Path,
 ) -> None:
     async def scenario(door: Door) -> None:
-        asking, producing, early = [await Client.connect(door) for _ in range(3)]
-        asking.send(ALL_TOPICS)
+        requesting, producing, early = [await Client.connect(door) for _ in range(3)]
+        requesting.send(ALL_TOPICS)
         producing.send(produce(a_batch("one")))
-        told = asyncio.create_task(metadata_of(asking))
+        told = asyncio.create_task(metadata_of(requesting))
         written = asyncio.create_task(producing.answer())
         for _ in range(3):
             assert await early.ask(API_VERSIONS_REQUEST)

@@ -12,7 +12,7 @@ from tidemark_broker.server.config import POOL_FIELDS, broker_config_error
 from tidemark_operator.api.schemas import load_schema
 from tidemark_protocol.error_codes import ErrorCode
 
-from tests.unit.broker.kafka.apis.test_admin_requests import Asked, ask, resource, run
+from tests.unit.broker.kafka.apis.test_admin_requests import Requested, ask, resource, run
 from tests.unit.broker.replication.test_replication_link import Link
 
 GROUP_TYPE = 32
@@ -42,7 +42,7 @@ def test_every_field_that_is_named_is_one_of_a_pool() -> None:
 
 
 def test_groups_have_no_configs_and_take_none(tmp_path: Path) -> None:
-    async def scenario(link: Link, controller: Asked) -> None:
+    async def scenario(link: Link, controller: Requested) -> None:
         described: Values = {"include_synonyms": False, "include_documentation": False}
         described |= {"resources": (resource(GROUP_TYPE, "g"), resource(GROUP_TYPE, ""))}
         found = (await ask(link, DESCRIBE_CONFIGS_API, described))["resources"]
@@ -52,8 +52,8 @@ def test_groups_have_no_configs_and_take_none(tmp_path: Path) -> None:
         for operation, error in ((0, ErrorCode.INVALID_CONFIG), (1, ErrorCode.NONE)):
             config = {"name": name, "operation": operation, "value": "1"}
             changed = (resource(GROUP_TYPE, "g", configs=(config,)),)
-            asked = {"resources": changed, "validate_only": False}
-            (told,) = (await ask(link, INCREMENTAL_ALTER_CONFIGS_API, asked))["resources"]
+            requested = {"resources": changed, "validate_only": False}
+            (told,) = (await ask(link, INCREMENTAL_ALTER_CONFIGS_API, requested))["resources"]
             assert told["error"] == error
             assert operation or "spec.groups of the BrokerPool" in told["error_message"]
 

@@ -123,8 +123,8 @@ def test_a_consumer_with_an_old_leader_epoch_is_told_the_new_one_and_its_leader(
 ) -> None:
     async def scenario(door: Door) -> None:
         door.push(next_leader=OTHER)
-        asked = fetch(17, leader_epoch=1)
-        found = hint_of(await responded(door.port, asked, consumer.FetchResponse))
+        requested = fetch(17, leader_epoch=1)
+        found = hint_of(await responded(door.port, requested, consumer.FetchResponse))
         assert found[1:] == MOVED[1:]
         assert found[0] in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -179,11 +179,11 @@ def test_a_consumer_is_sent_to_nearer_replicas_only_where_it_reaches_all_of_them
 
         monkeypatch.setattr(door.partitions, "fetch", noting)
         outside = await door.listener.start("127.0.0.1", 0, listener=OUTSIDE)
-        asked = fetch(17, rack="west")
-        await responded(door.port, asked, consumer.FetchResponse)
-        await responded(outside, asked, consumer.FetchResponse)
+        requested = fetch(17, rack="west")
+        await responded(door.port, requested, consumer.FetchResponse)
+        await responded(outside, requested, consumer.FetchResponse)
         door.push(addresses=(ListenerAddress(OUTSIDE, ONLY, "node.example", 30001),))
-        await responded(outside, asked, consumer.FetchResponse)
+        await responded(outside, requested, consumer.FetchResponse)
         assert racks == ["west", None, "west"]
 
     with_door(tmp_path, scenario)

@@ -21,7 +21,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tests.support.in_process_pool import TOPIC, TOPIC_ID
 from tests.support.kafka_test_client import Client, Door, responded_beside, with_door
 from tests.support.waiting import eventually
-from tests.unit.broker.kafka.apis.test_advertised_listeners import asked_at
+from tests.unit.broker.kafka.apis.test_advertised_listeners import requested_at
 
 METADATA = "m" * GroupSettings().max_offset_metadata
 ALL = None
@@ -91,8 +91,10 @@ def test_a_group_is_told_once_however_often_it_is_named(tmp_path: Path) -> None:
         for group_id in ("g", "h"):
             await commit(door, group_id, range(2))
         client = await Client.connect(door)
-        asked = offsets_of(("g", (0, 0, 1)), ("h", (0, 7)), ("g", (1, 0)), ("h", ALL), ("h", (7,)))
-        assert told(await client.ask(asked)) == [
+        requested = offsets_of(
+            ("g", (0, 0, 1)), ("h", (0, 7)), ("g", (1, 0)), ("h", ALL), ("h", (7,))
+        )
+        assert told(await client.ask(requested)) == [
             ("g", ErrorCode.NONE, [(0, 100), (1, 101)]),
             ("h", ErrorCode.NONE, [(0, 100), (1, 101)]),
         ]
@@ -150,7 +152,7 @@ def test_offsets_are_fetched_by_the_ids_of_their_topics(
         named = [{"topic_id": each, "partitions": (0, 0, 1)} for each in topics or ()]
         group: Values = {"group_id": "g", "topics": ALL if topics is None else named}
         group |= {"member_id": None, "member_epoch": -1}
-        found = await asked_at(door.port, OFFSET_FETCH_API, 10, {"groups": (group,)})
+        found = await requested_at(door.port, OFFSET_FETCH_API, 10, {"groups": (group,)})
         told = {
             topic["topic_id"]: [
                 (each["partition"], each["offset"], each["error"]) for each in topic["partitions"]
@@ -176,8 +178,8 @@ def test_offsets_are_committed_by_the_ids_of_their_topics(tmp_path: Path) -> Non
         await eventually(lambda: groups.list_groups(frozenset())[0] is ErrorCode.NONE)
         partitions = [{"partition": number, "offset": 5, "metadata": None} for number in (0, 3)]
         topics = [{"topic_id": each, "partitions": partitions} for each in (TOPIC_ID, NO_ID)]
-        asked = {"group_id": "g", "topics": topics, "group_instance_id": None}
-        found = await asked_at(door.port, OFFSET_COMMIT_API, 10, asked)
+        requested = {"group_id": "g", "topics": topics, "group_instance_id": None}
+        found = await requested_at(door.port, OFFSET_COMMIT_API, 10, requested)
         told = {
             topic["topic_id"]: [each["error"] for each in topic["partitions"]]
             for topic in found["topics"]

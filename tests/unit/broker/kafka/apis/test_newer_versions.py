@@ -21,7 +21,7 @@ from tidemark_protocol.error_codes import ErrorCode
 
 from tests.support.in_process_pool import TOPIC, TOPIC_ID
 from tests.support.kafka_test_client import Client, Door, framed, produce, with_door
-from tests.unit.broker.kafka.apis.test_advertised_listeners import asked_at
+from tests.unit.broker.kafka.apis.test_advertised_listeners import requested_at
 
 NO_ID = "00000000-0000-4000-8000-000000000001"
 
@@ -32,7 +32,7 @@ def test_why_a_group_is_not_deleted_is_told_from_version_3_on(
 ) -> None:
     async def scenario(door: Door) -> None:
         door.push(has_groups=True)
-        found = await asked_at(door.port, DELETE_GROUPS_API, version, {"groups": ["nobody"]})
+        found = await requested_at(door.port, DELETE_GROUPS_API, version, {"groups": ["nobody"]})
         (group,) = found["groups"]
         assert (group["group_id"], group["error"]) == ("nobody", ErrorCode.GROUP_ID_NOT_FOUND)
         assert group["message"] == words
@@ -54,8 +54,8 @@ def test_a_replica_moves_to_no_other_directory_of_its_broker(tmp_path: Path, ver
         door.push()
         topics = [{"topic": TOPIC, "partitions": [0, 7]}]
         directories = [{"path": path, "topics": topics} for path in ("/data", "/elsewhere")]
-        asked = {"directories": directories}
-        found = await asked_at(door.port, ALTER_REPLICA_LOG_DIRS_API, version, asked)
+        requested = {"directories": directories}
+        found = await requested_at(door.port, ALTER_REPLICA_LOG_DIRS_API, version, requested)
         (topic,) = found["topics"]
         told = [(each["partition"], each["error"]) for each in topic["partitions"]]
         absent = (7, ErrorCode.REPLICA_NOT_AVAILABLE)
@@ -80,7 +80,7 @@ def test_producers_of_a_replica_are_told_with_their_last_batch(tmp_path: Path) -
             )
             await client.ask(produce(batch))
         topics = [{"topic": TOPIC, "partitions": [0, 9]}, {"topic": "no name", "partitions": [0]}]
-        found = await asked_at(door.port, DESCRIBE_PRODUCERS_API, 0, {"topics": topics})
+        found = await requested_at(door.port, DESCRIBE_PRODUCERS_API, 0, {"topics": topics})
         (known, absent), (invalid,) = (topic["partitions"] for topic in found["topics"])
         fields = ("producer_id", "producer_epoch", "last_sequence", "last_timestamp_ms")
         told = [tuple(each[name] for name in fields) for each in known["producers"]]
@@ -95,7 +95,7 @@ def test_of_a_partition_without_a_replica_here_no_producers_are_told(tmp_path: P
     async def scenario(door: Door) -> None:
         door.push(partition_count=2)
         topics = [{"topic": TOPIC, "partitions": [1]}]
-        found = await asked_at(door.port, DESCRIBE_PRODUCERS_API, 0, {"topics": topics})
+        found = await requested_at(door.port, DESCRIBE_PRODUCERS_API, 0, {"topics": topics})
         (partition,) = found["topics"][0]["partitions"]
         assert partition["error"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert partition["message"] == "broker 1 has no replica of it"
@@ -110,7 +110,7 @@ def test_the_operator_that_leads_is_told_as_a_quorum_of_one(tmp_path: Path, vers
         door.services.controller_address = lambda: Address("operator.shop.svc", 9443)
         partitions = [{"partition": 0}, {"partition": 1}]
         topics = [{"topic": name, "partitions": partitions} for name in ("__cluster_metadata", "x")]
-        found = await asked_at(door.port, DESCRIBE_QUORUM_API, version, {"topics": topics})
+        found = await requested_at(door.port, DESCRIBE_QUORUM_API, version, {"topics": topics})
         (quorum, second), others = (topic["partitions"] for topic in found["topics"])
         image = door.partitions.metadata.image_version
         assert (quorum["leader"], quorum["leader_epoch"]) == (3000, 1)
@@ -143,8 +143,8 @@ def test_what_has_configs_is_listed_by_its_kind(
 ) -> None:
     async def scenario(door: Door) -> None:
         door.push(retained=("gone",))
-        asked = {"resource_types": kinds}
-        found = await asked_at(door.port, LIST_CONFIG_RESOURCES_API, version, asked)
+        requested = {"resource_types": kinds}
+        found = await requested_at(door.port, LIST_CONFIG_RESOURCES_API, version, requested)
         listed = [(each["resource"], each["resource_type"]) for each in found["resources"]]
         assert (found["error"] or listed) == told
 
@@ -221,9 +221,9 @@ async def produced_by_id(door: Door, topics: list[tuple[str, list[tuple[int, byt
         )
         for topic_id, batches in topics
     ]
-    asked = kind(version=13, transactional_id=None, acks=1, timeout_ms=1000, topic_data=data)
-    asked.with_header(correlation_id=7, client_id="test")
+    requested = kind(version=13, transactional_id=None, acks=1, timeout_ms=1000, topic_data=data)
+    requested.with_header(correlation_id=7, client_id="test")
     client = await Client.connect(door)
-    client.send(bytes(asked.encode(header=True, framed=True)))
+    client.send(bytes(requested.encode(header=True, framed=True)))
     answer = framed(INT32.pack(7) + await client.answer())
     return producer.ProduceResponse.decode(answer, version=13, header=True, framed=True)

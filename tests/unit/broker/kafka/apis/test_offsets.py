@@ -61,7 +61,7 @@ async def responded(
     timestamp: int = LATEST,
     version: int | None = None,
 ) -> Values:
-    asked = {
+    requested = {
         "replica_id": -1,
         "topics": (
             {
@@ -77,7 +77,9 @@ async def responded(
             },
         ),
     }
-    ((found,),) = [each["partitions"] for each in (await ask(link, api, asked, version))["topics"]]
+    ((found,),) = [
+        each["partitions"] for each in (await ask(link, api, requested, version))["topics"]
+    ]
     answer: Values = found
     return answer
 

@@ -248,10 +248,10 @@ def test_what_a_client_above_the_limit_asks_for_is_not_done(tmp_path: Path) -> N
 def test_an_unknown_topic_and_partition_are_answered_not_closed(tmp_path: Path) -> None:
     async def scenario(door: Door) -> None:
         client = await Client.connect(door)
-        asked = INT32.pack(-1) + INT32.pack(0) + INT32.pack(1) + INT32.pack(100) + b"\x00"
-        asked += INT32.pack(1) + nullable_string("nowhere") + INT32.pack(1)
-        asked += INT32.pack(-7) + INT64.pack(-9) + INT32.pack(-1)
-        answer = await client.ask(request(1, 4, asked))
+        requested = INT32.pack(-1) + INT32.pack(0) + INT32.pack(1) + INT32.pack(100) + b"\x00"
+        requested += INT32.pack(1) + nullable_string("nowhere") + INT32.pack(1)
+        requested += INT32.pack(-7) + INT64.pack(-9) + INT32.pack(-1)
+        answer = await client.ask(request(1, 4, requested))
         assert INT16.pack(UNKNOWN_TOPIC) in answer
         assert len(await client.ask(API_VERSIONS_REQUEST)) > 10
 

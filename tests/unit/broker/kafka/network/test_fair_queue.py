@@ -114,14 +114,14 @@ def test_cancelled_work_stops_and_failed_work_ends_its_connection() -> None:
     assert [str(error) for error in failures] == ["late"]
 
 
-def asked(api: Api, version: int, values: Values) -> bytes:
+def requested(api: Api, version: int, values: Values) -> bytes:
     return api.encode_request(7, version, "test", values)
 
 
 def metadata_of(*names: str) -> bytes:
     topics = tuple({"topic": name, "topic_id": ZERO_TOPIC_ID} for name in names)
     values = {"topics": topics, "allow_auto_topic_creation": False}
-    return asked(METADATA_API, 12, values | {"include_topic_authorized_operations": False})
+    return requested(METADATA_API, 12, values | {"include_topic_authorized_operations": False})
 
 
 def produce_of_many(count: int) -> bytes:
@@ -135,18 +135,18 @@ def produce_of_many(count: int) -> bytes:
 
 def configs_of(*names: str) -> bytes:
     resources = tuple({"resource_type": 2, "resource": name, "names": None} for name in names)
-    return asked(DESCRIBE_CONFIGS_API, 1, {"resources": resources, "include_synonyms": False})
+    return requested(DESCRIBE_CONFIGS_API, 1, {"resources": resources, "include_synonyms": False})
 
 
 LATEST, SOME_TIME_MS = -1, 1_700_000_000_000
 
 
 def offsets_at(timestamp_ms: int, *partitions: int) -> bytes:
-    asked_of = {"current_leader_epoch": -1, "timestamp": timestamp_ms}
-    entries = tuple({"partition": partition} | asked_of for partition in partitions)
+    requested_of = {"current_leader_epoch": -1, "timestamp": timestamp_ms}
+    entries = tuple({"partition": partition} | requested_of for partition in partitions)
     topics = ({"topic": TOPIC, "partitions": entries},)
     values = {"replica_id": -1, "isolation_level": 0, "topics": topics}
-    return asked(LIST_OFFSETS_API, 7, values)
+    return requested(LIST_OFFSETS_API, 7, values)
 
 
 NAMES = tuple(f"n{number}" for number in range(MANY))
@@ -155,7 +155,7 @@ LARGE = {
     "configs": configs_of(*NAMES[: MANY // 2]),
     "offsets": offsets_at(LATEST, *range(MANY)),
     "offsets by time": offsets_at(SOME_TIME_MS, *range(STEPS_OF_A_SLICE // 2)),
-    "groups": asked(DESCRIBE_GROUPS_API, 0, {"groups": NAMES}),
+    "groups": requested(DESCRIBE_GROUPS_API, 0, {"groups": NAMES}),
     "produce": produce_of_many(1000),
 }
 
@@ -238,12 +238,14 @@ def test_a_turn_of_a_produce_ends_after_so_many_bytes_too(tmp_path: Path) -> Non
     async def scenario(door: Door) -> None:
         answers: list[Buffers] = []
         header = RequestHeader(PRODUCE, 9, 1, None)
-        asked = KafkaRequest(header, Reader(b""), FollowerSession(), answers.append, print)
+        requested = KafkaRequest(header, Reader(b""), FollowerSession(), answers.append, print)
         batches = tuple(
             ProducePartition(TOPIC, 0, memoryview(a_batch("x" * kib * 1024)))
             for kib in (1, 900, 500, 900)
         )
-        producing = ProduceHandler(door.partitions, asked, ProduceRequest(None, 1, 1000, batches))
+        producing = ProduceHandler(
+            door.partitions, requested, ProduceRequest(None, 1, 1000, batches)
+        )
         # A step for each, and one more for each quarter of a mebibyte; the last one ends it.
         assert list(producing.start_steps(batches)) == [1, 4, 2, 1]
         assert len(answers) == 1

@@ -246,8 +246,8 @@ def create_topics(*, tag_bytes: int = 0, values: int = 0) -> bytes:
     """One topic with so many long config values; the request ends with a tag that nobody knows."""
     configs = tuple({"name": f"name.{n}", "value": "x" * 30_000} for n in range(values))
     topic = {"topic": "t", "partition_count": 1, "replication_factor": 1, "assignments": ()}
-    asked = {"topics": ({**topic, "configs": configs},), "timeout_ms": 60_000}
-    frame = CREATE_TOPICS_API.encode_request(7, 7, "test", asked)
+    requested = {"topics": ({**topic, "configs": configs},), "timeout_ms": 60_000}
+    frame = CREATE_TOPICS_API.encode_request(7, 7, "test", requested)
     tag = unsigned_varint(1) + unsigned_varint(99) + unsigned_varint(tag_bytes) + bytes(tag_bytes)
     return framed(frame[4:-1] + (tag if tag_bytes else b"\x00"))
 

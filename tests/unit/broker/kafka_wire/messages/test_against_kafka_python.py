@@ -131,8 +131,12 @@ def test_produce(version: int) -> None:
     names = {TopicId(str(TOPIC_ID)): "orders"}
     found = decode_produce_request(theirs(request), version, name_of=lambda each: names[each])
     assert (found.transactional_id, found.acks, found.timeout_ms) == (None, -1, 1500)
-    asked = found.partitions[0]
-    assert (asked.topic, asked.partition, bytes(asked.records)) == ("orders", 3, b"r" * 300)
+    requested = found.partitions[0]
+    assert (requested.topic, requested.partition, bytes(requested.records)) == (
+        "orders",
+        3,
+        b"r" * 300,
+    )
     answers = [
         ProduceResponse("orders", 3, ErrorCode.NONE, 2**40, log_start_offset=5, topic_id=TOPIC_ID),
         ProduceResponse(
@@ -180,8 +184,8 @@ def test_fetch(version: int) -> None:
     assert (found.replica_id, found.max_wait_ms, found.min_bytes) == (-1, 500, 2)
     topic = found.topics[0]
     assert (topic.topic, topic.topic_id) == (("orders", "") if version < 13 else ("", TOPIC_ID))
-    asked = topic.partitions[0]
-    assert (asked.partition, asked.fetch_offset, asked.max_bytes) == (3, 2**40, 77)
+    requested = topic.partitions[0]
+    assert (requested.partition, requested.fetch_offset, requested.max_bytes) == (3, 2**40, 77)
     answers = (
         PartitionResponse(3, ErrorCode.NONE, 90, 10, b"r" * 300),
         PartitionResponse(4, ErrorCode.NONE, 90, 10, preferred_replica=2),

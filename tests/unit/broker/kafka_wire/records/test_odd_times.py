@@ -91,11 +91,11 @@ def test_a_batch_of_odd_times_is_compacted_and_its_times_stay(
 @pytest.mark.parametrize("asked_ms", [0, START_MS, MAX_INT64])
 @pytest.mark.parametrize("delta_ms", [FAR, -FAR, MAX_INT64])
 def test_a_look_up_among_odd_times_tells_a_time_of_64_bits(
-    tmp_path: Path, delta_ms: int, asked_ms: int
+    tmp_path: Path, delta_ms: int, requested_ms: int
 ) -> None:
     log = open_log(tmp_path, DISK)
     log.append_as_leader([dated_batch(START_MS, delta_ms, 0)], leader_epoch=LeaderEpoch(0))
-    found = log.offset_for_timestamp(asked_ms)
+    found = log.offset_for_timestamp(requested_ms)
     assert found is None or MIN_INT64 <= found[1] <= MAX_INT64
 
 

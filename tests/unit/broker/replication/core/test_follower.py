@@ -101,13 +101,13 @@ def test_a_diverging_answer_touches_no_watermark() -> None:  # KAFKA-14704
 def test_an_answer_asked_before_the_log_was_cut_and_filled_again_cuts_nothing() -> None:
     """Found by the exhaustive search: the late answer spoke of another record at that offset."""
     follower = a_follower(0)
-    asked = fetched(follower, a_log(1, (0, 0)))
+    requested = fetched(follower, a_log(1, (0, 0)))
     follower.on_truncated(
         to_offset=Offset(0), removed_records=1, log_end_offset=Offset(0), last_epoch=LeaderEpoch(1)
     )
     refilled = a_log(1, (5, 0))
     follower.on_appended(Offset(1), Offset(1))
-    assert follower.on_response(asked, an_response(diverging=(0, 0)), refilled, NOW_MS) == ()
+    assert follower.on_response(requested, an_response(diverging=(0, 0)), refilled, NOW_MS) == ()
     assert follower.high_watermark == 1
 
 

@@ -32,12 +32,12 @@ def test_an_idle_second_saves_no_more_than_a_second() -> None:
 def test_over_a_minute_the_rate_is_kept() -> None:
     made, now_ms, fetched = throttle(1_000_000), 0, 0
     while now_ms < 60_000:
-        asked = made.allowance_bytes(now_ms, at_most=1 << 20)
-        if asked == 0:
+        requested = made.allowance_bytes(now_ms, at_most=1 << 20)
+        if requested == 0:
             now_ms = made.wake_at_ms(now_ms)
             continue
-        made.spend(asked + 300, now_ms)  # whole batches: a little more than asked
-        fetched += asked + 300
+        made.spend(requested + 300, now_ms)  # whole batches: a little more than asked
+        fetched += requested + 300
         now_ms += 1
     assert 59_000_000 < fetched < 61_500_000
 

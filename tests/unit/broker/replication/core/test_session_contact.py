@@ -25,7 +25,7 @@ from tests.unit.broker.replication.core.leaders import (
 LATER_MS = START_MS + 10 * LAG_MS
 
 
-def asks_by_session(
+def requests_by_session(
     leader: PartitionLeader, broker_id: int, offset: int, *, now_ms: int = START_MS
 ) -> FollowerContact:
     contact = FollowerContact()
@@ -41,7 +41,7 @@ def asks_by_session(
 
 def test_an_idle_follower_is_as_fresh_as_its_session_when_records_come_again() -> None:
     leader = a_leader((1, 2), replicas=(1, 2))
-    contact = asks_by_session(leader, 2, 100)
+    contact = requests_by_session(leader, 2, 100)
     contact.last_fetch_ms = LATER_MS - 400
     leader.on_append(Offset(101), LATER_MS)
     assert leader.on_tick(LATER_MS + 1) == ()
@@ -51,7 +51,7 @@ def test_an_idle_follower_is_as_fresh_as_its_session_when_records_come_again() -
 
 def test_fetches_of_a_session_do_not_catch_up_with_what_was_appended_meanwhile() -> None:
     leader = a_leader((1, 2), replicas=(1, 2))
-    contact = asks_by_session(leader, 2, 100)
+    contact = requests_by_session(leader, 2, 100)
     leader.on_append(Offset(101), START_MS)
     contact.last_fetch_ms = LATER_MS  # asks on from 100
     assert leader.on_tick(LATER_MS) == (proposes(1),)
@@ -59,7 +59,7 @@ def test_fetches_of_a_session_do_not_catch_up_with_what_was_appended_meanwhile()
 
 def test_a_session_that_ended_is_not_heard_of_any_more() -> None:
     leader = a_leader((1, 2), replicas=(1, 2))
-    contact = asks_by_session(leader, 2, 100)
+    contact = requests_by_session(leader, 2, 100)
     follower = leader.follower(BrokerId(2))
     assert follower is not None
     follower.on_contact_ended(contact, Offset(100))
@@ -70,8 +70,8 @@ def test_a_session_that_ended_is_not_heard_of_any_more() -> None:
 
 def test_the_end_of_a_former_connection_does_not_end_the_session_of_the_next() -> None:
     leader = a_leader((1, 2), replicas=(1, 2))
-    previous = asks_by_session(leader, 2, 100)
-    present = asks_by_session(leader, 2, 100)
+    previous = requests_by_session(leader, 2, 100)
+    present = requests_by_session(leader, 2, 100)
     follower = leader.follower(BrokerId(2))
     assert follower is not None
     follower.on_contact_ended(previous, Offset(100))
@@ -85,7 +85,7 @@ def test_a_joiner_held_off_at_its_last_fetch_is_proposed_by_the_pulse() -> None:
     fetches(leader, 2, 100)
     leader.on_fetch(a_fetch(3, 100), leader_end=Offset(100), now_ms=START_MS)
     leader.on_state(a_state((1, 2), partition_epoch=21), START_MS)  # refused: hold off
-    contact = asks_by_session(leader, 3, 100)
+    contact = requests_by_session(leader, 3, 100)
     assert leader.on_pulse(START_MS + JOIN_HOLD_OFF_MS - 1) == ()
     contact.last_fetch_ms = START_MS + JOIN_HOLD_OFF_MS
     assert leader.on_pulse(START_MS + JOIN_HOLD_OFF_MS) == (proposes(1, 2, 3, partition_epoch=21),)

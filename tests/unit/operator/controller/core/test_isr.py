@@ -167,8 +167,8 @@ def test_a_topic_whose_data_is_only_kept_is_unknown_to_a_proposal() -> None:
         await rig.create()
         await rig.service.delete_topic(POOL, ORDERS, retain=True)
         kept, writes = rig.partition(), rig.store.writes
-        asked = proposal("0@1 1@2", leader_epoch=0, partition_epoch=0)
-        (answer,) = (await rig.brokers[0].alter(asked)).answers
+        requested = proposal("0@1 1@2", leader_epoch=0, partition_epoch=0)
+        (answer,) = (await rig.brokers[0].alter(requested)).answers
         assert answer.error is ErrorCode.UNKNOWN_TOPIC_ID
         assert (rig.partition(), rig.store.writes) == (kept, writes)
 

@@ -206,9 +206,9 @@ def test_a_member_that_its_leader_has_not_heard_yet_is_judged_by_its_disk() -> N
     state = partition("0@1 1@2", leader="1@2")
 
     def answer(*brokers: Any) -> ErrorCode:
-        asked = proposal("0@-1 1@2")
+        requested = proposal("0@-1 1@2")
         return checked_proposal(
-            ALWAYS, state, eligibility(*brokers), sender=BrokerId(1), proposal=asked
+            ALWAYS, state, eligibility(*brokers), sender=BrokerId(1), proposal=requested
         ).error
 
     assert answer(KEPT, "1@2") is ErrorCode.NONE

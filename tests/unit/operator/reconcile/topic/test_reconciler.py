@@ -313,9 +313,10 @@ async def told(world: World) -> tuple[str, str, str]:
     return condition["status"], condition["reason"], condition["message"]
 
 
-def rejection_of(name: str, found: str, asked: str) -> tuple[str, str, str]:
+def rejection_of(name: str, found: str, requested: str) -> tuple[str, str, str]:
     message = (
-        f"the data of this topic has {name} {found}, asked for {asked}, and {name} cannot change:"
+        f"the data of this topic has {name} {found}, asked for {requested}, and {name} cannot "
+        f"change:"
         f" make the Topic with {name} {found}"
     )
     return "False", "RetainedDataDiffers", message
@@ -323,16 +324,16 @@ def rejection_of(name: str, found: str, asked: str) -> tuple[str, str, str]:
 
 @OTHER_PROMISES
 def test_retained_data_of_another_promise_is_not_adopted(
-    tell: Callable[[Experiment], None], name: str, found: str, asked: str
+    tell: Callable[[Experiment], None], name: str, found: str, requested: str
 ) -> None:
     async def story(world: World) -> None:
         await world.ready_topic()
         await world.store.delete(TOPIC, NAMESPACE, "orders")
         await world.pass_topic()
         calls = list(world.controller.calls)
-        await world.topic(**{name: asked})
+        await world.topic(**{name: requested})
         await world.pass_topic()
-        assert await told(world) == rejection_of(name, found, asked)
+        assert await told(world) == rejection_of(name, found, requested)
         assert world.controller.calls == calls
         assert "topicId" not in (await world.stored(TOPIC, "orders"))["status"]
 
@@ -341,7 +342,7 @@ def test_retained_data_of_another_promise_is_not_adopted(
 
 @OTHER_PROMISES
 def test_an_adoption_cut_short_does_not_go_on_under_another_promise(
-    tell: Callable[[Experiment], None], name: str, found: str, asked: str
+    tell: Callable[[Experiment], None], name: str, found: str, requested: str
 ) -> None:
     """The id is recorded, the slices are retained still."""
 
@@ -349,9 +350,9 @@ def test_an_adoption_cut_short_does_not_go_on_under_another_promise(
         await world.ready_topic()
         ((topic_id, view),) = world.controller.views.items()
         world.controller.views[topic_id] = replace(view, is_retained=True)
-        await world.topic(**{name: asked})
+        await world.topic(**{name: requested})
         await world.pass_topic()
-        assert await told(world) == rejection_of(name, found, asked)
+        assert await told(world) == rejection_of(name, found, requested)
         assert world.controller.calls == ["create orders"]
 
     tell(story)
@@ -359,15 +360,15 @@ def test_an_adoption_cut_short_does_not_go_on_under_another_promise(
 
 @OTHER_PROMISES
 def test_a_served_topic_does_not_take_another_promise_over(
-    tell: Callable[[Experiment], None], name: str, found: str, asked: str
+    tell: Callable[[Experiment], None], name: str, found: str, requested: str
 ) -> None:
     """The manifest reached the store around the rules; what else it changes waits too."""
 
     async def story(world: World) -> None:
         await world.ready_topic()
-        await world.topic(**{name: asked}, config={"min.insync.replicas": "1"})
+        await world.topic(**{name: requested}, config={"min.insync.replicas": "1"})
         await world.pass_topic()
-        assert await told(world) == rejection_of(name, found, asked)
+        assert await told(world) == rejection_of(name, found, requested)
         assert world.controller.calls == ["create orders"]
 
     tell(story)
