@@ -91,7 +91,7 @@ class LoopTurns:
         asyncio.get_running_loop().call_soon(self._turn)
 
     @property
-    def told(self) -> str:
+    def reported(self) -> str:
         ordered = sorted(self.seconds)
         longest = ", ".join(f"{1000 * value:.2f}" for value in ordered[-3:][::-1])
         over = sum(value > HELD_LIMIT_SECONDS for value in ordered)
@@ -166,8 +166,8 @@ async def measure(partition_count: int, scrapes: int, profile: MetricsProfile, p
     print(f"{partition_count} led partitions, profile {profile.value}: {samples} samples")
     print(f"  bytes    {len(text) / 1e6:.1f} MB, gzip {packed_bytes / 1e6:.2f} MB")
     print(f"  scrape   median {ordered[len(ordered) // 2]:.3f} s, longest {ordered[-1]:.3f} s")
-    print(f"  loop held without scrapes  {quiet.told}")
-    print(f"  loop held during scrapes   {busy.told}")
+    print(f"  loop held without scrapes  {quiet.reported}")
+    print(f"  loop held during scrapes   {busy.reported}")
 
 
 def _no_consumer(settings: ConsumerSettings) -> GroupConsumer:

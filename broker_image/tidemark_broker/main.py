@@ -185,7 +185,7 @@ async def _run(settings: BrokerConfig) -> int:
     return await BrokerServer(settings, _environment()).run()
 
 
-def _tell_crash(crash: BaseExceptionGroup[BaseException]) -> None:
+def _notify_crash(crash: BaseExceptionGroup[BaseException]) -> None:
     """Log the crash; for a port that is in use its number is enough."""
     cause, log = crash.exceptions[0], logging.getLogger(__name__)
     if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
@@ -205,7 +205,7 @@ def main() -> None:
         try:
             code = runner.run(_run(settings))
         except BaseExceptionGroup as crash:
-            _tell_crash(crash)
+            _notify_crash(crash)
             code = EXIT_CRASHED
     logging.shutdown()
     sys.exit(code)

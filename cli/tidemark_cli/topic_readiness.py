@@ -19,7 +19,7 @@ POLL_SECONDS, MAX_POLL_SECONDS = 0.2, 2.0
 async def until_ready(arguments: argparse.Namespace, output: Output, topic: str, name: str) -> None:
     """`name`: metadata.name. Raises CommandFailed with the reason when it does not become so."""
     loop = asyncio.get_running_loop()
-    told, last, pause_s = "", None, POLL_SECONDS
+    reported, last, pause_s = "", None, POLL_SECONDS
     ends_s = loop.time() + READY_SECONDS
     try:
         while loop.time() < ends_s:
@@ -32,8 +32,8 @@ async def until_ready(arguments: argparse.Namespace, output: Output, topic: str,
                     break
             wanted = int(item["spec"].get("partitions", 1))
             words = await _progress(arguments, name, wanted, last)
-            if words != told:
-                told, ends_s = words, loop.time() + READY_SECONDS
+            if words != reported:
+                reported, ends_s = words, loop.time() + READY_SECONDS
                 output.progress(f"topic {topic}: {words}")
             await asyncio.sleep(pause_s)
             pause_s = min(1.2 * pause_s, MAX_POLL_SECONDS)  # large topics take a while

@@ -87,14 +87,14 @@ async def find_api(arguments: argparse.Namespace) -> Target:
 
 async def _elsewhere(found: dict[str, LocalBroker]) -> CommandFailed:
     """Return the error that brokers of this machine belong to other controllers or a killed one."""
-    told, alive = [], []
+    reported, alive = [], []
     for address, broker in sorted(found.items()):
         does_response = await controller_status(f"http://{address}") is not None
         alive += [address] if does_response else []
         gone = "" if does_response else ", gone: its brokers end without it"
-        told.append(f"http://{address} (data in {broker.data_dir}{gone})")
+        reported.append(f"http://{address} (data in {broker.data_dir}{gone})")
     return CommandFailed(
-        f"No controller at {LOCAL_CONTROLLER_URL}; on this machine there is {', '.join(told)}.",
+        f"No controller at {LOCAL_CONTROLLER_URL}; on this machine there is {', '.join(reported)}.",
         to_do=f"name it: --server http://{alive[0]}"
         if alive
         else f"start it again: tidemark dev --data-dir {next(iter(found.values())).data_dir}",

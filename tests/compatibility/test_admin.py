@@ -14,8 +14,8 @@ pytestmark = pytest.mark.cluster
 def test_administrates(programs: ClientPrograms, cluster: LocalCluster, client: str) -> None:
     topic = f"made-by-{client}"
     program = programs.run(client, "admin", cluster, topic)
-    told = [(event["name"], event.get("count", event.get("value"))) for event in program.events]
-    assert told == [
+    reported = [(event["name"], event.get("count", event.get("value"))) for event in program.events]
+    assert reported == [
         ("partition_count", 2),
         ("retention_ms", HOUR_MS),
         ("partition_count", 4),

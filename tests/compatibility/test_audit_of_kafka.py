@@ -115,12 +115,12 @@ def test_a_killed_broker_of_kafka_is_found_and_what_is_not_exported_is_not_judge
     assert not stretches(result, IntervalKind.UNDER_MIN_ISR)
     stall = stretches(result, IntervalKind.ONE_FAILURE_FROM_STALL)
     assert {each.partition.partition for each in stall} == set(range(PARTITIONS))
-    told = {rule.rule: rule.outcome for rule in result.rules}
-    assert {rule for rule, outcome in told.items() if outcome is Outcome.NOT_EVALUATED} >= {
+    reported = {rule.rule: rule.outcome for rule in result.rules}
+    assert {rule for rule, outcome in reported.items() if outcome is Outcome.NOT_EVALUATED} >= {
         "R4", "R6",
     }  # fmt: skip
-    assert Outcome.NOT_EVALUATED not in {told[rule] for rule in ("R1", "R2", "R3", "R5")}
-    assert told["R1"] is Outcome.VIOLATED
+    assert Outcome.NOT_EVALUATED not in {reported[rule] for rule in ("R1", "R2", "R3", "R5")}
+    assert reported["R1"] is Outcome.VIOLATED
     assert result.verdict is Verdict.VIOLATED
     lags = [each for each in result.follower_lag if each.partition.topic == TOPIC]
     assert lags and all(each.records_p50 is not None for each in lags)

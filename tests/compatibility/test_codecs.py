@@ -103,18 +103,18 @@ def compacted(cluster: LocalCluster) -> str:
 def test_records_without_a_key_are_blamed_alone(cluster: LocalCluster, compacted: str) -> None:
     """KIP-467: of a batch that is refused librdkafka tells which records were the reason. (Of one
     record alone it tells the same of all, as it has only the error of the batch then.)"""
-    told: dict[str | bytes | None, int] = {}
+    reported: dict[str | bytes | None, int] = {}
 
     def delivered(error: KafkaError | None, message: Message) -> None:
         assert error is not None
-        told[message.value()] = error.code()
+        reported[message.value()] = error.code()
 
     producer = Producer(librdkafka_settings(cluster) | {"linger.ms": 500})
     for key, value in ((b"a", b"0"), (None, b"1"), (b"c", b"2"), (None, b"3")):
         producer.produce(compacted, value, key, partition=0, on_delivery=delivered)
     producer.flush(30)
     other, blamed = KafkaError._INVALID_DIFFERENT_RECORD, KafkaError.INVALID_RECORD
-    assert told == {b"0": other, b"1": blamed, b"2": other, b"3": blamed}
+    assert reported == {b"0": other, b"1": blamed, b"2": other, b"3": blamed}
 
 
 @pytest.mark.parametrize("codec", CODECS)

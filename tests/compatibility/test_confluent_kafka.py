@@ -26,11 +26,11 @@ def test_it_sees_brokers_topics_and_leaders(cluster: LocalCluster) -> None:
     assert addresses == set(bootstrap(cluster))
     assert sorted(metadata.topics["orders"].partitions) == [0, 1, 2]
 
-    def are_told_in_sync() -> bool:  # brokers hear of it after the controller's status says it
+    def are_reported_in_sync() -> bool:  # brokers hear of it after the controller's status says it
         partitions = admin.list_topics("orders", timeout=LIMIT_SECONDS).topics["orders"].partitions
         return all(sorted(partition.isrs) == [0, 1, 2] for partition in partitions.values())
 
-    wait_for("all replicas in sync", are_told_in_sync)
+    wait_for("all replicas in sync", are_reported_in_sync)
     described = admin.describe_cluster().result(LIMIT_SECONDS)
     assert {node.id for node in described.nodes} == {0, 1, 2}
 

@@ -105,9 +105,9 @@ def stories(
         steady = Steady(cluster, list(topics))
         with ThreadPoolExecutor(len(CLIENTS) + 1) as pool:
             writing = pool.submit(steady.run)
-            told = {c: pool.submit(story, c, cluster, programs, steady) for c in CLIENTS}
+            reported = {c: pool.submit(story, c, cluster, programs, steady) for c in CLIENTS}
             try:
-                yield told
+                yield reported
             finally:
                 steady.end()
         writing.result()

@@ -223,10 +223,10 @@ def test_administrators_see_change_and_delete_groups(cluster: LocalCluster) -> N
     moved = ConsumerGroupTopicPartitions("administered", [TopicPartition("orders", 1, 4)])
     admin.alter_consumer_group_offsets([moved])["administered"].result()
     requested = ConsumerGroupTopicPartitions("administered", [TopicPartition("orders", 1)])
-    [told] = (
+    [reported] = (
         admin.list_consumer_group_offsets([requested])["administered"].result().topic_partitions
     )
-    assert told.offset == 4
+    assert reported.offset == 4
     states = {ConsumerGroupState.EMPTY}
     listed = admin.list_consumer_groups(states=states).result().valid
     assert "administered" in {group.group_id for group in listed}

@@ -40,8 +40,8 @@ def main() -> int:
             seed == requested.first_seed or time.monotonic() - began < requested.seconds
         ):
             wrong += turn(java, seed, Path(name) / str(seed), totals)
-            told = {"seed": seed, "seconds": round(time.monotonic() - began), **totals}
-            sys.stdout.write(json.dumps(told) + "\n")
+            reported = {"seed": seed, "seconds": round(time.monotonic() - began), **totals}
+            sys.stdout.write(json.dumps(reported) + "\n")
             sys.stdout.flush()
             seed += 1
     found = {**totals, "turns": seed - requested.first_seed, "wrong": wrong}

@@ -21,15 +21,15 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 def play(kinds: Sequence[FaultKind], directory: Path) -> DemoReport:
     """Its words are the failure's explanation: pytest shows them beside the assertion."""
-    told = io.StringIO()
+    reported = io.StringIO()
     environment = LinkedEnvironment(events=directory / "load.ndjson")
     experiment = Experiment(
-        environment, ProgressOutput(Console(file=told, width=110)), quiet_seconds=0.2
+        environment, ProgressOutput(Console(file=reported, width=110)), quiet_seconds=0.2
     )
     try:
         return asyncio.run(experiment.tell(kinds))
     except BaseException as error:
-        error.add_note(told.getvalue())
+        error.add_note(reported.getvalue())
         raise
 
 

@@ -73,15 +73,15 @@ def test_a_topic_is_made_changed_described_and_deleted_with_its_data(
 def test_what_cannot_be_is_refused_in_words(
     cluster: LocalCluster, arguments: tuple[str, ...], words: str
 ) -> None:
-    code, told = topics(cluster, *arguments)
+    code, reported = topics(cluster, *arguments)
     assert code != 0
-    assert words in told["error"]["found"] and told["error"]["toDo"]
+    assert words in reported["error"]["found"] and reported["error"]["toDo"]
 
 
 def test_a_refused_new_topic_is_not_expected_to_be_there(cluster: LocalCluster) -> None:
-    code, told = topics(cluster, "create", "odd", "--partitions", "0")
+    code, reported = topics(cluster, "create", "odd", "--partitions", "0")
     assert code == 1
-    assert told["error"]["message"].startswith("Topic 'odd' was refused: spec.partitions")
+    assert reported["error"]["message"].startswith("Topic 'odd' was refused: spec.partitions")
 
 
 def test_a_topic_whose_data_is_kept_says_so_to_who_produces(cluster: LocalCluster) -> None:

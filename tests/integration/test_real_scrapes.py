@@ -116,8 +116,8 @@ def test_the_kill_is_found_and_the_orderly_stop_is_called_planned(
     scraped: Scraped, result: AuditResult
 ) -> None:
     degraded = [each for each in result.intervals if each.kind is IntervalKind.UNDER_REPLICATED]
-    told = {(broker, each.planned) for each in degraded for broker in each.brokers}
-    assert told == {(str(scraped.killed), False), (str(scraped.stopped), True)}
+    reported = {(broker, each.planned) for each in degraded for broker in each.brokers}
+    assert reported == {(str(scraped.killed), False), (str(scraped.stopped), True)}
 
 
 def test_nothing_is_lost_and_nothing_is_made_up(result: AuditResult) -> None:

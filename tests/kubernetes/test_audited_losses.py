@@ -216,13 +216,13 @@ def test_the_unclean_election_is_found_when_it_was(record: Record) -> None:
         key=lambda each: each.at_ms,
     )
     assert record.elected.is_seen_in(found.after_ms, found.at_ms), (found, record.elected)
-    (told,) = [
+    (reported,) = [
         each
         for each in record.result.findings
         if each.rule == "R6" and each.subject.endswith(AnomalyKind.UNCLEAN_ELECTION)
     ]
-    assert told.severity is Severity.CRITICAL
-    assert record.elected.is_seen_in(told.start_ms, told.end_ms), (told, record.elected)
+    assert reported.severity is Severity.CRITICAL
+    assert record.elected.is_seen_in(reported.start_ms, reported.end_ms), (reported, record.elected)
 
 
 def test_the_kill_is_one_unplanned_absence_that_begins_when_it_was(record: Record) -> None:

@@ -62,9 +62,9 @@ def test_a_client_on_the_host_writes_and_reads_through_node_ports(cluster: KubeC
         lambda: len(admin.list_topics(timeout=10).brokers) == 3, "all brokers have an address"
     )
     hosts = {pod["status"]["hostIP"] for pod in cluster.items("pods")}
-    told = admin.list_topics(timeout=10).brokers.values()
-    assert {broker.host for broker in told} <= hosts
-    assert len({broker.port for broker in told}) == 3
+    reported = admin.list_topics(timeout=10).brokers.values()
+    assert {broker.host for broker in reported} <= hosts
+    assert len({broker.port for broker in reported}) == 3
 
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
     for partition in range(3):

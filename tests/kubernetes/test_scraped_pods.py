@@ -31,7 +31,7 @@ KILLED, DELETED = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """What was done, and what the audit says of it."""
 
     result: AuditResult
@@ -47,7 +47,7 @@ def cluster() -> Iterator[KubeCluster]:
 
 
 @pytest.fixture(scope="module")
-def told(cluster: KubeCluster) -> Told:
+def reported(cluster: KubeCluster) -> Reported:
     cluster.apply(topic(TOPIC, partitions=3))
     cluster.wait_ready(TOPIC, timeout_s=90)
     cluster.until_in_sync(TOPIC)
@@ -74,43 +74,43 @@ def told(cluster: KubeCluster) -> Told:
             window=Window(start_ms, end_ms),
             interval_ms=INTERVAL_MS,
         )
-    return Told(result, killed_at_ms, deleted_at_ms, targets)
+    return Reported(result, killed_at_ms, deleted_at_ms, targets)
 
 
-def degraded(told: Told) -> list[Interval]:
+def degraded(reported: Reported) -> list[Interval]:
     return [
         each
-        for each in told.result.intervals
+        for each in reported.result.intervals
         if each.partition.topic == TOPIC and each.kind is IntervalKind.UNDER_REPLICATED
     ]
 
 
-def test_brokers_and_both_operators_are_found_by_their_annotations(told: Told) -> None:
-    assert told.targets_up >= TARGETS
+def test_brokers_and_both_operators_are_found_by_their_annotations(reported: Reported) -> None:
+    assert reported.targets_up >= TARGETS
 
 
-def absence(told: Told, broker: int, since_ms: int) -> Interval:
+def absence(reported: Reported, broker: int, since_ms: int) -> Interval:
     """The first time from then on that the broker is missing from an in-sync set. On a crowded
     machine a follower can fall behind at other times too: that is no mistake of the audit."""
     found = [
         each
-        for each in degraded(told)
+        for each in degraded(reported)
         if str(broker) in each.brokers and each.start_ms >= since_ms - INTERVAL_MS
     ]
-    assert found, f"broker {broker} was never missed: {degraded(told)}"
+    assert found, f"broker {broker} was never missed: {degraded(reported)}"
     return min(found, key=lambda each: each.start_ms)
 
 
-def test_the_kill_is_unplanned_and_the_deleted_pod_is_planned(told: Told) -> None:
-    assert not absence(told, KILLED, told.killed_at_ms).planned
-    assert absence(told, DELETED, told.deleted_at_ms).planned
+def test_the_kill_is_unplanned_and_the_deleted_pod_is_planned(reported: Reported) -> None:
+    assert not absence(reported, KILLED, reported.killed_at_ms).planned
+    assert absence(reported, DELETED, reported.deleted_at_ms).planned
 
 
-def test_both_begin_within_a_scrape_of_the_blow(told: Told) -> None:
+def test_both_begin_within_a_scrape_of_the_blow(reported: Reported) -> None:
     """A killed broker leaves the in-sync sets when it is fenced, a fraction of a second later."""
-    for broker, at_ms in ((KILLED, told.killed_at_ms), (DELETED, told.deleted_at_ms)):
-        assert absence(told, broker, at_ms).start_ms - at_ms <= 5000 + INTERVAL_MS
+    for broker, at_ms in ((KILLED, reported.killed_at_ms), (DELETED, reported.deleted_at_ms)):
+        assert absence(reported, broker, at_ms).start_ms - at_ms <= 5000 + INTERVAL_MS
 
 
-def test_nothing_is_lost(told: Told) -> None:
-    assert [each for each in told.result.loss_evidence if each.partition.topic == TOPIC] == []
+def test_nothing_is_lost(reported: Reported) -> None:
+    assert [each for each in reported.result.loss_evidence if each.partition.topic == TOPIC] == []

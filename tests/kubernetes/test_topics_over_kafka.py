@@ -58,12 +58,12 @@ def defines(module: str, table: str) -> bool:
 
 def ask(cluster: KubeCluster, api: str, version: int, **values: Any) -> dict[str, Any]:
     table = f"{api.upper()}_API"
-    told = cluster.kubectl(
+    reported = cluster.kubectl(
         *("exec", "default-0", "--", "python3", "-c", ASK),
         *(module_of(table), table, str(version), json.dumps(values)),
         timeout_s=90,
     )
-    answer: dict[str, Any] = json.loads(told)
+    answer: dict[str, Any] = json.loads(reported)
     return answer
 
 

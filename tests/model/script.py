@@ -56,7 +56,7 @@ def moved(world: World, line: str) -> World:
     return after
 
 
-def told(world: World, line: str) -> tuple[World, list[str]]:
+def reported(world: World, line: str) -> tuple[World, list[str]]:
     """As `moved`, with what a transcript says about it."""
     if line == "show":
         return world, [*map(shown_broker, world.brokers), shown_slice(world.store.partition)]

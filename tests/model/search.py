@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tests.model.invariants import broken_by, broken_in, broken_on_the_way
 from tests.model.moves import KINDS, moves
-from tests.model.script import begun, moved, told
+from tests.model.script import begun, moved, reported
 from tests.model.world import World
 
 
@@ -131,6 +131,6 @@ def transcript(situation: str, result: Result) -> str:
     first, *lines = situation.strip().splitlines()
     world, parts = begun(first), [f"# {result.broken}", "", first, ""]
     for line in [*lines, *result.path]:
-        world, effects = told(world, line)
+        world, effects = reported(world, line)
         parts += [line, "----", *effects, ""]
     return "\n".join(parts)

@@ -282,8 +282,8 @@ def test_what_awaits_or_yields_still_does(guarded: Any) -> None:
         ("property", wrap(lambda original: original), "propertys are not wrapped"),
     ],
 )
-def test_what_does_not_fit_is_refused(guarded: Any, guard: str, edit: Any, told: str) -> None:
-    with pytest.raises(AnchorError, match=told), patched([at(guard, edit)]):
+def test_what_does_not_fit_is_refused(guarded: Any, guard: str, edit: Any, reported: str) -> None:
+    with pytest.raises(AnchorError, match=reported), patched([at(guard, edit)]):
         pass
 
 

@@ -22,17 +22,17 @@ def test_every_row_says_what_its_mutant_says() -> None:
     """But who noticed, which only a hunt can tell."""
     rows = known_rows(TABLE.read_text())
     for mutant in MUTANTS:
-        told = rows[mutant.name].split(" | ")
+        reported = rows[mutant.name].split(" | ")
         expected = row(Hunted(mutant, "", -1, 0, "", is_tested=True)).split(" | ")
-        assert (told[:4], told[6:]) == (expected[:4], expected[6:])
+        assert (reported[:4], reported[6:]) == (expected[:4], expected[6:])
 
 
 def test_the_known_seeds_are_those_of_the_table() -> None:
     rows = known_rows(TABLE.read_text())
     seeds = {name: cells.split(" | ")[5] for name, cells in rows.items()}
-    told = {name: int(seed) for name, seed in seeds.items() if seed.isdigit()}
-    assert told == known_seeds()
-    assert all(mutant_of(name).weather for name in told), SEEDS
+    reported = {name: int(seed) for name, seed in seeds.items() if seed.isdigit()}
+    assert reported == known_seeds()
+    assert all(mutant_of(name).weather for name in reported), SEEDS
 
 
 def test_no_weather_and_no_test_is_blind_for_its_mutant() -> None:

@@ -22,12 +22,12 @@ from tests.simulation.engine import runner
     ],
 )
 def test_wrong_arguments_are_refused_with_what_was_expected(
-    command: ModuleType, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    command: ModuleType, arguments: list[str], reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         command.main(arguments)
     assert ended.value.code == 2
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,11 @@ def test_wrong_arguments_are_refused_with_what_was_expected(
     [(["some"], "found 'some'"), (["-1"], "-1"), (["1", "kill,nonsense"], "found 'nonsense'")],
 )
 def test_the_search_refuses_what_it_does_not_know(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         parts_requested_for(arguments)
     assert ended.value.code == 2
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
     (part,) = parts_requested_for(["1", "kill,fetch"])
     assert (part.bounds.faults, part.bounds.kinds) == (1, ("kill", "fetch"))

@@ -199,7 +199,7 @@ MUTANTS = (
            why_no_seed="retention of all that a producer wrote on a full disk, a kill, and a retry"
            " of its first batch after that"),
     Mutant("retention counts on a snapshot of producers that nobody synced", "S24, I8",
-           (at("producer-snapshot-is-synced", returns("self._told.offset")),),
+           (at("producer-snapshot-is-synced", returns("self._reported.offset")),),
            "tests/unit/broker/log/test_producer_state_manager.py::"
            "test_a_snapshot_that_counts_again_after_a_truncation_is_synced_first",
            why_no_seed="retention of all that a producer wrote, a power loss before the next flush,"

@@ -119,7 +119,7 @@ def test_nothing_is_decided_any_more_by_a_slice_that_a_sweep_found_missing() -> 
         await rig.advance(200, *(broker for broker in rig.brokers if broker is not leader))
         assert SLICE not in shop.store.objects
         others = [broker for broker in rig.brokers if broker is not leader]
-        assert {broker.told[0].leader for broker in others} == {leader.broker_id}
+        assert {broker.reported[0].leader for broker in others} == {leader.broker_id}
 
     run(scenario)
 
@@ -138,8 +138,8 @@ def test_once_its_name_is_anothers_nobody_is_told_of_it_any_more() -> None:
         broker.controller_epoch, broker.version = ControllerEpoch(-1), -1
         push = (await broker.poll_to_the_end()).push
         assert push is not None
-        told = {entry.topic.topic_id: len(entry.partitions) for entry in push.topics}
-        assert told == {ORDERS: 0, AGAIN: 1}
+        reported = {entry.topic.topic_id: len(entry.partitions) for entry in push.topics}
+        assert reported == {ORDERS: 0, AGAIN: 1}
 
     run(scenario)
 
@@ -219,7 +219,9 @@ def test_a_slice_put_back_after_its_name_became_another_topics_is_left_alone() -
         broker.controller_epoch, broker.version = ControllerEpoch(-1), -1
         push = (await broker.poll_to_the_end()).push
         assert push is not None
-        assert [(told.topic.topic_id, len(told.partitions)) for told in push.topics] == [(AGAIN, 1)]
+        assert [
+            (reported.topic.topic_id, len(reported.partitions)) for reported in push.topics
+        ] == [(AGAIN, 1)]
 
     run(scenario)
 

@@ -63,7 +63,7 @@ def test_a_term_that_wrote_nothing_shares_no_epoch_with_the_one_after_a_deleted_
         assert leader.broker_id != 0
         # S25 at the broker: only a later (controller epoch, version) is applied.
         assert leader.controller_epoch > 2
-        assert leader.told[0].leader == leader.broker_id
+        assert leader.reported[0].leader == leader.broker_id
 
     run(scenario)
 

@@ -95,8 +95,8 @@ def test_a_fetch_by_a_former_topics_id_is_not_answered_with_the_later_ones_recor
     previous = TopicState(TOPIC, TopicId("00000000-0000-0000-0000-000000000002"), 1, 3)
     pool.image_version += 1
     image = pool.image()
-    told = (TopicPush(previous, ()), *image.topics)
-    broker.partitions.apply_push(replace(image, topics=told))
+    reported = (TopicPush(previous, ()), *image.topics)
+    broker.partitions.apply_push(replace(image, topics=reported))
     assert broker.partitions.metadata.topics_by_id[previous.topic_id].topic == TOPIC
 
     def fetched(topic_id: TopicId) -> PartitionResponse:
@@ -126,8 +126,8 @@ def test_who_is_told_of_a_former_topic_of_a_name_makes_no_room_for_it(pool: InPr
     restarted(pool, 1)
     pool.image_version += 1
     image = pool.image()
-    told = TopicPush(previous, image.topics[0].partitions)
-    pool.brokers[1].partitions.apply_push(replace(image, topics=(told, *image.topics)))
+    reported = TopicPush(previous, image.topics[0].partitions)
+    pool.brokers[1].partitions.apply_push(replace(image, topics=(reported, *image.topics)))
     broker = pool.brokers[1]
     assert broker.replica().log.log_end_offset == 1
     assert not list(broker.directory.path.glob("*-stray"))

@@ -34,21 +34,21 @@ def broken_at(*seeds: int) -> tuple[list[int], str]:
         violation = ("I6", "a record is gone") if seed in seeds else None
         return RunResult(seed, "options", violation, 1, 1, 0.1, weather="files go")
 
-    told = io.StringIO()
-    campaign(SEEDS, 1, Console(file=told), goes_on=len(seeds) > 1, work=work)
-    return requested, told.getvalue()
+    reported = io.StringIO()
+    campaign(SEEDS, 1, Console(file=reported), goes_on=len(seeds) > 1, work=work)
+    return requested, reported.getvalue()
 
 
 def test_it_stops_at_the_first_violation_and_says_how_to_replay_it() -> None:
-    requested, told = broken_at(9)
+    requested, reported = broken_at(9)
     assert requested == [7, 8, 9]
-    assert 'make sim-replay SEED=9 WEATHER="files go"' in told
+    assert 'make sim-replay SEED=9 WEATHER="files go"' in reported
 
 
 def test_told_to_go_on_it_runs_them_all() -> None:
-    requested, told = broken_at(8, 10)
+    requested, reported = broken_at(8, 10)
     assert requested == list(SEEDS)
-    assert ("seed 8: I6" in told, "seed 10: I6" in told) == (True, True)
+    assert ("seed 8: I6" in reported, "seed 10: I6" in reported) == (True, True)
 
 
 def test_all_weathers_come_one_after_another() -> None:
@@ -83,11 +83,11 @@ def test_ctrl_c_ends_a_campaign_at_once_and_what_it_had_is_shown(jobs: int) -> N
     )
     wait_for("a campaign that is under way", lambda: is_at_work(process.pid, jobs))
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: its workers hear it too
-    told, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, told
-    assert "Traceback" not in told, told
-    assert "ended by SIGINT after" in told
-    assert "of 500 runs" in told
+    reported, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, reported
+    assert "Traceback" not in reported, reported
+    assert "ended by SIGINT after" in reported
+    assert "of 500 runs" in reported
 
 
 def is_at_work(pid: int, jobs: int) -> bool:

@@ -17,7 +17,7 @@ SAFETY_SECONDS = 8.0
 BASE_SEED = int(os.environ["SIM_SEED"])  # tests/conftest.py, which shows it
 
 
-def told(result: RunResult) -> str:
+def reported(result: RunResult) -> str:
     assert result.violation is not None
     name, text = result.violation
     return (
@@ -35,5 +35,5 @@ def test_new_seeds_break_no_promise(part: int) -> None:
     results = tuple(
         results_of(seeds, os.cpu_count() or 1, partial(run_seed, safety_seconds=SAFETY_SECONDS))
     )
-    assert [told(result) for result in results if result.violation is not None] == []
+    assert [reported(result) for result in results if result.violation is not None] == []
     assert {name for result in results for name in result.coverage} <= set(ROWS)

@@ -33,7 +33,7 @@ class Watched:
     def __init__(self) -> None:
         self.now_us = 0
         self.stored = partition("0@1 1@1 2@1", leader="0@1")
-        self.told = self.stored
+        self.reported = self.stored
         self.leads = True
         self.process = 1
         self.corruption: Any = None
@@ -49,7 +49,7 @@ class Watched:
         return ""
 
     def live_brokers(self) -> Any:
-        metadata = SimpleNamespace(partitions={("id", 0): self.told})
+        metadata = SimpleNamespace(partitions={("id", 0): self.reported})
         leader = SimpleNamespace(leader_epoch=self.stored.leader_epoch) if self.leads else None
         hosted = SimpleNamespace(leader=leader)
         replica = SimpleNamespace(corruption=self.corruption, state=self.stored)
@@ -83,7 +83,7 @@ def test_metadata_are_waited_for_since_the_last_change() -> None:
 def test_the_isr_is_waited_for_since_there_is_a_leader() -> None:
     watched = Watched()
     watched.leads = False
-    watched.stored = watched.told = partition("0@1 1@1", leader="0@1")
+    watched.stored = watched.reported = partition("0@1 1@1", leader="0@1")
     promises = checked_proposal(watched)
     watched.now_us = 9 * SECOND_US
     assert not promises.are_kept()
@@ -93,7 +93,7 @@ def test_the_isr_is_waited_for_since_there_is_a_leader() -> None:
     watched.now_us += 1
     with pytest.raises(Violation, match="L3"):
         promises.are_kept()
-    watched.stored = watched.told = Watched().stored
+    watched.stored = watched.reported = Watched().stored
     assert promises.are_kept()
 
 
@@ -134,7 +134,7 @@ def test_who_met_what_could_not_be_read_is_restarted_once_where_nobody_leads() -
     """0090: in a process that lives on nobody looks at it again."""
     watched = Watched()
     watched.leads = False
-    watched.stored = watched.told = partition("", leader="")
+    watched.stored = watched.reported = partition("", leader="")
     watched.corruption = SimpleNamespace(is_unreadable=True, valid_from=None)
     promises = checked_proposal(watched)
     for now_us in (10 * SECOND_US, 10 * SECOND_US + 1, 20 * SECOND_US + 1):
@@ -168,20 +168,20 @@ def test_leadership_that_moves_once_more_is_waited_for_from_then_on() -> None:
 def test_who_is_missing_later_is_waited_for_from_then_on(late: str) -> None:
     watched = Watched()
     if late != "an ISR shrinks":
-        watched.stored = watched.told = partition("0@1 1@1", leader="0@1")
+        watched.stored = watched.reported = partition("0@1 1@1", leader="0@1")
     promises = checked_proposal(watched)
     assert promises.are_kept() == (late == "an ISR shrinks")
     watched.now_us = 4 * SECOND_US
     if late == "an ISR shrinks":
         assert promises.are_kept()
         watched.now_us += SECOND_US // 20
-        watched.stored = watched.told = partition("0@1 1@1", leader="0@1", partition_epoch=10)
+        watched.stored = watched.reported = partition("0@1 1@1", leader="0@1", partition_epoch=10)
     elif late == "a process starts":
         watched.process = 2
     else:
         replicas = tuple(map(BrokerId, range(4)))
         moving = partition("0@1 1@1", leader="0@1", partition_epoch=10, replicas=replicas)
-        watched.stored = watched.told = moving
+        watched.stored = watched.reported = moving
     assert not promises.are_kept()
     watched.now_us = 9 * SECOND_US
     assert not promises.are_kept()
@@ -238,7 +238,7 @@ def test_no_leader_is_killed_before_all_is_well() -> None:
     """An ISR that was shrunk at the end of the quiet second has nobody else who could lead."""
     watched: Any = Watched()
     full = watched.stored
-    watched.stored = watched.told = partition("0@1", leader="0@1", partition_epoch=10)
+    watched.stored = watched.reported = partition("0@1", leader="0@1", partition_epoch=10)
     ended: list[str] = []
     run = ending(a_seed_of(KILLED), watched, ended)
     found: list[object] = []
@@ -246,7 +246,7 @@ def test_no_leader_is_killed_before_all_is_well() -> None:
     def step() -> None:
         watched.now_us += SECOND_US // 10
         run.world.now_us = watched.now_us
-        watched.stored = watched.told = full
+        watched.stored = watched.reported = full
         if ended:
             found.append(full)
             watched.stored = partition("1@1 2@1", leader="1@1", partition_epoch=11)
@@ -297,7 +297,7 @@ def test_leadership_comes_back_within_an_interval_where_that_is_judged() -> None
     watched: Any = Watched()
     records = {BrokerId(0): replace(a_record(BrokerId(0)), broker_epoch=BrokerEpoch(1))}
     watched.broker_records, watched.lease_epoch = lambda: records, lambda: 1
-    watched.stored = watched.told = partition("0@1 1@1 2@1", leader="1@1")
+    watched.stored = watched.reported = partition("0@1 1@1 2@1", leader="1@1")
     assert checked_proposal(watched).are_kept()
     promises = Promises(watched, replace(BOUNDS, preferred_seconds=4.0))
     assert not promises.are_kept()

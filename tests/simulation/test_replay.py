@@ -19,12 +19,12 @@ from tests.simulation.faults.faults import ACTS
     ],
 )
 def test_wrong_arguments_are_refused_with_what_was_expected(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         replay.main(arguments)
     assert ended.value.code == 2
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
 
 
 def test_numbers_of_a_fault_have_names() -> None:
@@ -41,9 +41,9 @@ def test_a_replay_says_what_was_waived_and_where_both_files_are(
     result.coverage.update(("L1 kept", "L3 not kept after flipped bits", "ended early: a reason"))
     assert list(not_judged(result)) == ["L3 not kept after flipped bits", "ended early: a reason"]
     assert replay.main(["--seed", "3", "--seconds", "3", "--out", str(tmp_path)]) == 0
-    told = capsys.readouterr().out
+    reported = capsys.readouterr().out
     for path in (tmp_path / "seed-3.txt", tmp_path / "seed-3.svg"):
-        assert str(path) in told
+        assert str(path) in reported
         assert path.is_file()
-    assert "   3.000000 s  healed" in told
+    assert "   3.000000 s  healed" in reported
     assert "lose_all_power off_us=" in (tmp_path / "seed-3.txt").read_text()

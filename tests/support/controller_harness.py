@@ -178,7 +178,7 @@ class FakeBroker:
     controller_epoch: ControllerEpoch = ControllerEpoch(-1)
     version: int = -1
     replicas: tuple[ReplicaReport, ...] = ()
-    told: dict[int, PartitionState] = field(default_factory=dict)
+    reported: dict[int, PartitionState] = field(default_factory=dict)
     poll: "asyncio.Task[HeartbeatResponse] | None" = None
 
     async def register(self, **changes: Any) -> RegisterResponse:
@@ -225,7 +225,7 @@ class FakeBroker:
         self.controller_epoch, self.version = push.controller_epoch, push.image_version
         for pushed in push.topics:
             for state in pushed.partitions:
-                self.told[state.partition] = state
+                self.reported[state.partition] = state
 
     async def poll_to_the_end(self, **changes: Any) -> HeartbeatResponse:
         """One heartbeat, applied; for polls that are answered at once."""

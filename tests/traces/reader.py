@@ -15,7 +15,7 @@ the moves, for review: what is expected is what the rules say, whoever wrote it 
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.model.script import begun, told
+from tests.model.script import begun, reported
 
 FOLDER = Path(__file__).parent
 
@@ -40,7 +40,7 @@ def replayed(text: str) -> Replay:
         effects: list[str] = []
         for line in moves.splitlines():
             if not line.startswith("#"):
-                world, lines = told(world, line)
+                world, lines = reported(world, line)
                 effects = [each for each in effects if not _is_replaced(each, lines)] + lines
         broken += [line for line in effects if line.startswith("BROKEN")]
         written.append("\n".join([moves, "----", *effects]))

@@ -65,10 +65,10 @@ def anomalies_of(series: Series) -> list[Oddity]:
 
 def _unclean_elections(series: Series) -> Iterator[Oddity]:
     counted = series.find("partition_leader_elections_total", detail="unclean")
-    told = []
+    reported = []
     for step in counted_steps(series, counted):
         assert counted is not None
-        told.append(step)
+        reported.append(step)
         text = key_as_text(counted.key)
         yield Oddity(
             AnomalyKind.UNCLEAN_ELECTION,
@@ -83,7 +83,7 @@ def _unclean_elections(series: Series) -> Iterator[Oddity]:
         for step in counted_steps(series, merged_series):
             if any(
                 known.after_ms - slack <= step.at_ms and step.after_ms <= known.at_ms + slack
-                for known in told
+                for known in reported
             ):
                 continue  # the counter told it already
             yield Oddity(

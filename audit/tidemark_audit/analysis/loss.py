@@ -160,13 +160,13 @@ def _recovery_epoch(series: Series, cause: str, at_ms: int) -> int:
 def _digest_mismatches(series: Series) -> Iterator[LossEvidence]:
     """One boundary, one epoch, two digests."""
     known: dict[tuple[int, int], Sample] = {}
-    told: set[tuple[int, int]] = set()
+    reported: set[tuple[int, int]] = set()
     for sample, boundary, epoch in sorted(_digests(series), key=lambda each: each[0].at_ms):
         place = (boundary, epoch)
         first = known.setdefault(place, sample)
-        if first.value == sample.value or place in told:
+        if first.value == sample.value or place in reported:
             continue
-        told.add(place)
+        reported.add(place)
         yield LossEvidence(
             partition_of(series),
             LossKind.DIGEST_MISMATCH,
@@ -187,8 +187,8 @@ def _digests(series: Series) -> Iterator[tuple[Sample, int, int]]:
         epochs = epochs_of(series, broker).at(merged_series.first_ms)
         text = key_as_text(merged_series.key)
         # Where one address's series ends, another's boundary may stand already.
-        told = (boundaries > 0) & ~np.isnan(epochs) & ~np.isnan(merged_series.first_value)
-        for place in np.flatnonzero(told).tolist():
+        reported = (boundaries > 0) & ~np.isnan(epochs) & ~np.isnan(merged_series.first_value)
+        for place in np.flatnonzero(reported).tolist():
             sample = Sample(
                 text, int(merged_series.first_ms[place]), float(merged_series.first_value[place])
             )
@@ -272,15 +272,15 @@ def _leaders_below_high_watermark(series: Series) -> Iterator[LossEvidence]:
 
 def _epoch_starts(series: Series) -> Iterator[tuple[int, Sample]]:
     """Of each epoch that a leader was seen in, its first offset."""
-    told: set[int] = set()
+    reported: set[int] = set()
     for merged_series in series.all_of("replica_leader_epoch_start_offset"):
         broker = merged_series.key.broker
         leads = series.steps("replica_is_leader", broker=broker).at(merged_series.first_ms)
         epochs = epochs_of(series, broker).at(merged_series.first_ms)
         for run in np.flatnonzero((leads == 1.0) & (merged_series.first_value >= 0)).tolist():
             epoch = -1 if np.isnan(epochs[run]) else int(epochs[run])
-            if epoch >= 0 and epoch not in told:
-                told.add(epoch)
+            if epoch >= 0 and epoch not in reported:
+                reported.add(epoch)
                 yield (
                     epoch,
                     Sample(
@@ -301,8 +301,8 @@ def _leaders_ends(series: Series) -> Iterator[tuple[int, Sample]]:
             (merged_series.first_ms, merged_series.first_value), (merged_series.last_ms, merged_series.last_value)  # noqa: E501
         ):  # fmt: skip
             epoch = epochs.at(times)
-            told = (leads.at(times) == 1.0) & (epoch >= 0) & ~np.isnan(values)
-            for place in np.flatnonzero(told).tolist():
+            reported = (leads.at(times) == 1.0) & (epoch >= 0) & ~np.isnan(values)
+            for place in np.flatnonzero(reported).tolist():
                 found.append((int(times[place]), int(epoch[place]), float(values[place]), text))
     for at_ms, epoch_of, value, text in sorted(found, reverse=True):
         yield epoch_of, Sample(text, at_ms, value)

@@ -19,17 +19,17 @@ UNKNOWN = -1
 
 def in_sync_minima(result: AuditResult, scale: TimeScale) -> list[Markup]:
     """A picture for each min.insync.replicas; those of which nothing is told have none."""
-    told = [
+    reported = [
         each
         for each in result.intervals
         if each.in_sync_replicas >= 0 or each.kind is IntervalKind.OFFLINE
         if state_of(each) not in (None, State.UNOBSERVED)
     ]
-    minimum_of = _minimum_of_topics(told)
+    minimum_of = _minimum_of_topics(reported)
     by_minimum: dict[int, list[Interval]] = {}
-    for each in told:
+    for each in reported:
         by_minimum.setdefault(minimum_of[each.partition.topic], []).append(each)
-    if not told:
+    if not reported:
         return [_minimum([], [], UNKNOWN, scale)]
     found: list[Markup] = []
     for minimum, intervals in sorted(by_minimum.items(), reverse=True):
@@ -41,10 +41,10 @@ def in_sync_minima(result: AuditResult, scale: TimeScale) -> list[Markup]:
     return found
 
 
-def _minimum_of_topics(told: Sequence[Interval]) -> dict[str, int]:
+def _minimum_of_topics(reported: Sequence[Interval]) -> dict[str, int]:
     """The greatest that was seen: where a leader is missing nobody says it."""
     found: dict[str, int] = {}
-    for each in told:
+    for each in reported:
         topic = each.partition.topic
         found[topic] = max(found.get(topic, UNKNOWN), each.min_in_sync_replicas)
     return found
@@ -60,15 +60,15 @@ def _title(minimum: int, intervals: Sequence[Interval]) -> str:
 
 
 def _minimum(
-    told: Sequence[Interval], planned: Sequence[Interval], least: int, scale: TimeScale
+    reported: Sequence[Interval], planned: Sequence[Interval], least: int, scale: TimeScale
 ) -> Markup:
-    replicas = max((each.replicas for each in told), default=3)
+    replicas = max((each.replicas for each in reported), default=3)
     top = float(max(replicas, least, 1))
 
     def y(count: float) -> float:
         return round(8 + (HEIGHT - 16) * (1 - count / top), 2)
 
-    low = steps((each, _in_sync(each)) for each in told)
+    low = steps((each, _in_sync(each)) for each in reported)
     path, at = [f"M0 {y(top)}"], scale.start_ms
     for step in low:
         if step.start_ms > at:
@@ -99,5 +99,5 @@ def _in_sync(interval: Interval) -> int:
 def _shade(start_ms: int, end_ms: int, scale: TimeScale) -> Markup:
     left = scale.x(start_ms)
     width = max(NARROWEST, scale.x(end_ms) - left)
-    told = element("title", f"planned, {span(start_ms, end_ms)}")
-    return element("rect", told, x=left, y=0, width=width, height=HEIGHT, class_="shade")
+    reported = element("title", f"planned, {span(start_ms, end_ms)}")
+    return element("rect", reported, x=left, y=0, width=width, height=HEIGHT, class_="shade")

@@ -20,9 +20,9 @@ def render_junit(result: AuditResult) -> bytes:
         _case(suite, rule, result)
     verdict = SubElement(suite, "testcase", classname="tidemark.audit", name="verdict", time="0")
     if result.verdict in (Verdict.INCONCLUSIVE, Verdict.NO_SOURCE):
-        _told(verdict, "error", result.verdict.value, result.sentence, "")
+        _reported(verdict, "error", result.verdict.value, result.sentence, "")
     elif result.verdict is not Verdict.PASS:
-        _told(verdict, "failure", result.verdict.value, result.sentence, "")
+        _reported(verdict, "failure", result.verdict.value, result.sentence, "")
     counted = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
     for name, tag in counted.items():
         number = str(sum(1 for _ in suite.iter(tag)))
@@ -39,16 +39,18 @@ def _case(suite: Element, rule: RuleResult, result: AuditResult) -> None:
         missing = ", ".join(rule.missing_families)
         SubElement(case, "skipped", message=_clean(f"not evaluated, missing: {missing}"))
     elif rule.outcome is Outcome.VIOLATED:
-        told = "\n".join(
+        reported = "\n".join(
             f"{finding.severity.value}: {finding.subject}: {finding.sentence}"
             f" ({span(finding.start_ms, finding.end_ms)}); {finding.remedy}"
             for finding in result.findings
             if finding.rule == rule.rule and not finding.planned
         )
-        _told(case, "failure", rule.rule, f"{rule.measured}; objective: {rule.objective}", told)
+        _reported(
+            case, "failure", rule.rule, f"{rule.measured}; objective: {rule.objective}", reported
+        )
 
 
-def _told(case: Element, tag: str, kind: str, message: str, text: str) -> None:
+def _reported(case: Element, tag: str, kind: str, message: str, text: str) -> None:
     SubElement(case, tag, type=kind, message=_clean(message)).text = _clean(text)
 
 

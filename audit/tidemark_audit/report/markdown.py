@@ -46,12 +46,12 @@ def render_markdown(result: AuditResult) -> str:
             f" {_SIGNS.get(would.outcome, would.outcome.value)} | {_plain(would.measured)} |"
             for was, would in zip(result.rules, answer.rules, strict=True)
         ]
-    lines += _told(result, incidents_of(result), "incident")
-    lines += _told(result, gaps_of(result), "gap in the evidence")
+    lines += _reported(result, incidents_of(result), "incident")
+    lines += _reported(result, gaps_of(result), "gap in the evidence")
     return "\n".join(lines) + "\n"
 
 
-def _told(result: AuditResult, found: Sequence[Finding], noun: str) -> list[str]:
+def _reported(result: AuditResult, found: Sequence[Finding], noun: str) -> list[str]:
     if not found:
         return []
     plural_noun = noun if len(found) == 1 else noun.replace("gap", "gaps", 1)

@@ -144,14 +144,14 @@ def _row(name: str, intervals: Sequence[Interval], top: float, scale: TimeScale)
 def _cell(name: str, state: State, interval: Interval, top: float, scale: TimeScale) -> Markup:
     left, right = scale.x(interval.start_ms), scale.x(interval.end_ms)
     width = max(NARROWEST, right - left)
-    told = f"{name}: {state.words}, {span(interval.start_ms, interval.end_ms)}"
+    reported = f"{name}: {state.words}, {span(interval.start_ms, interval.end_ms)}"
     if interval.in_sync_replicas >= 0:
-        told += f"; {interval.in_sync_replicas} of {interval.replicas} in sync"
+        reported += f"; {interval.in_sync_replicas} of {interval.replicas} in sync"
     if interval.cause:
-        told += f"; {interval.cause}"
+        reported += f"; {interval.cause}"
     return element(
         "rect",
-        element("title", told),
+        element("title", reported),
         x=min(left, WIDTH - width),
         y=top,
         width=round(width, 2),
@@ -190,21 +190,21 @@ def _marks(
     found = []
     for election in result.elections:
         if is_here(election.partition):
-            told = (
+            reported = (
                 f"{election.kind} election: broker {election.from_broker or 'none'} to"
                 f" {election.to_broker}, epoch {election.leader_epoch},"
                 f" {span(election.after_ms, election.at_ms)}"
             )
-            found.append(_mark("mark", election.at_ms, top, scale, told))
+            found.append(_mark("mark", election.at_ms, top, scale, reported))
     for evidence in result.loss_evidence:
         if is_here(evidence.partition):
             found.append(_mark("mark lossy", evidence.at_ms, top, scale, evidence.sentence))
     return found
 
 
-def _mark(css: str, at_ms: int, top: float, scale: TimeScale, told: str) -> Markup:
+def _mark(css: str, at_ms: int, top: float, scale: TimeScale, reported: str) -> Markup:
     place = f"left:{scale.percent(at_ms)};top:{top:.1f}px"
-    return element("span", class_=css, style=place, title=told)
+    return element("span", class_=css, style=place, title=reported)
 
 
 def _with_marks(picture: Markup, marks: Sequence[Markup]) -> Markup:
@@ -313,14 +313,14 @@ def coverage_strip(result: AuditResult, scale: TimeScale) -> Markup:
     for step in steps((each, 0) for each in unobserved):
         left = scale.x(step.start_ms)
         missing = step.count / partitions
-        told = (
+        reported = (
             f"{span(step.start_ms, step.end_ms)}: {plural(step.count, 'partition')} unobserved,"
             f" {share(missing)}"
         )
         body.append(
             element(
                 "rect",
-                element("title", told),
+                element("title", reported),
                 x=left,
                 y=0,
                 width=max(NARROWEST, round(scale.x(step.end_ms) - left, 2)),

@@ -307,11 +307,11 @@ def _budget(rule: RuleResult, result: AuditResult) -> Markup:
     )
     bar = element("i", style=f"width:{min(100.0, 100 * used):.2f}%")
     times = f"{used:.2g}" if used < 100 else f"{used:.0f}"
-    told = f"{used:.0%} used" if used <= 1 else f"used {times} times over"
+    reported = f"{used:.0%} used" if used <= 1 else f"used {times} times over"
     return element(
         "div",
-        element("h3", f"{rule.rule} {rule.title}: {told}"),
-        element("div", bar, class_="bar", role="img", aria_label=told),
+        element("h3", f"{rule.rule} {rule.title}: {reported}"),
+        element("div", bar, class_="bar", role="img", aria_label=reported),
         element("p", burnt and f"Burn: {burnt}", class_="meta"),
         class_="budget spent" if used > 1 else "budget",
     )

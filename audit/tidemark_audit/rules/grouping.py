@@ -61,12 +61,12 @@ def effects(findings: Sequence[Finding]) -> Mapping[str, list[Finding]]:
 
 def cause(incident: Incident, analysis: AuditAnalysis) -> str:
     """What brokers' own epochs tell of it, else what leaders said."""
-    told = [
+    reported = [
         words
         for broker in incident.brokers
         if (words := _life_of(broker, incident, analysis)) and not incident.planned
     ]
-    return "; ".join(told) or incident.intervals[0].cause
+    return "; ".join(reported) or incident.intervals[0].cause
 
 
 def _life_of(broker: str, incident: Incident, analysis: AuditAnalysis) -> str:

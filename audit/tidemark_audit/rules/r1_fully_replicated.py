@@ -53,8 +53,8 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
         ),
     )
     # An incident below min.insync.replicas is R2's to tell.
-    told = [_finding(analysis, each) for each in incidents(analysis) if _is_ours(each)]
-    return RuleEvaluation(_both(unplanned, with_planned), tuple(told))
+    reported = [_finding(analysis, each) for each in incidents(analysis) if _is_ours(each)]
+    return RuleEvaluation(_both(unplanned, with_planned), tuple(reported))
 
 
 def _both(unplanned: RuleResult, with_planned: RuleResult) -> RuleResult:

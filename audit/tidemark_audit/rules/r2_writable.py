@@ -37,12 +37,12 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
             lambda goal: goal.writable,
         ),
     )
-    told = [
+    reported = [
         _finding(analysis, incident)
         for incident in incidents(analysis)
         if any(interval.kind in NOT_WRITABLE for interval in incident.intervals)
     ]
-    return RuleEvaluation(result, tuple(told))
+    return RuleEvaluation(result, tuple(reported))
 
 
 def _finding(analysis: AuditAnalysis, incident: Incident) -> Finding:

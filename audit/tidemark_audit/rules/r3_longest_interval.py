@@ -49,7 +49,7 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
     )
     if missing := analysis.missing(NEEDS):
         return not_evaluated(RULE, TITLE, objective, missing)
-    told, measured, worst = [], [], ""
+    reported, measured, worst = [], [], ""
     for words, kinds, limit in _CHECKS:
         longest = max(
             (interval for interval in _intervals(analysis, kinds)),
@@ -69,10 +69,11 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
             # A stretch may go on when other brokers are missing: it is told where it began.
             begun = ((each.partition, each.start_ms) for each in incident.intervals)
             if bad := [over[place] for place in begun if place in over]:
-                told.append(_finding(analysis, incident, words, bad))
-    outcome = Outcome.VIOLATED if told else Outcome.KEPT
+                reported.append(_finding(analysis, incident, words, bad))
+    outcome = Outcome.VIOLATED if reported else Outcome.KEPT
     return RuleEvaluation(
-        RuleResult(RULE, TITLE, outcome, objective, ", ".join(measured), worst=worst), tuple(told)
+        RuleResult(RULE, TITLE, outcome, objective, ", ".join(measured), worst=worst),
+        tuple(reported),
     )
 
 

@@ -20,7 +20,7 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
     )
     if missing := analysis.missing(NEEDS):
         return not_evaluated(RULE, TITLE, objective, missing)
-    told = list(_findings(analysis))
+    reported = list(_findings(analysis))
     worst = max(
         ((lag, each) for each in analysis.partitions for lag in each.follower_lag),
         key=lambda pair: pair[0].age_p99_seconds or 0.0,
@@ -33,14 +33,14 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
         RuleResult(
             RULE,
             TITLE,
-            Outcome.VIOLATED if told else Outcome.KEPT,
+            Outcome.VIOLATED if reported else Outcome.KEPT,
             objective,
             f"worst follower: p99 {_seconds(slowest.age_p99_seconds)}",
             slowest.age_p99_seconds,
             _longest_age(analysis, partition),
             f"{slowest.partition} follower {slowest.follower}",
         ),
-        tuple(told),
+        tuple(reported),
     )
 
 

@@ -49,7 +49,7 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
             violated.append(topic)
         alone_ms += alone
         stall_worst = max(stall_worst, share)
-    told = [
+    reported = [
         finding(
             RULE,
             Severity.MAJOR,
@@ -73,5 +73,5 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
             goal.one_failure_from_stall,
             violated[0] if violated else "",
         ),
-        tuple(told),
+        tuple(reported),
     )

@@ -59,17 +59,17 @@ _REMEDIES = {
 
 
 def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
-    told = [each for partition in analysis.partitions for each in _findings(partition)]
+    reported = [each for partition in analysis.partitions for each in _findings(partition)]
     lost = sum(lost_records(partition.loss_evidence) for partition in analysis.partitions)
     hurt = sum(bool(partition.loss_evidence) for partition in analysis.partitions)
-    grave = [each for each in told if each.severity is Severity.CRITICAL]
+    grave = [each for each in reported if each.severity is Severity.CRITICAL]
     if (missing := analysis.missing(NEEDS)) and not grave:
         return not_evaluated(RULE, TITLE, OBJECTIVE, missing)
     if (unheard := analysis.unwitnessed()) and not grave:
         names = ", ".join(exporter for exporter, _ in unheard)
         return RuleEvaluation(
             RuleResult(RULE, TITLE, Outcome.NOT_EVALUATED, OBJECTIVE, f"not heard enough: {names}"),
-            tuple(told),
+            tuple(reported),
         )
     measured = "no evidence of loss"
     if hurt:
@@ -89,7 +89,7 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
             grave[0].subject if grave else "",
             missing,
         ),
-        tuple(told),
+        tuple(reported),
     )
 
 

@@ -60,20 +60,20 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
             counted = (flaps if is_over[0] else 0, moves if is_over[1] else 0)
             found = _Churn(partition.coverage.partition, *counted)
             churned.setdefault(partition.cluster, []).append(found)
-    told = [_finding(analysis, cluster, found) for cluster, found in sorted(churned.items())]
+    reported = [_finding(analysis, cluster, found) for cluster, found in sorted(churned.items())]
     return RuleEvaluation(
         RuleResult(
             RULE,
             TITLE,
-            Outcome.VIOLATED if told else Outcome.KEPT,
+            Outcome.VIOLATED if reported else Outcome.KEPT,
             objective,
             f"at most {plural(most_flaps, 'flap')} and {plural(most_moves, 'leader move')} of a"
             " partition",
             float(max(most_flaps, most_moves)),
             None,
-            str(told[0].partitions[0]) if told else "",
+            str(reported[0].partitions[0]) if reported else "",
         ),
-        tuple(told),
+        tuple(reported),
     )
 
 

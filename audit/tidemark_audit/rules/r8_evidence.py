@@ -32,7 +32,7 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
     covered = shares(
         analysis, lambda row: row.observed_ms, lambda row: row.total_ms, lambda goal: goal.coverage
     )
-    told = [
+    reported = [
         finding(
             RULE,
             Severity.MAJOR,
@@ -45,11 +45,11 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
         if not share.is_kept
     ]
     for search in (_never_seen, _ended_at_once, _silent, _clocks, _bad_samples, _crc_failures):
-        told += search(analysis)
+        reported += search(analysis)
     observed = sum(share.good_ms for share in covered)
     total = sum(share.observed_ms for share in covered)
     missing = analysis.missing(NEEDS)
-    grave = [each for each in told if each.severity is Severity.MAJOR]
+    grave = [each for each in reported if each.severity is Severity.MAJOR]
     outcome = Outcome.VIOLATED if grave else Outcome.KEPT
     if missing and not grave:
         outcome = Outcome.NOT_EVALUATED
@@ -66,7 +66,7 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
             grave[0].subject if grave else "",
             missing,
         ),
-        tuple(told),
+        tuple(reported),
     )
 
 

@@ -26,7 +26,7 @@ from tidemark_audit.selftest.scenario import (
     Loss,
     Scenario,
     replicas,
-    told,
+    reported,
 )
 from tidemark_audit.sources.source import LOOK_BACK_MS
 
@@ -88,7 +88,7 @@ def write_samples(stories: Iterable[Scenario], path: Path) -> int:
 def _quiet_beside(story: Scenario) -> Scenario:
     """Of another pool, whose brokers have the same ids: it fares well, and says of each of them
     that it is restarted on purpose whenever one of the story's dies."""
-    quiet = told(story.number, ["quiet"] * SLOTS, Random(0))
+    quiet = reported(story.number, ["quiet"] * SLOTS, Random(0))
     quiet.blind = story.blind
     quiet.announced = [fall for fall in story.absences if not fall.planned]
     return quiet

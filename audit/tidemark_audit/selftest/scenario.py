@@ -113,10 +113,10 @@ def scenario(number: int, random: Random) -> Scenario:
     names = random.sample(FAULTS, random.choice((0, 1, 1, 2, 3)))
     names += random.sample(TRAPS, SLOTS - len(names))
     random.shuffle(names)
-    return told(number, names, random)
+    return reported(number, names, random)
 
 
-def told(number: int, names: Sequence[str], random: Random) -> Scenario:
+def reported(number: int, names: Sequence[str], random: Random) -> Scenario:
     """The scenario of these faults and traps, in their order."""
     story = Scenario(number, list(names))
     partitions = [_Partition(place) for place in range(PARTITIONS)]

@@ -166,7 +166,7 @@ def mistakes_of(story: Scenario, truth: ExpectedVerdict, result: AuditResult) ->
         if not least <= counted <= both:
             found.append(f"{where}: {counted} records lost in {partition}, expected {records}")
     for broker, start, end in truth.falls:
-        if not _is_told(result, broker, BASE_MS + start, BASE_MS + end):
+        if not _is_reported(result, broker, BASE_MS + start, BASE_MS + end):
             found.append(f"{where}: nothing of broker {broker}'s fall at {start} ms")
     found += [
         f"{where}: {finding.rule} tells of {finding.subject} at {finding.start_ms - BASE_MS} ms"
@@ -184,7 +184,7 @@ def _was(truth: ExpectedVerdict, finding: Finding) -> bool:
     )
 
 
-def _is_told(result: AuditResult, broker: int, start_ms: int, end_ms: int) -> bool:
+def _is_reported(result: AuditResult, broker: int, start_ms: int, end_ms: int) -> bool:
     """By an unplanned finding about that broker whose start is off by two scrapes at most."""
     slack = 2 * INTERVAL_MS + 8000
     return any(

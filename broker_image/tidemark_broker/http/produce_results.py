@@ -71,13 +71,13 @@ def _common_problem(results: Sequence[RecordResult]) -> HttpProblem | None:
         if (result.error_code, result.outcome) != (first.error_code, first.outcome):
             return None
     detail, members = first.message, record_errors_of(())
-    told = [(index, each.message) for index, each in enumerate(results) if isinstance(each, Failed)]
-    reasons = [(index, message) for index, message in told if message != NOT_THE_REASON]
-    if 0 < len(reasons) < len(told):
+    reported = [
+        (index, each.message) for index, each in enumerate(results) if isinstance(each, Failed)
+    ]
+    reasons = [(index, message) for index, message in reported if message != NOT_THE_REASON]
+    if 0 < len(reasons) < len(reported):
         index, message = reasons[0]
-        detail = (
-            f"{len(reasons)} of {len(told)} records are refused, first record {index}: {message}"
-        )
+        detail = f"{len(reasons)} of {len(reported)} records are refused, first record {index}: {message}"  # noqa: E501
         members = record_errors_of(reasons)
     return HttpProblem(
         ErrorCode(first.error_code), detail, outcome=Outcome(first.outcome), members=members

@@ -46,7 +46,7 @@ class ProducerStateManager:
         self.states = ProducerStateEntries()
         self._checkpoint = checkpoint
         self._snapshots = ProducerSnapshots(disk, checkpoint.directory)
-        self._told = NO_SNAPSHOT_TAKEN  # by the newest snapshot of this log that is there
+        self._reported = NO_SNAPSHOT_TAKEN  # by the newest snapshot of this log that is there
         self._there: dict[
             Offset, SnapshotTaken
         ] = {}  # those that may be counted on once they are synced
@@ -70,7 +70,7 @@ class ProducerStateManager:
             log_start_offset=log_start_offset,
             log_end_offset=segments[-1].next_offset,
         )
-        self._told, self._there = NO_SNAPSHOT_TAKEN, {}
+        self._reported, self._there = NO_SNAPSHOT_TAKEN, {}
         if len(self.states):
             self._record_snapshot_taken(
                 offset
@@ -110,16 +110,16 @@ class ProducerStateManager:
         """Remove the batches of a truncated log: their sequences are free again."""
         log_end_offset = segments[-1].next_offset
         self._snapshots.remove_above(log_end_offset)
-        self._there = {at: told for at, told in self._there.items() if at <= log_end_offset}
-        if self._told.offset > log_end_offset:
-            self._told = NO_SNAPSHOT_TAKEN
+        self._there = {at: reported for at, reported in self._there.items() if at <= log_end_offset}
+        if self._reported.offset > log_end_offset:
+            self._reported = NO_SNAPSHOT_TAKEN
         if not self.states.truncate_to(log_end_offset):
             self.restore(segments, log_start_offset)
 
     def forget_all(self) -> None:
         """Remove all states and snapshots: the log starts again at another offset."""
         self._snapshots.remove_above(Offset(-1))
-        self._told, self._there = NO_SNAPSHOT_TAKEN, {}
+        self._reported, self._there = NO_SNAPSHOT_TAKEN, {}
         self.states.forget_all()
 
     def write_snapshot(self, segments: Sequence[Segment], disk: Disk | None = None) -> None:
@@ -136,7 +136,7 @@ class ProducerStateManager:
         self.drop_snapshots(segments)
 
     def _record_snapshot_taken(self, offset: Offset) -> None:
-        self._told = self._there[offset] = SnapshotTaken(offset)
+        self._reported = self._there[offset] = SnapshotTaken(offset)
 
     # guard: retention-keeps-producer-batches (S24)
     def may_lose_below(
@@ -153,16 +153,16 @@ class ProducerStateManager:
             return True
         if all(entry.window[0].first_offset >= offset for _, entry in self.states):
             return True
-        if self._told.offset < offset:
+        if self._reported.offset < offset:
             self.write_snapshot(segments, small_writes)
-            if self._told.offset < offset:
+            if self._reported.offset < offset:
                 raise OSError(errno.ENOSPC, "no room for a snapshot of the producers")
         return False
 
     # guard: producer-snapshot-is-synced (S24)
     @property
     def _synced_at(self) -> Offset:
-        synced = (at for at, told in self._there.items() if told.is_synced)
+        synced = (at for at, reported in self._there.items() if reported.is_synced)
         return max(synced, default=NO_SNAPSHOT_TAKEN.offset)
 
     def drop_snapshots(self, segments: Sequence[Segment]) -> None:
@@ -172,23 +172,23 @@ class ProducerStateManager:
         one. So does the one that a start read, on which an earlier process may have relied, until a
         newer one is synced.
         """
-        kept = {*(segment.base_offset for segment in segments), self._told.offset}
+        kept = {*(segment.base_offset for segment in segments), self._reported.offset}
         if self._there:
             kept.add(max(self._synced_at, min(self._there)))
         self._snapshots.prune(kept)
-        self._there = {at: told for at, told in self._there.items() if at in kept}
+        self._there = {at: reported for at, reported in self._there.items() if at in kept}
 
     def sync(self) -> SnapshotTaken | None:
         """Sync the newest snapshot in a worker; return what `note_synced` needs, or None.
 
         `note_synced` is called once the directory is synced too.
         """
-        told = self._told
-        if told.is_synced:
+        reported = self._reported
+        if reported.is_synced:
             return None
-        self._snapshots.sync(told.offset)
-        return told
+        self._snapshots.sync(reported.offset)
+        return reported
 
-    def note_synced(self, told: SnapshotTaken | None) -> None:
-        if told is not None:
-            told.is_synced = True
+    def note_synced(self, reported: SnapshotTaken | None) -> None:
+        if reported is not None:
+            reported.is_synced = True

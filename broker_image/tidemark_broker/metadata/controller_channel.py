@@ -172,7 +172,7 @@ class ControllerChannel:
             if isinstance(error, TimeoutError):
                 self._hung = address
             requested = f"controller {address.host}:{address.port}{path}"
-            raise ControllerUnavailable(_told(requested, error)) from error
+            raise ControllerUnavailable(_reported(requested, error)) from error
         if self._hung == address:
             self._hung = None
         self._leader = address
@@ -194,7 +194,7 @@ class ControllerChannel:
                 body = await self._transport_in_background.post(address, path, encode(message))
             return decode(body, kind)
         except (TimeoutError, ControllerUnavailable, OSError, MalformedMessage) as error:
-            raise ControllerUnavailable(_told(path, error)) from error
+            raise ControllerUnavailable(_reported(path, error)) from error
 
     async def _next_candidate(self) -> Address:
         if not self._candidates:
@@ -217,5 +217,5 @@ class ControllerChannel:
         return found
 
 
-def _told(requested: str, error: Exception) -> str:
+def _reported(requested: str, error: Exception) -> str:
     return f"{requested}: {str(error) or type(error).__name__}"

@@ -20,7 +20,7 @@ from tidemark_broker.metadata.metadata_cache import MetadataCache
 
 NOTICE_SECONDS = 0.02
 VERDICT_SECONDS = 0.3
-TOLD_MS = 3_000  # after it was live for the last time
+REPORTED_MS = 3_000  # after it was live for the last time
 
 
 class LeaderChanges:
@@ -92,7 +92,7 @@ class LeaderChanges:
 
     def live_and_stopping(self) -> list[BrokerState]:
         """Return live brokers and those that left a moment ago, by id."""
-        since_ms = self._clock() - TOLD_MS
+        since_ms = self._clock() - REPORTED_MS
         return [
             broker
             for broker_id, broker in sorted(self._metadata.brokers.items())

@@ -83,7 +83,7 @@ class AlterPartitionManager:
 
 def _log_responses(responded: Sequence[Responded]) -> None:
     """One line for all of them: a line costs more than the answer that it tells of."""
-    told = [
+    reported = [
         {
             "topic_id": proposal.topic_id,
             "partition": proposal.partition,
@@ -94,7 +94,7 @@ def _log_responses(responded: Sequence[Responded]) -> None:
         }
         for proposal, answer in responded
     ]
-    if len(told) == 1:
-        _log.info("in-sync replicas proposed", extra=told[0])
-    elif told:
-        _log.info("in-sync replicas of partitions proposed", extra={"partitions": told})
+    if len(reported) == 1:
+        _log.info("in-sync replicas proposed", extra=reported[0])
+    elif reported:
+        _log.info("in-sync replicas of partitions proposed", extra={"partitions": reported})

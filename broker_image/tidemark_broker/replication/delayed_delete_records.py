@@ -75,9 +75,9 @@ class DelayedDeleteRecords:
 
     def _low_watermark(self, replica: Partition) -> Offset:
         assert replica.leader is not None
-        told = self._fetches.log_starts((replica.topic_id, replica.partition))
+        reported = self._fetches.log_starts((replica.topic_id, replica.partition))
         followers = [
-            told.get(broker_id, UNKNOWN)
+            reported.get(broker_id, UNKNOWN)
             for broker_id in replica.leader.state.replicas
             if broker_id != self._partitions.broker_id and self._is_live(broker_id)
         ]

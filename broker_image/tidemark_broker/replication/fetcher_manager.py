@@ -20,14 +20,14 @@ CONNECT_TIMEOUT_SECONDS = 1.0
 FIRST_RECONNECT_SECONDS = 0.02
 MAX_RECONNECT_SECONDS = 1.0
 
-Tell = Callable[[BrokerId], None]
+Notify = Callable[[BrokerId], None]
 
 
 class ReplicaFetcher:
     """A connection to one leader, kept while there is something to follow there."""
 
     def __init__(
-        self, leader_id: BrokerId, partitions: ReplicaManager, *, suspect: Tell, responded: Tell
+        self, leader_id: BrokerId, partitions: ReplicaManager, *, suspect: Notify, responded: Notify
     ) -> None:
         self.leader_id = leader_id
         self._partitions = partitions
@@ -130,8 +130,8 @@ class ReplicaFetcherManager:
         self,
         partitions: ReplicaManager,
         *,
-        suspect: Tell,
-        responded: Tell,
+        suspect: Notify,
+        responded: Notify,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._partitions = partitions

@@ -174,7 +174,7 @@ class FollowerFetchHandler:
         for _, topic_id, partitions in request.forgotten:
             for partition in partitions:
                 self._forget(link, (topic_id, partition))
-                link.told_positions.pop((topic_id, partition), None)
+                link.reported_positions.pop((topic_id, partition), None)
         if known is not None and request.replica_epoch < known.broker_epoch:
             # KIP-903: a later life was heard of, so every question of this one is judged again.
             link.unread.update(dict.fromkeys(link.requested))
@@ -402,7 +402,7 @@ class FollowerFetchHandler:
         replica = self._partitions.hosted(*key)
         if replica is None or replica.leader is None:
             return None
-        watermark, log_start = link.told_positions.get(key, (-1, -1))
+        watermark, log_start = link.reported_positions.get(key, (-1, -1))
         is_news = replica.high_watermark > watermark or replica.log.log_start_offset > log_start
         return replica if is_news else None
 
@@ -435,10 +435,10 @@ class FollowerFetchHandler:
         for key, answer in found.items():
             topics.setdefault(key[0], []).append(answer)
             if answer.error is not ErrorCode.NONE or answer.diverging_epoch is not None:
-                link.told_positions.pop(key, None)
+                link.reported_positions.pop(key, None)
                 self._forget(link, key)
                 continue
-            link.told_positions[key] = (
+            link.reported_positions[key] = (
                 Offset(answer.high_watermark),
                 Offset(answer.log_start_offset),
             )

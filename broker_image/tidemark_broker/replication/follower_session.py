@@ -54,9 +54,9 @@ class FollowerSession:
         "moved",
         "next_epoch",
         "number",
+        "reported_positions",
         "request",
         "requested",
-        "told_positions",
         "unread",
         "watched",
     )
@@ -68,7 +68,7 @@ class FollowerSession:
         self.watched: dict[Key, None] = {}  # those, and those answered with records just now
         self.unread: dict[Key, None] = {}  # may have records or a refusal; the first waits longest
         self.moved: dict[Key, None] = {}  # watermark or log start may have
-        self.told_positions: dict[Key, tuple[Offset, Offset]] = {}  # watermark, log start
+        self.reported_positions: dict[Key, tuple[Offset, Offset]] = {}  # watermark, log start
         self.delayed: DelayedFollowerFetch | None = None
         self.contact = FollowerContact()
         self.request: FetchRequest | None = None  # the last one: who asks, and its limits

@@ -340,7 +340,7 @@ class ReplicaManager:
         self.join_throttle.set_rate(self.metadata.move_bytes_per_second, self._clock())
         yield from self._let_go(parts_of(begun.deletions, partitions=ROLES_AT_A_TIME))
         if begun.brokers_changed:
-            yield from self._tell_brokers()
+            yield from self._notify_brokers()
         for part in parts_of(begun.topics, partitions=LOGS_AT_A_TIME):
             missing = () if self.is_stopped else self.roles.missing_logs(part)
             if missing:
@@ -374,7 +374,7 @@ class ReplicaManager:
                 self.listeners.topics_deleted(changes.deleted_names)
             yield LogWork()
 
-    def _tell_brokers(self) -> Iterator[LogWork]:
+    def _notify_brokers(self) -> Iterator[LogWork]:
         replicas = self.replicas
         for at in range(0, len(replicas), REPLICAS_AT_A_TIME):
             now_ms = self._clock()

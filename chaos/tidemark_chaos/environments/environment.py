@@ -13,7 +13,7 @@ from tidemark_chaos.faults.fault import Fault, FaultKind
 from tidemark_chaos.verification import VerifyReport
 from tidemark_chaos.workload_log import WorkloadLog
 
-Tell = Callable[[str], None]  # progress: one short phrase
+Notify = Callable[[str], None]  # progress: one short phrase
 
 
 # After these the same broker may lead on: nobody waits for another one.
@@ -29,7 +29,7 @@ class Environment(Protocol):
     default_kinds: tuple[FaultKind, ...]
     possible_kinds: frozenset[FaultKind]
 
-    async def set_up(self, tell: Tell) -> None:
+    async def set_up(self, tell: Notify) -> None:
         """Returns when the topic's partitions are led and fully in sync."""
 
     async def start_workload(self) -> None: ...

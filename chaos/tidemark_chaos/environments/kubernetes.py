@@ -19,7 +19,7 @@ from tidemark_client.errors import CommandFailed
 from tidemark_client.metadata import NO_LEADER, PartitionView, TopicView
 from tidemark_client.waiting import until
 
-from tidemark_chaos.environments.environment import Tell
+from tidemark_chaos.environments.environment import Notify
 from tidemark_chaos.environments.kubectl import Kubectl
 from tidemark_chaos.environments.processes import ENOUGH_RECORDS, RECORD_TIMEOUT_MS, read_report
 from tidemark_chaos.environments.prometheus import AuditResponse
@@ -77,7 +77,7 @@ class KindEnvironment:
         self._slices: dict[str, Mapping[str, Any]] = {}
         self._watching: asyncio.Task[None] | None = None
 
-    async def set_up(self, tell: Tell) -> None:
+    async def set_up(self, tell: Notify) -> None:
         tell("hack/deploy: images, CRDs, helm upgrade --install tidemark charts/tidemark")
         await self._kubectl.install_chart()
         await self._kubectl.must("create", "namespace", self.namespace)

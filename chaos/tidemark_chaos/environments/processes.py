@@ -26,7 +26,7 @@ from tidemark_client.targets import controller_status
 from tidemark_client.waiting import until
 
 from tidemark_chaos.environments import child_processes
-from tidemark_chaos.environments.environment import Tell
+from tidemark_chaos.environments.environment import Notify
 from tidemark_chaos.environments.prometheus import AuditResponse, Scraper
 from tidemark_chaos.faults.fault import TOPIC, Fault, FaultKind
 from tidemark_chaos.faults.process_signals import ProcessFaults
@@ -116,7 +116,7 @@ class ProcessesEnvironment:
         self._read_to_byte = 0
         self._scraper = Scraper(self._directory, log=self._log("prometheus"))
 
-    async def set_up(self, tell: Tell) -> None:
+    async def set_up(self, tell: Notify) -> None:
         self._port_range = PortRange(self.ports)
         base = self._port_range.first
         self._controller_url = f"http://127.0.0.1:{base}"

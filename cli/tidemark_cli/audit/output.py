@@ -54,10 +54,10 @@ def _draw_findings(console: Console, result: "AuditResult") -> None:
     from tidemark_audit.report.findings import EVIDENCE
     from tidemark_audit.rules.grouping import effects, leads
 
-    told = leads(result.findings)
+    reported = leads(result.findings)
     below = effects(result.findings)
-    gaps = [each for each in told if each.rule == EVIDENCE]
-    happened = [each for each in told if each.rule != EVIDENCE]
+    gaps = [each for each in reported if each.rule == EVIDENCE]
+    happened = [each for each in reported if each.rule != EVIDENCE]
     for title, found in (("INCIDENTS", happened), ("GAPS IN THE EVIDENCE", gaps)):
         if found:
             console.print()

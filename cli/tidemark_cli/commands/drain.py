@@ -129,20 +129,20 @@ def _obstacles(
 async def _until_empty(arguments: argparse.Namespace, output: Output, pool: str) -> None:
     """Raises CommandFailed when nothing moves."""
     loop = asyncio.get_running_loop()
-    told, ends_s = "", loop.time() + IDLE_SECONDS
+    reported, ends_s = "", loop.time() + IDLE_SECONDS
     try:
         while loop.time() < ends_s:
             status = (await cluster_status(arguments, with_high_watermarks=False)).of_pool(pool)
             held = held_by(status, arguments.broker)
             if not held:
                 return
-            if (words := progress(held)) != told:
-                told, ends_s = words, loop.time() + IDLE_SECONDS
+            if (words := progress(held)) != reported:
+                reported, ends_s = words, loop.time() + IDLE_SECONDS
                 output.progress(f"broker {arguments.broker}: {words}")
             await asyncio.sleep(POLL_SECONDS)
     finally:
         output.end_progress()
     raise CommandFailed(
-        f"Nothing moved off broker {arguments.broker} for {IDLE_SECONDS:g} s: {told}",
+        f"Nothing moved off broker {arguments.broker} for {IDLE_SECONDS:g} s: {reported}",
         to_do="`tidemark status` shows what the Topics wait for; the drain goes on",
     )

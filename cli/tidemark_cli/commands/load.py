@@ -84,7 +84,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
                 in_flight=arguments.in_flight,
                 producers=PRODUCERS if arguments.idempotent else 0,
             )
-            finished = await _run_until_told(
+            finished = await _run_until_reported(
                 WorkloadRun(client, settings, write, near_clients=near), arguments
             )
     if arguments.out is not None:
@@ -116,7 +116,7 @@ async def _partitions_served(client: TidemarkClient, arguments: argparse.Namespa
             await asyncio.sleep(START_POLL_SECONDS)
 
 
-async def _run_until_told(load: WorkloadRun, arguments: argparse.Namespace) -> Finished:
+async def _run_until_reported(load: WorkloadRun, arguments: argparse.Namespace) -> Finished:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, load.stop)

@@ -59,8 +59,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 
 def _original(status: ClusterStatus, topic: Manifest, name: str, partition: int) -> list[int]:
     """Where it was before the move under way, or is while a move asked for has not begun."""
-    told = status.topic_of_object(str(topic["metadata"]["name"]))
-    views = told.partitions if told is not None else ()
+    reported = status.topic_of_object(str(topic["metadata"]["name"]))
+    views = reported.partitions if reported is not None else ()
     view = next((view for view in views if view.partition == partition), None)
     placed = [
         placed["replicas"]

@@ -195,10 +195,10 @@ class Report:
             place = f"{self._topic}-{partition}"
         about |= {"outcome": name, "error": outcome.error, "message": outcome.message}
         meaning = "not written" if isinstance(outcome, Rejected) else "may or may not be written"
-        told = f"{name} ({meaning}): {outcome.error}: {outcome.message}"
+        reported = f"{name} ({meaning}): {outcome.error}: {outcome.message}"
         self._write(
             [about | {"record": number} for number in numbers],
-            [f"{place} record {number} {told}" for number in numbers],
+            [f"{place} record {number} {reported}" for number in numbers],
         )
 
     def _acknowledged(self, settled: Settled) -> None:

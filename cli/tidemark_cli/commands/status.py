@@ -248,11 +248,13 @@ def draw(
         for row in status.brokers
     ]
     console.print(table(("broker", *pool_column, "state", "epoch", "address", "rack"), brokers))
-    told = [each for each in status.conditions if not is_young or each.reason in LASTING_REASONS]
-    if told:
+    reported = [
+        each for each in status.conditions if not is_young or each.reason in LASTING_REASONS
+    ]
+    if reported:
         console.print()
         console.print("NEEDS ATTENTION", style="bold")
-    for condition in told:
+    for condition in reported:
         console.print(str(condition), markup=False)
 
 

@@ -90,8 +90,8 @@ async def describe(arguments: argparse.Namespace, output: Output) -> int:
     item = await _find(arguments)
     topic = topic_name(item)
     status = await cluster_status(arguments, with_high_watermarks=False)
-    told = status.topic_of_object(str(item["metadata"]["name"]))
-    views = told.partitions if told is not None else ()
+    reported = status.topic_of_object(str(item["metadata"]["name"]))
+    views = reported.partitions if reported is not None else ()
     conditions = item.get("status", {}).get("conditions", [])
     columns = ("partition", "leader", "replicas", "in-sync", "leader-epoch")
 

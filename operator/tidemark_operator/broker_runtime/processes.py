@@ -104,8 +104,8 @@ class ProcessesRuntime:
         self._settings = settings
         self._on_exit = on_exit
         self._on_due = on_due
-        self._tell = tell
-        self._told: dict[tuple[str, BrokerId], str] = {}
+        self._notify = tell
+        self._reported: dict[tuple[str, BrokerId], str] = {}
         self._children: dict[tuple[str, BrokerId], _Child] = {}
         self._pool_offsets: dict[str, int] = {"default/default": 0}
         self._is_stopping = False
@@ -166,7 +166,7 @@ class ProcessesRuntime:
         try:
             await self._spawn(pool, broker_id, child)
         except CANNOT_SPAWN as error:
-            self._tell_once(pool, broker_id, error)
+            self._notify_once(pool, broker_id, error)
             if self._children.get(key) is child:
                 del self._children[key]  # else it would be about to start for ever
             raise
@@ -206,7 +206,7 @@ class ProcessesRuntime:
                 start_new_session=True,
                 preexec_fn=partial(_die_with, os.getpid()),
             )
-        self._told.pop((pool.pool, broker_id), None)
+        self._reported.pop((pool.pool, broker_id), None)
         log.info(
             "broker process started",
             extra={"pool": pool.pool, "broker_id": broker_id, "pid": child.process.pid},
@@ -250,7 +250,7 @@ class ProcessesRuntime:
             try:
                 await self._spawn(pool, broker_id, child)
             except CANNOT_SPAWN as error:
-                self._tell_once(pool, broker_id, error)
+                self._notify_once(pool, broker_id, error)
                 delay_s = min(2 * delay_s, MAX_RESTART_DELAY_S)
                 log.error(
                     "broker process could not be started; will try again",
@@ -279,12 +279,12 @@ class ProcessesRuntime:
         if watcher is not None and watcher is not asyncio.current_task():
             watcher.cancel()
 
-    def _tell_once(self, pool: PoolSpec, broker_id: BrokerId, error: Exception) -> None:
+    def _notify_once(self, pool: PoolSpec, broker_id: BrokerId, error: Exception) -> None:
         """Report a failed start once for each reason; it is retried again and again."""
         sentence = f"broker {broker_id} of {pool.name} cannot be started, will try again: {error}"
-        if self._told.get((pool.pool, broker_id)) != sentence:
-            self._told[pool.pool, broker_id] = sentence
-            self._tell(sentence)
+        if self._reported.get((pool.pool, broker_id)) != sentence:
+            self._reported[pool.pool, broker_id] = sentence
+            self._notify(sentence)
 
     def _pool_offset(self, pool: str) -> int:
         if pool not in self._pool_offsets:

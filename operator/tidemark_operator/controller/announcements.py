@@ -25,7 +25,7 @@ class Announcements:
         """Notify the brokers of a changed image at the end of this turn."""
         if not self._is_image_due:
             self._is_image_due = True
-            asyncio.get_running_loop().call_soon(self._tell_brokers)
+            asyncio.get_running_loop().call_soon(self._notify_brokers)
 
     def change(self, change: StateChange) -> None:
         if self._holding:
@@ -45,6 +45,6 @@ class Announcements:
                 for change in held:
                     self._on_change(change)
 
-    def _tell_brokers(self) -> None:
+    def _notify_brokers(self) -> None:
         self._is_image_due = False
         self._on_image()

@@ -194,8 +194,8 @@ class Heartbeats:
         if self._is_superseded_poll(request):
             return HeartbeatResponse(ErrorCode.NONE)  # the newer one says what is true and wished
         self.decisions.state.soft_state_of(broker_id).heartbeat = request.number
-        is_told_to_stop = self.decisions.state.soft_state_of(broker_id).was_told_to_stop
-        if self.decisions.state.brokers[broker_id].is_live and not is_told_to_stop:
+        is_reported_to_stop = self.decisions.state.soft_state_of(broker_id).was_reported_to_stop
+        if self.decisions.state.brokers[broker_id].is_live and not is_reported_to_stop:
             self.decisions.sessions.contact(broker_id, self._now_ms())
         self._note_applied(request)
         if request.sent_at_ms:
@@ -246,7 +246,7 @@ class Heartbeats:
         applied, unannounced = state.applied_version(request.broker_id), notes.unannounced_replicas
         image = self.decisions.image
         notes.unannounced_replicas = frozenset(
-            r for r in unannounced if not image.is_told(*r, applied)
+            r for r in unannounced if not image.is_reported(*r, applied)
         )
         if (not had_heard and applied >= 0) or notes.unannounced_replicas != unannounced:
             self.decisions.is_dirty = True  # elections may have waited for just this
@@ -268,7 +268,7 @@ class Heartbeats:
             response = self._response(poll)
             may_stop_is_news = (
                 response.may_stop
-                and not self.decisions.state.soft_state_of(poll.broker_id).was_told_to_stop
+                and not self.decisions.state.soft_state_of(poll.broker_id).was_reported_to_stop
             )
             if response.push is not None or may_stop_is_news or response.error:
                 self._answer(poll, response, now_ms)
@@ -286,7 +286,7 @@ class Heartbeats:
 
     def _note_allowed_to_stop(self, poll: LongPoll) -> None:
         """End the session of a broker that leads nothing and is in no ISR."""
-        self.decisions.state.soft_state_of(poll.broker_id).was_told_to_stop = True
+        self.decisions.state.soft_state_of(poll.broker_id).was_reported_to_stop = True
         if self.decisions.state.brokers[poll.broker_id].is_live:
             self.decisions.sessions.end(poll.broker_id)
             life = (poll.broker_id, poll.broker_epoch)

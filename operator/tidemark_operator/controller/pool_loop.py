@@ -484,5 +484,5 @@ class PoolLoop:
         self.image.set_settings(settings)
         self._announcements.image()
 
-    def tell_brokers(self) -> None:
+    def notify_brokers(self) -> None:
         self._announcements.image()

@@ -238,7 +238,7 @@ class TopicObjects:
             if rejection is None or attempt:
                 # The slices' copy decides what becomes of the data, and lags behind the manifest;
                 # or it is ahead of it, by an attempt that another's write put an end to.
-                await self._tell_slices(pool, doomed.topic, stored)
+                await self._notify_slices(pool, doomed.topic, stored)
             if rejection is not None:
                 return refused(doomed.topic, rejection)
             metadata = stored["metadata"]
@@ -267,7 +267,7 @@ class TopicObjects:
         found = await self._store.get(TOPIC, metadata["namespace"], metadata["name"])
         return None if found is None else apply_defaults(found)
 
-    async def _tell_slices(self, pool: str, topic: str, stored: Object) -> None:
+    async def _notify_slices(self, pool: str, topic: str, stored: Object) -> None:
         """The manifest's deletionPolicy, as the reconciler does, but at once."""
         view, policy = self.view(pool, topic), stored["spec"]["deletionPolicy"]
         is_its_own = view is not None and view.object_name == stored["metadata"]["name"]

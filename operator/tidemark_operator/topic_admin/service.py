@@ -193,7 +193,7 @@ class TopicAdmin:
             async def of_a_topic(places: list[int]) -> list[TopicResult]:
                 """One after the other: a topic may be named twice."""
                 named = (requested[place] for place in places)
-                return [await self._told(each.topic, change(each, there)) for each in named]
+                return [await self._reported(each.topic, change(each, there)) for each in named]
 
             found = await gathered(by_topic.values(), of_a_topic)
             results = dict(zip(chain(*by_topic.values()), chain(*found), strict=True))
@@ -276,7 +276,7 @@ class TopicAdmin:
         views = self._controller.brokers(broker.pool)
         return any((view.broker_id, view.broker_epoch) == life for view in views)
 
-    async def _told(self, topic: str, change: Awaitable[TopicResult]) -> TopicResult:
+    async def _reported(self, topic: str, change: Awaitable[TopicResult]) -> TopicResult:
         """One topic's trouble with the store is its own: others go on."""
         try:
             return await change

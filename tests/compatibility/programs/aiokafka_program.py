@@ -118,12 +118,12 @@ class Telling(ConsumerRebalanceListener):
 
 
 async def group(requested: argparse.Namespace) -> None:
-    told = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    reported = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, reported.set)
     consumer = consumer_of(requested, group_id=requested.group, session_timeout_ms=6000)
     consumer.subscribe([requested.topic], listener=Telling(requested.topic))
     await consumer.start()
-    while not told.is_set():
+    while not reported.is_set():
         found = await consumer.getmany(timeout_ms=100)
         if not found:
             continue
@@ -146,13 +146,13 @@ async def admin(requested: argparse.Namespace) -> None:
     await client.start()
     new = NewTopic(requested.topic, 2, 3, topic_configs={RETENTION: str(HOUR_MS)})
     check((await client.create_topics([new])).topic_errors)
-    await tell_topic(client, requested.topic, 2, 1)
+    await notify_topic(client, requested.topic, 2, 1)
     check((await client.create_partitions({requested.topic: NewPartitions(4)})).topic_errors)
     configs = {RETENTION: str(2 * HOUR_MS)}
     resource = ConfigResource(ConfigResourceType.TOPIC, requested.topic, configs)
     for answer in await client.alter_configs([resource]):
         assert all(one[0] == 0 for one in answer.resources), answer
-    await tell_topic(client, requested.topic, 4, 2)
+    await notify_topic(client, requested.topic, 4, 2)
     check((await client.delete_topics([requested.topic])).topic_error_codes)
     emit("topic_deleted")
     await client.close()
@@ -164,7 +164,9 @@ def check(errors: Any) -> None:
             raise for_code(code)
 
 
-async def tell_topic(client: AIOKafkaAdminClient, topic: str, partitions: int, hours: int) -> None:
+async def notify_topic(
+    client: AIOKafkaAdminClient, topic: str, partitions: int, hours: int
+) -> None:
     found = (-1, -1)
     for _ in range(LOOKS):
         with contextlib.suppress(Exception):

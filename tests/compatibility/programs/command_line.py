@@ -81,12 +81,12 @@ def seen(look: Callable[[], int], wanted: int) -> int:
     return found
 
 
-def told_to_end() -> threading.Event:
+def reported_to_end() -> threading.Event:
     """Is set by SIGTERM."""
-    told = threading.Event()
+    reported = threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        told.set()
+        reported.set()
 
     signal.signal(signal.SIGTERM, on_signal)
-    return told
+    return reported

@@ -18,9 +18,9 @@ from tests.compatibility.programs.command_line import (
     RETENTION,
     emit,
     places,
+    reported_to_end,
     run,
     seen,
-    told_to_end,
     values,
 )
 
@@ -86,7 +86,7 @@ def seek(requested: argparse.Namespace) -> None:
 
 
 def group(requested: argparse.Namespace) -> None:
-    told = told_to_end()
+    reported = reported_to_end()
     chosen = {"group.id": requested.group, "auto.offset.reset": "earliest"}
     quick = {"enable.auto.commit": False, "session.timeout.ms": 6000}
     cooperative = {"partition.assignment.strategy": "cooperative-sticky"}
@@ -104,7 +104,7 @@ def group(requested: argparse.Namespace) -> None:
         on_revoke=tell("partitions_revoked"),
         on_lost=tell("partitions_revoked"),
     )
-    while not told.is_set():
+    while not reported.is_set():
         messages = [found for found in consumer.consume(500, 0.1) if found.error() is None]
         if not messages:
             continue
@@ -124,12 +124,12 @@ def admin(requested: argparse.Namespace) -> None:
     client = AdminClient(settings(requested))
     new = NewTopic(requested.topic, 2, 3, config={RETENTION: str(HOUR_MS)})
     finish(client.create_topics([new]))
-    tell_topic(client, requested.topic, 2, 1)
+    notify_topic(client, requested.topic, 2, 1)
     finish(client.create_partitions([NewPartitions(requested.topic, 4)]))
     change = ConfigEntry(RETENTION, str(2 * HOUR_MS), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource("topic", requested.topic, incremental_configs=[change])
     finish(client.incremental_alter_configs([resource]))
-    tell_topic(client, requested.topic, 4, 2)
+    notify_topic(client, requested.topic, 4, 2)
     finish(client.delete_topics([requested.topic]))
     emit("topic_deleted")
 
@@ -140,7 +140,7 @@ def finish(requested_for: Any) -> Any:
     return future.result(LIMIT_SECONDS)
 
 
-def tell_topic(client: AdminClient, topic: str, partitions: int, hours: int) -> None:
+def notify_topic(client: AdminClient, topic: str, partitions: int, hours: int) -> None:
     def count() -> int:
         return len(client.list_topics(topic, LIMIT_SECONDS).topics[topic].partitions)
 

@@ -93,16 +93,16 @@ def admin(requested: argparse.Namespace) -> None:
         configs = answer("ConfigCommand", *config, "--describe")
         return int(re.findall(rf"{RETENTION}=(\d+)", configs)[0])
 
-    def tell_topic(partitions: int, hours: int) -> None:
+    def notify_topic(partitions: int, hours: int) -> None:
         emit("partition_count", count=seen(count, partitions))
         emit("retention_ms", value=seen(retention_ms, hours * HOUR_MS))
 
     new = ["--partitions", "2", "--replication-factor", "3", "--config", f"{RETENTION}={HOUR_MS}"]
     answer("TopicCommand", *topic, "--create", *new)
-    tell_topic(2, 1)
+    notify_topic(2, 1)
     answer("TopicCommand", *topic, "--alter", "--partitions", "4")
     answer("ConfigCommand", *config, "--alter", "--add-config", f"{RETENTION}={2 * HOUR_MS}")
-    tell_topic(4, 2)
+    notify_topic(4, 2)
     answer("TopicCommand", *topic, "--delete")
     emit("topic_deleted")
 

@@ -18,9 +18,9 @@ from tests.compatibility.programs.command_line import (
     RETENTION,
     emit,
     places,
+    reported_to_end,
     run,
     seen,
-    told_to_end,
     values,
 )
 
@@ -99,10 +99,10 @@ class Telling(ConsumerRebalanceListener):
 
 
 def group(requested: argparse.Namespace) -> None:
-    told = told_to_end()
+    reported = reported_to_end()
     consumer = consumer_of(requested, group_id=requested.group, session_timeout_ms=6000)
     consumer.subscribe([requested.topic], listener=Telling(requested.topic))
-    while not told.is_set():
+    while not reported.is_set():
         found = consumer.poll(timeout_ms=100)
         if not found:
             continue
@@ -122,17 +122,17 @@ def group(requested: argparse.Namespace) -> None:
 def admin(requested: argparse.Namespace) -> None:
     client = KafkaAdminClient(bootstrap_servers=requested.bootstrap.split(","))
     client.create_topics([NewTopic(requested.topic, 2, 3, topic_configs={RETENTION: str(HOUR_MS)})])
-    tell_topic(client, requested.topic, 2, 1)
+    notify_topic(client, requested.topic, 2, 1)
     client.create_partitions({requested.topic: NewPartitions(4)})
     configs = {RETENTION: str(2 * HOUR_MS)}
     client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, requested.topic, configs)])
-    tell_topic(client, requested.topic, 4, 2)
+    notify_topic(client, requested.topic, 4, 2)
     client.delete_topics([requested.topic])
     emit("topic_deleted")
     client.close()
 
 
-def tell_topic(client: KafkaAdminClient, topic: str, partitions: int, hours: int) -> None:
+def notify_topic(client: KafkaAdminClient, topic: str, partitions: int, hours: int) -> None:
     def count() -> int:
         (found,) = client.describe_topics([topic])
         return len(found["partitions"])

@@ -131,7 +131,7 @@ class RetriesAndFailovers(RuleBasedStateMachine):
             for sequence in self.open_sequences(producer_id):
                 self.send(producer_id, sequence)
         self.pool.replicate(rounds=4)
-        self.everything_told_is_true()
+        self.everything_reported_is_true()
         acknowledged = self.acknowledged()
         assert set(self.results) <= set(acknowledged), "not all could be written in the end"
 
@@ -149,7 +149,7 @@ class RetriesAndFailovers(RuleBasedStateMachine):
         return found
 
     @invariant()
-    def everything_told_is_true(self):
+    def everything_reported_is_true(self):
         in_log = self.batches(self.pool.brokers[self.leader])
         for sent, offset in self.acknowledged().items():
             assert in_log.get(sent) == offset, f"{sent} was acknowledged at {offset}"
@@ -163,8 +163,8 @@ class RetriesAndFailovers(RuleBasedStateMachine):
             ErrorCode.NOT_ENOUGH_REPLICAS,
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
         }
-        told = {r.error for tries in self.results.values() for (r,) in filter(None, tries)}
-        assert told <= fine
+        reported = {r.error for tries in self.results.values() for (r,) in filter(None, tries)}
+        assert reported <= fine
 
 
 TestRetriesAndFailovers = RetriesAndFailovers.TestCase

@@ -49,8 +49,8 @@ def check_knows_producers(audit: ReplicaAudit, epoch: int) -> None:
     log, committed = audit.replica.log, audit.committed
     if max(committed.led, default=epoch) > epoch:
         return  # it hears of its epoch late: its successor has committed already
-    is_told = log.log_start_offset == 0 and audit.is_readable  # else a lost snapshot is missed
-    if not is_told or log.log_end_offset < committed.end_offset:
+    is_reported = log.log_start_offset == 0 and audit.is_readable  # else a lost snapshot is missed
+    if not is_reported or log.log_end_offset < committed.end_offset:
         return
     if committed.lost_from is not None or audit.is_unreliable:
         return

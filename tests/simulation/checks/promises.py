@@ -57,7 +57,7 @@ class Promises:
         # L1 counts from the last fault on, or since leadership was whole once more: it may move
         # again as a broker stops that was told to before.
         self._whole_us = self._joining_us = self._changed_us = self._balanced_us = world.now_us
-        self._told: object = None  # of which, and to which processes
+        self._reported: object = None  # of which, and to which processes
         self._placed: object = None  # where, and who lives
         self._balancing: object = None  # which of both, and by which controller
         self._kept_us: dict[str, int] = {}
@@ -69,8 +69,8 @@ class Promises:
         # A process that has just started registers before it is told anything.
         stored = self._world.served_partitions()
         processes = [broker.process for broker in self._world.live_brokers()]
-        if self._told != (stored, processes):
-            self._told, self._changed_us = (stored, processes), now_us
+        if self._reported != (stored, processes):
+            self._reported, self._changed_us = (stored, processes), now_us
         placed = {(topic_id, s.partition): set(s.replicas) for _, topic_id, s in stored}
         leaderless = self.missing_leader()
         if leaderless or self._placed != (placed, processes):

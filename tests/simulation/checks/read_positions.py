@@ -31,6 +31,6 @@ class ReadPositions:
         """Whether it did not go on from where it was. Asked once for each poll."""
         return self._is_reset.pop(partition, False)
 
-    def take_log_start(self, partition: int, told: int) -> int:
+    def take_log_start(self, partition: int, reported: int) -> int:
         """What is below may be gone: by this poll's answer, or by the one that was sought."""
-        return max(told, self._sought.pop(partition, 0))
+        return max(reported, self._sought.pop(partition, 0))

@@ -81,10 +81,10 @@ def states_of(world: "World", wish: TopicWish) -> tuple[PartitionState, ...]:
 
 async def keep_topics(world: "World", who: str, service: ControllerService) -> None:
     """Until cancelled."""
-    told = 0
+    reported = 0
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        told = await _keep_settings(world, service, told)
+        reported = await _keep_settings(world, service, reported)
         for wish in tuple(world.topics):
             if not service.is_leading:
                 break
@@ -103,17 +103,17 @@ async def keep_topics(world: "World", who: str, service: ControllerService) -> N
                 world.note(who, f"topic {wish.topic} {wish.topic_id}: {done}")
 
 
-async def _keep_settings(world: "World", service: ControllerService, told: int) -> int:
+async def _keep_settings(world: "World", service: ControllerService, reported: int) -> int:
     """Of the pool, as a BrokerPool object has them; what this controller knows then. One that
     leads anew knows nothing."""
     if not service.is_leading:
         return 0
     wanted = world.move_bytes_per_second
-    if wanted != told and world.pool in service.pools():
+    if wanted != reported and world.pool in service.pools():
         with contextlib.suppress(NotController):
             await service.set_settings(world.pool, PoolSettings(wanted))
             return wanted
-    return told
+    return reported
 
 
 async def _step(service: ControllerService, world: "World", wish: TopicWish) -> str:

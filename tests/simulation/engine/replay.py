@@ -83,8 +83,8 @@ def not_judged(result: RunResult) -> Iterator[str]:
 def transcript(result: RunResult) -> str:
     lines = [f"seed {result.seed}", f"options: {result.options}", ""]
     for now_us, who, what in result.trace:
-        told = with_names(what) if who == "fault" else what
-        lines.append(f"{now_us / 1e6:11.6f}  {who:<14} {told}")
+        reported = with_names(what) if who == "fault" else what
+        lines.append(f"{now_us / 1e6:11.6f}  {who:<14} {reported}")
     lines += ["", f"digest {result.digest}, {result.events} events"]
     if result.violation is None:
         lines.append("no violation")

@@ -223,9 +223,9 @@ class World(Surroundings):
         """The kubelet tells the API server, whose watch tells the operators."""
         if broker.machine.is_up:
             after_us = self.random.randint(300_000, 1_500_000)
-            self.timeline.after(after_us, self.tell_of_trouble, broker)
+            self.timeline.after(after_us, self.notify_of_trouble, broker)
 
-    def tell_of_trouble(self, broker: BrokerSlot) -> None:
+    def notify_of_trouble(self, broker: BrokerSlot) -> None:
         """Operators hear that its container ended, where the API server's watch reaches them."""
         for slot in self.controllers:
             if slot.name in self.store.out_of_reach:

@@ -187,16 +187,16 @@ def split_controllers(world: World, apart_us: int) -> None:
         world.coverage["two controllers decide"] += 1
         for index in (0, 1):
             number = (first + index) % len(world.brokers)
-            world.timeline.after(index * apart_us, _kill_and_tell, world, number)
+            world.timeline.after(index * apart_us, _kill_and_notify, world, number)
 
     when(world, lambda: sum(slot.is_leading for slot in world.controllers) > 1, strike, 3_000_000)
 
 
-def _kill_and_tell(world: World, number: int) -> None:
+def _kill_and_notify(world: World, number: int) -> None:
     slot = broker_of(world, number)
     if slot.process is not None and not world.is_healed:
         slot.process.kill()
-        world.tell_of_trouble(slot)
+        world.notify_of_trouble(slot)
 
 
 # ---- a controller that hears nobody, while every broker lives

@@ -71,7 +71,7 @@ def reject_probes(world: World, number: int, for_us: int) -> None:
         world.network.reject(controller.machine.name, slot.machine.name)
         link = (controller.machine.name, slot.machine.name)
         world.timeline.after(for_us, world.network.rejected.pop, link, None)
-    world.timeline.after(NEWS_US, world.tell_of_trouble, slot)
+    world.timeline.after(NEWS_US, world.notify_of_trouble, slot)
 
 
 @fault

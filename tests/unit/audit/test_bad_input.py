@@ -56,8 +56,8 @@ def test_values_that_a_family_cannot_have_are_told_and_nothing_follows_from_them
     at_all = sum(AT_MS in dict(samples) for samples in series)
     possible = name.endswith("_seconds") + ("skew" in name)
     result = run(None, [str(export.write(tmp_path / "export.jsonl"))])
-    (told,) = [each for each in result.findings if each.subject == name]
-    assert told.sentence.startswith(f"{(len(ODD) - possible) * at_all} samples whose value")
+    (reported,) = [each for each in result.findings if each.subject == name]
+    assert reported.sentence.startswith(f"{(len(ODD) - possible) * at_all} samples whose value")
     assert result.loss_evidence == ()
     assert result.verdict in (Verdict.INCONCLUSIVE, Verdict.VIOLATED)
     write_outputs(result, tmp_path / "report")

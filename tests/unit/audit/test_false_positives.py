@@ -375,8 +375,8 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_what_only_looks_like_a_fault_is_none(case: Callable[[], Export], tmp_path: Path) -> None:
     result = checked_proposal(case(), tmp_path)
-    told = [each for each in result.findings if each.severity is not Severity.INFO]
-    assert (result.verdict, told) == (Verdict.PASS, [])
+    reported = [each for each in result.findings if each.severity is not Severity.INFO]
+    assert (result.verdict, reported) == (Verdict.PASS, [])
     assert all(each.planned for each in result.findings)
 
 

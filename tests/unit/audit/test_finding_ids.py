@@ -35,10 +35,10 @@ def test_what_lasts_has_one_id_in_two_windows(tmp_path: Path) -> None:
 
 
 def test_a_topic_made_again_and_another_cluster_have_ids_of_their_own() -> None:
-    def told(topic_id: str, cluster: str) -> str:
+    def reported(topic_id: str, cluster: str) -> str:
         where = TopicPartition("orders", 0, topic_id)
         about = Subject("orders-0", 5, 6, (where,), cluster=cluster)
         return finding("R6", Severity.CRITICAL, about, "lost", cause="", remedy="").id
 
-    ids = [told("one", "a"), told("two", "a"), told("one", "b")]
+    ids = [reported("one", "a"), reported("two", "a"), reported("one", "b")]
     assert len(set(ids)) == 3

@@ -15,7 +15,7 @@ ORDERS = {"topic": "orders", "topic_id": "id-orders", "partition": "0"}
 MOVED_MS = 1_200_000
 
 
-def told_from_two_addresses(name: str, value: Value, follower: str = "") -> Export:
+def reported_from_two_addresses(name: str, value: Value, follower: str = "") -> Export:
     """All brokers; the new addresses answer two scrapes before the old ones' series end."""
     whole = Export(length_ms=LENGTH_MS, step_ms=STEP_MS)
     brokers(whole)
@@ -40,7 +40,7 @@ def checked_proposal(export: Export, path: Path) -> AuditResult:
 
 def test_a_watermark_that_goes_back_under_the_new_address_is_a_loss(tmp_path: Path) -> None:
     """The first samples of the new address lie where the old one still stands."""
-    export = told_from_two_addresses(
+    export = reported_from_two_addresses(
         "replica_high_watermark_offset",
         lambda t: 1000 if t < 1_300_000 else 2000 if t < 1_500_000 else 1400,
     )
@@ -51,7 +51,7 @@ def test_a_watermark_that_goes_back_under_the_new_address_is_a_loss(tmp_path: Pa
 
 
 def test_lag_that_only_the_new_address_shows_is_lag(tmp_path: Path) -> None:
-    export = told_from_two_addresses(
+    export = reported_from_two_addresses(
         "follower_caught_up_age_seconds",
         lambda t: 0.1 if t < 1_300_000 else 9.0,
         follower="2",

@@ -29,7 +29,7 @@ def claiming(length_ms: int, claims: dict[str, set[int]]) -> Export:
     return export
 
 
-def told(result: AuditResult) -> list[tuple[str, int, int]]:
+def reported(result: AuditResult) -> list[tuple[str, int, int]]:
     return [
         (each.sentence, each.start_ms // SECONDS, each.end_ms // SECONDS)
         for each in result.findings
@@ -39,7 +39,7 @@ def told(result: AuditResult) -> list[tuple[str, int, int]]:
 
 def test_each_pair_is_told_with_the_time_that_they_share(tmp_path: Path) -> None:
     claims = {"1": set(range(20, 50)), "2": set(range(40, 70)), "3": {10, 11, *range(45, 48)}}
-    assert told(checked_proposal(tmp_path, claiming(100_000, claims))) == [
+    assert reported(checked_proposal(tmp_path, claiming(100_000, claims))) == [
         ("brokers 1 and 2 both led in leader epoch 5", 40, 49),
         ("brokers 1 and 3 both led in leader epoch 5", 45, 47),
         ("brokers 2 and 3 both led in leader epoch 5", 45, 47),
@@ -48,4 +48,4 @@ def test_each_pair_is_told_with_the_time_that_they_share(tmp_path: Path) -> None
 
 def test_who_leads_one_after_the_other_is_none(tmp_path: Path) -> None:
     claims = {"1": {*range(20, 40), *range(60, 80)}, "2": set(range(40, 60)), "3": set[int]()}
-    assert told(checked_proposal(tmp_path, claiming(100_000, claims))) == []
+    assert reported(checked_proposal(tmp_path, claiming(100_000, claims))) == []

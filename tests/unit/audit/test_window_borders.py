@@ -33,7 +33,7 @@ def outcome(result: AuditResult, rule: str) -> Outcome:
     return next(each.outcome for each in result.rules if each.rule == rule)
 
 
-def told(result: AuditResult, rule: str) -> list[Finding]:
+def reported(result: AuditResult, rule: str) -> list[Finding]:
     return [each for each in result.findings if each.rule == rule]
 
 
@@ -55,7 +55,7 @@ def test_an_outage_on_the_border_of_two_windows_is_too_long_in_the_second(
     second = checked_proposal(export, tmp_path, Window(BORDER_MS, 1_500_000), kept)
     assert outcome(first, "R3") is Outcome.KEPT
     assert outcome(second, "R3") is Outcome.VIOLATED
-    assert "for 80 s" in told(second, "R3")[0].sentence
+    assert "for 80 s" in reported(second, "R3")[0].sentence
     found = [each for each in second.intervals if each.kind is IntervalKind.UNDER_MIN_ISR]
     assert [(each.start_ms, each.end_ms, each.earlier_ms) for each in found] == [
         (BORDER_MS, BORDER_MS + 40_000, 40_000)
@@ -68,8 +68,10 @@ def test_an_incident_on_the_border_has_one_id_and_the_first_window_says_that_it_
     tmp_path: Path,
 ) -> None:
     export = stalled(BORDER_MS - 40_000, BORDER_MS + 40_000)
-    (first,) = told(checked_proposal(export, tmp_path, Window(300_000, BORDER_MS), None), "R2")
-    (second,) = told(checked_proposal(export, tmp_path, Window(BORDER_MS, 1_500_000), None), "R2")
+    (first,) = reported(checked_proposal(export, tmp_path, Window(300_000, BORDER_MS), None), "R2")
+    (second,) = reported(
+        checked_proposal(export, tmp_path, Window(BORDER_MS, 1_500_000), None), "R2"
+    )
     assert first.id == second.id
     assert "still so when the window ended" in first.sentence
     assert "still so" not in second.sentence

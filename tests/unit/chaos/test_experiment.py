@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from rich.console import Console
 from tidemark_chaos import experiment as experiment_module
-from tidemark_chaos.environments.environment import Tell
+from tidemark_chaos.environments.environment import Notify
 from tidemark_chaos.environments.prometheus import AuditResponse
 from tidemark_chaos.experiment import DemoReport, Experiment, Trial, report_fields
 from tidemark_chaos.faults.fault import TOPIC, Fault, FaultKind
@@ -39,7 +39,7 @@ class FakeEnvironment:
     default_kinds: tuple[FaultKind, ...] = (FaultKind.KILL,)
     possible_kinds: frozenset[FaultKind] = frozenset({FaultKind.KILL, FaultKind.STOP})
 
-    async def set_up(self, tell: Tell) -> None:
+    async def set_up(self, tell: Notify) -> None:
         tell("starting")
 
     async def start_workload(self) -> None: ...

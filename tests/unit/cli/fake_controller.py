@@ -71,8 +71,8 @@ class FakeController:
     uptime_ms: int = 3_600_000
 
     def topic(self, name: str, *partitions: Any, pool: str = "default", **fields: Any) -> None:
-        told = {"topic": name, "objectName": name, "partitions": list(partitions)} | fields
-        self.topics.append(told | {"pool": pool})
+        reported = {"topic": name, "objectName": name, "partitions": list(partitions)} | fields
+        self.topics.append(reported | {"pool": pool})
 
     def status(self) -> dict[str, Any]:
         self.on_status(self)

@@ -71,10 +71,10 @@ def test_an_unknown_option_names_the_commands_own_help(capsys: pytest.CaptureFix
     ],
 )
 def test_ports_that_cannot_be_had_together_are_refused_before_anything_begins(
-    options: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    options: list[str], reported: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["dev", "--data-dir", str(tmp_path / "data"), *options]) == 2
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
 
 

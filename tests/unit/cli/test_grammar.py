@@ -81,11 +81,11 @@ def test_the_version_loads_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_mistakes_are_told_with_the_nearest_name(
-    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, written = ended(capsys, *words)
     assert code == 2
-    assert told in written
+    assert reported in written
 
 
 def test_version_and_help_are_where_they_are_looked_for(

@@ -332,13 +332,13 @@ def test_drain_waits_until_the_broker_is_empty(capsys: pytest.CaptureFixture[str
         ),
     ],
 )
-def test_drain_that_cannot_end_is_refused_with_why(spec: dict[str, Any], told: str) -> None:
+def test_drain_that_cannot_end_is_refused_with_why(spec: dict[str, Any], reported: str) -> None:
     controller = FakeController()
     controller.topic("orders", partition(0, 0, 0))
     if not spec:
         controller.topic("old", partition(0, 1, 1), partition(1, 1, 0, 1, 2), retained=True)
     controller.objects["topics"] = [topic_object("orders", **spec)]
-    assert told in rejection(controller, "drain", "0").sentence
+    assert reported in rejection(controller, "drain", "0").sentence
     assert controller.patches == []
 
 

@@ -10,8 +10,8 @@ from tidemark_client.metadata import PartitionView, TopicView
 
 
 def item(name: str, *conditions: tuple[str, str, str]) -> dict[str, Any]:
-    told = [{"type": t, "status": s, "reason": "R", "message": m} for t, s, m in conditions]
-    return {"metadata": {"name": name}, "status": {"conditions": told}}
+    reported = [{"type": t, "status": s, "reason": "R", "message": m} for t, s, m in conditions]
+    return {"metadata": {"name": name}, "status": {"conditions": reported}}
 
 
 def test_what_is_well_is_not_told() -> None:

@@ -89,10 +89,10 @@ def test_apply_keeps_what_a_move_wrote_and_asks_for_strict_validation() -> None:
         ),
     ],
 )
-def test_refusals_are_one_sentence(failure: ApiFailure, told: str) -> None:
+def test_refusals_are_one_sentence(failure: ApiFailure, reported: str) -> None:
     api = FakeApi()
     api.failure = failure
     with pytest.raises(CommandFailed) as failed:
         asyncio.run(objects(api).get("Topic", "orders"))
-    assert failed.value.sentence == told
+    assert failed.value.sentence == reported
     assert failed.value.exit_code == 1

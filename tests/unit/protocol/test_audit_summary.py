@@ -23,10 +23,10 @@ def test_much_is_cut_to_fit_and_what_is_left_out_is_counted(count: int, text: st
     incidents = tuple(incident(number, sentence=text, subject=text) for number in range(count))
     document = encode_summary(summary(incidents=incidents, sentence=text * 9))
     assert len(document) <= MAX_SUMMARY_BYTES
-    told = decode_summary(document)
-    assert len(told.incidents) + told.left_out == count
-    assert [each.id for each in told.incidents] == [
-        each.id for each in incidents[: len(told.incidents)]
+    reported = decode_summary(document)
+    assert len(reported.incidents) + reported.left_out == count
+    assert [each.id for each in reported.incidents] == [
+        each.id for each in incidents[: len(reported.incidents)]
     ]
 
 

@@ -71,7 +71,7 @@ class Instances:
         loop = asyncio.get_running_loop()
         consumer = self._new_consumer(settings)
         task = loop.create_task(consumer.membership.run(), name=f"membership {settings.name}")
-        task.add_done_callback(lambda ended: _tell_failure(consumer, ended))
+        task.add_done_callback(lambda ended: _notify_failure(consumer, ended))
         instance = Instance(consumer, embedded_format, request_timeout_ms, task, loop.time())
         self._known[key] = instance
         if self._sweep_timer is None:
@@ -131,7 +131,7 @@ async def _end(instance: Instance, *, is_requested: bool = False, commits: bool 
     await instance.consumer.close(is_requested=is_requested, commits=commits)
 
 
-def _tell_failure(consumer: GroupConsumer, task: asyncio.Task[None]) -> None:
+def _notify_failure(consumer: GroupConsumer, task: asyncio.Task[None]) -> None:
     """Its client must hear of it, as it would poll for nothing for ever."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("a consumer's membership ended", exc_info=error)

@@ -331,8 +331,8 @@ def _notify_or_defer(
 def _topic_ids(fetched: Iterable[Fetched]) -> tuple[tuple[bytes, bytes], ...]:
     """Of the logs that were read: a topic that was deleted and made again has another one."""
     ids = {found.topic: found.topic_id for found in fetched}
-    told = ", ".join(f"{topic}={topic_id}" for topic, topic_id in sorted(ids.items()))
-    return ((b"tidemark-topic-ids", told.encode()),) if told else ()
+    reported = ", ".join(f"{topic}={topic_id}" for topic, topic_id in sorted(ids.items()))
+    return ((b"tidemark-topic-ids", reported.encode()),) if reported else ()
 
 
 def _json(document: object) -> Response:

@@ -20,7 +20,7 @@ from tidemark_protocol.topic_messages import (
 from tidemark_broker.kafka.apis.config_docs import ConfigType, ResourceType
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
 from tidemark_broker.kafka.apis.topic_configs import ConfigSource, topic_configs
-from tidemark_broker.kafka.apis.topics import by_topic, told
+from tidemark_broker.kafka.apis.topics import by_topic, reported
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.configs import (
     ALTER_CONFIGS_API,
@@ -58,7 +58,7 @@ class ConfigAdmin:
 
         def described(resource: Values) -> Values:
             if counts[_key(resource)] > 1:
-                return _resource(resource) | told(_named_twice(resource["resource"]))
+                return _resource(resource) | reported(_named_twice(resource["resource"]))
             return self._described(resource, requested)
 
         return {"resources": Each(resources, described)}
@@ -67,7 +67,7 @@ class ConfigAdmin:
         answer = _resource(resource) | {"error": ErrorCode.NONE}
         configs = self._configs(resource)
         if isinstance(configs, TopicResult):
-            return answer | told(configs)
+            return answer | reported(configs)
         names = frozenset(resource["names"] or ())  # none: all of them, as Kafka
         return answer | {
             "configs": tuple(
@@ -141,7 +141,7 @@ class ConfigAdmin:
         return {
             "resources": tuple(
                 {"resource_type": kind, "resource": name}
-                | told(results.get((kind, name), _too_many(name)))
+                | reported(results.get((kind, name), _too_many(name)))
                 for kind, name in counts
             )
         }

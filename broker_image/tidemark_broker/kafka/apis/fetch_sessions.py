@@ -36,7 +36,7 @@ class FetchSession:
     session_id: int
     is_by_id: bool
     requested: dict[Key, FetchPartition] = field(default_factory=dict)
-    told: dict[Key, tuple[int, int]] = field(default_factory=dict)  # watermark, log start
+    reported: dict[Key, tuple[int, int]] = field(default_factory=dict)  # watermark, log start
     next_epoch: int = 1
     used_ms: int = 0
 
@@ -44,7 +44,7 @@ class FetchSession:
         for topic, topic_id, partitions in request.forgotten:
             for partition in partitions:
                 self.requested.pop((topic, topic_id, partition), None)
-                self.told.pop((topic, topic_id, partition), None)
+                self.reported.pop((topic, topic_id, partition), None)
         self.requested.update(requested_of(request))
 
     def is_news(self, key: Key, answer: PartitionResponse) -> bool:
@@ -54,13 +54,13 @@ class FetchSession:
         """
         if answer.error is not ErrorCode.NONE or answer.records or answer.preferred_replica >= 0:
             return True
-        return self.told.get(key) != (answer.high_watermark, answer.log_start_offset)
+        return self.reported.get(key) != (answer.high_watermark, answer.log_start_offset)
 
-    def note_told(self, key: Key, answer: PartitionResponse) -> None:
+    def note_reported(self, key: Key, answer: PartitionResponse) -> None:
         if answer.error is not ErrorCode.NONE:
-            self.told.pop(key, None)  # whatever comes next is news
+            self.reported.pop(key, None)  # whatever comes next is news
             return
-        self.told[key] = (answer.high_watermark, answer.log_start_offset)
+        self.reported[key] = (answer.high_watermark, answer.log_start_offset)
         if answer.records and key in self.requested:
             self.requested[key] = self.requested.pop(key)  # the others come first next time
 

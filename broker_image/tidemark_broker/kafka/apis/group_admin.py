@@ -113,10 +113,10 @@ class GroupAdmin:
     async def describe_groups(self, request: KafkaRequest, requested: Values) -> Values:
         def group(name: str) -> Values:
             found = _described(self._groups.describe_group(name), request.version)
-            is_told = (
+            is_reported = (
                 requested["include_authorized_operations"] and found["error"] is ErrorCode.NONE
             )
-            return found | {"authorized_operations": OF_GROUP if is_told else NOT_REQUESTED}
+            return found | {"authorized_operations": OF_GROUP if is_reported else NOT_REQUESTED}
 
         # Each once: of one group there may be much to tell.
         return {"groups": Each(tuple(dict.fromkeys(requested["groups"])), group)}

@@ -154,14 +154,14 @@ class GroupOffsets:
         def answer(entry: tuple[str, RequestedOnce]) -> Values:
             found = self._fetch_group(*entry, room)
             known = self._metadata.topics
-            told = [
+            reported = [
                 topic | {"topic_id": known[topic["topic"]].topic_id}
                 for topic in found["topics"]
                 if topic["topic"] in known
             ]
             if found["error"] is ErrorCode.NONE:
-                told += map(_unknown_id, unknown[entry[0]])
-            return found | {"topics": told}
+                reported += map(_unknown_id, unknown[entry[0]])
+            return found | {"topics": reported}
 
         return {"groups": Each(tuple(_requested_once(requested["groups"]).items()), answer)}
 

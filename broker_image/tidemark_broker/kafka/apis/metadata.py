@@ -78,17 +78,17 @@ class ClusterView:
 
         def topic(entry: tuple[str | None, TopicId]) -> Values:
             found = self._requested_topic(*entry, request.listener)
-            is_told = (
+            is_reported = (
                 requested["include_topic_authorized_operations"] and found["topic"] is not None
             )
-            return found | {"authorized_operations": _told(OF_TOPIC, is_told)}
+            return found | {"authorized_operations": _reported(OF_TOPIC, is_reported)}
 
         return {
             "brokers": described_brokers(self._metadata, brokers, request.listener),
             "cluster_id": self._services.cluster_id,
             "controller_id": self._controller_id(),
             "topics": Each(wanted, topic),
-            "cluster_authorized_operations": _told(
+            "cluster_authorized_operations": _reported(
                 OF_CLUSTER, requested["include_cluster_authorized_operations"]
             ),
         }
@@ -110,7 +110,7 @@ class ClusterView:
             "cluster_id": self._services.cluster_id,
             "controller_id": self._controller_id(),
             "brokers": described_brokers(self._metadata, brokers, request.listener),
-            "cluster_authorized_operations": _told(
+            "cluster_authorized_operations": _reported(
                 OF_CLUSTER, requested["include_cluster_authorized_operations"]
             ),
         }
@@ -225,7 +225,7 @@ class ClusterView:
         return live[0].broker_id if live else NO_BROKER
 
 
-def _told(operations: int, is_requested: bool) -> int:
+def _reported(operations: int, is_requested: bool) -> int:
     return operations if is_requested else NOT_REQUESTED
 
 

@@ -17,7 +17,7 @@ from tidemark_protocol.topic_messages import (
 )
 
 from tidemark_broker.kafka.apis.handler_context import HandlerContext
-from tidemark_broker.kafka.apis.topics import by_topic, told
+from tidemark_broker.kafka.apis.topics import by_topic, reported
 from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest
 from tidemark_broker.kafka_wire.messages.reassignments import (
     ALTER_PARTITION_REASSIGNMENTS_API,
@@ -61,7 +61,7 @@ class PartitionAdmin:
             chunk = needed[first : first + MAX_CHANGES]
             results |= await self._elected(chunk, deadline, unclean=unclean)
         answers = {
-            place: told(result)
+            place: reported(result)
             for place, result in results.items()
             if not (wants_all and result.error is ErrorCode.ELECTION_NOT_NEEDED)
         }
@@ -110,7 +110,7 @@ class PartitionAdmin:
             "may_change_replication_factor": requested["may_change_replication_factor"],
             "error": ErrorCode.NONE,
             "error_message": None,
-            "topics": _grouped({place: told(result) for place, result in results.items()}),
+            "topics": _grouped({place: reported(result) for place, result in results.items()}),
         }
 
     async def _reassigned(

@@ -92,14 +92,14 @@ class TopicAdmin:
             named = self._named(entry)
             answers.append(named)
             if named["error"] is ErrorCode.NONE and named["topic"] in twice:
-                named |= told(twice[named["topic"]])
+                named |= reported(twice[named["topic"]])
             elif named["error"] is ErrorCode.NONE:
                 doomed[named["topic"]] = named
         if doomed:
             topics = tuple(TopicToDelete(name, each["asked_id"]) for name, each in doomed.items())
             response = await self._changes.delete(topics, Deadline(requested["timeout_ms"]))
             for name, result in by_topic(response, list(doomed)).items():
-                doomed[name] |= told(result)
+                doomed[name] |= reported(result)
         return {"topics": tuple(answers)}
 
     def _named(self, entry: Values) -> Values:
@@ -133,7 +133,7 @@ class TopicAdmin:
             results |= by_topic(response, [each.topic for each in grown])
         return {
             "topics": tuple(
-                {"topic": topic} | told(result)
+                {"topic": topic} | reported(result)
                 for topic, result in _in_order(requested["topics"], results)
             )
         }
@@ -197,7 +197,7 @@ def by_topic(response: TopicsResponse, topics: list[str]) -> dict[str, TopicResu
     }
 
 
-def told(result: TopicResult) -> Values:
+def reported(result: TopicResult) -> Values:
     """Return a result's fields.
 
     A message may quote names of the client's choice; their beginning is enough.
@@ -214,7 +214,7 @@ def _in_order(
 
 
 def _created_response(result: TopicResult, set_by_user: dict[str, str]) -> Values:
-    answer = {"topic": result.topic} | told(result)
+    answer = {"topic": result.topic} | reported(result)
     if result.error is not ErrorCode.NONE:
         return answer | {"configs": ()}
     return answer | {

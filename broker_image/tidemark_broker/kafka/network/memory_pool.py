@@ -216,13 +216,13 @@ class MemoryPool:
         because the change may happen in the middle of an answer.
         """
         if self.requests.is_full:
-            self._tell_all()
+            self._notify_all()
         elif self._change_timer is None:
-            self._change_timer = self._scheduler.call_later(0, self._tell_all)
+            self._change_timer = self._scheduler.call_later(0, self._notify_all)
         if self.requests.is_full or self.answers.is_full:
             self._watch()
 
-    def _tell_all(self) -> None:
+    def _notify_all(self) -> None:
         self._change_timer = None
         holders = [reservation for reservation in self._holders if not reservation.is_peer]
         # Not always the oldest first: the pool may be full again before the last one has its turn.

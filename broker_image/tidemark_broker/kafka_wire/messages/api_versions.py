@@ -74,8 +74,8 @@ def encode_api_versions_response(
     if not 0 <= version <= MAX_API_VERSIONS_VERSION:
         own = tuple(api for api in supported if api.api_key == API_VERSIONS)
         return _encode(header.correlation_id, 0, ErrorCode.UNSUPPORTED_VERSION, own)
-    told = supported if error is ErrorCode.NONE else ()
-    return _encode(header.correlation_id, version, error, told)
+    reported = supported if error is ErrorCode.NONE else ()
+    return _encode(header.correlation_id, version, error, reported)
 
 
 def _encode(

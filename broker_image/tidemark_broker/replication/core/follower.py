@@ -88,7 +88,7 @@ class PartitionFollower:
         self.committed_truncated_records = 0
         self.untruncated: UntruncatedLog | None = None  # nothing was cut in this epoch
         self.parts_at: Offset | None = None  # a cut could not be made: the log is damaged
-        self._told_to_part_at: Offset | None = None
+        self._reported_to_part_at: Offset | None = None
         self._is_prefix = False  # of the leader's log, which it may not be able to read further
         self.wake_at_ms = 0  # not fetched before
         # In sync or eligible: it has all that is committed, and a death while its log begins anew
@@ -129,7 +129,7 @@ class PartitionFollower:
             # Its watermark speaks of records that we do not hold (KAFKA-14704): not touched.
             cut = self._truncation(answer.diverging_epoch, log)
             # A cut by our own epochs may end past the leader's log: it is a first step.
-            self._told_to_part_at = min(cut.to_offset, answer.diverging_epoch.end_offset)
+            self._reported_to_part_at = min(cut.to_offset, answer.diverging_epoch.end_offset)
             if not _keeps_nothing(cut, answer):
                 return (cut,)
             if self._is_word_awaited():
@@ -251,7 +251,7 @@ class PartitionFollower:
 
         The log diverges where it was to be truncated.
         """
-        self.parts_at = self._told_to_part_at
+        self.parts_at = self._reported_to_part_at
         self.on_bad_records(now_ms)
 
     def on_bad_records(self, now_ms: int) -> None:

@@ -162,7 +162,7 @@ async def choose_leaders(
             if state is not None and is_chosen(choice, state) and choice.leader in state.replicas:
                 pool.state.choices[topic_id, choice.partition] = choice
         await pool.evaluate(topics=(topic_id,))
-    pool.tell_brokers()
+    pool.notify_brokers()
 
 
 async def find_slices(pool: PoolLoop, topic_id: TopicId) -> None:

@@ -51,7 +51,7 @@ def record_deleted(pool: PoolLoop, tombstone: Tombstone) -> None:
     """Notify brokers of a durable deletion record."""
     pool.image.delete(tombstone.topic_state)
     pool.state.tombstones[tombstone.topic_id] = (tombstone, pool.image.version)
-    pool.tell_brokers()
+    pool.notify_brokers()
 
 
 def load_leftovers(pool: PoolLoop, slices: Iterable[PartitionSlice]) -> None:

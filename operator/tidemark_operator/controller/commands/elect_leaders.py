@@ -33,7 +33,7 @@ async def elect_preferred(
                     value, lambda stored: _restored(pool, stored, partitions)
                 )
         after = _states(pool, topic_id)
-    pool.tell_brokers()
+    pool.notify_brokers()
     return {number: _outcome(before.get(number), after.get(number)) for number in partitions}
 
 
@@ -89,7 +89,7 @@ async def elect_anybody(
                     number, ANYBODY, state.leader_epoch
                 )
         await pool.evaluate(topics=(topic_id,))
-    pool.tell_brokers()
+    pool.notify_brokers()
     return outcomes
 
 

@@ -49,7 +49,7 @@ async def retire(pool: PoolLoop, broker_id: BrokerId) -> None:
             return  # its session ends soon, or a topic was placed there meanwhile
         await pool.save_broker(replace(record, state=BrokerControlState.GONE))
         pool.image.set_brokers(pool.state.broker_states())
-    pool.tell_brokers()
+    pool.notify_brokers()
 
 
 def _is_named(pool: PoolLoop, broker_id: BrokerId) -> bool:

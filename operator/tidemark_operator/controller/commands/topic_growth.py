@@ -137,7 +137,7 @@ def _check_all_reported(pool: PoolLoop, topic: TopicState, numbers: range) -> No
     if missing is None:
         return
     pool.state.reports_wanted = max(pool.state.reports_wanted, missing.since_version)
-    pool.tell_brokers()
+    pool.notify_brokers()
     raise NoLiveReplica(
         f"topic {topic.topic}: brokers {', '.join(map(str, missing.brokers))} have not said yet"
         " what logs they have: new partitions wait until they were asked"

@@ -33,7 +33,7 @@ class BrokerSoftState:
     evaluated_failures: frozenset[Replica] = frozenset()  # those by which all slices are settled
     drained_at_version: int | None = None
     drained_at_ms: int = -1
-    was_told_to_stop: bool = False
+    was_reported_to_stop: bool = False
     is_write_stalled: bool = False  # S20
 
     # guard: later-entry-without-log-is-void (S9)

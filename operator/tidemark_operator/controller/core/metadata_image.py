@@ -131,7 +131,7 @@ class MetadataImage:
             for number in topic.withheld
         )
 
-    def is_told(self, topic_id: TopicId, partition: int, version: int) -> bool:
+    def is_reported(self, topic_id: TopicId, partition: int, version: int) -> bool:
         """Return whether a broker that applied this version knows the partition's present state.
 
         True also if there is nothing to send.

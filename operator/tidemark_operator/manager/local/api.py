@@ -74,15 +74,15 @@ def add_local_routes(
         return _json(200, await patch_object(store, kind, name, patch.encode()))
 
     app.router.add_get("/v1/local", local)
-    app.router.add_get("/v1/{plural:topics|brokerpools}", _told(listing))
-    app.router.add_post("/v1/{plural:topics|brokerpools}", _told(create))
-    app.router.add_get("/v1/{plural:topics|brokerpools}/{name}", _told(read))
-    app.router.add_patch("/v1/{plural:topics|brokerpools}/{name}", _told(patch))
-    app.router.add_post("/v1/apply", _told(apply))
-    app.router.add_delete("/v1/topics/{name}", _told(delete_topic))
+    app.router.add_get("/v1/{plural:topics|brokerpools}", _reported(listing))
+    app.router.add_post("/v1/{plural:topics|brokerpools}", _reported(create))
+    app.router.add_get("/v1/{plural:topics|brokerpools}/{name}", _reported(read))
+    app.router.add_patch("/v1/{plural:topics|brokerpools}/{name}", _reported(patch))
+    app.router.add_post("/v1/apply", _reported(apply))
+    app.router.add_delete("/v1/topics/{name}", _reported(delete_topic))
 
 
-def _told(handler: Handler) -> Handler:
+def _reported(handler: Handler) -> Handler:
     """Answer refusals in their words: 422 for a manifest, 503 for the store."""
 
     async def answer(request: web.Request) -> web.StreamResponse:

@@ -35,7 +35,7 @@ from tidemark_operator.manager.garbage import look_once_at_what_stays
 from tidemark_operator.manager.leadership import BrokerFailure, LeadershipRunner
 from tidemark_operator.manager.local.api import add_local_routes
 from tidemark_operator.manager.local.apply import NAMESPACE, ManifestRejected, apply_manifests
-from tidemark_operator.manager.local.readiness import readiness_of, tell_when_ready
+from tidemark_operator.manager.local.readiness import notify_when_ready, readiness_of
 from tidemark_operator.manager.loop_lag import LoopLagCollector
 from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.reconcile.reconciler import Reconciler
@@ -65,14 +65,14 @@ async def until_free(
     `ending`: their process ids. Without any a taken port is refused at once."""
     loop = asyncio.get_running_loop()
     ends_s = loop.time() + seconds
-    told = False
+    reported = False
     for port in ports:
         while not is_free(host, port):
             pids = ending()
             if not pids or loop.time() >= ends_s:
                 raise OSError(taken_sentence(host, port, pids))
-            if not told:
-                told = True
+            if not reported:
+                reported = True
                 tell(
                     f"waiting up to {seconds:g} s for brokers of an earlier run to end (processes"
                     f" {', '.join(map(str, pids))})"
@@ -201,7 +201,7 @@ class LocalCluster:
                     changes = tasks.create_task(self._follow_changes(), name="changes")
                     beats = tasks.create_task(lag.run(), name="loop lag")
                     say(f"starting; data and logs are in {self._settings.data_dir}")
-                    ready = tasks.create_task(self._tell_when_ready(), name="ready")
+                    ready = tasks.create_task(self._notify_when_ready(), name="ready")
                     await self._stop.wait()
                     say("stopping the brokers")
                     await self.runtime.stop_all()
@@ -211,8 +211,8 @@ class LocalCluster:
                 await runner.cleanup()
         return self._exit_code
 
-    async def _tell_when_ready(self) -> None:
-        await tell_when_ready(
+    async def _notify_when_ready(self) -> None:
+        await notify_when_ready(
             lambda: readiness_of(self._store, self.controller),
             say,
             controller_port=self._settings.controller_port,
@@ -249,10 +249,10 @@ class LocalCluster:
             newest = self._store.resource_version()
             for change in self._store.changes_after(version, kinds=tuple(WATCHED.values())):
                 newest = max(newest, change.resource_version)
-                self._tell(WATCHED[change.kind], change)
+                self._notify(WATCHED[change.kind], change)
             version = newest
 
-    def _tell(self, kind: ResourceKind, change: StoredChange) -> None:
+    def _notify(self, kind: ResourceKind, change: StoredChange) -> None:
         key = self._reconciler.on_event(kind, change.item, is_deleted=change.is_deleted)
         if key is not None:
             self._leading.on_key(key, request_of(change.item))

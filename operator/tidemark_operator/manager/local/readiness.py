@@ -90,7 +90,7 @@ async def readiness_of(store: ObjectStore, controller: ControllerService) -> Rea
     )
 
 
-async def tell_when_ready(
+async def notify_when_ready(
     read: Callable[[], Awaitable[Readiness]],
     tell: Callable[[str], None],
     *,
@@ -98,11 +98,11 @@ async def tell_when_ready(
     data_dir: object,
 ) -> None:
     loop = asyncio.get_running_loop()
-    began_s, told = loop.time(), ""
+    began_s, reported = loop.time(), ""
     while not (found := await read()).is_ready:
-        if loop.time() - began_s > SLOW_SECONDS and found.progress != told:
-            told = found.progress
-            tell(f"still starting: {told}; logs are in {data_dir}/logs")
+        if loop.time() - began_s > SLOW_SECONDS and found.progress != reported:
+            reported = found.progress
+            tell(f"still starting: {reported}; logs are in {data_dir}/logs")
         await asyncio.sleep(POLL_SECONDS)
     for line in ready_lines(found, controller_port, data_dir):
         tell(line)

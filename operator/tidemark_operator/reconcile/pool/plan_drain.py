@@ -74,9 +74,9 @@ def plan_drain(
     going = [b for b in surplus if b in known or running[b].process is not BrokerProcess.ABSENT]
     leaving = sorted({*going, *spec.drain})
     held = {b: None if replica_counts is None else replica_counts.get(b, 0) for b in leaving}
-    told = _conditions(held, kept or {}, unknown, retained or RetainedMoves())
+    reported = _conditions(held, kept or {}, unknown, retained or RetainedMoves())
     is_over = not actions and not retire and all(count == 0 for count in held.values())
-    return Drain(tuple(actions), tuple(retire), told, is_over)
+    return Drain(tuple(actions), tuple(retire), reported, is_over)
 
 
 def may_go(broker_id: BrokerId, replica_counts: Mapping[BrokerId, int] | None) -> bool:

@@ -148,8 +148,8 @@ def plan_topic(observed: ObservedTopic) -> TopicPlan:
     plan, fault = _plan(observed), observed.spec.choices_fault
     if not fault:
         return plan
-    told = Condition("Attention", True, "SeeMessage", fault)
-    return replace(plan, conditions=(*plan.conditions, told))
+    reported = Condition("Attention", True, "SeeMessage", fault)
+    return replace(plan, conditions=(*plan.conditions, reported))
 
 
 def _plan(observed: ObservedTopic) -> TopicPlan:
@@ -330,12 +330,12 @@ def _waiting_to_grow(observed: ObservedTopic, view: TopicView, growth: TopicPlan
     """What the partitions that there are need goes on; that others are not made is said too."""
     plan = _plan_changes(observed, view)
     missing = listing(list(range(view.topic.partition_count, observed.spec.partitions)))
-    told = (
+    reported = (
         replace(condition, message=f"{missing} are not made yet: {condition.message}")
         for condition in growth.conditions
     )
     others = (each for each in plan.conditions if each.type != "Ready" or not each.is_true)
-    return TopicPlan(plan.action, (*told, *others), is_waiting=True)
+    return TopicPlan(plan.action, (*reported, *others), is_waiting=True)
 
 
 def _too_few_brokers(observed: ObservedTopic) -> TopicPlan | None:

@@ -164,7 +164,7 @@ class TopicReconciler:
             await self._statuses.write(TOPIC, topic, fields, plan.conditions, at_once=True)
             return None
         try:
-            await self._apply_and_tell(spec, action, topic)
+            await self._apply_and_notify(spec, action, topic)
         except (SliceMissing, TopicUnknown) as error:
             return Condition("Ready", False, "SliceMissing", str(error))
         except CannotReassign as error:  # it changed since it was looked at
@@ -182,14 +182,14 @@ class TopicReconciler:
             self._wake_pool(spec.pool)  # retained data is served again
         return None
 
-    async def _apply_and_tell(self, spec: TopicSpec, action: TopicAction, topic: Object) -> None:
+    async def _apply_and_notify(self, spec: TopicSpec, action: TopicAction, topic: Object) -> None:
         """Thousands of partitions take a while: the status says how far it is."""
         if not isinstance(action, CreateTopic | AddPartitions):
             await self._applier.apply(spec, action)
             return
         is_applied = asyncio.Event()
         telling = asyncio.create_task(
-            self._tell_progress(spec, topic, is_applied), name=f"progress {spec.topic_name}"
+            self._notify_progress(spec, topic, is_applied), name=f"progress {spec.topic_name}"
         )
         try:
             await self._applier.apply(spec, action)
@@ -200,7 +200,7 @@ class TopicReconciler:
             is_applied.set()
             await telling  # a write of the same status goes before the next one
 
-    async def _tell_progress(
+    async def _notify_progress(
         self, spec: TopicSpec, topic: Object, is_applied: asyncio.Event
     ) -> None:
         topic_id = TopicId(topic.get("status", {}).get("topicId") or spec.uid)

@@ -67,9 +67,9 @@ def test_under_replication_is_found_from_leaders_alone(tmp_path: Path) -> None:
 
 def test_what_kafka_does_not_export_is_not_evaluated_and_no_pass(tmp_path: Path) -> None:
     result = a_kafka_cluster(tmp_path / "kafka.jsonl")
-    told = outcomes(result)
-    assert told["R1"] is Outcome.VIOLATED
-    assert {rule for rule, outcome in told.items() if outcome is Outcome.NOT_EVALUATED} >= {
+    reported = outcomes(result)
+    assert reported["R1"] is Outcome.VIOLATED
+    assert {rule for rule, outcome in reported.items() if outcome is Outcome.NOT_EVALUATED} >= {
         "R2", "R4", "R6",
     }  # fmt: skip
     assert result.verdict is not Verdict.PASS
@@ -145,9 +145,9 @@ def test_the_side_of_min_insync_replicas_is_enough_for_the_rules_that_need_it(
     assert intervals(IntervalKind.UNDER_REPLICATED) == [(130_000, 160_000)]
     assert intervals(IntervalKind.ONE_FAILURE_FROM_STALL) == [(130_000, 160_000)]
     assert intervals(IntervalKind.ONE_FAILURE_FROM_LOSS) == [(100_000, 130_000)]
-    told = outcomes(result)
-    assert {told[rule] for rule in ("R1", "R2", "R5")} == {Outcome.VIOLATED}
-    assert {told[rule] for rule in ("R4", "R6")} == {Outcome.NOT_EVALUATED}
+    reported = outcomes(result)
+    assert {reported[rule] for rule in ("R1", "R2", "R5")} == {Outcome.VIOLATED}
+    assert {reported[rule] for rule in ("R4", "R6")} == {Outcome.NOT_EVALUATED}
 
 
 def test_a_partition_that_every_replica_says_it_does_not_lead_is_offline(tmp_path: Path) -> None:

@@ -48,12 +48,12 @@ def test_an_outage_is_told_in_its_whole_length_whoever_was_missing_meanwhile(
     result: AuditResult,
 ) -> None:
     """Partition orders-2: two brokers out of sync, then no leader, then one replica in sync."""
-    (told,) = (
+    (reported,) = (
         each.sentence
         for each in result.findings
         if each.rule == "R3" and "orders-2" in each.sentence and "min.insync" in each.sentence
     )
-    assert told.endswith("the longest, orders-2, for 2.5 min")
+    assert reported.endswith("the longest, orders-2, for 2.5 min")
     open_ones = [each for each in result.findings if "still so" in each.sentence]
     assert {each.rule for each in open_ones} == {"R3"}  # R2's outage was over by then
 
@@ -92,8 +92,8 @@ def test_every_finding_stands_there_with_what_to_do(result: AuditResult) -> None
     assert len(result.findings) > 5
     for finding in result.findings:
         assert f'id="{finding.id}"' in page
-    told = [each for each in result.findings if each.incident in ("", each.id)]
-    assert page.count("<b>To do: </b>") == sum(bool(each.remedy) for each in told)
+    reported = [each for each in result.findings if each.incident in ("", each.id)]
+    assert page.count("<b>To do: </b>") == sum(bool(each.remedy) for each in reported)
 
 
 def test_the_page_asks_nobody_for_anything(result: AuditResult) -> None:

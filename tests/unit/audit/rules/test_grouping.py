@@ -60,9 +60,9 @@ def by_rule(found: list[Finding]) -> list[str]:
 def test_two_faults_are_two_incidents_and_a_gap_comes_last(result: AuditResult) -> None:
     assert result.verdict is Verdict.VIOLATED
     assert "there is too little evidence (R8: coverage 9" in result.sentence
-    told = leads(result.findings)
-    assert by_rule(told)[2:] == ["R8", "R8"]  # unheard, and too little observed
-    assert [each.sentence.partition(":")[0] for each in told[:2]] == [
+    reported = leads(result.findings)
+    assert by_rule(reported)[2:] == ["R8", "R8"]  # unheard, and too little observed
+    assert [each.sentence.partition(":")[0] for each in reported[:2]] == [
         "broker 2 restarted, epoch 2 -> 5",
         "broker 3 restarted, epoch 2 -> 5",
     ]
@@ -159,8 +159,8 @@ def test_lag_of_the_whole_window_stands_behind_the_falls(tmp_path: Path) -> None
         if "caught_up_age" in named["__name__"] and named["follower"] == "2":
             samples[:] = [(at_ms, 9.0) for at_ms, _ in samples]
     result = run(None, [str(export.write(tmp_path / "export.jsonl"))])
-    told = leads(result.findings)
-    assert [(each.rule, each.subject) for each in told] == [
+    reported = leads(result.findings)
+    assert [(each.rule, each.subject) for each in reported] == [
         ("R1", "broker 3"),
         ("R4", "follower 2"),
     ]
@@ -175,8 +175,8 @@ def test_lag_of_a_planned_absence_names_it_as_its_cause(tmp_path: Path) -> None:
         if "caught_up_age" in named["__name__"] and named["follower"] == "3":
             samples[:] = [(at, 9.0 if 20_000 <= at < 30_000 else age) for at, age in samples]
     result = run(None, [str(export.write(tmp_path / "export.jsonl"))])
-    told = [(each.rule, each.cause) for each in leads(result.findings) if not each.planned]
-    assert told == [("R4", "planned restart of broker 3 in this window")]
+    reported = [(each.rule, each.cause) for each in leads(result.findings) if not each.planned]
+    assert reported == [("R4", "planned restart of broker 3 in this window")]
 
 
 def test_unclean_elections_of_one_moment_are_one_incident(tmp_path: Path) -> None:

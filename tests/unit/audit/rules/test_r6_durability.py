@@ -25,8 +25,8 @@ def evidence(kind: LossKind, epoch: int, records: int, since: int | None = None)
 
 def test_an_old_leader_that_cuts_in_a_later_epoch_tells_of_the_same_loss() -> None:
     """Epoch 6 lacked 100 records, a clean election made 7, and the leader of 5 came back."""
-    told = [evidence(GAP, 6, 100), evidence(CUT, 7, 100, since=5)]
-    assert (lost_records(told), len(losses(told))) == (100, 1)
+    reported = [evidence(GAP, 6, 100), evidence(CUT, 7, 100, since=5)]
+    assert (lost_records(reported), len(losses(reported))) == (100, 1)
 
 
 def test_losses_of_epochs_that_do_not_overlap_add_up() -> None:
@@ -37,8 +37,8 @@ def test_losses_of_epochs_that_do_not_overlap_add_up() -> None:
 
 
 def test_evidence_of_an_unknown_epoch_may_be_of_any_loss() -> None:
-    told = [evidence(GAP, 6, 100), evidence(LossKind.RECOVERY, -1, 80)]
-    assert lost_records(told) == 100
+    reported = [evidence(GAP, 6, 100), evidence(LossKind.RECOVERY, -1, 80)]
+    assert lost_records(reported) == 100
 
 
 def a_loss(topic: str = "orders", starts_at: int = -1) -> Export:
@@ -87,24 +87,24 @@ def test_the_samples_of_such_a_loss_are_counted_once(tmp_path: Path) -> None:
 def test_a_loss_is_told_once_with_its_offsets_and_a_command(tmp_path: Path) -> None:
     export = a_loss("pay ments", starts_at=29_400)
     result = run(None, [str(export.write(tmp_path / "export.jsonl"))])
-    (told,) = [each for each in result.findings if each.subject == "pay ments-0"]
-    what, where = told.sentence.split(": ")
+    (reported,) = [each for each in result.findings if each.subject == "pay ments-0"]
+    what, where = reported.sentence.split(": ")
     assert what == "at least 100 committed records lost"
     assert where == "pay ments-0, offsets 29400 to 29499, by leader epoch 6"
     assert (
         "`tidemark consume 'pay ments' --partition 0 --from 29400 --max 100 --until-end`"
-        in told.remedy
+        in reported.remedy
     )
-    assert told.cause.count("became leader 100 records short") == 1
-    assert told.cause.count("cut 100 records") == 1
+    assert reported.cause.count("became leader 100 records short") == 1
+    assert reported.cause.count("cut 100 records") == 1
     assert "offsets 29400 to 29499, " in render_html(result)
 
 
 def test_a_loss_without_known_offsets_names_none(tmp_path: Path) -> None:
     result = run(None, [str(a_loss().write(tmp_path / "export.jsonl"))])
-    (told,) = [each for each in result.findings if each.subject == "orders-0"]
-    assert told.sentence == "at least 100 committed records lost: orders-0, by leader epoch 6"
-    assert "`tidemark consume orders --partition 0 --from earliest --until-end`" in told.remedy
+    (reported,) = [each for each in result.findings if each.subject == "orders-0"]
+    assert reported.sentence == "at least 100 committed records lost: orders-0, by leader epoch 6"
+    assert "`tidemark consume orders --partition 0 --from earliest --until-end`" in reported.remedy
 
 
 @pytest.mark.parametrize("kind", AnomalyKind)

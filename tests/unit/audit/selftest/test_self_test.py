@@ -14,7 +14,7 @@ from tidemark_audit.engines.planning import aggregation_settings
 from tidemark_audit.engines.spark import SparkEngine
 from tidemark_audit.selftest.expected_verdict import INTERVAL_MS, expected
 from tidemark_audit.selftest.samples import BASE_MS, write_samples
-from tidemark_audit.selftest.scenario import FAULTS, LENGTH_MS, SLOTS, TRAPS, Scenario, told
+from tidemark_audit.selftest.scenario import FAULTS, LENGTH_MS, SLOTS, TRAPS, Scenario, reported
 from tidemark_audit.selftest.scoring import Score, SelfTest, by_scenario, mistakes_of, self_test
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Window
@@ -28,7 +28,7 @@ def alone(name: str) -> Scenario:
     random = Random(name)
     names = ["quiet"] * (SLOTS // 2) + [name] + ["quiet"] * (SLOTS // 2 - 1)
     for _ in range(20):
-        story = told(0, names, random)
+        story = reported(0, names, random)
         if expected(story).is_clear:
             return story
     raise AssertionError(f"no clear scenario of {name}")

@@ -38,7 +38,7 @@ def offsets_of(response: Response) -> list[int]:
     return [entry["offset"] for entry in response.json()["offsets"]]
 
 
-def told(response: Response) -> tuple[int, str, str]:
+def reported(response: Response) -> tuple[int, str, str]:
     problem = response.json()
     return response.status, problem["error"], problem["outcome"]
 
@@ -61,13 +61,13 @@ def test_a_request_sent_again_is_answered_200_with_the_same_offsets(
 def test_refusals_name_kafkas_errors_and_what_is_known(tmp_path: Path) -> None:
     async def scenario(client: Client) -> None:
         unknown = await client.post(PARTITION, numbered(4, 1))
-        assert told(unknown) == (409, "UNKNOWN_PRODUCER_ID", "not_written")
+        assert reported(unknown) == (409, "UNKNOWN_PRODUCER_ID", "not_written")
         await client.post(PARTITION, numbered(0, 1, epoch=3))
         gap = await client.post(PARTITION, numbered(2, 1, epoch=3))
-        assert told(gap) == (409, "OUT_OF_ORDER_SEQUENCE_NUMBER", "unknown")
+        assert reported(gap) == (409, "OUT_OF_ORDER_SEQUENCE_NUMBER", "unknown")
         assert "expected base sequence 1, found 2" in gap.json()["detail"]
         fenced = await client.post(PARTITION, numbered(0, 1, epoch=2))
-        assert told(fenced) == (409, "INVALID_PRODUCER_EPOCH", "unknown")
+        assert reported(fenced) == (409, "INVALID_PRODUCER_EPOCH", "unknown")
         assert offsets_of(await client.post(PARTITION, numbered(0, 1, epoch=4))) == [1]
 
     with_client(tmp_path, scenario)
@@ -77,7 +77,7 @@ def test_on_the_topic_all_records_must_name_one_partition(tmp_path: Path) -> Non
     async def scenario(client: Client) -> None:
         body = numbered(0, 1, 2)
         keyless = await client.post(TOPIC, body)
-        assert told(keyless) == (422, "INVALID_RECORD", "not_written")
+        assert reported(keyless) == (422, "INVALID_RECORD", "not_written")
         body["records"] = [{"value": 1, "partition": 0}, {"value": 2, "partition": 0}]
         assert offsets_of(await client.post(TOPIC, body)) == [0, 1]
         assert offsets_of(await client.post(TOPIC, body)) == [0, 1]
@@ -116,7 +116,7 @@ def test_half_a_number_is_refused_before_anything_is_written(
 ) -> None:
     async def scenario(client: Client) -> None:
         refused = await client.post(PARTITION, numbered(0, 1) | change)
-        assert told(refused) == (422, "INVALID_RECORD", "not_written")
+        assert reported(refused) == (422, "INVALID_RECORD", "not_written")
         assert offsets_of(await client.post(PARTITION, {"records": [{"value": 1}]})) == [0]
 
     with_client(tmp_path, scenario)
@@ -127,9 +127,9 @@ def test_what_would_be_several_batches_is_refused(tmp_path: Path) -> None:
         body = numbered(0, 1, 2)
         body["records"][1]["timestamp"] = 5
         refused = await client.post(PARTITION, body)
-        assert told(refused) == (413, "MESSAGE_TOO_LARGE", "not_written")
+        assert reported(refused) == (413, "MESSAGE_TOO_LARGE", "not_written")
         large = await client.post(PARTITION, numbered(0, "x" * 700_000, "y" * 700_000))
-        assert told(large) == (413, "MESSAGE_TOO_LARGE", "not_written")
+        assert reported(large) == (413, "MESSAGE_TOO_LARGE", "not_written")
         assert offsets_of(await client.post(PARTITION, numbered(0, 1))) == [0]
 
     with_client(tmp_path, scenario)

@@ -25,7 +25,7 @@ def a_log(path: Path, *, is_produced: bool) -> PartitionLog:
     return log
 
 
-def told(log: PartitionLog) -> tuple[object, ...]:
+def reported(log: PartitionLog) -> tuple[object, ...]:
     """What a log says of itself, and what its file holds."""
     (segment,) = log.segments
     producers = [(number, list(entry.batches)) for number, entry in log.producers]
@@ -50,9 +50,9 @@ def test_a_cut_changes_nothing_or_leaves_what_was(
     maybe far past what it held; a header that could not be read stopped the cut when the file had
     been cut already; and producers were known by what unchecked headers say."""
     log = a_log(tmp_path / "intact", is_produced=is_produced)
-    before, intact = told(log), log.segments[0].path.read_bytes()
+    before, intact = reported(log), log.segments[0].path.read_bytes()
     log.truncate_to(CUT_AT)
-    after = told(log)
+    after = reported(log)
     begin = positions(intact)[batch]
     log = a_log(tmp_path / "0", is_produced=is_produced)
     for bit in range(0, 8 * HEADER_BYTES, 3):
@@ -61,13 +61,13 @@ def test_a_cut_changes_nothing_or_leaves_what_was(
         log.segments[0].path.write_bytes(flipped)
         try:
             log.truncate_to(CUT_AT)
-            assert told(log) == after, f"bit {bit}"
+            assert reported(log) == after, f"bit {bit}"
             log = a_log(tmp_path / f"{bit + 1}", is_produced=is_produced)
         except CorruptBatch:
-            assert told(log) == before, f"bit {bit}"
+            assert reported(log) == before, f"bit {bit}"
     log.segments[0].path.write_bytes(intact)
     log.truncate_to(CUT_AT)
-    assert told(log) == after
+    assert reported(log) == after
 
 
 def test_a_cut_before_damage_asks_no_index(tmp_path: Path) -> None:

@@ -288,9 +288,9 @@ def test_what_was_appended_before_a_kill_is_there_after_it(tmp_path):
         if int(line) >= 200:
             break
     process.kill()
-    told = [int(line) for line in process.stdout if line.endswith("\n")]
+    reported = [int(line) for line in process.stdout if line.endswith("\n")]
     process.wait()
     log = open_log(tmp_path / "log")
-    assert log.log_end_offset >= max([200, *told])
+    assert log.log_end_offset >= max([200, *reported])
     assert log.recovery.only_a_torn_tail
     assert [offset for offset, _ in values_of(log)] == list(range(log.log_end_offset))

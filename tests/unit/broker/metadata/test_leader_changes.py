@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from tidemark_broker.metadata.leader_changes import TOLD_MS, VERDICT_SECONDS, LeaderChanges
+from tidemark_broker.metadata.leader_changes import REPORTED_MS, VERDICT_SECONDS, LeaderChanges
 from tidemark_broker.metadata.metadata_cache import MetadataCache
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
 from tidemark_protocol.ids import (
@@ -74,7 +74,7 @@ class Watched:
             return False
         return True
 
-    def told(self) -> list[int]:
+    def reported(self) -> list[int]:
         return [broker.broker_id for broker in self.leader_changes.live_and_stopping()]
 
 
@@ -190,18 +190,18 @@ def test_nobody_waits_for_a_broker_that_leads_nothing_or_is_known_to_be_gone() -
 
 def test_a_broker_that_left_is_told_for_a_while_and_one_that_was_never_seen_live_is_not() -> None:
     async def scenario(watched: Watched) -> None:
-        assert watched.told() == [DYING, NEXT]
+        assert watched.reported() == [DYING, NEXT]
         watched.push(leader=NEXT, fenced=frozenset({DYING}))
-        watched.now_ms += TOLD_MS
-        assert watched.told() == [DYING, NEXT]
+        watched.now_ms += REPORTED_MS
+        assert watched.reported() == [DYING, NEXT]
         watched.now_ms += 1
-        assert watched.told() == [NEXT]
+        assert watched.reported() == [NEXT]
         watched.push(leader=NEXT)
-        assert watched.told() == [DYING, NEXT]
+        assert watched.reported() == [DYING, NEXT]
         watched.leader_changes = LeaderChanges(
             watched.metadata, scheduler=asyncio.get_running_loop(), clock=lambda: watched.now_ms
         )
         watched.push(leader=NEXT, fenced=frozenset({DYING}))
-        assert watched.told() == [NEXT]
+        assert watched.reported() == [NEXT]
 
     checked(scenario)

@@ -299,7 +299,7 @@ def test_a_broker_whose_workers_have_ended_is_scraped_still() -> None:
 
 def test_the_bench_of_a_scrape_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     asyncio.run(metrics_scrape.measure(40, 1, MetricsProfile.AUDIT, tmp_path))
-    told = capfd.readouterr().out
-    assert "40 led partitions, profile audit: " in told
-    assert "loop held during scrapes" in told
-    assert "of 0 turns" not in told
+    reported = capfd.readouterr().out
+    assert "40 led partitions, profile audit: " in reported
+    assert "loop held during scrapes" in reported
+    assert "of 0 turns" not in reported

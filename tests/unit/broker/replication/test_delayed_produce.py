@@ -13,15 +13,15 @@ RESULT = ProduceResult(ErrorCode.NONE)
 def add(
     purgatory: DelayedProducePurgatory, end: int, *, for_sync_only: bool = False
 ) -> list[ErrorCode]:
-    told: list[ErrorCode] = []
+    reported: list[ErrorCode] = []
     purgatory.add(
         Offset(end),
         deadline_ms=1000,
         result=RESULT,
-        done=lambda result: told.append(result.error),
+        done=lambda result: reported.append(result.error),
         for_sync_only=for_sync_only,
     )
-    return told
+    return reported
 
 
 def test_replicas_of_which_none_waits_keep_no_deque_of_their_own() -> None:

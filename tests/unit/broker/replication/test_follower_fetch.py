@@ -110,7 +110,7 @@ def test_a_watermark_that_rose_meanwhile_is_told_without_being_asked(pool: InPro
     pool.brokers[1].partitions.delete_records("orders", 0, pool.brokers[1].replica().high_watermark)
     assert [(entry.high_watermark, entry.log_start_offset) for entry in session.ask()] == []
     pool.time.run(WAIT_MS)
-    assert session.link.told_positions[KEY] == (1, 1)
+    assert session.link.reported_positions[KEY] == (1, 1)
 
 
 def test_what_is_forgotten_is_not_answered(pool: InProcessPool) -> None:

@@ -230,7 +230,7 @@ def test_what_was_created_and_deleted_leaves_nothing_in_memory(pool: InProcessPo
     assert (metadata.partitions, metadata.topics, metadata._numbers) == ({}, {}, {})
     assert broker.high_watermarks() == {}
     assert not broker.ticks._active
-    assert (link.requested, link.watched, link.told_positions) == ({}, {}, {})
+    assert (link.requested, link.watched, link.reported_positions) == ({}, {}, {})
     assert not pool.brokers[1].directory.high_watermarks
 
 
@@ -430,8 +430,8 @@ def test_an_answer_has_records_of_so_many_partitions_and_the_next_one_the_others
             session_epoch=epoch,
         )
         pool.brokers[1].fetches.handle(following, link, answers.append)
-    told = [[answer.partition for answer in topic.partitions] for (topic,) in answers]
-    assert told == [list(range(9)), list(range(9, 18)), list(range(18, 24))]
+    reported = [[answer.partition for answer in topic.partitions] for (topic,) in answers]
+    assert reported == [list(range(9)), list(range(9, 18)), list(range(18, 24))]
 
 
 def test_the_end_of_a_connection_is_taken_in_slices(
@@ -499,8 +499,8 @@ def test_roles_of_one_step_are_logged_in_one_line(
     caplog.set_level("INFO")
     broker = pool.brokers[1].partitions
     broker.apply_push(push_of(pool, many(pool, epoch=1)))
-    told = [getattr(record, "partitions", None) for record in caplog.records]
-    lines = [line for line in told if line is not None]
+    reported = [getattr(record, "partitions", None) for record in caplog.records]
+    lines = [line for line in reported if line is not None]
     assert [len(line) for line in lines] == [
         ROLES_AT_A_TIME,
         MANY.partition_count - ROLES_AT_A_TIME,

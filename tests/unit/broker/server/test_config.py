@@ -51,6 +51,6 @@ def test_default_partitions_are_checked(
 
 def test_brokers_tell_what_their_pool_says_by_kafkas_names() -> None:
     arguments = ["--num-partitions=12", "--offsets-retention-minutes=7"]
-    told = broker_configs(parse_settings([*GIVEN, *arguments]))
-    assert (told["num.partitions"], told["offsets.retention.minutes"]) == ("12", "7")
-    assert told["group.initial.rebalance.delay.ms"] == "3000"
+    reported = broker_configs(parse_settings([*GIVEN, *arguments]))
+    assert (reported["num.partitions"], reported["offsets.retention.minutes"]) == ("12", "7")
+    assert reported["group.initial.rebalance.delay.ms"] == "3000"

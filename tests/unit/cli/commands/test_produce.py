@@ -25,7 +25,7 @@ Run = Callable[..., tuple[int, list[dict[str, Any]]]]
 
 
 @pytest.fixture
-def told(
+def reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Run:
     """Runs it with those options, and this on stdin: (exit code, JSON of each record)."""
@@ -47,10 +47,10 @@ def told(
     return run
 
 
-def test_lines_are_sent_in_batches(told: Run) -> None:
+def test_lines_are_sent_in_batches(reported: Run) -> None:
     cluster = FakeCluster(partition_count=2)
     lines = [b"%d" % number for number in range(2000)]
-    code, records = told(cluster, stdin=b"\n".join(lines))
+    code, records = reported(cluster, stdin=b"\n".join(lines))
     assert code == 0
     assert sorted(cluster.logs[0] + cluster.logs[1]) == sorted(lines)
     assert cluster.logs[0] == lines[::2], "in turn, and in order"
@@ -60,79 +60,83 @@ def test_lines_are_sent_in_batches(told: Run) -> None:
         assert cluster.logs[record["partition"]][record["offset"]] == b"%d" % (record["record"] - 1)
 
 
-def test_batches_are_of_an_idempotent_producer(told: Run) -> None:
+def test_batches_are_of_an_idempotent_producer(reported: Run) -> None:
     cluster = FakeCluster()
-    told(cluster, "a", "b")
+    reported(cluster, "a", "b")
     (body,) = cluster.bodies
     assert (body["producer_epoch"], body["base_sequence"]) == (0, 0)
     assert body["producer_id"] > 4000
 
 
 @pytest.mark.parametrize("size", [1024 * 1024, 2 * 1024 * 1024 + 1])
-def test_a_line_of_a_mebibyte_is_one_record(told: Run, size: int) -> None:
+def test_a_line_of_a_mebibyte_is_one_record(reported: Run, size: int) -> None:
     cluster = FakeCluster()
-    code, _ = told(cluster, stdin=b"a\n" + b"x" * size + b"\nb\n")
+    code, _ = reported(cluster, stdin=b"a\n" + b"x" * size + b"\nb\n")
     assert (code, list(map(len, cluster.logs[0]))) == (0, [1, size, 1])
 
 
-def test_a_line_that_is_too_large_is_refused_and_no_piece_of_it_written(told: Run) -> None:
+def test_a_line_that_is_too_large_is_refused_and_no_piece_of_it_written(reported: Run) -> None:
     cluster = FakeCluster()
-    code, records = told(cluster, stdin=b"a\n" + b"x" * 6_000_001 + b"\nb\n")
+    code, records = reported(cluster, stdin=b"a\n" + b"x" * 6_000_001 + b"\nb\n")
     assert (code, cluster.logs[0]) == (1, [b"a", b"b"])
     (refused,) = [record for record in records if record["outcome"] == "refused"]
     assert (refused["record"], refused["error"]) == (2, "MESSAGE_TOO_LARGE")
     assert "partition" not in refused
 
 
-def test_a_record_that_the_topic_refuses_costs_its_neighbours_nothing(told: Run) -> None:
+def test_a_record_that_the_topic_refuses_costs_its_neighbours_nothing(reported: Run) -> None:
     cluster = FakeCluster(most_batch_bytes=5, bad_values={b"bad"})
     lines = [b"ab", b"cd", b"too large", b"bad", b"ef", b"gh"]
-    code, records = told(cluster, stdin=b"\n".join(lines))
+    code, records = reported(cluster, stdin=b"\n".join(lines))
     assert (code, cluster.logs[0]) == (1, [b"ab", b"cd", b"ef", b"gh"])
     refused = {r["record"]: r["error"] for r in records if r["outcome"] == "refused"}
     assert refused == {3: "MESSAGE_TOO_LARGE", 4: "INVALID_RECORD"}
 
 
-def test_halving_ends_where_all_records_are_bad(told: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_halving_ends_where_all_records_are_bad(
+    reported: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batching, "MOST_HALVINGS", 4)
     cluster = FakeCluster(bad_values={b"bad"})
-    code, records = told(cluster, stdin=b"bad\n" * 64)
+    code, records = reported(cluster, stdin=b"bad\n" * 64)
     assert (code, len(records)) == (1, 64)
     assert len(cluster.bodies) <= 10
 
 
-def test_bytes_of_stdin_stay_as_they_are(told: Run) -> None:
+def test_bytes_of_stdin_stay_as_they_are(reported: Run) -> None:
     cluster = FakeCluster()
-    told(cluster, stdin=b"a\r\nb\rc\n\xff\0\n\n")
+    reported(cluster, stdin=b"a\r\nb\rc\n\xff\0\n\n")
     assert cluster.logs[0] == [b"a\r", b"b\rc", b"\xff\0", b""]
 
 
-def test_another_delimiter_and_a_file_as_one_record(told: Run, tmp_path: Path) -> None:
+def test_another_delimiter_and_a_file_as_one_record(reported: Run, tmp_path: Path) -> None:
     cluster = FakeCluster()
-    told(cluster, "-D", r"\0", stdin=b"a\nb\0c")
+    reported(cluster, "-D", r"\0", stdin=b"a\nb\0c")
     (tmp_path / "record").write_bytes(b"a\nb\n")
     files = FakeCluster()
-    told(files, "-f", str(tmp_path / "record"), "-f", "-", stdin=b"\nx\n")
+    reported(files, "-f", str(tmp_path / "record"), "-f", "-", stdin=b"\nx\n")
     assert (cluster.logs[0], files.logs[0]) == ([b"a\nb", b"c"], [b"a\nb\n", b"\nx\n"])
     with pytest.raises(CommandFailed, match="No such file"):
-        told(FakeCluster(), "-f", str(tmp_path / "missing"))
+        reported(FakeCluster(), "-f", str(tmp_path / "missing"))
 
 
-def test_keys_headers_and_times_are_sent(told: Run) -> None:
+def test_keys_headers_and_times_are_sent(reported: Run) -> None:
     cluster = FakeCluster(partition_count=3)
-    code, records = told(cluster, "-K", ":", "-Z", "-H", "a=1", "-T", "5", stdin=b"k:v\nk:\nnone\n")
+    code, records = reported(
+        cluster, "-K", ":", "-Z", "-H", "a=1", "-T", "5", stdin=b"k:v\nk:\nnone\n"
+    )
     assert (code, records[0]["outcome"]) == (1, "refused")
     (body,) = cluster.bodies
     about = {"key": "aw==", "headers": [{"key": "a", "value": "MQ=="}], "timestamp": 5}
     assert body["records"] == [{"value": "dg==", **about}, {"value": None, **about}]
 
 
-def test_what_is_in_doubt_is_said_of_each_record(told: Run) -> None:
+def test_what_is_in_doubt_is_said_of_each_record(reported: Run) -> None:
     def refusing() -> Any:
         return problem(500, "OUT_OF_ORDER_SEQUENCE_NUMBER", outcome="unknown")
 
     cluster = FakeCluster(next_responses=[answering(refusing)])
-    code, records = told(cluster, "a", "b")
+    code, records = reported(cluster, "a", "b")
     assert code == 1
     assert [(record["outcome"], record["record"]) for record in records] == [
         ("unknown", 1),
@@ -140,14 +144,14 @@ def test_what_is_in_doubt_is_said_of_each_record(told: Run) -> None:
     ]
 
 
-def test_without_acknowledgement_it_is_said_that_there_is_none(told: Run) -> None:
+def test_without_acknowledgement_it_is_said_that_there_is_none(reported: Run) -> None:
     def sent() -> Any:
         from aiohttp import web
 
         return web.json_response({"offsets": [{"partition": 0, "offset": -1}]})
 
     cluster = FakeCluster(next_responses=[answering(sent)])
-    code, records = told(cluster, "--acks", "0", "a")
+    code, records = reported(cluster, "--acks", "0", "a")
     assert (code, records[0]["outcome"]) == (0, "sent")
 
 

@@ -46,8 +46,10 @@ def with_retained(result: str = "Purged", **spec: Any) -> FakeController:
     controller.topic("orders", partition(0, 0, 0))
     controller.objects["topics"] = [topic_object("orders")]
     names = spec.get("purgeRetained", [])
-    told = [{"topicName": name, "result": "Purged"} for name in names]
-    controller.objects["brokerpools"] = [pool_object(**spec) | {"status": {"purgeRetained": told}}]
+    reported = [{"topicName": name, "result": "Purged"} for name in names]
+    controller.objects["brokerpools"] = [
+        pool_object(**spec) | {"status": {"purgeRetained": reported}}
+    ]
     return controller
 
 

@@ -44,7 +44,7 @@ class Machine:
         self.requested = 0
         self.started: list[FakeProcess] = []
         self.taken: set[int] = set()  # ports
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.options: dict[str, Any] = {}
 
     async def spawn(self, *_arguments: str, **options: Any) -> FakeProcess:
@@ -72,7 +72,7 @@ def run(
             ProcessSettings(tmp_path, 18080, 19092, "127.0.0.1:17070"),
             on_exit=lambda pool, broker_id: None,
             on_due=lambda pool: None,
-            tell=machine.told.append,
+            tell=machine.reported.append,
         )
         await scenario(machine, runtime)
         await runtime.stop_all()
@@ -120,7 +120,7 @@ def test_a_port_that_is_taken_is_told_in_one_sentence_once(
         for _ in range(2):
             with pytest.raises(OSError, match="port 19192"):
                 await runtime.apply(POOL, StartBroker(BrokerId(0)))
-        (sentence,) = machine.told
+        (sentence,) = machine.reported
         assert "broker 0 of default cannot be started" in sentence
         assert "port 19192 of 127.0.0.1 is taken" in sentence
         machine.taken.clear()

@@ -30,9 +30,9 @@ def test_who_is_cancelled_while_the_controller_steps_down_ends(turns: int) -> No
         stepping_down = asyncio.create_task(rig.service.step_down())
         for _ in range(turns):  # of the loop between the two
             await asyncio.sleep(0)
-        was_told_before = not caller.cancel()
+        was_reported_before = not caller.cancel()
         await asyncio.wait([caller, stepping_down])
-        assert caller.cancelled() or was_told_before
+        assert caller.cancelled() or was_reported_before
 
     run(scenario)
 

@@ -25,7 +25,7 @@ async def _loses_its_disk(rig: Rig, broker: FakeBroker) -> None:
     await decisions(rig).storage_failed(broker.broker_id, broker.epoch)
 
 
-def _told(broker: FakeBroker) -> MetadataPush:
+def _reported(broker: FakeBroker) -> MetadataPush:
     assert broker.poll is not None
     push = broker.poll.result().push
     assert push is not None
@@ -55,7 +55,7 @@ def test_leaders_hear_who_may_not_join_with_the_first_slice(leave: Leave) -> Non
         store._pass = hold_the_last  # type: ignore[method-assign]
         leaving = asyncio.ensure_future(leave(rig, leaver))
         await evaluate()
-        push = _told(other)
+        push = _reported(other)
         assert [pushed.topic.topic for pushed in push.topics] == ["old"]
         assert _state(push, leaver).is_stopping  # a leader proposes no such broker (KIP-841)
         assert not _state(push, leaver).is_fenced  # clients wait for this with all slices (0063)

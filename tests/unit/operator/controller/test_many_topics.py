@@ -103,7 +103,7 @@ def test_a_push_tells_first_who_was_elected() -> None:
         for topic in topics:
             image.set_partitions(topic, states, is_retained=False)
 
-    def told(since: int) -> list[tuple[str, list[int]]]:
+    def reported(since: int) -> list[tuple[str, list[int]]]:
         push = image.push_for(ControllerEpoch(1), since)
         assert push is not None
         return [(each.topic.topic, [s.partition for s in each.partitions]) for each in push.topics]
@@ -112,11 +112,11 @@ def test_a_push_tells_first_who_was_elected() -> None:
     applied = image.version
     set_all(0, 1, 0, partition_epoch=1)
     old0, old1 = MANY[:2]
-    assert told(applied) == [(old0, [1]), (old1, [1]), (old0, [0, 2]), (old1, [0, 2])]
-    assert told(0) == [(old0, [0, 1, 2]), (old1, [0, 1, 2])]  # in full: all were elected once
+    assert reported(applied) == [(old0, [1]), (old1, [1]), (old0, [0, 2]), (old1, [0, 2])]
+    assert reported(0) == [(old0, [0, 1, 2]), (old1, [0, 1, 2])]  # in full: all were elected once
     applied = image.version
     set_all(0, 1, 0, partition_epoch=2)
-    assert told(applied) == [(old0, [0, 1, 2]), (old1, [0, 1, 2])]  # nobody was elected
+    assert reported(applied) == [(old0, [0, 1, 2]), (old1, [0, 1, 2])]  # nobody was elected
 
 
 def test_an_update_settles_its_own_topic(monkeypatch: pytest.MonkeyPatch) -> None:

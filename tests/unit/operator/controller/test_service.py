@@ -53,7 +53,7 @@ def test_a_change_is_pushed_to_every_open_poll_at_once() -> None:
     async def scenario() -> None:
         rig = await Rig().start(3)
         await rig.create(3)
-        assert all(set(broker.told) == {0, 1, 2} for broker in rig.brokers)
+        assert all(set(broker.reported) == {0, 1, 2} for broker in rig.brokers)
 
     run(scenario)
 
@@ -79,7 +79,7 @@ def test_a_killed_leader_is_replaced_without_any_time_passing() -> None:
         await rig.kill(rig.brokers[0])
         assert shown(rig.partition()) == "leader 1@2 epoch 1 isr [1@2 2@3] eligible [] pe 1"
         await rig.brokers[1].catch_up()
-        assert rig.brokers[1].told[0] == rig.partition()
+        assert rig.brokers[1].reported[0] == rig.partition()
         assert rig.service.brokers(POOL)[0].state == "Fenced"
 
     run(scenario)
@@ -407,7 +407,7 @@ def test_deletion_is_an_explicit_entry_in_every_push() -> None:
         assert [(t.topic.topic_id, t.is_deleted) for t in push.topics] == [(ORDERS, True)]
         late = await rig.new_broker(3)
         assert rig.service.topic(POOL, ORDERS) is None
-        assert late.told == {}
+        assert late.reported == {}
         await rig.service.delete_topic(POOL, ORDERS, retain=False)
 
     run(scenario)

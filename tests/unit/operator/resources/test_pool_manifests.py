@@ -59,9 +59,9 @@ def test_what_a_pool_says_of_groups_reaches_its_brokers() -> None:
         "spec": {"groups": {"offsetsRetentionMinutes": 60}},
     }  # fmt: skip
     (container,) = pod(pool_spec(effective(item)))["spec"]["containers"]
-    told = {entry["name"]: entry.get("value") for entry in container["env"]}
-    assert told["TIDEMARK_OFFSETS_RETENTION_MINUTES"] == "60"
-    assert "TIDEMARK_GROUP_INITIAL_REBALANCE_DELAY_MS" not in told
+    reported = {entry["name"]: entry.get("value") for entry in container["env"]}
+    assert reported["TIDEMARK_OFFSETS_RETENTION_MINUTES"] == "60"
+    assert "TIDEMARK_GROUP_INITIAL_REBALANCE_DELAY_MS" not in reported
     item["spec"] = {"groups": {"offsetsRetentionMinutes": 0}}
     assert len(validate(item)) == 1
 
@@ -172,31 +172,31 @@ def test_a_listener_is_a_port_of_the_pod_and_a_service_for_each_broker() -> None
 
 
 def test_only_a_pool_that_wants_topics_made_tells_its_brokers() -> None:
-    def told(pool: PoolSpec) -> list[str]:
+    def reported(pool: PoolSpec) -> list[str]:
         (container,) = pod(pool)["spec"]["containers"]
         env = container["env"]
         name = "TIDEMARK_AUTO_CREATE_TOPICS_ENABLE"
         return [entry["value"] for entry in env if entry["name"] == name]
 
-    assert (told(POOL), told(replace(POOL, creates_topics=True))) == ([], ["true"])
+    assert (reported(POOL), reported(replace(POOL, creates_topics=True))) == ([], ["true"])
 
 
 def test_default_partitions_are_told_to_brokers_unless_they_are_1() -> None:
-    def told(pool: PoolSpec) -> list[str]:
+    def reported(pool: PoolSpec) -> list[str]:
         (container,) = pod(pool)["spec"]["containers"]
         env = container["env"]
         return [entry["value"] for entry in env if entry["name"] == "TIDEMARK_NUM_PARTITIONS"]
 
-    assert (told(POOL), told(replace(POOL, default_partitions=6))) == ([], ["6"])
+    assert (reported(POOL), reported(replace(POOL, default_partitions=6))) == ([], ["6"])
 
 
 def test_listeners_of_http_are_told_to_brokers_beside_those_of_kafka() -> None:
     web = ListenerSpec("web", "LoadBalancer", 8081, protocol="HTTP")
     (container,) = pod(replace(POOL, listeners=(OUTSIDE, web)))["spec"]["containers"]
     assert {"name": "web", "containerPort": 8081} in container["ports"]
-    told = {entry["name"]: entry.get("value") for entry in container["env"]}
-    assert told["TIDEMARK_LISTENERS"] == "outside:9094"
-    assert told["TIDEMARK_HTTP_LISTENERS"] == "web:8081"
+    reported = {entry["name"]: entry.get("value") for entry in container["env"]}
+    assert reported["TIDEMARK_LISTENERS"] == "outside:9094"
+    assert reported["TIDEMARK_HTTP_LISTENERS"] == "web:8081"
     service = listener_service_manifest(POOL, web, TWO)
     assert service["spec"]["ports"] == [{"name": "http", "port": 8081, "targetPort": "web"}]
 

@@ -455,8 +455,8 @@ def test_elections_are_asked_for_by_partition(tmp_path: Path) -> None:
         unknown_topic = ElectLeadersRequest(
             rig.requesting(), rig.request_id(), (ElectedPartition("nobody", 0),)
         )
-        (told,) = (await rig.admin.elect_leaders(unknown_topic)).results
-        assert told.error is unknown
+        (reported,) = (await rig.admin.elect_leaders(unknown_topic)).results
+        assert reported.error is unknown
 
     run(tmp_path, scenario)
 

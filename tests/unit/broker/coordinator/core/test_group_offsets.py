@@ -64,12 +64,12 @@ def test_a_commit_that_takes_too_long_is_refused_and_may_count_later() -> None:
         (ErrorCode.INVALID_RECORD, "INVALID_RECORD"),
     ],
 )
-def test_a_commit_that_cannot_be_written(error: ErrorCode, told: str) -> None:
+def test_a_commit_that_cannot_be_written(error: ErrorCode, reported: str) -> None:
     rig = a_rig()
     rig.commits_at_once = False
     commit = rig.send_commit(5)
     rig.reject(error)
-    assert rig.committed(commit) == told
+    assert rig.committed(commit) == reported
     assert rig.fetched() == {}
 
 

@@ -217,7 +217,7 @@ def test_an_assignment_is_told_only_once_the_log_holds_it() -> None:
     ],
 )
 def test_an_assignment_that_cannot_be_written_is_made_again(
-    error: ErrorCode, told: ErrorCode
+    error: ErrorCode, reported: ErrorCode
 ) -> None:
     rig = a_rig()
     rig.send_join()
@@ -225,7 +225,7 @@ def test_an_assignment_that_cannot_be_written_is_made_again(
     rig.commits_at_once = False
     sync = rig.send(SyncGroup("g", 1, "m1"))
     rig.reject(error)
-    assert rig.answers[sync] == SyncGroupResponse(told)
+    assert rig.answers[sync] == SyncGroupResponse(reported)
     assert rig.state() == "PreparingRebalance"
 
 

@@ -235,8 +235,8 @@ def test_all_configs_are_described_to_who_names_none(
             "include_documentation": False,
         }
         (found,) = (await ask(link, DESCRIBE_CONFIGS_API, requested))["resources"]
-        told = {config["name"] for config in found["configs"]}
-        assert told >= {"retention.ms", "cleanup.policy", "min.insync.replicas"}
+        reported = {config["name"] for config in found["configs"]}
+        assert reported >= {"retention.ms", "cleanup.policy", "min.insync.replicas"}
 
     run(tmp_path, scenario)
 
@@ -276,8 +276,8 @@ def test_what_alters_brokers_is_refused_but_for_deleting_what_nobody_set(tmp_pat
         assert errors(await ask(link, api, change(1, None)), "resources") == [ErrorCode.NONE]
         refused = await ask(link, api, change(0, "1000"))
         assert errors(refused, "resources") == [ErrorCode.INVALID_CONFIG]
-        (told,) = refused["resources"]
-        assert "set spec.moveBytesPerSecond of the BrokerPool" in told["error_message"]
+        (reported,) = refused["resources"]
+        assert "set spec.moveBytesPerSecond of the BrokerPool" in reported["error_message"]
         assert controller.requests == []
 
     run(tmp_path, scenario)
@@ -307,10 +307,10 @@ def test_an_answer_about_very_long_names_is_short(tmp_path: Path, api: Api) -> N
         configs = tuple({"name": letter * 20_000, "operation": 0, "value": None} for letter in "ab")
         resource = {"resource_type": TOPIC_TYPE, "resource": TOPIC, "configs": configs}
         values = {"resources": (resource,), "validate_only": False}
-        (told,) = (await ask(link, api, values, version=api.min_version))["resources"]
-        assert told["error"] == ErrorCode.INVALID_CONFIG
-        assert told["error_message"].startswith("expected values of aaa")
-        assert len(told["error_message"]) <= 1_000
+        (reported,) = (await ask(link, api, values, version=api.min_version))["resources"]
+        assert reported["error"] == ErrorCode.INVALID_CONFIG
+        assert reported["error_message"].startswith("expected values of aaa")
+        assert len(reported["error_message"]) <= 1_000
 
     run(tmp_path, scenario)
 
@@ -336,8 +336,8 @@ def test_moves_under_way_are_listed_and_one_at_rest_cannot_be_turned_back(tmp_pa
             "topics": ({"topic": TOPIC, "partitions": ({"partition": 0, "replicas": None},)},),
         }
         answer = await ask(link, ALTER_PARTITION_REASSIGNMENTS_API, cancel)
-        (told,) = answer["topics"][0]["partitions"]
-        assert told["error"] == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        (reported,) = answer["topics"][0]["partitions"]
+        assert reported["error"] == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         requested = {"timeout_ms": 50, "topics": None}
         assert (await ask(link, LIST_PARTITION_REASSIGNMENTS_API, requested))["topics"] == ()
         link.push(adding=True)

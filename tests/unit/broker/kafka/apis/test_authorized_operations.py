@@ -43,24 +43,24 @@ def test_metadata_tells_operations_where_asked(
             "include_topic_authorized_operations": is_requested,
         }
         found = await requested_at(door.port, METADATA_API, version, requested)
-        told = [topic["authorized_operations"] for topic in found["topics"]]
-        assert told == (expected if is_requested else [NOT_REQUESTED] * len(expected))
-        is_told = is_requested and version <= 10
+        reported = [topic["authorized_operations"] for topic in found["topics"]]
+        assert reported == (expected if is_requested else [NOT_REQUESTED] * len(expected))
+        is_reported = is_requested and version <= 10
         cluster = found.get("cluster_authorized_operations", NOT_REQUESTED)
-        assert cluster == (CLUSTER if is_told else NOT_REQUESTED)
+        assert cluster == (CLUSTER if is_reported else NOT_REQUESTED)
 
     with_door(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(("is_asked", "told"), [(False, NOT_REQUESTED), (True, CLUSTER)])
 def test_describe_cluster_tells_operations_where_asked(
-    tmp_path: Path, is_requested: bool, told: int
+    tmp_path: Path, is_requested: bool, reported: int
 ) -> None:
     async def scenario(door: Door) -> None:
         door.push()
         requested = {"include_cluster_authorized_operations": is_requested}
         found = await requested_at(door.port, DESCRIBE_CLUSTER_API, 0, requested)
-        assert found["cluster_authorized_operations"] == told
+        assert found["cluster_authorized_operations"] == reported
 
     with_door(tmp_path, scenario)
 
@@ -70,7 +70,7 @@ def test_describe_cluster_tells_operations_where_asked(
     [(3, False, NOT_REQUESTED), (3, True, GROUP), (5, True, GROUP), (6, True, NOT_REQUESTED)],
 )
 def test_describe_groups_tells_operations_of_groups_without_an_error(
-    tmp_path: Path, version: int, is_requested: bool, told: int
+    tmp_path: Path, version: int, is_requested: bool, reported: int
 ) -> None:
     """A group that is not there is an error from v6 on."""
 
@@ -78,7 +78,7 @@ def test_describe_groups_tells_operations_of_groups_without_an_error(
         door.push(has_groups=True)
         requested = {"groups": ["nobody"], "include_authorized_operations": is_requested}
         found = await requested_at(door.port, DESCRIBE_GROUPS_API, version, requested)
-        assert [group["authorized_operations"] for group in found["groups"]] == [told]
+        assert [group["authorized_operations"] for group in found["groups"]] == [reported]
 
     with_door(tmp_path, scenario)
 

@@ -35,14 +35,14 @@ def test_clients_wait_for_the_first_metadata_instead_of_hearing_that_no_topic_ex
         requesting, producing, early = [await Client.connect(door) for _ in range(3)]
         requesting.send(ALL_TOPICS)
         producing.send(produce(a_batch("one")))
-        told = asyncio.create_task(metadata_of(requesting))
+        reported = asyncio.create_task(metadata_of(requesting))
         written = asyncio.create_task(producing.answer())
         for _ in range(3):
             assert await early.ask(API_VERSIONS_REQUEST)
             assert await early.ask(fetch())  # so that followers and readers look elsewhere at once
-        assert not told.done() and not written.done()
+        assert not reported.done() and not written.done()
         door.push()
-        values = await told
+        values = await reported
         (broker,), (topic,) = values["brokers"], values["topics"]
         assert (broker["broker_id"], topic["topic"]) == (ONLY, TOPIC)
         await written

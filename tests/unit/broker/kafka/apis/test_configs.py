@@ -53,8 +53,8 @@ def test_groups_have_no_configs_and_take_none(tmp_path: Path) -> None:
             config = {"name": name, "operation": operation, "value": "1"}
             changed = (resource(GROUP_TYPE, "g", configs=(config,)),)
             requested = {"resources": changed, "validate_only": False}
-            (told,) = (await ask(link, INCREMENTAL_ALTER_CONFIGS_API, requested))["resources"]
-            assert told["error"] == error
-            assert operation or "spec.groups of the BrokerPool" in told["error_message"]
+            (reported,) = (await ask(link, INCREMENTAL_ALTER_CONFIGS_API, requested))["resources"]
+            assert reported["error"] == error
+            assert operation or "spec.groups of the BrokerPool" in reported["error_message"]
 
     run(tmp_path, scenario)

@@ -45,7 +45,7 @@ def groups_in(answer: bytes) -> list[dict[str, Any]]:
     return list(values["groups"])
 
 
-def told(answer: bytes) -> list[tuple[str, ErrorCode, list[tuple[int, int]]]]:
+def reported(answer: bytes) -> list[tuple[str, ErrorCode, list[tuple[int, int]]]]:
     """(group, error, (partition, offset) of each)."""
     return [
         (
@@ -94,7 +94,7 @@ def test_a_group_is_told_once_however_often_it_is_named(tmp_path: Path) -> None:
         requested = offsets_of(
             ("g", (0, 0, 1)), ("h", (0, 7)), ("g", (1, 0)), ("h", ALL), ("h", (7,))
         )
-        assert told(await client.ask(requested)) == [
+        assert reported(await client.ask(requested)) == [
             ("g", ErrorCode.NONE, [(0, 100), (1, 101)]),
             ("h", ErrorCode.NONE, [(0, 100), (1, 101)]),
         ]
@@ -127,13 +127,15 @@ def test_groups_beyond_the_size_of_an_answer_are_asked_for_again(tmp_path: Path)
         answer = await client.ask(offsets_of(("a", ALL), ("b", ALL), ("c", ALL)))
         late = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert [
-            (group_id, error, len(found) >= count) for group_id, error, found in told(answer)
+            (group_id, error, len(found) >= count) for group_id, error, found in reported(answer)
         ] == [
             ("a", ErrorCode.NONE, True),
             ("b", ErrorCode.NONE, True),
             ("c", late, False),
         ]
-        assert told(await client.ask(offsets_of(("c", ALL)))) == [("c", ErrorCode.NONE, [(0, 100)])]
+        assert reported(await client.ask(offsets_of(("c", ALL)))) == [
+            ("c", ErrorCode.NONE, [(0, 100)])
+        ]
 
     with_groups(tmp_path, scenario)
 
@@ -153,7 +155,7 @@ def test_offsets_are_fetched_by_the_ids_of_their_topics(
         group: Values = {"group_id": "g", "topics": ALL if topics is None else named}
         group |= {"member_id": None, "member_epoch": -1}
         found = await requested_at(door.port, OFFSET_FETCH_API, 10, {"groups": (group,)})
-        told = {
+        reported = {
             topic["topic_id"]: [
                 (each["partition"], each["offset"], each["error"]) for each in topic["partitions"]
             ]
@@ -161,9 +163,9 @@ def test_offsets_are_fetched_by_the_ids_of_their_topics(
         }
         none, unknown = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID
         if topics is None:
-            assert told == {TOPIC_ID: [(0, 7, none)]}
+            assert reported == {TOPIC_ID: [(0, 7, none)]}
         else:
-            assert told == {
+            assert reported == {
                 TOPIC_ID: [(0, 7, none), (1, -1, none)],
                 NO_ID: [(0, -1, unknown), (1, -1, unknown)],
             }
@@ -180,11 +182,11 @@ def test_offsets_are_committed_by_the_ids_of_their_topics(tmp_path: Path) -> Non
         topics = [{"topic_id": each, "partitions": partitions} for each in (TOPIC_ID, NO_ID)]
         requested = {"group_id": "g", "topics": topics, "group_instance_id": None}
         found = await requested_at(door.port, OFFSET_COMMIT_API, 10, requested)
-        told = {
+        reported = {
             topic["topic_id"]: [each["error"] for each in topic["partitions"]]
             for topic in found["topics"]
         }
         absent, unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID
-        assert told == {TOPIC_ID: [ErrorCode.NONE, absent], NO_ID: [unknown, unknown]}
+        assert reported == {TOPIC_ID: [ErrorCode.NONE, absent], NO_ID: [unknown, unknown]}
 
     with_door(tmp_path, scenario)

@@ -57,10 +57,10 @@ def test_a_replica_moves_to_no_other_directory_of_its_broker(tmp_path: Path, ver
         requested = {"directories": directories}
         found = await requested_at(door.port, ALTER_REPLICA_LOG_DIRS_API, version, requested)
         (topic,) = found["topics"]
-        told = [(each["partition"], each["error"]) for each in topic["partitions"]]
+        reported = [(each["partition"], each["error"]) for each in topic["partitions"]]
         absent = (7, ErrorCode.REPLICA_NOT_AVAILABLE)
         missing = [(number, ErrorCode.LOG_DIR_NOT_FOUND) for number in (0, 7)]
-        assert told == [(0, ErrorCode.NONE), absent, *missing]
+        assert reported == [(0, ErrorCode.NONE), absent, *missing]
 
     with_door(tmp_path, scenario)
 
@@ -83,8 +83,8 @@ def test_producers_of_a_replica_are_told_with_their_last_batch(tmp_path: Path) -
         found = await requested_at(door.port, DESCRIBE_PRODUCERS_API, 0, {"topics": topics})
         (known, absent), (invalid,) = (topic["partitions"] for topic in found["topics"])
         fields = ("producer_id", "producer_epoch", "last_sequence", "last_timestamp_ms")
-        told = [tuple(each[name] for name in fields) for each in known["producers"]]
-        assert told == [(7, 2, 5, 1003), (9, 0, 2, 1000)]
+        reported = [tuple(each[name] for name in fields) for each in known["producers"]]
+        assert reported == [(7, 2, 5, 1003), (9, 0, 2, 1000)]
         assert absent["error"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert invalid["error"] == ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -114,11 +114,11 @@ def test_the_operator_that_leads_is_told_as_a_quorum_of_one(tmp_path: Path, vers
         (quorum, second), others = (topic["partitions"] for topic in found["topics"])
         image = door.partitions.metadata.image_version
         assert (quorum["leader"], quorum["leader_epoch"]) == (3000, 1)
-        told = [
+        reported = [
             (each["replica_id"], each["log_end_offset"])
             for each in (*quorum["voters"], *quorum["observers"])
         ]
-        assert (quorum["high_watermark"], told) == (image, [(3000, image), (1, image)])
+        assert (quorum["high_watermark"], reported) == (image, [(3000, image), (1, image)])
         absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert [each["error"] for each in (second, *others)] == [absent] * 3
         listener = {"name": "CONTROLLER", "host": "operator.shop.svc", "port": 9443}
@@ -139,14 +139,14 @@ def test_the_operator_that_leads_is_told_as_a_quorum_of_one(tmp_path: Path, vers
     ],
 )
 def test_what_has_configs_is_listed_by_its_kind(
-    tmp_path: Path, version: int, kinds: tuple[int, ...], told: Any
+    tmp_path: Path, version: int, kinds: tuple[int, ...], reported: Any
 ) -> None:
     async def scenario(door: Door) -> None:
         door.push(retained=("gone",))
         requested = {"resource_types": kinds}
         found = await requested_at(door.port, LIST_CONFIG_RESOURCES_API, version, requested)
         listed = [(each["resource"], each["resource_type"]) for each in found["resources"]]
-        assert (found["error"] or listed) == told
+        assert (found["error"] or listed) == reported
 
     with_door(tmp_path, scenario)
 
@@ -157,7 +157,7 @@ def test_records_are_produced_by_the_id_of_their_topic(tmp_path: Path) -> None:
         batch = build_batch([NewRecord(None, b"v")], timestamp_ms=1)
         topics = [(topic_id, [(0, batch), (7, batch)]) for topic_id in (TOPIC_ID, NO_ID)]
         answer = await produced_by_id(door, topics)
-        told = {
+        reported = {
             str(topic.topic_id): [
                 (each.index, each.error_code, each.base_offset)
                 for each in topic.partition_responses
@@ -166,7 +166,7 @@ def test_records_are_produced_by_the_id_of_their_topic(tmp_path: Path) -> None:
         }
         absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         unknown = [(number, ErrorCode.UNKNOWN_TOPIC_ID, -1) for number in (0, 7)]
-        assert told == {TOPIC_ID: [(0, ErrorCode.NONE, 0), (7, absent, -1)], NO_ID: unknown}
+        assert reported == {TOPIC_ID: [(0, ErrorCode.NONE, 0), (7, absent, -1)], NO_ID: unknown}
 
     with_door(tmp_path, scenario)
 
@@ -199,11 +199,11 @@ def test_the_table_of_the_documentation_says_what_is_offered(tmp_path: Path) -> 
             names_by_key[key].title().replace("_", ""): handler.supported
             for key, handler in door.services.handlers.items()
         }
-        told = {
+        reported = {
             name: f"{api.min_version}-{api.max_version}" if api.max_version else "0"
             for name, api in offered.items()
         }
-        assert told == documented
+        assert reported == documented
 
     with_door(tmp_path, scenario)
 

@@ -90,7 +90,7 @@ async def end_of(link: Link, leader_epoch: int) -> tuple[int, int]:
     return found["leader_epoch"], found["end_offset"]
 
 
-async def told(link: Link, timestamp: int, version: int | None = None) -> tuple[int, int]:
+async def reported(link: Link, timestamp: int, version: int | None = None) -> tuple[int, int]:
     found = await responded(link, LIST_OFFSETS_API, timestamp=timestamp, version=version)
     return found["error"], found["offset"]
 
@@ -101,17 +101,19 @@ def test_a_new_leader_tells_no_latest_offset_below_what_its_predecessor_may_have
     async def scenario(link: Link) -> None:
         link.push(port=NOBODY_LISTENS)
         append(link, "a")
-        assert await told(link, LATEST) == (ErrorCode.NONE, 0)
+        assert await reported(link, LATEST) == (ErrorCode.NONE, 0)
         link.push(port=NOBODY_LISTENS)
         for timestamp in (LATEST, MAX_TIMESTAMP, 0):
-            assert await told(link, timestamp) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
-        assert await told(link, LATEST, version=5) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
-        assert await told(link, LATEST, version=4) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
-        assert await told(link, EARLIEST) == (ErrorCode.NONE, 0)
+            assert await reported(link, timestamp) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+        assert await reported(link, LATEST, version=5) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+        assert await reported(link, LATEST, version=4) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+        assert await reported(link, EARLIEST) == (ErrorCode.NONE, 0)
         link.push()
         await committed(link)
         assert (
-            await told(link, LATEST) == await told(link, LATEST, version=4) == (ErrorCode.NONE, 1)
+            await reported(link, LATEST)
+            == await reported(link, LATEST, version=4)
+            == (ErrorCode.NONE, 1)
         )
 
     run(tmp_path, scenario)
@@ -127,10 +129,10 @@ def test_a_place_in_the_log_may_be_asked_from_its_own_version_on(
         link.push()
         await committed(link, "a")
         unsupported = (ErrorCode.UNSUPPORTED_VERSION, -1)
-        assert await told(link, timestamp, version=first_version - 1) == unsupported
-        error, offset = await told(link, timestamp, version=first_version)
+        assert await reported(link, timestamp, version=first_version - 1) == unsupported
+        error, offset = await reported(link, timestamp, version=first_version)
         assert (error, offset) == (ErrorCode.NONE, 0 if timestamp > -5 else -1)
-        assert await told(link, -7) == unsupported
+        assert await reported(link, -7) == unsupported
 
     run(tmp_path, scenario)
 

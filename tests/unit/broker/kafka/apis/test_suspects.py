@@ -22,16 +22,16 @@ def test_metadata_of_a_suspects_partitions_are_told_after_the_verdict(
         door.services.leader_changes.suspect(ONLY)
         client, other = [await Client.connect(door) for _ in range(2)]
         client.send(ALL_TOPICS)
-        told = asyncio.create_task(metadata_of(client))
+        reported = asyncio.create_task(metadata_of(client))
         for _ in range(5):
             assert await other.ask(API_VERSIONS_REQUEST)  # what need not wait does not
-        assert not told.done()
+        assert not reported.done()
         door.push(partition_count=2, broker_epoch=12 if verdict == "a push" else 11)
         if verdict == "a push":
             door.services.leader_changes.on_metadata()
         else:
             door.services.leader_changes.on_response(ONLY)
-        (topic,) = (await told)["topics"]
+        (topic,) = (await reported)["topics"]
         assert len(topic["partitions"]) == 2, "as it was when the verdict came"
 
     with_door(tmp_path, scenario)

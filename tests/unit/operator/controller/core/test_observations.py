@@ -79,19 +79,19 @@ async def all_in_sync(rig: Rig) -> None:
 def test_an_orderly_stop_is_planned_until_the_broker_is_in_sync_again() -> None:
     async def scenario(rig: Rig) -> None:
         await rig.create()
-        told = [await planned(rig)]
+        reported = [await planned(rig)]
         await stop(rig, rig.brokers[0])
         await evaluate()
         await rig.advance(500, *rig.brokers[1:])
-        told.append(await planned(rig))
+        reported.append(await planned(rig))
         await start_again(rig, 0)
         await rig.advance(500, *rig.brokers)
-        told.append(await planned(rig))  # it serves, and is not in sync yet
+        reported.append(await planned(rig))  # it serves, and is not in sync yet
         await all_in_sync(rig)
         await rig.advance(100, *rig.brokers)
-        told.append(await planned(rig))
-        assert [each["0"] for each in told] == [0, 1, 1, 0]
-        assert [each["1"] for each in told] == [0, 0, 0, 0]
+        reported.append(await planned(rig))
+        assert [each["0"] for each in reported] == [0, 1, 1, 0]
+        assert [each["1"] for each in reported] == [0, 0, 0, 0]
 
     run(scenario)
 

@@ -16,8 +16,8 @@ from tidemark_operator.store.object_store import StoreError
         (StoreError("SQLite store: disk is full"), "SQLite store: disk is full"),
     ],
 )
-def test_errors_are_told_without_numbers(error: OSError | StoreError, told: str) -> None:
-    assert _plain(error).startswith(told)
+def test_errors_are_told_without_numbers(error: OSError | StoreError, reported: str) -> None:
+    assert _plain(error).startswith(reported)
 
 
 def test_manifest_that_is_no_text_is_refused(tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ def test_taken_port_is_refused_at_once_with_its_number_and_what_to_do() -> None:
 
 
 def test_brokers_of_an_earlier_run_are_waited_for_and_told() -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     async def story() -> None:
         taken = socket.create_server((HOST, 0))
         ports = [taken.getsockname()[1]]
         waiting = asyncio.create_task(
-            until_free(HOST, ports, seconds=60, ending=lambda: [7, 8], tell=told.append)
+            until_free(HOST, ports, seconds=60, ending=lambda: [7, 8], tell=reported.append)
         )
         await asyncio.sleep(0)
         assert not waiting.done()
@@ -32,7 +32,7 @@ def test_brokers_of_an_earlier_run_are_waited_for_and_told() -> None:
         await waiting
 
     asyncio.run(story())
-    assert told == [
+    assert reported == [
         "waiting up to 60 s for brokers of an earlier run to end (processes 7, 8)",
     ]
 

@@ -6,8 +6,8 @@ from tidemark_operator.controller.core.views import BrokerView
 from tidemark_operator.manager.local.readiness import (
     PoolReadiness,
     Readiness,
+    notify_when_ready,
     ready_lines,
-    tell_when_ready,
 )
 from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
@@ -25,7 +25,7 @@ def readiness(up: int, *, topics: tuple[str, ...] = (), waiting: tuple[str, ...]
 
 
 def test_dev_tells_nothing_before_brokers_are_up_and_topics_are_led() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     states = iter(
         [
             Readiness((), (), (), ()),
@@ -38,15 +38,15 @@ def test_dev_tells_nothing_before_brokers_are_up_and_topics_are_led() -> None:
 
     async def read() -> Readiness:
         found = next(states)
-        seen.append((found.is_ready, len(told)))
+        seen.append((found.is_ready, len(reported)))
         return found
 
     async def story() -> None:
-        await tell_when_ready(read, told.append, controller_port=17070, data_dir="/data")
+        await notify_when_ready(read, reported.append, controller_port=17070, data_dir="/data")
 
     asyncio.run(story())
     assert seen == [(False, 0), (False, 0), (False, 0), (True, 0)]
-    assert told[0] == "ready: 2 of 2 brokers up, 1 topic led"
+    assert reported[0] == "ready: 2 of 2 brokers up, 1 topic led"
 
 
 def test_dev_tells_addresses_and_commands_that_work_there() -> None:

@@ -256,7 +256,7 @@ def test_a_run_without_a_verdict_says_what_the_spark_operator_says(
     ids=["ended", "never submitted"],
 )
 def test_a_run_that_failed_ended_when_it_was_last_tried(
-    tmp_path: Path, times: dict[str, Any], told: str
+    tmp_path: Path, times: dict[str, Any], reported: str
 ) -> None:
     async def scenario(world: AuditWorld) -> None:
         await world.apply(spark_audit())
@@ -264,7 +264,7 @@ def test_a_run_that_failed_ended_when_it_was_last_tried(
         (name,) = await world.names(SPARK_APPLICATION)
         await application_ends(world, name, None, state="FAILED", **times)
         await world.turn()
-        assert (await world.status())["history"][0]["finishedTime"] == told
+        assert (await world.status())["history"][0]["finishedTime"] == reported
 
     in_world(tmp_path, scenario)
 

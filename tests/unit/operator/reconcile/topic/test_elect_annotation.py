@@ -77,8 +77,8 @@ def test_one_that_got_past_that_stops_nothing_else_of_its_topic() -> None:
     assert isinstance(spec, TopicSpec)
     plan = plan_topic(replace(observed("a typo"), spec=spec))
     assert isinstance(plan.action, UpdateTopic)
-    (told,) = (each for each in plan.conditions if each.type == "Attention")
-    assert "must be like 0=2@5" in told.message
+    (reported,) = (each for each in plan.conditions if each.type == "Attention")
+    assert "must be like 0=2@5" in reported.message
 
 
 def test_fields_of_a_newer_crd_stop_nothing() -> None:

@@ -332,7 +332,7 @@ def drained_of_two(*views: TopicView) -> tuple[str, str]:
     running = pool_with(broker(0), broker(1), broker(2))
     states = broker_views("Active", "Active", "Active")
     counts = replica_counts(views)
-    (told,) = plan_drain(
+    (reported,) = plan_drain(
         pool_of(2),
         running,
         states,
@@ -341,8 +341,8 @@ def drained_of_two(*views: TopicView) -> tuple[str, str]:
         unknown_topics(views),
         plan_retained_moves(views, places(2, 2)),
     ).conditions
-    assert (told.type, told.is_true) == ("Drained", False)
-    return told.reason, told.message
+    assert (reported.type, reported.is_true) == ("Drained", False)
+    return reported.reason, reported.message
 
 
 def test_a_drain_names_retained_data_and_how_it_moves() -> None:

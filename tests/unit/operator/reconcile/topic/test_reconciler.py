@@ -308,7 +308,7 @@ OTHER_PROMISES = pytest.mark.parametrize(
 )
 
 
-async def told(world: World) -> tuple[str, str, str]:
+async def reported(world: World) -> tuple[str, str, str]:
     condition = await world.condition()
     return condition["status"], condition["reason"], condition["message"]
 
@@ -333,7 +333,7 @@ def test_retained_data_of_another_promise_is_not_adopted(
         calls = list(world.controller.calls)
         await world.topic(**{name: requested})
         await world.pass_topic()
-        assert await told(world) == rejection_of(name, found, requested)
+        assert await reported(world) == rejection_of(name, found, requested)
         assert world.controller.calls == calls
         assert "topicId" not in (await world.stored(TOPIC, "orders"))["status"]
 
@@ -352,7 +352,7 @@ def test_an_adoption_cut_short_does_not_go_on_under_another_promise(
         world.controller.views[topic_id] = replace(view, is_retained=True)
         await world.topic(**{name: requested})
         await world.pass_topic()
-        assert await told(world) == rejection_of(name, found, requested)
+        assert await reported(world) == rejection_of(name, found, requested)
         assert world.controller.calls == ["create orders"]
 
     tell(story)
@@ -368,7 +368,7 @@ def test_a_served_topic_does_not_take_another_promise_over(
         await world.ready_topic()
         await world.topic(**{name: requested}, config={"min.insync.replicas": "1"})
         await world.pass_topic()
-        assert await told(world) == rejection_of(name, found, requested)
+        assert await reported(world) == rejection_of(name, found, requested)
         assert world.controller.calls == ["create orders"]
 
     tell(story)

@@ -48,16 +48,16 @@ class Users:
         for each in chance.sample(OBJECTS, len(OBJECTS)):  # of one object they keep their order
             first = next((e for e in self._unannounced if e[0]["metadata"]["name"] == each), None)
             if first is not None and chance.random() < 0.6:
-                self._tell(first)
+                self._notify(first)
         for _ in range(chance.randrange(12)):
             await asyncio.sleep(0)
 
-    async def tell_the_rest(self) -> None:
+    async def notify_the_rest(self) -> None:
         while self._unannounced:
-            self._tell(self._unannounced[0])
+            self._notify(self._unannounced[0])
             await asyncio.sleep(0)
 
-    def _tell(self, event: tuple[Object, bool]) -> None:
+    def _notify(self, event: tuple[Object, bool]) -> None:
         self._unannounced.remove(event)
         self._shop.tell(event[0], is_deleted=event[1])
 
@@ -102,7 +102,7 @@ def test_names_have_one_owner_whatever_the_order(seed: int) -> None:
         async with shop.working():
             for _ in range(25):
                 await users.act()
-            await users.tell_the_rest()
+            await users.notify_the_rest()
             await until_quiet(shop)
         check(shop)
 
