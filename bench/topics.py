@@ -139,10 +139,10 @@ def _cluster(name: str, note: Note, *, brokers: int = 3) -> Iterator[System]:
             yield system
         finally:  # also of a part that failed
             if isinstance(system, TidemarkSystem):
-                _note_log(system, note)
+                _record_log(system, note)
 
 
-def _note_log(system: TidemarkSystem, note: Note) -> None:
+def _record_log(system: TidemarkSystem, note: Note) -> None:
     messages = [line.get("message", "") for line in system.operator_log()]
     note("Lease lost", messages.count("leadership lost"), "times")
     note("brokers fenced, faults of the bench included", messages.count("broker fenced"), "times")
@@ -212,7 +212,7 @@ def _growth(name: str, options: argparse.Namespace, note: Note) -> None:
         for size in sizes:
             with _longest_turns(system) as turns:
                 _, more = fill(system, size, note, there=there)
-            _note_turns(turns, note, f", growing to {size}")
+            _record_turns(turns, note, f", growing to {size}")
             there, spent = size, spent + more
             seconds[size] = spent
             if len(seconds) > 1:
@@ -246,7 +246,7 @@ def _cycle(name: str, options: argparse.Namespace, note: Note) -> None:
     with _cluster(name, note) as system:
         create(system, {"gap": 1})
         time.sleep(SETTLE_SECONDS)
-        _note_memory(system, note, "at the beginning")
+        _record_memory(system, note, "at the beginning")
         deadline = time.monotonic() + options.minutes * 60
         rounds = 0
         with _load(system) as load, _longest_turns(system) as turns:
@@ -256,15 +256,15 @@ def _cycle(name: str, options: argparse.Namespace, note: Note) -> None:
                 delete(system, names)
                 rounds += 1
                 if rounds % 20 == 1:
-                    _note_memory(system, note, f"after {rounds * TOPICS_OF_A_CYCLE} topics")
+                    _record_memory(system, note, f"after {rounds * TOPICS_OF_A_CYCLE} topics")
         note("topics created and deleted", rounds * TOPICS_OF_A_CYCLE, "")
         note("write gap", longest_gap(load) * 1000, "ms")
-        _note_turns(turns, note)
+        _record_turns(turns, note)
         time.sleep(SETTLE_SECONDS)
-        _note_memory(system, note, "at the end")
+        _record_memory(system, note, "at the end")
 
 
-def _note_turns(turns: dict[str, float], note: Note, when: str = "") -> None:
+def _record_turns(turns: dict[str, float], note: Note, when: str = "") -> None:
     for whose, seconds in turns.items():
         note(f"longest turn of the loop, {whose}{when}", seconds * 1000, "ms")
 
@@ -503,7 +503,7 @@ def _wait_each(
 
 def _weigh(system: System, note: Note, with_what: str) -> None:
     time.sleep(SETTLE_SECONDS)
-    _note_memory(system, note, with_what)
+    _record_memory(system, note, with_what)
     brokers = system.broker_pids()
     before = cpu_seconds(brokers)
     time.sleep(IDLE_SECONDS)
@@ -511,7 +511,7 @@ def _weigh(system: System, note: Note, with_what: str) -> None:
     note(f"idle broker, {with_what}", spent * 100, "% of a CPU")
 
 
-def _note_memory(system: System, note: Note, when: str) -> None:
+def _record_memory(system: System, note: Note, when: str) -> None:
     brokers = mean(resident_mb(pid) for pid in system.broker_pids())
     note(f"memory of a broker, {when}", brokers, "MB")
     if system.name == TIDEMARK:

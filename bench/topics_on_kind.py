@@ -117,11 +117,11 @@ class ReadyTimes:
                 for event in watch.Watch().stream(
                     listing, GROUP, VERSION, self._cluster.namespace, "topics", timeout_seconds=30
                 ):
-                    self._note(event["object"])
+                    self._record(event["object"])
             except (client.ApiException, OSError):
                 time.sleep(LOOK_SECONDS)
 
-    def _note(self, topic: dict[str, Any]) -> None:
+    def _record(self, topic: dict[str, Any]) -> None:
         conditions = topic.get("status", {}).get("conditions", ())
         if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
             self.at.setdefault(topic["metadata"]["name"], time.monotonic())

@@ -27,18 +27,18 @@ class QuotaType(Enum):
 class _Bucket:
     """A token bucket; `left` below zero is owed."""
 
-    __slots__ = ("_left", "_noted_s", "rate")
+    __slots__ = ("_left", "_recorded_s", "rate")
 
     def __init__(self, rate: float, now_s: float) -> None:
         self.rate = rate
         self._left = rate * WINDOW_SECONDS
-        self._noted_s = now_s
+        self._recorded_s = now_s
 
     def use(self, amount: float, now_s: float) -> int:
         """Use an amount; return the milliseconds until nothing is owed."""
-        refilled = self._left + (now_s - self._noted_s) * self.rate
+        refilled = self._left + (now_s - self._recorded_s) * self.rate
         self._left = min(refilled, self.rate * WINDOW_SECONDS) - amount
-        self._noted_s = now_s
+        self._recorded_s = now_s
         if self._left >= 0:
             return 0
         return min(MAX_THROTTLE_MS, max(1, round(-self._left / self.rate * 1000)))

@@ -63,14 +63,14 @@ async def chunks_of(descriptor: int) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
 
-    def note_readable() -> None:
+    def record_readable() -> None:
         loop.remove_reader(descriptor)  # one read for each call: a second one would block
         readable.set()
 
     try:
         while True:
             try:
-                loop.add_reader(descriptor, note_readable)
+                loop.add_reader(descriptor, record_readable)
             except PermissionError:  # a regular file: epoll takes none, as it is always readable
                 await asyncio.sleep(0)
             else:

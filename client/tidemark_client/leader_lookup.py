@@ -86,14 +86,14 @@ class LeaderLookup:
                 await self._changed.wait()
 
     async def learn_brokers(self) -> None:
-        self._note(self.metadata.on_brokers(read_brokers(await self.ask("/brokers"))))
+        self._record(self.metadata.on_brokers(read_brokers(await self.ask("/brokers"))))
 
     async def learn_topic(self, topic: str) -> None:
         """Ask for a topic and add it to the metadata.
 
         Raises NoResponse, UnknownTopic.
         """
-        self._note(self.metadata.on_topic(await self.ask_topic(topic)))
+        self._record(self.metadata.on_topic(await self.ask_topic(topic)))
 
     async def ask_topic(self, topic: str) -> TopicView:
         """Return the topic as a broker describes it now.
@@ -147,7 +147,7 @@ class LeaderLookup:
         self._random.shuffle(known)
         return sorted(known, key=lambda url: url in self._suspicions)
 
-    def _note(self, has_changed: bool) -> None:
+    def _record(self, has_changed: bool) -> None:
         if has_changed:
             self._changed.set()
             self._changed = asyncio.Event()
@@ -170,22 +170,22 @@ class LeaderLookup:
         for url in idle[:BROKERS_REQUESTED_AT_ONCE]:
             requesting = asyncio.create_task(self._renew_from(url), name=f"ask-{url}")
             self._asking[url] = requesting
-            requesting.add_done_callback(partial(self._note_responded, url))
+            requesting.add_done_callback(partial(self._record_responded, url))
         if self._asking:
             await asyncio.wait(self._asking.values(), return_when=asyncio.FIRST_COMPLETED)
 
-    def _note_responded(self, url: str, _: "asyncio.Task[None]") -> None:
+    def _record_responded(self, url: str, _: "asyncio.Task[None]") -> None:
         del self._asking[url]
 
     async def _renew_from(self, url: str) -> None:
         try:
             for topic in tuple(self.metadata.topics):
                 view = read_topic(await self.ask_one(url, f"/topics/{topic}"))
-                self._note(self.metadata.on_topic(view))
+                self._record(self.metadata.on_topic(view))
                 leaders = {partition.leader for partition in view.partitions}
                 if leaders - {-1} - self.metadata.broker_urls.keys():
                     brokers = read_brokers(await self.ask_one(url, "/brokers"))
-                    self._note(self.metadata.on_brokers(brokers))
+                    self._record(self.metadata.on_brokers(brokers))
         except (OSError, UnreadableResponse, UnknownTopic):
             self._suspicions[url] = self._now() + SUSPICION_SECONDS / 2
 

@@ -52,7 +52,7 @@ def moved(world: World, line: str) -> World:
         move(after, *rest)
     except (TypeError, ValueError, StopIteration) as error:
         raise BadLine(f"{line!r}: {error!r}") from error
-    after.note_committed()
+    after.record_committed()
     return after
 
 

@@ -317,18 +317,18 @@ class World:
     def fence(self, *broker_ids: int, late: bool = False) -> None:
         lives = map(BrokerId, broker_ids)
         self.own_controller().set_state(*lives, state=BrokerControlState.FENCED, late=late)
-        self._note_elections()
+        self._record_elections()
 
     def activate(self, broker_id: int) -> None:
         self.own_controller().set_state(BrokerId(broker_id), state=BrokerControlState.ACTIVE)
-        self._note_elections()
+        self._record_elections()
 
     def drain(self, broker_id: int) -> None:
         self.own_controller().set_state(BrokerId(broker_id), state=BrokerControlState.DRAINING)
 
     def evaluate(self) -> None:
         self.own_controller().evaluate()
-        self._note_elections()
+        self._record_elections()
 
     def balance(self) -> None:
         """Leadership back to the preferred replica."""
@@ -351,7 +351,7 @@ class World:
         )
         self.evaluate()
 
-    def _note_elections(self) -> None:
+    def _record_elections(self) -> None:
         """S14 may lose what no replica has any more; other last resorts what the leader lacks."""
         cause = self.controller.unclean_recovery
         if cause is None:
@@ -431,12 +431,12 @@ class World:
             self.say(
                 f"controller: {broker.broker_id} is {outcome.record.broker_epoch} now, {verdict}"
             )
-        self._note_elections()
+        self._record_elections()
         return outcome.record.broker_epoch
 
     # ---- what anybody may have read
 
-    def note_committed(self) -> None:
+    def record_committed(self) -> None:
         """Call after each move: what some process now holds below its watermark."""
         for broker in self.brokers:
             process = broker.process

@@ -151,7 +151,7 @@ def digesting(pool: InProcessPool, number: int) -> ReplicaDigests:
     kept = ReplicaDigests(
         broker.partitions, OsDisk(), pool.path / f"broker-{number}", pool.time.clock
     )
-    broker.partitions.listeners.truncated = kept.note_truncated
+    broker.partitions.listeners.truncated = kept.record_truncated
     return kept
 
 
@@ -241,11 +241,11 @@ def offsets_read(pool: InProcessPool, number: int, kept: ReplicaDigests) -> list
     log, offsets = pool.brokers[number].replica().log, []
     read = log.read
 
-    def noted(offset: Offset, *, max_bytes: int, end_offset: Offset) -> bytes:
+    def recorded(offset: Offset, *, max_bytes: int, end_offset: Offset) -> bytes:
         offsets.append(offset)
         return read(offset, max_bytes=max_bytes, end_offset=end_offset)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log, "read", noted)
+        patch.setattr(log, "read", recorded)
         count(kept)
     return offsets

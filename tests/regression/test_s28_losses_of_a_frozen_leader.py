@@ -191,9 +191,9 @@ def test_a_cut_that_grew_since_it_was_sent_is_sent_again() -> None:
     sent = truncations.unrecorded()
     grown = replace(CUT, to_offset=Offset(50))
     truncations.note(grown)
-    truncations.note_recorded(sent)
+    truncations.record_recorded(sent)
     assert truncations.unrecorded() == (grown,)
-    truncations.note_recorded((grown,))
+    truncations.record_recorded((grown,))
     assert truncations.unrecorded() == ()
 
 
@@ -202,5 +202,5 @@ def test_one_heartbeat_carries_a_bounded_number() -> None:
     for number in range(MAX_REPORTED + 1):
         truncations.note(replace(CUT, partition=number))
     first = truncations.unrecorded()
-    truncations.note_recorded(first)
+    truncations.record_recorded(first)
     assert (len(first), len(truncations.unrecorded())) == (MAX_REPORTED, 1)

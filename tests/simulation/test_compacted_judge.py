@@ -277,7 +277,7 @@ def test_a_flipped_leader_epoch_is_known_by_its_records() -> None:
     without its records."""
     log = log_of(FIRST)
     a_leader: Any = None
-    log.note_led(4, 0, a_leader)
+    log.record_led(4, 0, a_leader)
     for found, expected in (
         (batch(0, ("a", "1"), ("b", "1"), epoch=128), True),
         (batch(0, ("a", "1"), ("b", "1"), epoch=129), False),

@@ -75,7 +75,7 @@ def test_a_sequence_that_comes_again_after_its_producer_expired_is_beyond_promis
     log = CommittedLog("orders-0")
     log.expiry = ProducerExpiry(1_300, lambda: now_us)
     first = batch(b"x", 0, sequence=0)
-    log.expiry.note_written(read_header(first))
+    log.expiry.record_written(read_header(first))
     take(log, first)
     now_us = 999_999
     assert not log.expiry.may_be_over(7, 0, 0)
@@ -112,10 +112,10 @@ def test_a_sequence_that_retention_took_comes_again_where_a_log_had_to_begin_ane
     log, first = CommittedLog("orders-0"), batch(b"x", 0, sequence=0)
     take(log, first)
     take(log, batch(b"y", 1))
-    log.note_led(1, 2, Replica(log=a_log_from(2, *epochs)))
+    log.record_led(1, 2, Replica(log=a_log_from(2, *epochs)))
     held = [first, batch(b"y" if parted_at is None else b"lost", 1)][:former_end]
     again = Replica(log=a_log_from(2))
-    log.note_begun_anew(again, [(read_header(each), each) for each in held], 0, former_end)
+    log.record_begun_anew(again, [(read_header(each), each) for each in held], 0, former_end)
     assert log.begun_anew == {again: 2}
     take(log, batch(b"z", 2))
     assert violation(lambda: take(log, batch(b"x", 3, sequence=0))) == expected
@@ -209,12 +209,12 @@ def passed_over(*, is_led_early: bool) -> CommittedLog:
     log.await_history(leader_epoch=2, parting_offset=1)
     log.await_history(leader_epoch=3, parting_offset=3)
     if is_led_early:
-        log.note_led(2, 2, late)  # type: ignore[arg-type]
+        log.record_led(2, 2, late)  # type: ignore[arg-type]
     log.begin_history(leader_epoch=3, parting_offset=3)
     assert log.lost_from == (1 if is_led_early else 3)
     take(log, batch(b"new", 3, epoch=3, sequence=3))
     log.acknowledge(3, batch(b"new", 3, sequence=3), "b", leader_epoch=3)
-    log.note_led(2, 2, late)  # type: ignore[arg-type]
+    log.record_led(2, 2, late)  # type: ignore[arg-type]
     return log
 
 

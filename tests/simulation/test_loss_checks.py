@@ -38,7 +38,7 @@ def conclude(
     judge.on_elected(a_slice(ELECTED), state)
     judge.on_begun(a_slice(ELECTED), 0, LeaderEpoch(5), Offset(15))
     log: Any = CommittedLog("orders-0")
-    log.note_led(4, 35, previous)
+    log.record_led(4, 35, previous)
     log.end_offset = 35
     log.begin_history(5, 15)
     if begun_anew_at is not None:

@@ -92,7 +92,7 @@ def test_a_replica_goes_only_with_its_topic_or_to_other_brokers() -> None:
     deleted: list[TopicId] = []
     erasures = Erasures(deleted.__contains__)
     erasures.look(hosting((ORDERS, 0), (ORDERS, 1)))
-    erasures.note_state(ORDERS, partition("0@1", replicas=(0, 2)), ids(0, 1, 2))  # partition 0
+    erasures.record_state(ORDERS, partition("0@1", replicas=(0, 2)), ids(0, 1, 2))  # partition 0
     erasures.look(hosting((ORDERS, 1)))
     with pytest.raises(Violation, match="I20"):
         erasures.look(hosting())
@@ -104,13 +104,13 @@ def test_a_replica_goes_only_with_its_topic_or_to_other_brokers() -> None:
 def test_a_replica_that_came_back_in_sync_is_erased_by_no_move_of_before() -> None:
     """I20: whoever was placed elsewhere at first may join, and nobody asked for its log to go."""
     erasures = Erasures(lambda topic_id: False)
-    erasures.note_state(ORDERS, partition("0@1", replicas=(0, 2)), ids(0, 1, 2))
+    erasures.record_state(ORDERS, partition("0@1", replicas=(0, 2)), ids(0, 1, 2))
     erasures.look(hosting((ORDERS, 0)))
     joining = partition("0@1", replicas=(0, 2, 1))
-    erasures.note_state(ORDERS, joining, ids(0, 1, 2))
+    erasures.record_state(ORDERS, joining, ids(0, 1, 2))
     erasures.look(hosting())  # what it had of before
     erasures.look(hosting((ORDERS, 0)))
-    erasures.note_state(ORDERS, partition("0@1 1@1", replicas=(0, 2, 1)), ids(0, 1, 2))
+    erasures.record_state(ORDERS, partition("0@1 1@1", replicas=(0, 2, 1)), ids(0, 1, 2))
     with pytest.raises(Violation, match="I20"):
         erasures.look(hosting())
 

@@ -139,7 +139,7 @@ def test_whoever_was_cut_may_let_go_of_old_records_only(log: PartitionLog) -> No
     audit = an_audit(log, SegmentFiles(oldest_kept=500))
     audit.replica.follower.untruncated = object()
     audit.replica.high_watermark = 4
-    audit.committed.note_led(0, 4, audit.replica)
+    audit.committed.record_led(0, 4, audit.replica)
     audit.look()
     log.advance_log_start(Offset(2))
     with pytest.raises(Violation, match="retention"):
@@ -157,7 +157,7 @@ def test_what_a_later_record_outdates_may_go_while_it_is_young(
         log.append_as_follower(memoryview(at(log.log_end_offset, data)))
     audit = an_audit(log, SegmentFiles(oldest_kept=500), CompactedLog("orders-0", int))
     audit.replica.high_watermark = 2
-    audit.committed.note_led(0, 2, audit.replica)
+    audit.committed.record_led(0, 2, audit.replica)
     audit.look()
     log.advance_log_start(Offset(1))
     if last_key == b"key":

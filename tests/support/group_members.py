@@ -94,9 +94,9 @@ class Member:
     def _run(self) -> None:
         self._consumer.subscribe(
             [self.topic],
-            on_assign=self._noted("assigned"),
-            on_revoke=self._noted("revoked"),
-            on_lost=self._noted("lost"),
+            on_assign=self._recorded("assigned"),
+            on_revoke=self._recorded("revoked"),
+            on_lost=self._recorded("lost"),
         )
         while not self._stop.is_set():
             try:
@@ -107,7 +107,7 @@ class Member:
             if message is not None:
                 self._take(message)
 
-    def _noted(self, kind: str) -> Any:
+    def _recorded(self, kind: str) -> Any:
         def note(consumer: Consumer, partitions: list[TopicPartition]) -> None:
             self.rebalances.append(Rebalance(kind, sorted(place.partition for place in partitions)))
 

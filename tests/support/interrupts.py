@@ -34,7 +34,7 @@ class Stop:
             raise KeyboardInterrupt
 
     def __enter__(self) -> None:
-        self._previous_hook, sys.unraisablehook = sys.unraisablehook, self._note_lost
+        self._previous_hook, sys.unraisablehook = sys.unraisablehook, self._record_lost
         self._interrupts = True
         if self.signal_number:
             self.__exit__()
@@ -44,7 +44,7 @@ class Stop:
         self._interrupts = False
         sys.unraisablehook = self._previous_hook
 
-    def _note_lost(self, lost: Any) -> None:
+    def _record_lost(self, lost: Any) -> None:
         if lost.exc_type is not KeyboardInterrupt or not self.signal_number:
             self._previous_hook(lost)
 

@@ -67,7 +67,7 @@ class CoordinatorLoader:
             self._read()
             delay_seconds = 0.0
         except (StorageError, OSError) as error:
-            self._note(error)
+            self._record(error)
             delay_seconds = LOAD_RETRY_SECONDS
         self._timer = self._scheduler.call_later(delay_seconds, self._step)
 
@@ -89,7 +89,7 @@ class CoordinatorLoader:
         if not data:
             self._next_offset = self.end_offset
 
-    def _note(self, error: Exception) -> None:
+    def _record(self, error: Exception) -> None:
         _log.error(
             "group offsets could not be loaded, trying again",
             extra={

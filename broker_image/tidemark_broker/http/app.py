@@ -215,7 +215,7 @@ class HttpServer:
         started = time.perf_counter()
         status = 500
 
-        async def send_and_note(message: Message) -> None:
+        async def send_and_record(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -225,7 +225,7 @@ class HttpServer:
             if self._api is None:
                 # Shielded: one client that leaves does not end the loading for the others.
                 self._api = await asyncio.shield(self.load_api())
-            await self._api(scope, receive, send_and_note)
+            await self._api(scope, receive, send_and_record)
         finally:
             self._metrics.observe("admin", status, time.perf_counter() - started)
 

@@ -22,7 +22,7 @@ from tidemark_broker.log.disk import Buffer
 from tidemark_broker.log.errors import OffsetGap
 from tidemark_broker.log.indexes import MAX_RELATIVE_OFFSET
 from tidemark_broker.log.log_config import LogSettings
-from tidemark_broker.log.producer_state_entry import NO_PRODUCER_ID, NotedBatch, noted_batch
+from tidemark_broker.log.producer_state_entry import NO_PRODUCER_ID, RecordedBatch, recorded_batch
 from tidemark_broker.log.segment import Segment
 
 
@@ -37,7 +37,7 @@ class PreparedAppend(NamedTuple):
     size_bytes: int
     batches: Sequence[PlacedBytes]
     new_epochs: Sequence[tuple[LeaderEpoch, Offset]]
-    producer_batches: Sequence[NotedBatch]  # those with a producer id
+    producer_batches: Sequence[RecordedBatch]  # those with a producer id
 
     @property
     def last_offset(self) -> Offset:
@@ -73,7 +73,7 @@ def prepare_as_leader(
     offset = log_end_offset
     buffers: list[Buffer] = []
     placed: list[PlacedBytes] = []
-    producer_batches: list[NotedBatch] = []
+    producer_batches: list[RecordedBatch] = []
     total_bytes = 0
     for header, data in batches:
         # Only compaction may leave fewer records than offsets, and only we write control batches.
@@ -84,7 +84,7 @@ def prepare_as_leader(
                 f"{header.record_count} records, attributes {header.attributes:#x}",
             )
         if header.producer_id > NO_PRODUCER_ID:
-            producer_batches.append(noted_batch(header, offset))
+            producer_batches.append(recorded_batch(header, offset))
         size_bytes = header.size_bytes
         buffers.append(PREFIX.pack(offset, size_bytes - LENGTH_END, leader_epoch))
         buffers.append(data[PREFIX.size :])
@@ -132,7 +132,7 @@ def prepare_as_follower(
     epoch = last_batch_epoch
     placed: list[PlacedBytes] = []
     new_epochs: list[tuple[LeaderEpoch, Offset]] = []
-    producer_batches: list[NotedBatch] = []
+    producer_batches: list[RecordedBatch] = []
     position = 0
     for header, _ in batches:
         if header.base_offset != expected:
@@ -145,7 +145,7 @@ def prepare_as_follower(
             epoch = header.partition_leader_epoch
             new_epochs.append((epoch, expected))
         if header.producer_id > NO_PRODUCER_ID:
-            producer_batches.append(noted_batch(header, expected))
+            producer_batches.append(recorded_batch(header, expected))
         placed.append(PlacedBytes(header.size_bytes, header.last_offset, header.max_timestamp_ms))
         expected = header.next_offset
         position += header.size_bytes

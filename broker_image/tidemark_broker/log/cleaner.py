@@ -210,24 +210,24 @@ class Compaction:
 
         Raises CorruptBatch, CannotCompact, OSError.
         """
-        yield from self._note_keys()
+        yield from self._record_keys()
         yield from self._rewrite()
 
     # What stays
 
-    def _note_keys(self) -> Iterator[CleanerProgress]:
+    def _record_keys(self) -> Iterator[CleanerProgress]:
         cleaned_to = first_dirty_offset = self._plan.first_dirty_offset
         for segment in self._plan.segments:
             progress = 0
             for position, header in self._batches(segment):
                 if header.producer_id > NO_PRODUCER_ID:
-                    self._note_producer(segment, position, header)
+                    self._record_producer(segment, position, header)
                 if _is_linked(segment, position, header):
                     self._with_linked_blocks.add(segment.base_offset)
                 is_clean = header.next_offset <= first_dirty_offset
                 is_next = header.base_offset <= cleaned_to  # nothing was left out before it
                 if not is_clean and is_next and not self._last_offsets.is_full:
-                    self._note_batch(segment, position, header)
+                    self._record_batch(segment, position, header)
                     cleaned_to = header.next_offset
                 progress += header.size_bytes
                 if progress >= STEP_BYTES:
@@ -243,13 +243,13 @@ class Compaction:
             yield position, header
             self.reached_offset = header.next_offset
 
-    def _note_producer(self, segment: Segment, position: int, header: BatchHeader) -> None:
+    def _record_producer(self, segment: Segment, position: int, header: BatchHeader) -> None:
         _checked(segment, position, header)  # one bit of an id makes it a neighbour's last one
         self._last_of_producer[header.producer_id] = header.base_offset
         if self._highest_producer_id < header.producer_id < FORGED_PRODUCER_IDS_FROM:
             self._highest_producer_id = header.producer_id
 
-    def _note_batch(self, segment: Segment, position: int, header: BatchHeader) -> None:
+    def _record_batch(self, segment: Segment, position: int, header: BatchHeader) -> None:
         for record in _records(segment, position, header) or ():
             if record.key is not None:
                 self._last_offsets.note(record.key, record.offset)
@@ -355,8 +355,8 @@ class Compaction:
             writer.keep(header, _read(segment, position, header))
             return
         # A horizon may be of our leader's log or a producer's doing: here it says nothing yet.
-        is_noted = header.next_offset <= self.cleaned_to
-        old_horizon_ms = delete_horizon_ms(header) if is_noted else None
+        is_recorded = header.next_offset <= self.cleaned_to
+        old_horizon_ms = delete_horizon_ms(header) if is_recorded else None
         rest = [record for record in records if self._stays(record, old_horizon_ms)]
         self.removed_records += len(records) - len(rest)
         horizon_ms = self._new_horizon_ms(header, rest)
@@ -454,7 +454,7 @@ class CleanedSegment:
         if position + len(data) > MAX_SEGMENT_BYTES:
             self._disk.remove(self.path)
             raise CannotCompact(f"{self.path} would outgrow {MAX_SEGMENT_BYTES} bytes")
-        self.segment.note_batch(position, len(data), last_offset, max_timestamp_ms)
+        self.segment.record_batch(position, len(data), last_offset, max_timestamp_ms)
         self._buffers.append(data)
         self._buffered_bytes += len(data)
         if self._buffered_bytes >= WRITE_BYTES:

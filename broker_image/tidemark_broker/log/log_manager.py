@@ -165,7 +165,7 @@ class LogManager:
         self._guarded("write the cluster id", lambda: self._write_identity(cluster_id))
         self.cluster_id = cluster_id
 
-    def note_epochs(self, broker_epoch: BrokerEpoch, controller_epoch: ControllerEpoch) -> None:
+    def record_epochs(self, broker_epoch: BrokerEpoch, controller_epoch: ControllerEpoch) -> None:
         """Store the highest broker and controller epochs seen, durably (S16).
 
         Called in a worker, maybe in several: two responses of a new controller arrive together.
@@ -345,7 +345,7 @@ class LogManager:
         with self._files_lock:  # no checkpoint tells of the former logs again
             for key, log in list(self.logs.items()) if taken else ():
                 if log.directory in taken:
-                    log.note_removed()
+                    log.record_removed()
                     del self.logs[key]
                     self.high_watermarks.pop(key, None)
             # S23: before the directories exist
@@ -397,7 +397,7 @@ class LogManager:
         self.high_watermarks.pop(key, None)
         log = self.logs.pop(key, None)
         if log is not None:
-            log.note_removed()
+            log.record_removed()
             self._let_go[key] = log.directory
 
     def remove_logs(self, keys: Collection[LogKey]) -> None:

@@ -178,7 +178,7 @@ class PartitionLog:
 
     def _write_epochs(self) -> None:
         if not self._checkpoint.is_written and self._checkpoint.write():
-            self._durability.note_epochs_written()
+            self._durability.record_epochs_written()
 
     # Appending
 
@@ -253,7 +253,7 @@ class PartitionLog:
             self._take_back(segment)
             raise self._io_failure.failed_by(error, "append") from error
         for size_bytes, last_offset, max_timestamp_ms in append.batches:
-            segment.note_batch(position, size_bytes, last_offset, max_timestamp_ms)
+            segment.record_batch(position, size_bytes, last_offset, max_timestamp_ms)
             position += size_bytes
         segment.size_bytes = position
         self.log_end_offset = segment.next_offset
@@ -288,7 +288,7 @@ class PartitionLog:
         segment = self._segments.begin(
             self.log_end_offset, index_interval_bytes=self.settings.index_interval_bytes
         )
-        self._durability.note_files_created()
+        self._durability.record_files_created()
         self._producers.write_snapshot(self._segments)
         return segment
 
@@ -425,7 +425,7 @@ class PartitionLog:
         if position < segment.size_bytes:
             segment.truncate(position, next_offset)
         self.log_end_offset = segment.next_offset
-        self._durability.note_truncated(self.log_end_offset)
+        self._durability.record_truncated(self.log_end_offset)
         self._producers.cut(self._segments, self.log_start_offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> int:
@@ -440,9 +440,9 @@ class PartitionLog:
             self._segments.restart_at(
                 offset, index_interval_bytes=self.settings.index_interval_bytes
             )
-            self._durability.note_files_created()
+            self._durability.record_files_created()
         self.log_start_offset = self.log_end_offset = offset
-        self._durability.note_truncated(offset)
+        self._durability.record_truncated(offset)
         return removed
 
     def _forget_from(self, offset: Offset, *, goes_on_from: Offset) -> None:
@@ -451,7 +451,7 @@ class PartitionLog:
         A worker that writes checkpoints meanwhile reads what holds after the truncation. Raises
         OSError.
         """
-        self._durability.note_truncating(offset)
+        self._durability.record_truncating(offset)
         self.cleaned_to = min(self.cleaned_to, offset)
         self.frames_checked_to = min(self.frames_checked_to, offset)
         self.before_truncation(goes_on_from)
@@ -468,7 +468,7 @@ class PartitionLog:
 
     def _write_epochs_if_possible(self) -> None:
         if self._checkpoint.write_if_possible():
-            self._durability.note_epochs_written()
+            self._durability.record_epochs_written()
 
     # Making durable
 
@@ -482,9 +482,9 @@ class PartitionLog:
         try:
             self._io_failure.ensure_writable()
             if snapshots := self._producers.sync():
-                self._durability.note_files_created()
+                self._durability.record_files_created()
             self._durability.sync(self._to_be_synced)
-            self._producers.note_synced(snapshots)
+            self._producers.record_synced(snapshots)
         except (OSError, StorageFailed) as error:
             if self.is_removed:
                 return  # also while this ran: renamed away under us
@@ -529,7 +529,7 @@ class PartitionLog:
         self.flush()
         self._io_failure.note("it is closed")
 
-    def note_removed(self) -> None:
+    def record_removed(self) -> None:
         """Reject further writes of a log whose directory is renamed for deletion."""
         self._synced_prefixes.invalidate()
         self.is_removed = True

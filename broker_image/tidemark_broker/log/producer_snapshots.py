@@ -122,7 +122,7 @@ def decode_side_snapshot(data: bytes) -> tuple[ProducerStateEntries, LeaderEpoch
         raise MalformedFile(f"producers cut short: {error}") from error
     if position != len(body):
         raise MalformedFile(f"{count} producers end at {position} of {len(body)} bytes")
-    states.note_highest(highest_producer_id)
+    states.record_highest(highest_producer_id)
     return states, LeaderEpoch(epoch_before)
 
 

@@ -32,14 +32,14 @@ class ProducerBatch(NamedTuple):
     timestamp_ms: int  # the batch's largest
 
 
-class NotedBatch(NamedTuple):
+class RecordedBatch(NamedTuple):
     producer_id: int
     batch: ProducerBatch
 
 
-def noted_batch(header: BatchHeader, first_offset: Offset) -> NotedBatch:
+def recorded_batch(header: BatchHeader, first_offset: Offset) -> RecordedBatch:
     """Return the entry of a batch with a producer id, at its offset in the log."""
-    return NotedBatch(
+    return RecordedBatch(
         header.producer_id,
         ProducerBatch(
             header.producer_epoch,
@@ -108,14 +108,14 @@ class ProducerStateEntries:
     def get(self, producer_id: int) -> ProducerEntry | None:
         return self._entries.get(producer_id)
 
-    def note(self, noted: Iterable[NotedBatch]) -> None:
+    def note(self, recorded: Iterable[RecordedBatch]) -> None:
         """Record batches that are in the log now (S10: written in full), in its order."""
         entries = self._entries
-        for producer_id, batch in noted:
+        for producer_id, batch in recorded:
             entry = entries.get(producer_id)
             if entry is None:
                 entry = entries[producer_id] = ProducerEntry()
-                self.note_highest(producer_id)
+                self.record_highest(producer_id)
             entry.batches.append(batch)
             entry.since_ms = None
             if len(entry.batches) > KEPT_BATCHES:
@@ -124,9 +124,9 @@ class ProducerStateEntries:
 
     def restore(self, producer_id: int, entry: ProducerEntry) -> None:
         self._entries[producer_id] = entry
-        self.note_highest(producer_id)
+        self.record_highest(producer_id)
 
-    def note_highest(self, producer_id: int) -> None:
+    def record_highest(self, producer_id: int) -> None:
         if producer_id < FORGED_PRODUCER_IDS_FROM:
             self.highest_producer_id = max(self.highest_producer_id, producer_id)
 

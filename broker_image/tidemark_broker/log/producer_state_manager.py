@@ -18,7 +18,7 @@ from tidemark_broker.log.producer_snapshots import ProducerSnapshots
 from tidemark_broker.log.producer_state_entry import (
     NO_PRODUCER_ID,
     ProducerStateEntries,
-    noted_batch,
+    recorded_batch,
 )
 from tidemark_broker.log.segment import Segment
 from tidemark_broker.log.synced_prefix import SyncedPrefix
@@ -78,12 +78,12 @@ class ProducerStateManager:
         if part is not None and part.next_offset >= offset:
             highest_producer_id = max(highest_producer_id, self.states.highest_producer_id)
             self.states, offset = part.producers, part.next_offset
-        self.states.note_highest(highest_producer_id)
+        self.states.record_highest(highest_producer_id)
         for segment in segments:
             if segment.next_offset > offset:
                 try:
                     self.states.note(
-                        noted_batch(header, header.base_offset)
+                        recorded_batch(header, header.base_offset)
                         for header in segment.headers_from(offset)
                         if header.producer_id > NO_PRODUCER_ID
                     )
@@ -179,9 +179,9 @@ class ProducerStateManager:
         self._there = {at: reported for at, reported in self._there.items() if at in kept}
 
     def sync(self) -> SnapshotTaken | None:
-        """Sync the newest snapshot in a worker; return what `note_synced` needs, or None.
+        """Sync the newest snapshot in a worker; return what `record_synced` needs, or None.
 
-        `note_synced` is called once the directory is synced too.
+        `record_synced` is called once the directory is synced too.
         """
         reported = self._reported
         if reported.is_synced:
@@ -189,6 +189,6 @@ class ProducerStateManager:
         self._snapshots.sync(reported.offset)
         return reported
 
-    def note_synced(self, reported: SnapshotTaken | None) -> None:
+    def record_synced(self, reported: SnapshotTaken | None) -> None:
         if reported is not None:
             reported.is_synced = True

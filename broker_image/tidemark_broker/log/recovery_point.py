@@ -50,16 +50,16 @@ class RecoveryPoint:
         return self._synced_truncations != self._truncations
 
     # guard: new-file-names-are-synced (S11)
-    def note_files_created(self) -> None:
+    def record_files_created(self) -> None:
         with self._state:
             self._owes_directory = True
 
-    def note_epochs_written(self) -> None:
+    def record_epochs_written(self) -> None:
         with self._state:
             self._owes_epochs = True
 
     # guard: sync-before-truncation-is-stale (S11)
-    def note_truncating(self, end_offset: Offset) -> None:
+    def record_truncating(self, end_offset: Offset) -> None:
         """Lower the recovery point before files are truncated.
 
         A sync that runs must not advance it, and a checkpoint that runs must not write the old one.
@@ -69,7 +69,7 @@ class RecoveryPoint:
             self.recovery_point = min(self.recovery_point, end_offset)
 
     # guard: sync-during-truncation-is-stale (S11)
-    def note_truncated(self, end_offset: Offset) -> None:
+    def record_truncated(self, end_offset: Offset) -> None:
         """Record that files were truncated; a sync that began in between must not count either."""
         with self._state:
             self._truncations += 1

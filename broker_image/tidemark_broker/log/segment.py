@@ -164,7 +164,7 @@ class Segment:
         self.max_timestamp_ms = NO_TIMESTAMP
         self.next_offset = self.base_offset
 
-    def note_batch(
+    def record_batch(
         self, position: int, size_bytes: int, last_offset: Offset, max_timestamp_ms: int
     ) -> None:
         """Record an appended batch; index entries are made as by Kafka's LogSegment.append."""
@@ -175,12 +175,12 @@ class Segment:
             self._max_timestamp_offset = last_offset
         if self._bytes_since_index > self._index_interval_bytes:
             self._offset_index.append(last_offset - self.base_offset, position)
-            self._note_timestamp()
+            self._record_timestamp()
             self._bytes_since_index = 0
         self._bytes_since_index += size_bytes
         self.next_offset = Offset(last_offset + 1)
 
-    def _note_timestamp(self) -> None:
+    def _record_timestamp(self) -> None:
         if self.max_timestamp_ms > NO_TIMESTAMP:
             self._time_index.append_if_later(
                 self.max_timestamp_ms, self._max_timestamp_offset - self.base_offset
@@ -204,7 +204,7 @@ class Segment:
             self.rebuild_indexes()  # was it the index that led us astray?
 
     def _walk_to_the_end(self) -> None:
-        """Restore all that `note_batch` keeps, from the last index entry on."""
+        """Restore all that `record_batch` keeps, from the last index entry on."""
         first = read_header(self.file.read_at(0, HEADER_BYTES)) if self.size_bytes else None
         has_timestamp = first is not None and first.max_timestamp_ms > NO_TIMESTAMP
         self.first_timestamp_ms = first.max_timestamp_ms if first and has_timestamp else None
@@ -282,7 +282,7 @@ class Segment:
         ):
             yield placed
             position, header = placed
-            self.note_batch(
+            self.record_batch(
                 position, header.size_bytes, header.last_offset, header.max_timestamp_ms
             )
 
@@ -488,7 +488,7 @@ class Segment:
 
         `load` rebuilds what does not fit. Raises OSError.
         """
-        self._note_timestamp()
+        self._record_timestamp()
         for suffix, data in (
             (".index", self._offset_index.to_bytes()),
             (".timeindex", self._time_index.to_bytes()),

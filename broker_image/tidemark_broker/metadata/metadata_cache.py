@@ -163,7 +163,7 @@ class MetadataCache:
                 if entry.topic.topic not in self.topics:
                     deleted_names.append(entry.topic.topic)
                 continue
-            self._note_retained(entry)
+            self._record_retained(entry)
             if self._apply_topic(entry.topic):
                 topics.append(entry.topic)
             topic_id = entry.topic.topic_id
@@ -216,7 +216,7 @@ class MetadataCache:
         self._numbers.setdefault(topic_id, set()).add(state.partition)
         return True
 
-    def _note_retained(self, entry: TopicPush) -> None:
+    def _record_retained(self, entry: TopicPush) -> None:
         if entry.is_retained:
             self.retained[entry.topic.topic_id] = None
         else:

@@ -160,7 +160,7 @@ class DelayedFetch:
                 if is_storage_failure(found):
                     self._storage_failed(found)
         if error is ErrorCode.NONE and not is_last_try and len(data) < self._request.min_bytes:
-            self._note_too_little(data)
+            self._record_too_little(data)
             return None
         return self._result(error, data, message)
 
@@ -180,7 +180,7 @@ class DelayedFetch:
         self._next_offset = _end_of(new, self._next_offset)
         return self._found_bytes >= self._request.min_bytes
 
-    def _note_too_little(self, data: bytes) -> None:
+    def _record_too_little(self, data: bytes) -> None:
         self._cannot_grow = self._found_bytes > len(data)  # though there is more
         self._found_bytes = len(data)
         self._next_offset = _end_of(data, self._request.offset)

@@ -400,13 +400,13 @@ class Partition:
                     self.log.advance_log_start(follower.log_start_at(leader_start_offset))
                 case TruncateLog(to_offset):
                     removed = self._truncate_as_follower(follower, to_offset, now_ms)
-                    self._note_truncated(follower, to_offset, removed, fetch.last_fetched_epoch)
+                    self._record_truncated(follower, to_offset, removed, fetch.last_fetched_epoch)
                     self._events.truncated(self)
                 case RestartLogAt(offset):
                     held_from = max(offset, self.log.log_start_offset)  # an empty log may go back
                     removed = max(0, self.log.log_end_offset - held_from)
                     self.log.truncate_fully_and_start_at(offset)
-                    self._note_truncated(follower, held_from, removed, fetch.last_fetched_epoch)
+                    self._record_truncated(follower, held_from, removed, fetch.last_fetched_epoch)
                     follower.on_restarted(offset)
                     self._events.truncated(self)
 
@@ -419,7 +419,7 @@ class Partition:
             follower.on_truncation_missed(now_ms)
             raise LocalLogCorrupt(offset, error) from error
 
-    def _note_truncated(
+    def _record_truncated(
         self,
         follower: PartitionFollower,
         to_offset: Offset,
@@ -569,7 +569,7 @@ class CommittedTruncations:
         """Return the truncations for the next heartbeat."""
         return tuple(self._unrecorded.values())[:MAX_REPORTED]
 
-    def note_recorded(self, truncations: Iterable[CommittedTruncation]) -> None:
+    def record_recorded(self, truncations: Iterable[CommittedTruncation]) -> None:
         """Remove those of one heartbeat; one that has grown since is reported again."""
         for cut in truncations:
             key = (cut.topic_id, cut.partition, cut.leader_epoch)

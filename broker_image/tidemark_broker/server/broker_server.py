@@ -301,7 +301,7 @@ class BrokerServer:
         listeners.role_changed = self._on_role_changed
         listeners.topics_deleted = self.groups.on_topics_deleted
         listeners.flush_needed = self._group_commit.ask
-        listeners.truncated = lambda _: checkpointing.note_truncated()
+        listeners.truncated = lambda _: checkpointing.record_truncated()
         if settings.metrics_profile.includes(MetricsProfile.FULL):
             self._keep_digests(checkpointing, directory.reserve.data)
         listeners.roles_applied = self._fetchers.refresh
@@ -342,8 +342,8 @@ class BrokerServer:
         replica_digests = ReplicaDigests(self.partitions, disk, self.settings.data_directory)
 
         def on_truncated(replica: Partition) -> None:
-            replica_digests.note_truncated(replica)
-            checkpointing.note_truncated()
+            replica_digests.record_truncated(replica)
+            checkpointing.record_truncated()
 
         self.partitions.listeners.truncated = on_truncated
         self._start_background(replica_digests.run(), "digests")

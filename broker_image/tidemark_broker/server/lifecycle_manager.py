@@ -184,7 +184,7 @@ class BrokerLifecycleManager:
                     REGISTER_PATH, request, RegisterResponse, timeout_ms=REGISTER_TIMEOUT_MS
                 )
             except ControllerUnavailable as error:
-                self._note_problem("registration", str(error))
+                self._record_problem("registration", str(error))
             else:
                 if response.error is ErrorCode.NONE:
                     if self._is_of_this_epoch(response):
@@ -198,7 +198,7 @@ class BrokerLifecycleManager:
                     )  # whoever waits for this ends it
                 if response.error is ErrorCode.NOT_CONTROLLER:
                     self._client.prefer(response.controller_address)
-                self._note_problem("registration", f"{response.error.name}: {response.message}")
+                self._record_problem("registration", f"{response.error.name}: {response.message}")
             delay = next_retry(delay, asyncio.get_running_loop().time() - began)
             await asyncio.sleep(delay)
 
@@ -234,7 +234,7 @@ class BrokerLifecycleManager:
                 await self._write(self._directory.set_cluster_id, response.cluster_id)
             if is_first:
                 await self._write(self._directory.lower_high_watermarks)
-            if await self._note_controller_epoch(response.controller_epoch) and is_first:
+            if await self._record_controller_epoch(response.controller_epoch) and is_first:
                 await self._stamp(storage, response.broker_epoch)
         except StorageError as error:
             self._partitions.fail_storage(error)
@@ -316,7 +316,7 @@ class BrokerLifecycleManager:
             )
         except ControllerUnavailable as error:
             self._suspects.update(request.suspects)
-            self._note_problem("heartbeat", str(error))
+            self._record_problem("heartbeat", str(error))
             await asyncio.sleep(FIRST_RETRY_SECONDS)
             return
         match response.error:
@@ -330,7 +330,7 @@ class BrokerLifecycleManager:
             case ErrorCode.NOT_CONTROLLER:
                 self._suspects.update(request.suspects)
                 self._client.prefer(response.controller_address)
-                self._note_problem("heartbeat", "no leading controller yet")
+                self._record_problem("heartbeat", "no leading controller yet")
                 await asyncio.sleep(FIRST_RETRY_SECONDS)
             case ErrorCode.BROKER_ID_NOT_REGISTERED:
                 await self._register_again(response.message)
@@ -341,7 +341,7 @@ class BrokerLifecycleManager:
                 await asyncio.sleep(FIRST_RETRY_SECONDS)
             case _:
                 text = f"{response.error.name}: {response.message}"
-                self._note_problem("heartbeat", text)
+                self._record_problem("heartbeat", text)
                 await asyncio.sleep(MAX_RETRY_SECONDS)
 
     def _heartbeat(self) -> HeartbeatRequest:
@@ -377,10 +377,10 @@ class BrokerLifecycleManager:
             self.is_clean_shutdown_invalid.set()
         if response.controller_epoch == NO_EPOCH:
             return  # only makes room for the newer poll
-        if not await self._note_controller_epoch(response.controller_epoch):
+        if not await self._record_controller_epoch(response.controller_epoch):
             return
         if response.are_cuts_recorded:
-            self._partitions.committed_cuts.note_recorded(request.committed_cuts)
+            self._partitions.committed_cuts.record_recorded(request.committed_cuts)
         self.problem = ""
         if self.is_fenced != response.is_fenced:
             self.is_fenced = response.is_fenced
@@ -450,22 +450,22 @@ class BrokerLifecycleManager:
         try:
             response = await requesting
         except ControllerUnavailable as error:
-            self._note_problem(during, str(error))
+            self._record_problem(during, str(error))
             return None
         if response.error is ErrorCode.NOT_CONTROLLER:
             self._client.prefer("")
             return None
         if response.error is not ErrorCode.NONE:
             # A stale broker epoch is the heartbeat's to judge: it names the controller epoch too.
-            self._note_problem(during, f"{response.error.name}: {response.message}")
+            self._record_problem(during, f"{response.error.name}: {response.message}")
             return None
-        if not await self._note_controller_epoch(response.controller_epoch):
+        if not await self._record_controller_epoch(response.controller_epoch):
             return None
         return response
 
     # ---- epochs
 
-    async def _note_controller_epoch(self, controller_epoch: ControllerEpoch) -> bool:
+    async def _record_controller_epoch(self, controller_epoch: ControllerEpoch) -> bool:
         """Store the controller epoch; False for a deposed controller's response (I16).
 
         Such a response is dropped.
@@ -484,7 +484,7 @@ class BrokerLifecycleManager:
             or self._broker_epoch > directory.highest_broker_epoch
         ):
             try:
-                await self._write(directory.note_epochs, self._broker_epoch, controller_epoch)
+                await self._write(directory.record_epochs, self._broker_epoch, controller_epoch)
             except StorageError as error:
                 self._partitions.fail_storage(error)
                 return False
@@ -502,10 +502,10 @@ class BrokerLifecycleManager:
                 await asyncio.to_thread(work, *arguments)
                 return
             except DiskFull as error:
-                self._note_problem("an answer waits for space", str(error))
+                self._record_problem("an answer waits for space", str(error))
                 await asyncio.sleep(MAX_RETRY_SECONDS)
 
-    def _note_problem(self, during: str, problem: str) -> None:
+    def _record_problem(self, during: str, problem: str) -> None:
         text = f"{during}: {problem}"
         if text != self.problem:
             _log.warning("controller not reached", extra={"problem": text})

@@ -129,7 +129,7 @@ class Heartbeats:
             state.brokers, state.slices.is_in_sync_everywhere, now_ms
         )
         expiry = sessions.expire(now_ms, pool_size=len(state.brokers))
-        self._note_silence(expiry)
+        self._record_silence(expiry)
         if expiry.expired:
             lives = [(i, state.brokers[i].broker_epoch) for i in expiry.expired]
             self._tasks.spawn(self.decisions.fence(lives, "session timeout"), f"fence {state.pool}")
@@ -142,7 +142,7 @@ class Heartbeats:
                 self._answer(poll, self._response(poll), now_ms)
         self.response_ready()
 
-    def _note_silence(self, expiry: Expiry) -> None:
+    def _record_silence(self, expiry: Expiry) -> None:
         previous, self.silence = self.silence, self._silence_of(expiry)
         if self.silence and not previous:
             logger.error(
@@ -197,7 +197,7 @@ class Heartbeats:
         is_reported_to_stop = self.decisions.state.soft_state_of(broker_id).was_reported_to_stop
         if self.decisions.state.brokers[broker_id].is_live and not is_reported_to_stop:
             self.decisions.sessions.contact(broker_id, self._now_ms())
-        self._note_applied(request)
+        self._record_applied(request)
         if request.sent_at_ms:
             skew_ms = request.sent_at_ms - self._wall_clock_ms()
             skews = self.decisions.state.observations.clock_skews
@@ -216,7 +216,7 @@ class Heartbeats:
                 self.response_ready()  # else once they are granted, or at the poll's deadline
             return await poll.answer
         except BaseException as error:
-            if self.polls.note_broken(poll) and isinstance(error, asyncio.CancelledError):
+            if self.polls.record_broken(poll) and isinstance(error, asyncio.CancelledError):
                 self.suspect(broker_id, "its poll's connection broke")
             raise
 
@@ -224,7 +224,7 @@ class Heartbeats:
         """Return whether a later heartbeat of the same process arrived, whose requests count."""
         return request.number < self.decisions.state.soft_state_of(request.broker_id).heartbeat
 
-    def _note_applied(self, request: HeartbeatRequest) -> None:
+    def _record_applied(self, request: HeartbeatRequest) -> None:
         """Record what the broker applied, what it holds above that, and its failed replicas.
 
         They are one statement (S9, S17): a decision that relies on a broker's report knows all
@@ -275,7 +275,7 @@ class Heartbeats:
 
     def _answer(self, poll: LongPoll, response: HeartbeatResponse, now_ms: int) -> None:
         if response.may_stop:
-            self._note_allowed_to_stop(poll)
+            self._record_allowed_to_stop(poll)
         if response.push is not None:
             record = self.decisions.state.brokers[poll.broker_id]
             self._pushed_to.add((poll.broker_id, record.incarnation))
@@ -284,7 +284,7 @@ class Heartbeats:
                 notes.unannounced_replicas |= self.decisions.image.withheld()
         self.polls.answer(poll, response, now_ms)
 
-    def _note_allowed_to_stop(self, poll: LongPoll) -> None:
+    def _record_allowed_to_stop(self, poll: LongPoll) -> None:
         """End the session of a broker that leads nothing and is in no ISR."""
         self.decisions.state.soft_state_of(poll.broker_id).was_reported_to_stop = True
         if self.decisions.state.brokers[poll.broker_id].is_live:

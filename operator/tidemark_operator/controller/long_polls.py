@@ -64,7 +64,7 @@ class LongPolls:
         if not poll.answer.done():
             poll.answer.set_result(response)
 
-    def note_broken(self, poll: LongPoll) -> bool:
+    def record_broken(self, poll: LongPoll) -> bool:
         """Record a poll that ended without a response; False if a newer one had replaced it."""
         if self._open.get(poll.broker_id) is not poll:
             return False

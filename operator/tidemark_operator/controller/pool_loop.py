@@ -85,7 +85,7 @@ class PoolLoop:
             on_unknown=self._slice_is_unknown,
             on_vanished=self.forget_slice,
         )
-        self._changes = SliceChanges(self.state, self.slice_store, on_deferred=self._note_dirty)
+        self._changes = SliceChanges(self.state, self.slice_store, on_deferred=self._record_dirty)
 
     # Decisions.
 
@@ -118,7 +118,7 @@ class PoolLoop:
                 replaced=self.state.replaced.get(request.broker_id, ()),
                 lost_round=self._lost_round(request, wall_clock_ms),
             )
-            self.state.note_producer_id_round(round_of(request.highest_producer_id))
+            self.state.record_producer_id_round(round_of(request.highest_producer_id))
             if isinstance(outcome, RegistrationError):
                 return RegisterResponse(outcome.error, outcome.message)
             try:
@@ -264,7 +264,7 @@ class PoolLoop:
         missing.
         """
         for state in value.partitions:
-            self.state.note_known(value.topic.topic_id, state, version=self.image.version)
+            self.state.record_known(value.topic.topic_id, state, version=self.image.version)
         self.state.slices.pop(value.name, None)
         logger.error("slice is missing", extra={"slice": value.name, "topic": value.topic.topic})
         self._announcements.change(StateChange("topic", self.state.pool, value.object_name))
@@ -320,7 +320,7 @@ class PoolLoop:
         """
         broker_id, record = request.broker_id, outcome.record
         report = report_of(request)
-        self.record_stale(self.state.note_reported(request.replicas, version=self.image.version))
+        self.record_stale(self.state.record_reported(request.replicas, version=self.image.version))
         notes = BrokerSoftState(
             lost_replicas=lost_replicas(report, self.state.assigned(), request),
             lost_below=record.broker_epoch,
@@ -355,7 +355,7 @@ class PoolLoop:
                 self.state.observations.planned_restarts.begin(broker_id, self._now_ms())
             await self.save_broker(record)
             if stored is not None:
-                self.state.note_replaced(stored)
+                self.state.record_replaced(stored)
             self.state.notes[broker_id] = notes
             self.sessions.end(broker_id)
             logger.info(
@@ -447,10 +447,10 @@ class PoolLoop:
             logger.warning("broker not saved", extra={"broker_id": broker_id, "error": str(error)})
 
     def _slice_is_durable(self, value: PartitionSlice) -> None:
-        self.state.observations.note_slice(
+        self.state.observations.record_slice(
             self.state.slices.get(value.name), value, self.state.brokers
         )
-        self.state.note_durable(value, version=self.image.version)
+        self.state.record_durable(value, version=self.image.version)
         topic_slices = self.state.topic_slices(value.topic.topic_id)
         count = max(each.topic.partition_count for each in topic_slices)
         self.image.set_partitions(
@@ -458,11 +458,11 @@ class PoolLoop:
             value.partitions,
             is_retained=value.is_retained,
         )
-        self.state.note_leaderless(value, version=self.image.version)
+        self.state.record_leaderless(value, version=self.image.version)
         self._announcements.change(StateChange("topic", self.state.pool, value.object_name))
         self._announcements.image()
 
-    def _note_dirty(self) -> None:
+    def _record_dirty(self) -> None:
         self.is_dirty = True
 
     def _slice_is_unknown(self, value: PartitionSlice) -> None:

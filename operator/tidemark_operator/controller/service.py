@@ -159,7 +159,7 @@ class ControllerService:
     # guard: stored-epoch-is-not-taken-again (S16)
     def _check_is_untaken(self, controller_epoch: ControllerEpoch, stored: ControllerEpoch) -> None:
         """A Lease from a backup gives out a number that another term has used."""
-        self._note_seen(stored)
+        self._record_seen(stored)
         if stored >= controller_epoch:
             raise EpochTaken(f"stored is controller epoch {stored}, ours is {controller_epoch}")
 
@@ -198,7 +198,7 @@ class ControllerService:
     # Brokers' requests. They never raise for what a broker sent; errors are in the answers.
 
     async def register(self, request: RegisterRequest) -> RegisterResponse:
-        self._note_seen(request.highest_controller_epoch)
+        self._record_seen(request.highest_controller_epoch)
         epoch = self._controller_epoch
         if epoch is None or request.highest_controller_epoch > epoch:
             return self._registers_elsewhere()
@@ -237,7 +237,7 @@ class ControllerService:
 
         Cancel it when its connection broke: that closes the poll and suspects the broker.
         """
-        self._note_seen(request.applied_controller_epoch)
+        self._record_seen(request.applied_controller_epoch)
         epoch = self._controller_epoch
         if epoch is None or request.applied_controller_epoch > epoch:
             return self._polls_elsewhere()
@@ -252,7 +252,7 @@ class ControllerService:
             if pool.has_applied_anothers_push(request):
                 # S16: another term had our number (its Lease was deleted before it wrote
                 # anything). Our pushes would look old there: acquire anew, above it.
-                self._note_seen(ControllerEpoch(epoch + 1))
+                self._record_seen(ControllerEpoch(epoch + 1))
                 return HeartbeatResponse(ErrorCode.NOT_CONTROLLER)
             return await pool.heartbeat(request)
         except (NotController, ControllerSuperseded):
@@ -501,7 +501,7 @@ class ControllerService:
             self._pools[pool] = found
         return found
 
-    def _note_seen(self, controller_epoch: ControllerEpoch) -> None:
+    def _record_seen(self, controller_epoch: ControllerEpoch) -> None:
         self._highest_seen = max(self._highest_seen, controller_epoch)
 
     def _stand_by(self) -> None:
@@ -539,10 +539,10 @@ class ControllerService:
             raise NotController("the Lease is lost, or too many decisions are under way")
         task = asyncio.create_task(coroutine, name=name)
         self._tasks[task] = None
-        task.add_done_callback(self._note_done)
+        task.add_done_callback(self._record_done)
         return task
 
-    def _note_done(self, task: "asyncio.Task[Any]") -> None:
+    def _record_done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, ControllerSuperseded):

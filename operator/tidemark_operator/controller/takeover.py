@@ -74,7 +74,7 @@ def _load_broker(pool_of: PoolOf, item: Object) -> None:
         # Its registration writes it anew; until then its entries are kept (S12).
         logger.error("broker unreadable", extra={"error": str(error)})
         if isinstance(spec.get("pool"), str):
-            pool_of(spec["pool"]).state.note_producer_id_round(producer_id_round_of(item))  # S5
+            pool_of(spec["pool"]).state.record_producer_id_round(producer_id_round_of(item))  # S5
         return
     pool = pool_of(record.pool if record else str(spec.get("pool")))
     broker_id = record.broker_id if record else BrokerId(int(spec.get("brokerId", NO_EPOCH)))

@@ -40,7 +40,7 @@ class Lines(logging.StreamHandler[TextIO]):
         try:
             line = self.format(record)
             if self.dropped:
-                note = logging.makeLogRecord(
+                notice = logging.makeLogRecord(
                     {
                         "name": __name__,
                         "levelname": "WARNING",
@@ -48,7 +48,7 @@ class Lines(logging.StreamHandler[TextIO]):
                         "dropped": self.dropped,
                     }
                 )
-                line = f"{self.format(note)}\n{line}"
+                line = f"{self.format(notice)}\n{line}"
             self.stream.write(line + self.terminator)
             self.stream.flush()
         except OSError:

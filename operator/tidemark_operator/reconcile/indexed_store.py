@@ -23,7 +23,7 @@ class IndexedStore:
     async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
         item = await self._store.get(kind, namespace, name)
         if item is None:
-            self.index.note_gone(kind, namespace, name)
+            self.index.record_gone(kind, namespace, name)
         else:
             self.index.note(kind, item)
         return item
@@ -46,13 +46,13 @@ class IndexedStore:
                 self.index.note(kind, item)
 
     async def create(self, kind: ResourceKind, item: Object) -> Object:
-        return self._noted(kind, await self._store.create(kind, item))
+        return self._recorded(kind, await self._store.create(kind, item))
 
     async def replace(self, kind: ResourceKind, item: Object) -> Object:
-        return self._noted(kind, await self._store.replace(kind, item))
+        return self._recorded(kind, await self._store.replace(kind, item))
 
     async def replace_status(self, kind: ResourceKind, item: Object) -> Object:
-        return self._noted(kind, await self._store.replace_status(kind, item))
+        return self._recorded(kind, await self._store.replace_status(kind, item))
 
     async def delete(
         self,
@@ -65,8 +65,8 @@ class IndexedStore:
     ) -> None:
         await self._store.delete(kind, namespace, name, uid=uid, resource_version=resource_version)
         # A finalizer may hold it: then the next read finds it again.
-        self.index.note_gone(kind, namespace, name, uid=uid)
+        self.index.record_gone(kind, namespace, name, uid=uid)
 
-    def _noted(self, kind: ResourceKind, item: Object) -> Object:
+    def _recorded(self, kind: ResourceKind, item: Object) -> Object:
         self.index.note(kind, item)
         return item

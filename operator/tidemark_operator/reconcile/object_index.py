@@ -73,7 +73,7 @@ class ObjectIndex:
         self._slices_by_name: _Lookup[tuple[str, str], SliceKey] = _Lookup()
         self._slices_by_owner: _Lookup[WorkKey, SliceKey] = _Lookup()
         self._moment = 0  # counts what was noted, for sweeps
-        self._noted_at: dict[SliceKey, int] = {}
+        self._recorded_at: dict[SliceKey, int] = {}
         self._unlisted: set[SliceKey] = set()  # a sweep lacked them; no read has told since
 
     # What is there.
@@ -130,11 +130,11 @@ class ObjectIndex:
 
     def note(self, kind: ResourceKind, item: Object) -> None:
         if kind is TOPIC:
-            self._note_topic(item)
+            self._record_topic(item)
         elif kind is PARTITION_SLICE:
-            self._note_slice(item)
+            self._record_slice(item)
 
-    def note_gone(
+    def record_gone(
         self, kind: ResourceKind, namespace: str, name: str, *, uid: str | None = None
     ) -> None:
         """There is no such object, or none with that UID."""
@@ -154,11 +154,11 @@ class ObjectIndex:
     def doubt_slices_unseen_since(self, moment: int, namespace: str | None) -> None:
         """A list may be partial: they are found as before, and read in the next turn of their
         Topic."""
-        for key, noted_at in self._noted_at.items():
-            if noted_at <= moment and namespace in (None, key[0]):
+        for key, recorded_at in self._recorded_at.items():
+            if recorded_at <= moment and namespace in (None, key[0]):
                 self._unlisted.add(key)
 
-    def _note_topic(self, item: Object) -> None:
+    def _record_topic(self, item: Object) -> None:
         entry = topic_entry(item)
         known = self._topics.get(entry.key)
         if known is not None and known.uid == entry.uid:
@@ -183,7 +183,7 @@ class ObjectIndex:
         for topic_id in entry.topic_ids:
             self._topics_by_id.remove(topic_id, entry.key)
 
-    def _note_slice(self, item: Object) -> None:
+    def _record_slice(self, item: Object) -> None:
         entry = slice_entry(item)
         known = self._slices.get((item["metadata"]["namespace"], item["metadata"]["name"]))
         if entry is None:  # a tombstone, or nothing that can be told whose it is
@@ -191,13 +191,13 @@ class ObjectIndex:
                 self._remove_slice(known)
             return
         self._moment += 1
-        self._noted_at[entry.key] = self._moment
+        self._recorded_at[entry.key] = self._moment
         self._unlisted.discard(entry.key)
         if known is not None and known.uid == entry.uid and known.version >= entry.version >= 0:
             return
         if known is not None:
             self._remove_slice(known)
-            self._noted_at[entry.key] = self._moment
+            self._recorded_at[entry.key] = self._moment
         self._slices[entry.key] = entry
         self._slices_by_id.add(entry.topic_id, entry.key)
         self._slices_by_name.add((entry.pool, entry.topic_name), entry.key)
@@ -205,7 +205,7 @@ class ObjectIndex:
 
     def _remove_slice(self, entry: SliceEntry) -> None:
         del self._slices[entry.key]
-        self._noted_at.pop(entry.key, None)
+        self._recorded_at.pop(entry.key, None)
         self._unlisted.discard(entry.key)
         self._slices_by_id.remove(entry.topic_id, entry.key)
         self._slices_by_name.remove((entry.pool, entry.topic_name), entry.key)

@@ -65,7 +65,7 @@ class Reconciler:
             interval_ms=settings.status_interval_ms,
             now_ms=now_ms,
             now_text=now_text,
-            on_written=self._turns.note_seen,
+            on_written=self._turns.record_seen,
         )
         self._topics = TopicReconciler(
             store,
@@ -113,7 +113,7 @@ class Reconciler:
         key, index = key_of(kind, item), self._store.index
         if is_deleted:
             previous = index.topic(key)
-            index.note_gone(kind, key.namespace, key.name, uid=item["metadata"].get("uid"))
+            index.record_gone(kind, key.namespace, key.name, uid=item["metadata"].get("uid"))
             self._topics.wake_namesakes(previous)
         else:
             index.note(kind, item)
@@ -124,7 +124,7 @@ class Reconciler:
         namespace, _, name = change.pool.partition("/")
         if change.kind == "topic":
             key = self._topics.key_of_change(namespace, change.name)
-            if not self._turns.note_change(key):
+            if not self._turns.record_change(key):
                 self._add(key)
             return
         self._add(WorkKey(BROKER_POOL.kind, namespace, name))

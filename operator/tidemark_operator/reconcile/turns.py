@@ -37,14 +37,14 @@ class Turns:
         """After a turn: something happened meanwhile that it does not know."""
         return turn.has_changed or turn.newest not in ("", self._seen.get(key))
 
-    def note_seen(self, kind: ResourceKind, item: Object) -> None:
+    def record_seen(self, kind: ResourceKind, item: Object) -> None:
         """As a turn of that object has read or written it."""
         self._seen[key_of(kind, item)] = _version(item)
 
-    def note_gone(self, key: WorkKey) -> None:
+    def record_gone(self, key: WorkKey) -> None:
         self._seen.pop(key, None)
 
-    def note_change(self, key: WorkKey) -> bool:
+    def record_change(self, key: WorkKey) -> bool:
         """Of what the controller holds. Whether a turn is under way, which will see to it."""
         turn = self._running.get(key)
         if turn is not None:

@@ -218,7 +218,7 @@ class TopicObjects:
             if validate_only or after["spec"] == stored["spec"]:
                 return _made(after)
             try:
-                return _made(await self._store.replace(TOPIC, _noted(after, request_id)))
+                return _made(await self._store.replace(TOPIC, _recorded(after, request_id)))
             except (Conflict, OutcomeUnknown):
                 stored = await self._again(stored)
         return refused(topic, _others_are_faster())
@@ -324,7 +324,7 @@ def _others_are_faster() -> RequestRejected:
     return RequestRejected(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
-def _noted(item: Object, request_id: str) -> Object:
+def _recorded(item: Object, request_id: str) -> Object:
     metadata = item["metadata"]
     annotations = {**(metadata.get("annotations") or {}), REQUEST_ANNOTATION: request_id}
     return {**item, "metadata": {**metadata, "annotations": annotations}}

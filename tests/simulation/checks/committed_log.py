@@ -83,7 +83,7 @@ class CommittedLog:
             passed_over = range(self._first_awaited, leader_epoch)
             self._passed_over.append((passed_over, min(self._awaited[1], parted_from)))
             for epoch in self.led:
-                self._note_passed_over(epoch)
+                self._record_passed_over(epoch)
         self._awaited = None
         del self._base_offsets[kept:], self._batches[kept:]
         self._gaps = [range(gap.start, min(gap.stop, parted_from)) for gap in self._gaps]
@@ -116,13 +116,13 @@ class CommittedLog:
 
     # ---- what is committed
 
-    def note_led(self, leader_epoch: int, high_watermark: int, replica: Partition) -> None:
+    def record_led(self, leader_epoch: int, high_watermark: int, replica: Partition) -> None:
         self.led[leader_epoch] = (high_watermark, replica)
-        self._note_passed_over(leader_epoch)
+        self._record_passed_over(leader_epoch)
         self.led_by_any = max(self.led_by_any, high_watermark)
         self.led_to = int(max(self.led_to, min(high_watermark, self._common_end(leader_epoch))))
 
-    def note_begun_anew(
+    def record_begun_anew(
         self,
         replica: Partition,
         held: Iterable[tuple[BatchHeader, bytes]],
@@ -144,7 +144,7 @@ class CommittedLog:
         _, leader = self.led[max(self.led)]
         return leader.log._checkpoint.epochs.epoch_at(Offset(offset)) != NO_EPOCH
 
-    def _note_passed_over(self, leader_epoch: int) -> None:
+    def _record_passed_over(self, leader_epoch: int) -> None:
         """Whoever leads there was elected without proof, and a later grant was heard of first: what
         it holds past that offset it commits, and no history was begun with it."""
         for epochs, shared_end in self._passed_over:

@@ -56,14 +56,14 @@ class CompactedLog(CommittedLog):
             return
         super().take(header, batch, who)
         if self.end_offset > end_offset:
-            self._note_records(header, batch)
+            self._record_records(header, batch)
 
     def _fill(self, header: BatchHeader, batch: bytes) -> None:
         if not is_compacted(header):
             super()._fill(header, batch)
-            self._note_records(header, batch)
+            self._record_records(header, batch)
 
-    def _note_records(self, header: BatchHeader, batch: bytes) -> None:
+    def _record_records(self, header: BatchHeader, batch: bytes) -> None:
         for record in read_records(memoryview(batch)):
             self._headers[record.offset] = header
             self._records[record.offset] = record
@@ -102,7 +102,7 @@ class CompactedLog(CommittedLog):
         found: dict[int, Record] = {
             record.offset: record for record in read_records(memoryview(batch))
         }
-        self._note_horizon(header, found)
+        self._record_horizon(header, found)
         self._compare_epochs(header, who)
         for offset in range(header.base_offset, min(header.next_offset, self.end_offset)):
             if offset in self._records:
@@ -110,7 +110,7 @@ class CompactedLog(CommittedLog):
         if header.next_offset <= self.end_offset:
             self._agreeing.add(batch)
 
-    def _note_horizon(self, header: BatchHeader, found: Collection[int]) -> None:
+    def _record_horizon(self, header: BatchHeader, found: Collection[int]) -> None:
         horizon_ms = delete_horizon_ms(header)
         if horizon_ms is not None:
             for offset in found:

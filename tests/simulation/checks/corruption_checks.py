@@ -67,7 +67,9 @@ class CorruptionChecker:
         if self._is_isr_or_elr_member(key, broker_id, states[key], flushes[key]):
             raise Violation("I6", f"{audit.who} is rebuilt while others count on it: {states[key]}")
 
-    def note_error(self, broker: Any, replica: Partition, offset: int, result: FetchResult) -> bool:
+    def record_error(
+        self, broker: Any, replica: Partition, offset: int, result: FetchResult
+    ) -> bool:
         """Whether a reader was told of one. Whoever could not read a sector has met the damage, by
         whatever name it calls that (0089)."""
         if result.error is ErrorCode.NONE:

@@ -134,7 +134,7 @@ class Invariants:
 
     def on_shown(self, broker: Any, request: Fetch, result: FetchResult) -> None:
         replica = _replica_of(broker, request.topic, request.partition)
-        if replica is None or self._damages.note_error(broker, replica, request.offset, result):
+        if replica is None or self._damages.record_error(broker, replica, request.offset, result):
             return
         try:
             check_in_touch(self._world, broker.settings.broker_id, replica)
@@ -194,7 +194,7 @@ class Invariants:
             world.remember_lost()
         if broker is not None:
             if broker.is_dead:
-                self._note_last_words(broker)
+                self._record_last_words(broker)
             else:
                 self._look_at_broker(broker)
         if self._events % EVENTS_BETWEEN_FULL_CHECKS == 0:
@@ -263,7 +263,7 @@ class Invariants:
             before = self._slices.get(name)
             if after is not None and self._world.take_restored(name):
                 before = None
-                self._note_restored(after)
+                self._record_restored(after)
             if before is not None and (
                 after is None or before.topic.topic_id != after.topic.topic_id
             ):
@@ -281,7 +281,7 @@ class Invariants:
                 self._flushes[key] = after.topic.flush
                 self._names[key] = f"{after.topic.topic}-{state.partition}"
                 self._check_placed(key, state)
-                self._erasures.note_state(key[0], state, records)
+                self._erasures.record_state(key[0], state, records)
             for event in events:
                 self._on_slice_event(after, event)
         live = self._world.live_brokers()
@@ -290,7 +290,7 @@ class Invariants:
             for replica in broker.partitions.replicas:
                 self._maximal.look(broker.broker_id, replica)
 
-    def _note_restored(self, value: PartitionSlice) -> None:
+    def _record_restored(self, value: PartitionSlice) -> None:
         """S17: what it says is from long ago. Until an election is made of it, it proves nothing
         (I6), and brokers may hold newer states than it (I14, I15)."""
         for state in value.partitions:
@@ -361,11 +361,11 @@ class Invariants:
         self.coverage["compactions"] += counted[2] - before[2]
         self.coverage["old records gone"] += counted[3] - before[3]
 
-    def _note_last_words(self, broker: LiveBroker) -> None:
+    def _record_last_words(self, broker: LiveBroker) -> None:
         """It died in the middle of something, and may have said already how far it committed."""
         for replica in broker.partitions.replicas:
             if replica.leader is not None:
-                self._audit_of(broker.broker, replica).note_led()
+                self._audit_of(broker.broker, replica).record_led()
 
     def _check_is_stored(self, broker: LiveBroker, replica: Partition) -> None:
         """I14, S3: nobody acts on a state that is not durable."""

@@ -94,7 +94,9 @@ class Erasures:
         self._hosted: dict[int, frozenset[Replica]] = {}  # by process
         self._moved_off: dict[tuple[Replica, BrokerId], None] = {}
 
-    def note_state(self, topic_id: TopicId, state: PartitionState, brokers: Iterable[Any]) -> None:
+    def record_state(
+        self, topic_id: TopicId, state: PartitionState, brokers: Iterable[Any]
+    ) -> None:
         for broker_id in brokers:
             replica = (topic_id, state.partition)
             if broker_id not in state.replicas:

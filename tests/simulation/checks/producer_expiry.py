@@ -22,7 +22,7 @@ class ProducerExpiry:
         self._written_us: dict[tuple[int, int, int], int] = {}
         self._now_us = now_us
 
-    def note_written(self, header: BatchHeader) -> None:
+    def record_written(self, header: BatchHeader) -> None:
         """A batch that some log has."""
         if header.producer_id >= 0:
             batch = (header.producer_id, header.producer_epoch, last_sequence_of(header))

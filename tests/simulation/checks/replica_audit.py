@@ -120,7 +120,7 @@ class ReplicaAudit:
         self._check_watermark()
         if self._may_begin_anew():
             held = ((batch.header, batch.data) for batch in self._batches)
-            committed.note_begun_anew(replica, held, former_start, self._log_end_offset)
+            committed.record_begun_anew(replica, held, former_start, self._log_end_offset)
         self._active = active
         self._check_epochs()
         if not self._is_prefix():
@@ -345,7 +345,7 @@ class ReplicaAudit:
             )
         if not self.is_unreliable:
             self.committed.check_is_whole(header, self.who)
-        self.committed.expiry.note_written(header)
+        self.committed.expiry.record_written(header)
         self._batches.append(CopiedBatch(header, batch, is_intact))
         self.end_offset = header.next_offset
         self._position = end
@@ -426,7 +426,7 @@ class ReplicaAudit:
         # that names its successor told it first of brokers that it need not wait for any more.
         is_leader = self.replica.leader is not None
         if is_leader or self._was_leader:
-            self.note_led()
+            self.record_led()
         self._leads_in = self._led_epoch if is_leader or self._was_leader else -1
         self._was_leader = is_leader
         if self._taken_of != self.committed.history_epoch:
@@ -443,12 +443,12 @@ class ReplicaAudit:
                 self.committed.take(batch.header, batch.data, self.who)
             self._taken += 1
 
-    def note_led(self) -> None:
+    def record_led(self) -> None:
         """It leads, or did until it died in this very event."""
         leader = self.replica.leader
         if leader is not None:
             self._led_epoch = leader.leader_epoch
-        self.committed.note_led(self._led_epoch, self.replica.high_watermark, self.replica)
+        self.committed.record_led(self._led_epoch, self.replica.high_watermark, self.replica)
 
     def _check_was_led_to(self, header: BatchHeader) -> None:
         """What is committed is what a leader found so: no follower knows more."""

@@ -227,7 +227,9 @@ class SliceJudge:
         if not is_by_void_entry and value.topic.commit_rule != COMMIT_RULE_ISR:
             self._check_eligible(value, old, new, where)
         if value.topic.commit_rule == COMMIT_RULE_ISR and not new.in_sync_replicas:
-            self._note_dropped(value, new, old.in_sync_replicas, f"{where}: nobody stayed in sync")
+            self._record_dropped(
+                value, new, old.in_sync_replicas, f"{where}: nobody stayed in sync"
+            )
         return kinds
 
     def _check_granted(self, value: PartitionSlice, new: PartitionState, where: str) -> None:
@@ -326,9 +328,9 @@ class SliceJudge:
         if not eligible <= may_be.keys():
             raise Violation("I13", f"{where}: eligible leaders out of nowhere")
         dropped = [may_be[broker_id] for broker_id in sorted(may_be.keys() - eligible)]
-        self._note_dropped(value, new, dropped, f"{where}: no longer eligible")
+        self._record_dropped(value, new, dropped, f"{where}: no longer eligible")
 
-    def _note_dropped(
+    def _record_dropped(
         self, value: PartitionSlice, new: PartitionState, members: Iterable[Member], text: str
     ) -> None:
         for member in members:

@@ -88,12 +88,12 @@ class GroupMember:
                 await self._rejoin()
                 await self._read()
             except _Rejected as refused:
-                self._note(refused.error)
+                self._record(refused.error)
             except BrokerUnavailable:
                 self._drop()
             await asyncio.sleep(RETRY_SECONDS * self.chance.random())
 
-    def _note(self, error: ErrorCode) -> None:
+    def _record(self, error: ErrorCode) -> None:
         if error in _LOST_ID:
             self._member_id, self._generation_id = "", -1
         elif error in _ELSEWHERE:

@@ -73,7 +73,7 @@ class Volume:
         """`crash_in`, from the call on that next gives a file a name with that end."""
         self._awaited = suffix, calls, crash
 
-    def note_named(self, path: Path) -> None:
+    def record_named(self, path: Path) -> None:
         if self._awaited is not None and path.name.endswith(self._awaited[0]):
             _, calls, crash = self._awaited
             self._awaited = None
@@ -257,7 +257,7 @@ class SimulatedDisk:
             directory = self._volume.image.directory(path.parent)
             if path.name not in directory.entries:
                 directory.change({path.name: FileNode(changed_at_us=self._volume.wall_us())})
-                self._volume.note_named(path)
+                self._volume.record_named(path)
         return self._volume.image.file(path)
 
     def read(self, path: Path) -> bytes:
@@ -324,7 +324,7 @@ class SimulatedDisk:
             raise missing(old)
         node.changed_at_us = self._volume.wall_us()
         directory.change({old.name: None, new.name: node})
-        self._volume.note_named(new)
+        self._volume.record_named(new)
 
     def remove(self, path: Path) -> None:
         self._enter("write")

@@ -124,11 +124,11 @@ class Loading:
 
     def on_record(self, raw_key: bytes, value: bytes | None) -> None:
         try:
-            self._note(raw_key, value)
+            self._record(raw_key, value)
         except MalformedGroupRecord:
             self.unreadable_records += 1
 
-    def _note(self, raw_key: bytes, value: bytes | None) -> None:
+    def _record(self, raw_key: bytes, value: bytes | None) -> None:
         key = decode_key(raw_key)
         if key is None:
             return

@@ -178,7 +178,7 @@ class GroupMemberClient:
                 await self._take_part()
                 retry_seconds = FIRST_RETRY_SECONDS
             except (GroupRejected, BrokerUnavailable, MalformedAssignment) as error:
-                self._note(error)
+                self._record(error)
                 await asyncio.sleep(retry_seconds)
                 retry_seconds = min(2 * retry_seconds, MAX_RETRY_SECONDS)
 
@@ -199,7 +199,7 @@ class GroupMemberClient:
         except (GroupRejected, BrokerUnavailable) as error:
             _log.info("a consumer left without a word", extra={"reason": str(error)})
 
-    def _note(self, error: Exception) -> None:
+    def _record(self, error: Exception) -> None:
         self._lose_joined()
         problem: NotInGroup | None = NotInGroup(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
         if isinstance(error, GroupRejected):

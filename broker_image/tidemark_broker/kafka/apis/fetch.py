@@ -382,7 +382,7 @@ class ConsumerFetches:
                 answer = self._with_leader(hints, key, answer)
             topics.setdefault(key[:2], []).append(answer)
             if session is not None:
-                session.note_reported(key, answer)
+                session.record_reported(key, answer)
         named = {key[:2]: key for key in found}
         answers = tuple(
             TopicResponse(named[name][1], tuple(entries), named[name][0])

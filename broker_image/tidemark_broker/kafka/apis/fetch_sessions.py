@@ -56,7 +56,7 @@ class FetchSession:
             return True
         return self.reported.get(key) != (answer.high_watermark, answer.log_start_offset)
 
-    def note_reported(self, key: Key, answer: PartitionResponse) -> None:
+    def record_reported(self, key: Key, answer: PartitionResponse) -> None:
         if answer.error is not ErrorCode.NONE:
             self.reported.pop(key, None)  # whatever comes next is news
             return

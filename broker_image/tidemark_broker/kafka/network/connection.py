@@ -148,7 +148,7 @@ class KafkaConnection(asyncio.Protocol):
         stream = transport.get_extra_info("socket")
         if stream is not None:  # a client whose machine is gone says nothing
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._note_activity()
+        self._record_activity()
         self._owner.connections[self] = None
         self._memory.join(self)
 
@@ -175,7 +175,7 @@ class KafkaConnection(asyncio.Protocol):
         self._count(frames)
         if frames:
             self._is_known = True
-            self._note_activity()
+            self._record_activity()
             self._owner.fetches.end_now(self._link)
         self._work()
 
@@ -413,7 +413,7 @@ class KafkaConnection(asyncio.Protocol):
             self._write(ready)
             if throttle_ms:
                 self._throttle(throttle_ms)
-        self._note_activity()
+        self._record_activity()
         if self._waiting:  # not from here: answers may come in the middle of an append
             self._loop.call_soon(self._work)
 
@@ -466,7 +466,7 @@ class KafkaConnection(asyncio.Protocol):
         self._throttle_timer = None
         self._work()
 
-    def _note_activity(self) -> None:
+    def _record_activity(self) -> None:
         self.active_s = self._loop.time()
 
     def _drop_work(self) -> None:

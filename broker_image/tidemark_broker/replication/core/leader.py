@@ -180,7 +180,7 @@ class PartitionLeader:
         """Return a follower's progress, with its times as of its session's last fetch."""
         replica = self._followers.get(broker_id)
         if replica is not None:
-            replica.note_contact(self.log_end_offset)
+            replica.record_contact(self.log_end_offset)
         return replica
 
     # ---- fetches
@@ -273,7 +273,7 @@ class PartitionLeader:
     def on_append(self, log_end_offset: Offset, now_ms: int) -> tuple[LeaderEffect, ...]:
         assert log_end_offset >= self.log_end_offset, (log_end_offset, self.log_end_offset)
         for replica in self._followers.values():
-            replica.note_contact(self.log_end_offset)
+            replica.record_contact(self.log_end_offset)
         self.log_end_offset = log_end_offset
         if not self.settings.flushes_always:
             self.durable_end_offset = log_end_offset
@@ -387,7 +387,7 @@ class PartitionLeader:
     def on_stall(self, stall_ms: int, now_ms: int) -> None:
         """Exclude a stall of this process from the followers' lag (S21)."""
         for replica in self._followers.values():
-            replica.note_contact(self.log_end_offset)
+            replica.record_contact(self.log_end_offset)
             replica.on_leader_stall(stall_ms, now_ms)
 
     def _propose_if_free(self, now_ms: int) -> tuple[LeaderEffect, ...]:
@@ -443,7 +443,7 @@ class PartitionLeader:
         Kafka considers a joiner only when it fetches. One that no longer fetches would be removed
         and proposed in turns while the watermark stands still.
         """
-        replica.note_contact(self.log_end_offset)
+        replica.record_contact(self.log_end_offset)
         return now_ms - replica.last_fetch_ms <= self.settings.replica_lag_max_ms
 
     # guard: join-at-watermark (I6)

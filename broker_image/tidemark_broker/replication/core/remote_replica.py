@@ -49,7 +49,7 @@ class RemoteReplica:
 
         So later appends do not count against the follower.
         """
-        self.note_contact(leader_end)
+        self.record_contact(leader_end)
         self.contact = contact
         if broker_epoch != self.broker_epoch:
             self.leader_end_at_last_fetch = UNKNOWN_OFFSET  # another life proves nothing (S2)
@@ -66,7 +66,7 @@ class RemoteReplica:
         self.leader_end_at_last_fetch = max(leader_end, self.leader_end_at_last_fetch)
         self.last_fetch_ms = now_ms
 
-    def note_contact(self, leader_end: Offset) -> None:
+    def record_contact(self, leader_end: Offset) -> None:
         """Update the times from the session.
 
         Called before the leader's end moves from `leader_end`, and before times are read: each
@@ -82,13 +82,13 @@ class RemoteReplica:
     def on_contact_ended(self, contact: FollowerContact, leader_end: Offset) -> None:
         """Record that the session no longer fetches this partition until it names it again."""
         if self.contact is contact:
-            self.note_contact(leader_end)
+            self.record_contact(leader_end)
             self.contact = None
 
     def is_caught_up(self, *, leader_end: Offset, now_ms: int, lag_max_ms: int) -> bool:
         if self.log_end_offset == leader_end:
             return True
-        self.note_contact(leader_end)
+        self.record_contact(leader_end)
         return now_ms - self.last_caught_up_ms <= lag_max_ms
 
     def on_leader_stall(self, stall_ms: int, now_ms: int) -> None:

@@ -54,7 +54,7 @@ class CheckpointWriter:
         self._settings = settings
         self._has_truncated = asyncio.Event()
 
-    def note_truncated(self) -> None:
+    def record_truncated(self) -> None:
         """Request new recovery points after a truncation.
 
         The recovery point of that log was lowered before the truncation, but not synced: after a

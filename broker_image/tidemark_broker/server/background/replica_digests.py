@@ -91,7 +91,7 @@ class ReplicaDigests:
             self._next_write_ms = self._clock() + WRITTEN_EVERY_MS
             await asyncio.to_thread(self._write, await self._file())
 
-    def note_truncated(self, replica: Partition) -> None:
+    def record_truncated(self, replica: Partition) -> None:
         """Update the digest of a log that was truncated, or started again further on."""
         if replica.digest is not None:
             replica.digest.truncate(replica.log.log_end_offset)

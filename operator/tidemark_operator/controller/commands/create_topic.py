@@ -192,7 +192,7 @@ async def _take_in(pool: PoolLoop, topic_id: TopicId) -> None:
             if value is None:
                 continue
             await _confirm_epochs(pool, value)
-            pool.state.note_put_back(value)
+            pool.state.record_put_back(value)
             pool.load_slice(value)
             pool.is_dirty = True
 

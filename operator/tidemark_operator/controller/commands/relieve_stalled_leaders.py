@@ -134,12 +134,12 @@ class StalledLeaders:
         if not state.has_leader or eligibility.can_write(state.leader):
             return state
         may_grant = self._decisions.state.may_grant(replica, state)
-        self._note_outcome(replica, state)
+        self._record_outcome(replica, state)
         if self._has_moved_lately(topic, replica) or not may_grant:
             return state
         return leader_moved_off(topic, state, eligibility, leader_counts=counts)
 
-    def _note_outcome(self, replica: Replica, state: PartitionState) -> None:
+    def _record_outcome(self, replica: Replica, state: PartitionState) -> None:
         """Record the outcome of a deferred move from the state that was read since.
 
         If another broker leads, the move was made.

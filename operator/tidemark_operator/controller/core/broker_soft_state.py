@@ -37,7 +37,7 @@ class BrokerSoftState:
     is_write_stalled: bool = False  # S20
 
     # guard: later-entry-without-log-is-void (S9)
-    def note_entry(self, replica: Replica, member: Member) -> None:
+    def record_entry(self, replica: Replica, member: Member) -> None:
         """Check an entry of a slice that appeared after the registration (S9).
 
         The slice was restored by hand (S12), or a deposed controller's write arrived late (S2).
@@ -53,7 +53,7 @@ class BrokerSoftState:
         return member.broker_epoch != self.lost_below
 
     # guard: restored-entry-of-another-life-is-void (S9)
-    def note_entry_put_back(
+    def record_entry_put_back(
         self, replica: Replica, member: Member, broker_epoch: BrokerEpoch
     ) -> None:
         """Invalidate an entry of another epoch in a slice that was restored by hand (S9, S12).

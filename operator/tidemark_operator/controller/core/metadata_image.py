@@ -91,11 +91,11 @@ class MetadataImage:
         if topic is None:
             self._withhold_previous(state.topic)
             topic = self._topics[state.topic_id] = _Topic(state, is_retained, version, version)
-            self._note_name(state)
+            self._record_name(state)
             self.version = version
         if topic.state != state or topic.is_retained != is_retained:
             self._forget_name(topic.state)
-            self._note_name(state)
+            self._record_name(state)
             topic.state, topic.is_retained, topic.version = state, is_retained, version
             self.version = version
         for partition in partitions:
@@ -150,7 +150,7 @@ class MetadataImage:
         self._deleted.pop(state.topic_id, None)
         self._deleted[state.topic_id] = (state, self.version)
 
-    def _note_name(self, state: TopicState) -> None:
+    def _record_name(self, state: TopicState) -> None:
         self._ids_by_name.setdefault(state.topic, {})[state.topic_id] = None
 
     def _forget_name(self, state: TopicState) -> None:

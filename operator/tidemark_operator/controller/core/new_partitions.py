@@ -26,7 +26,9 @@ from tidemark_operator.controller.core.partition_change import effective_min_ins
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.stale_slices import MinimumEpochs, holders_of, rebuilt
 
-NOTHING_KNOWN = MinimumEpochs(LeaderEpoch(NO_EPOCH), PartitionEpoch(NO_EPOCH), noted_at_version=0)
+NOTHING_KNOWN = MinimumEpochs(
+    LeaderEpoch(NO_EPOCH), PartitionEpoch(NO_EPOCH), recorded_at_version=0
+)
 
 
 class NoLiveReplica(Exception):
@@ -50,7 +52,7 @@ class MissingReports:
 def unheard(state: PoolState, topic_id: TopicId, numbers: Iterable[int]) -> MissingReports | None:
     """Return the missing reports, or None if all live brokers have reported these partitions."""
     floors = (state.held.minimum_epochs_of((topic_id, number)) for number in numbers)
-    since = max((floor.noted_at_version for floor in floors if floor is not None), default=0)
+    since = max((floor.recorded_at_version for floor in floors if floor is not None), default=0)
     said = state.reports_from(since)
     live = (broker_id for broker_id, record in sorted(state.brokers.items()) if record.is_live)
     brokers = tuple(broker_id for broker_id in live if broker_id not in said)

@@ -110,7 +110,7 @@ class Observations:
         if stored.state is BrokerControlState.ACTIVE and clean_stop_epoch != stored.broker_epoch:
             self.planned_restarts.end(stored.broker_id)
 
-    def note_slice(
+    def record_slice(
         self,
         previous: PartitionSlice | None,
         durable: PartitionSlice,

@@ -70,7 +70,7 @@ class PoolState:
             notes = self.notes[broker_id] = BrokerSoftState()
         return notes
 
-    def note_replaced(self, previous: BrokerRecord) -> None:
+    def record_replaced(self, previous: BrokerRecord) -> None:
         """Record that another process was registered after this one."""
         known = self.replaced.setdefault(previous.broker_id, deque(maxlen=MAX_REPLACED))
         known.append(previous.incarnation)
@@ -229,7 +229,7 @@ class PoolState:
     ) -> tuple[PartitionState, UncleanElection | None]:
         floor = self.held.minimum_epochs_above(replica, state)
         assert floor is not None, replica
-        said = self.reports_from(floor.noted_at_version)
+        said = self.reports_from(floor.recorded_at_version)
         if any(record.is_live and i not in said for i, record in self.brokers.items()):
             return state, None  # they are asked: `wants_report_from`
         after = rebuilt(state, floor, holders_of(replica, said))
@@ -255,7 +255,7 @@ class PoolState:
             )
         )
 
-    def note_durable(self, value: PartitionSlice, *, version: int) -> None:
+    def record_durable(self, value: PartitionSlice, *, version: int) -> None:
         """Record that this slice is stored now; `version` is of the image before it has the slice.
 
         What was durable once is never undone, except by a backup restored in its place (S17).
@@ -266,24 +266,24 @@ class PoolState:
             for state in previous.partitions:
                 after = now.get(state.partition)
                 if after is None or _is_older(after, state):
-                    self.note_known(value.topic.topic_id, state, version=version)
+                    self.record_known(value.topic.topic_id, state, version=version)
         self.slices[value.name] = value
         for state in value.partitions:
             replica = (value.topic.topic_id, state.partition)
             self._record_stale(replica, state)
             for member in state.in_sync_replicas + state.eligible_leaders:
                 if (notes := self.notes.get(member.broker_id)) is not None:
-                    notes.note_entry(replica, member)
+                    notes.record_entry(replica, member)
 
-    def note_put_back(self, value: PartitionSlice) -> None:
+    def record_put_back(self, value: PartitionSlice) -> None:
         for state in value.partitions:
             for member in state.in_sync_replicas + state.eligible_leaders:
                 if (record := self.brokers.get(member.broker_id)) is not None:
-                    self.soft_state_of(member.broker_id).note_entry_put_back(
+                    self.soft_state_of(member.broker_id).record_entry_put_back(
                         (value.topic.topic_id, state.partition), member, record.broker_epoch
                     )
 
-    def note_known(self, topic_id: TopicId, state: PartitionState, *, version: int) -> None:
+    def record_known(self, topic_id: TopicId, state: PartitionState, *, version: int) -> None:
         replica = (topic_id, state.partition)
         self.held.note(replica, state.leader_epoch, state.partition_epoch, version=version)
 
@@ -296,12 +296,12 @@ class PoolState:
             self.held.record_reported_epochs(each, version=version)
         return self._behind_by([(each.topic_id, each.partition) for each in held])
 
-    def note_reported(
+    def record_reported(
         self, reports: Iterable[ReplicaReport], *, version: int
     ) -> tuple[PartitionSlice, ...]:
         """Record the logs found at a start; return the slices that are stale by them."""
         reports = tuple(reports)
-        self.held.note_reports(reports, version=version)
+        self.held.record_reports(reports, version=version)
         return self._behind_by([(report.topic_id, report.partition) for report in reports])
 
     def _behind_by(self, replicas: Iterable[Replica]) -> tuple[PartitionSlice, ...]:
@@ -332,11 +332,11 @@ class PoolState:
         if floor is None:
             self.behind.pop(replica, None)
             return False
-        is_news = self.behind.get(replica) != floor.noted_at_version
-        self.behind[replica] = floor.noted_at_version
+        is_news = self.behind.get(replica) != floor.recorded_at_version
+        self.behind[replica] = floor.recorded_at_version
         return is_news
 
-    def note_leaderless(self, value: PartitionSlice, *, version: int) -> None:
+    def record_leaderless(self, value: PartitionSlice, *, version: int) -> None:
         """Record partitions without a leader; `version` is of the image that has them."""
         for state in value.partitions:
             replica = (value.topic.topic_id, state.partition)
@@ -413,7 +413,7 @@ class PoolState:
         rounds = [record.producer_id_round for record in self.brokers.values()]
         return 1 + max(self.highest_producer_id_round, *rounds)
 
-    def note_producer_id_round(self, producer_id_round: int) -> None:
+    def record_producer_id_round(self, producer_id_round: int) -> None:
         self.highest_producer_id_round = max(self.highest_producer_id_round, producer_id_round)
 
     def cluster_id(self) -> str:

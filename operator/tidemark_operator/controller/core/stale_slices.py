@@ -31,7 +31,7 @@ class MinimumEpochs:
 
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
-    noted_at_version: int  # of the image: reports count from brokers that applied that much
+    recorded_at_version: int  # of the image: reports count from brokers that applied that much
 
     # guard: slice-below-held-epochs (S17)
     def is_above(self, state: PartitionState) -> bool:
@@ -65,7 +65,7 @@ class ReportedEpochs:
         replica = (held.topic_id, held.partition)
         self.note(replica, held.leader_epoch, held.partition_epoch + above, version=version)
 
-    def note_reports(self, reports: Iterable[ReplicaReport], *, version: int) -> None:
+    def record_reports(self, reports: Iterable[ReplicaReport], *, version: int) -> None:
         """Record reported logs: a log cannot hold an epoch that was never durable in its slice."""
         for report in reports:
             if report.last_epoch > NO_EPOCH:

@@ -88,7 +88,7 @@ class AuditReconciler:
         if sentences:
             return await self._say_trouble(audit, "InvalidSpec", "; ".join(sentences))
         spec = audit_spec(effective(audit))
-        self._note_schedule(key, schedule_of(spec, audit["metadata"]["creationTimestamp"]))
+        self._record_schedule(key, schedule_of(spec, audit["metadata"]["creationTimestamp"]))
         observed = await self._observe(spec, audit)
         plan = plan_audit(observed)
         if plan.announced:
@@ -106,7 +106,7 @@ class AuditReconciler:
         self.statuses[key] = audit.get("status", {})
         return wait_ms or (APPLICATIONS_INTERVAL_MS if plan.awaits_applications else None)
 
-    def _note_schedule(self, key: WorkKey, schedule: Schedule | None) -> None:
+    def _record_schedule(self, key: WorkKey, schedule: Schedule | None) -> None:
         if schedule is None:
             self.schedules.pop(key, None)
         else:

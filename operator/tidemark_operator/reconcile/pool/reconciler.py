@@ -81,10 +81,10 @@ class PoolReconciler:
     async def reconcile(self, key: WorkKey) -> int | None:
         pool = await self._store.get(BROKER_POOL, key.namespace, key.name)
         if pool is None:
-            self._turns.note_gone(key)
+            self._turns.record_gone(key)
             await self._runtime.on_pool_gone(key.namespace, key.name)
             return None
-        self._turns.note_seen(BROKER_POOL, pool)
+        self._turns.record_seen(BROKER_POOL, pool)
         if "deletionTimestamp" in pool["metadata"]:
             return None  # the collector takes its pods
         spec = read_pool(pool)
@@ -95,7 +95,7 @@ class PoolReconciler:
         observed = await self._runtime.observe(spec)
         failures = await self._apply_each(spec, plan_pool(spec, observed))
         self._topics.pool_is_read(spec.pool, pool)
-        self._note_leaving(spec, pool)
+        self._record_leaving(spec, pool)
         addresses = listener_addresses(spec, observed)
         settings = PoolSettings(spec.move_bytes_per_second, spec.quotas, addresses)
         await self._controller.set_settings(spec.pool, settings)
@@ -218,7 +218,7 @@ class PoolReconciler:
             await self._controller.retire_broker(spec.pool, broker_id)
         return drain
 
-    def _note_leaving(self, spec: PoolSpec, pool: Object) -> None:
+    def _record_leaving(self, spec: PoolSpec, pool: Object) -> None:
         """Topics look at their places again when other brokers are to be emptied."""
         known = (broker.broker_id for broker in self._controller.brokers(spec.pool))
         leaving = leaving_brokers(apply_defaults(pool), known)

@@ -100,13 +100,13 @@ class TopicReconciler:
         topic = await self._store.get(TOPIC, key.namespace, key.name)
         await self._orphaned.forget_deleted(key, topic)
         if topic is None:
-            self._turns.note_gone(key)
+            self._turns.record_gone(key)
             self._waiting.pop(key, None)
             await self._forget_deleted(key)
             turn.has_changed = False  # by that
             self.wake_namesakes(previous)
             return None
-        self._turns.note_seen(TOPIC, topic)
+        self._turns.record_seen(TOPIC, topic)
         if "deletionTimestamp" in topic["metadata"]:
             return None  # somebody else's finalizer holds it: it is not gone
         spec = read_topic(topic)
@@ -136,7 +136,7 @@ class TopicReconciler:
             self._keys[observed.topic_id] = key
             plan = plan_topic(observed)
             if plan.action is None:
-                self._note_waiting(key, spec, observed.view, plan)
+                self._record_waiting(key, spec, observed.view, plan)
                 return await self._write_topic_status(topic, observed.view, plan)
             action = repr(plan.action)[:MAX_ACTION_CHARACTERS]
             log.info("topic action", extra={"topic": spec.topic_name, "action": action})
@@ -235,7 +235,7 @@ class TopicReconciler:
             if kept.deletion_policy != "Delete":
                 self._wake_pool(kept.pool)
 
-    def _note_waiting(
+    def _record_waiting(
         self, key: WorkKey, spec: TopicSpec, view: TopicView | None, plan: TopicPlan
     ) -> None:
         # What Attention says depends on who is active.

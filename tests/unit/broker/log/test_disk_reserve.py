@@ -48,8 +48,8 @@ def fill(volume: SmallVolume) -> Path:
     return path
 
 
-def note_epochs(directory: LogManager, number: int) -> None:
-    directory.note_epochs(BrokerEpoch(number), ControllerEpoch(number))
+def record_epochs(directory: LogManager, number: int) -> None:
+    directory.record_epochs(BrokerEpoch(number), ControllerEpoch(number))
 
 
 def test_it_is_a_fraction_of_a_small_volume_and_bounded_on_a_large_one() -> None:
@@ -63,7 +63,7 @@ def test_small_files_are_written_in_it_once_there_is_no_other_space(volume: Smal
     assert held_bytes(volume) == HELD_BYTES
     fill(volume)
     for number in (1, 2, 3):  # each takes the place of the one before
-        note_epochs(directory, number)
+        record_epochs(directory, number)
     assert held_bytes(volume) == 0
     directory.checkpoint_recovery_points()
     directory.checkpoint_high_watermarks({})
@@ -76,7 +76,7 @@ def test_without_it_a_full_volume_refuses_small_files_as_ever(volume: SmallVolum
     fill(volume)
     keep(directory, volume)
     with pytest.raises(DiskFull):
-        note_epochs(directory, 1)
+        record_epochs(directory, 1)
 
 
 def test_records_never_get_it(volume: SmallVolume) -> None:
@@ -88,7 +88,7 @@ def test_records_never_get_it(volume: SmallVolume) -> None:
     with pytest.raises(DiskFull):
         append(log, b"too many")
     assert held_bytes(volume) == HELD_BYTES, "released for an append"
-    note_epochs(directory, 1)
+    record_epochs(directory, 1)
     free_bytes = volume.free_bytes
     assert free_bytes > len(batch_of(b"x").data)
     with pytest.raises(DiskFull, match="full but for its checkpoints"):
@@ -118,7 +118,7 @@ def test_it_is_filled_again_once_there_is_room_for_more_than_it(volume: SmallVol
     keep(directory, volume)
     log = directory.create_log("orders", TOPIC_ID, 0)
     other = fill(volume)
-    note_epochs(directory, 1)
+    record_epochs(directory, 1)
     keep(directory, volume)
     assert held_bytes(volume) == 0, "it would be released at the next checkpoint"
     with pytest.raises(DiskFull):
@@ -137,7 +137,7 @@ def test_a_life_after_one_that_was_killed_meanwhile_gives_it_to_no_record(
     keep(directory, volume)
     directory.create_log("orders", TOPIC_ID, 0)
     fill(volume)
-    note_epochs(directory, 1)
+    record_epochs(directory, 1)
     directory.close()
     directory = opened(volume)
     with pytest.raises(DiskFull):
@@ -145,7 +145,7 @@ def test_a_life_after_one_that_was_killed_meanwhile_gives_it_to_no_record(
     keep(directory, volume)
     with pytest.raises(DiskFull):
         append(directory.logs[TOPIC_ID, 0], b"a")
-    note_epochs(directory, 2)
+    record_epochs(directory, 2)
     assert directory.highest_broker_epoch == 2
 
 
@@ -155,7 +155,7 @@ def test_a_part_of_it_is_completed_or_lent_as_it_is(volume: SmallVolume) -> None
     other = fill(volume)
     keep(directory, volume)
     assert held_bytes(volume) == KIBIBYTE
-    note_epochs(directory, 1)
+    record_epochs(directory, 1)
     assert held_bytes(volume) == 0
     other.unlink()
     (volume.path / RESERVE).write_bytes(bytes(KIBIBYTE))
@@ -169,7 +169,7 @@ def test_one_that_somebody_removed_is_made_again(volume: SmallVolume) -> None:
     (volume.path / RESERVE).unlink()
     other = fill(volume)
     with pytest.raises(DiskFull):
-        note_epochs(directory, 1)
+        record_epochs(directory, 1)
     other.unlink()
     keep(directory, volume)
     assert held_bytes(volume) == HELD_BYTES

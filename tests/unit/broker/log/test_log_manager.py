@@ -225,8 +225,8 @@ def test_checkpoints_come_back(path):
         append(log, value)
     directory.checkpoint_high_watermarks({(TOPIC_ID, 0): 2, (OTHER_TOPIC_ID, 0): 9})
     directory.checkpoint_recovery_points()
-    directory.note_epochs(4, 11)
-    directory.note_epochs(3, 12)
+    directory.record_epochs(4, 11)
+    directory.record_epochs(3, 12)
     assert offsets_in(path / "replication-offset-checkpoint") == {("orders", 0): 2}
     assert offsets_in(path / "recovery-point-offset-checkpoint") == {("orders", 0): 3}
     assert offsets_in(path / "log-start-offset-checkpoint") == {("orders", 0): 0}
@@ -408,7 +408,7 @@ def test_two_answers_of_a_new_controller_store_its_epoch_together(path):
 
     def note(epoch: int) -> None:
         try:
-            directory.note_epochs(4, epoch)
+            directory.record_epochs(4, epoch)
         except StorageError as error:
             failures.append(error)
 

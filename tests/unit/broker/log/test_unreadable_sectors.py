@@ -188,7 +188,7 @@ def test_compaction_says_where_also_when_it_reads_again(tmp_path: Path, disk: Fa
     plan = plan_of(log, ALL, 10**9)
     assert plan is not None
     compaction = Compaction(OsDisk(), log.directory, plan, COMPACTED, now_ms=10**9, producer_ids=())
-    list(compaction._note_keys())
+    list(compaction._record_keys())
     disk.bad_sectors[log.segments[0].path] = range(1)
     with pytest.raises(UnreadableBatch):
         list(compaction._rewrite())

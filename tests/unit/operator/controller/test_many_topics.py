@@ -344,11 +344,11 @@ def _settled_slices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     original = PoolState.evaluate_slice
 
-    def noted(self: PoolState, value: PartitionSlice, *rest: object) -> PartitionSlice:
+    def recorded(self: PoolState, value: PartitionSlice, *rest: object) -> PartitionSlice:
         names.append(value.name)
         return original(self, value, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(PoolState, "evaluate_slice", noted)
+    monkeypatch.setattr(PoolState, "evaluate_slice", recorded)
     return names
 
 

@@ -42,9 +42,9 @@ def test_recorded_id_is_not_lost_by_an_older_read() -> None:
 def test_late_deletion_event_leaves_the_next_object_of_that_name() -> None:
     index = ObjectIndex()
     index.note(TOPIC, a_topic(uid="another"))
-    index.note_gone(TOPIC, "shop", "orders", uid=ORDERS)
+    index.record_gone(TOPIC, "shop", "orders", uid=ORDERS)
     assert index.topic(KEY) is not None
-    index.note_gone(TOPIC, "shop", "orders")
+    index.record_gone(TOPIC, "shop", "orders")
     assert index.topic(KEY) is None
     assert index.topics_named("shop/default", "orders") == ()
 

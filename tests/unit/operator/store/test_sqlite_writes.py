@@ -40,10 +40,10 @@ class Disk:
         self.commits = 0
         self.is_full = False
         writing = self.store._writes._connection
-        writing.set_trace_callback(self._note)
+        writing.set_trace_callback(self._record)
         self._connection = writing
 
-    def _note(self, statement: str) -> None:
+    def _record(self, statement: str) -> None:
         self.commits += statement == "COMMIT"
 
     async def work(self) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 from tidemark_broker.kafka_wire.records.record_batch import BatchHeader
-from tidemark_broker.log.producer_state_entry import SEQUENCES, ProducerStateEntries, noted_batch
+from tidemark_broker.log.producer_state_entry import SEQUENCES, ProducerStateEntries, recorded_batch
 from tidemark_broker.replication.core import idempotence
 from tidemark_broker.replication.core.idempotence import (
     Duplicate,
@@ -32,7 +32,7 @@ def producers_with(*headers: BatchHeader) -> ProducerStateEntries:
     """As if these had been appended from offset 0 on."""
     states, offset = ProducerStateEntries(), 0
     for appended in headers:
-        states.note([noted_batch(appended, Offset(offset))])
+        states.note([recorded_batch(appended, Offset(offset))])
         offset += appended.record_count
     return states
 
@@ -153,7 +153,7 @@ def test_an_entry_expires_so_long_after_the_first_look_at_the_clock() -> None:
     states = producers_with(header(0))
     assert states.expire(1_000, expiration_ms=500) == 0
     assert states.expire(1_499, expiration_ms=500) == 0
-    states.note([noted_batch(header(1), Offset(1))])
+    states.note([recorded_batch(header(1), Offset(1))])
     assert states.expire(1_500, expiration_ms=500) == 0
     assert states.expire(1_999, expiration_ms=500) == 0
     assert states.expire(2_000, expiration_ms=500) == 1

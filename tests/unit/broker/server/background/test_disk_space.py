@@ -39,7 +39,7 @@ class Roles:
         self.were_taken.set()
 
 
-def note_free(pool: InProcessPool, free_mebibytes: float, number: int = 1) -> None:
+def record_free(pool: InProcessPool, free_mebibytes: float, number: int = 1) -> None:
     broker = pool.brokers[number]
     watch = DiskSpaceMonitor(
         OsDisk(),
@@ -58,7 +58,7 @@ def test_the_limit_is_a_twentieth_of_a_small_volume_and_bounded_on_a_large_one()
 
 def test_records_are_refused_with_a_sentence_that_says_what_to_do(pool: InProcessPool) -> None:
     pool.brokers[1].produce("before", acks=1)
-    note_free(pool, 49.9)
+    record_free(pool, 49.9)
     (refused,) = pool.brokers[1].produce("a", acks=1)
     assert refused.error is ErrorCode.KAFKA_STORAGE_ERROR
     assert refused.is_out_of_space
@@ -68,8 +68,8 @@ def test_records_are_refused_with_a_sentence_that_says_what_to_do(pool: InProces
 
 def test_reads_replication_and_watermarks_go_on(pool: InProcessPool) -> None:
     waiting = pool.brokers[1].produce("a")
-    note_free(pool, 10)
-    note_free(pool, 10, number=2)
+    record_free(pool, 10)
+    record_free(pool, 10, number=2)
     pool.replicate(2, rounds=2)
     assert [result.error for result in waiting] == [ErrorCode.NONE]
     assert pool.brokers[1].read(0)[0].data == pool.brokers[2].log_bytes()
@@ -77,12 +77,12 @@ def test_reads_replication_and_watermarks_go_on(pool: InProcessPool) -> None:
 
 
 def test_it_ends_by_itself_some_way_above_the_limit(pool: InProcessPool) -> None:
-    note_free(pool, 49)
-    note_free(pool, 62)
+    record_free(pool, 49)
+    record_free(pool, 62)
     assert pool.brokers[1].produce("a", acks=1)[0].error is ErrorCode.KAFKA_STORAGE_ERROR
-    note_free(pool, 62.5)
+    record_free(pool, 62.5)
     assert pool.brokers[1].produce("a", acks=1)[0].error is ErrorCode.NONE
-    note_free(pool, 50)
+    record_free(pool, 50)
     assert pool.brokers[1].produce("b", acks=1)[0].error is ErrorCode.NONE
 
 
@@ -157,7 +157,7 @@ def test_a_short_log_is_reported_no_more_once_nobody_counts_on_it_space_or_not(
     pool.kill(1)
     path.write_bytes(b"")
     broker = pool.start(1)
-    note_free(pool, 10)
+    record_free(pool, 10)
     pool.push()
     assert list(broker.partitions.failed_replicas) == [KEY]
     pool.lead_nobody()

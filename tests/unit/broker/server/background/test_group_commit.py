@@ -99,7 +99,7 @@ def test_a_replica_that_lost_its_role_is_not_flushed_for_ever(
         await eventually(lambda: disk.syncs == 1)
         broker.produce("b")
         replica.become_idle("topic deleted")
-        replica.log.note_removed()
+        replica.log.record_removed()
         disk.gate.set()
         await eventually(lambda: rounds == [replica, replica])
         assert not replica.needs_flush
