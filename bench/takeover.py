@@ -30,7 +30,7 @@ from tidemark_operator.broker_runtime.broker_runtime import (
 )
 from tidemark_operator.controller.clock import LeaseSystemClock
 from tidemark_operator.manager import json_log
-from tidemark_operator.manager.garbage import look_once_at_what_stays
+from tidemark_operator.manager.garbage import check_retained_once
 from tidemark_operator.manager.local.apply import NAMESPACE
 from tidemark_operator.manager.local.main import (
     SWITCH_INTERVAL_SECONDS,
@@ -177,7 +177,7 @@ class TwoOperators:
 def _operate(controller_port: int, kafka_port: int) -> int:
     """Once the file is free."""
     json_log.set_up("info")
-    look_once_at_what_stays()
+    check_retained_once()
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     store = _opened(DATA / "tidemark.sqlite")
     settings = LocalSettings(BROKERS, DATA, kafka_port + BROKERS, kafka_port, controller_port, ())

@@ -64,7 +64,7 @@ class ClientQuotaManager:
         """Return whether processing time has to be measured."""
         if not self._current():
             return False
-        self._look()
+        self._check()
         return self._limits_time
 
     def throttle_ms(self, client_id: str | None, used: QuotaType, amount: float) -> int:
@@ -91,14 +91,14 @@ class ClientQuotaManager:
 
     def rate(self, client_id: str | None, used: QuotaType) -> float | None:
         """Return the quota per second; None: unlimited."""
-        self._look()
+        self._check()
         own = self._by_client.get(client_id or "")
         rate = None if own is None else _rate(own, used)
         if rate is None and self._default is not None:
             rate = _rate(self._default, used)
         return rate
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         current = self._current()
         if current is self._known:
             return

@@ -34,7 +34,7 @@ from tidemark_operator.controller.http_api import serve
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import ControllerService, StateChange
 from tidemark_operator.manager.forbidden_namespaces import find_forbidden, wait_until_open
-from tidemark_operator.manager.garbage import look_once_at_what_stays
+from tidemark_operator.manager.garbage import check_retained_once
 from tidemark_operator.manager.health import create_health_app
 from tidemark_operator.manager.json_log import set_up
 from tidemark_operator.manager.leadership import BrokerFailure, LeadershipRunner, is_pod_terminated
@@ -327,7 +327,7 @@ def main() -> None:
         sys.exit(f"tidemark-operator: {error}")
     set_up(settings.log_level)
     load_schema(TOPIC.kind)  # of all kinds: the loop must not wait for that
-    look_once_at_what_stays()
+    check_retained_once()
     try:
         uvloop.run(run(settings))
     except OperatorEnded as error:

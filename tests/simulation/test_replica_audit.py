@@ -132,7 +132,7 @@ def test_what_was_looked_at_for_a_client_is_news_after_the_event_still(log: Part
     """Who began to lead and answered a parked reader at once was not judged as a new leader."""
     audit = an_audit(log, SegmentFiles())
     audit.look()
-    assert [audit.has_news() for _ in range(2)] == [True, False]
+    assert [audit.has_change() for _ in range(2)] == [True, False]
 
 
 def test_whoever_was_cut_may_let_go_of_old_records_only(log: PartitionLog) -> None:
@@ -178,12 +178,12 @@ def test_an_empty_log_is_of_the_history_that_its_epochs_say(log: PartitionLog) -
     audit.replica.high_watermark = 9
     audit.look()
     log.assign_epoch(LeaderEpoch(0), Offset(9))
-    audit.look_at_everything()
+    audit.check_everything()
     log._checkpoint.epochs = LeaderEpochs([(LeaderEpoch(0), Offset(4))])
-    audit.look_at_everything()
+    audit.check_everything()
     log._checkpoint.epochs = LeaderEpochs([(LeaderEpoch(3), Offset(4))])
     with pytest.raises(Violation, match=r"I5.*says 3 of offset 8, committed there is .* 0"):
-        audit.look_at_everything()
+        audit.check_everything()
 
 
 @pytest.mark.timeout(20)
@@ -200,7 +200,7 @@ def test_a_flipped_length_is_not_walked(log: PartitionLog) -> None:
     assert [header.base_offset for header in audit.corrupt()] == [0]
     files.flipped.clear()
     with pytest.raises(Violation, match="no bit was flipped there"):
-        audit.look_at_everything()
+        audit.check_everything()
 
 
 def test_a_last_batch_whose_flipped_length_passes_the_files_end_is_damaged(

@@ -159,7 +159,7 @@ class ShardRunner:
         if self._is_over:
             assert not self._waiting, "a request was left without an answer"
         else:
-            self._look_soon()
+            self._check_soon()
 
     def _append(self, effect: AppendRecords) -> None:
         if not self._leads:
@@ -236,7 +236,7 @@ class ShardRunner:
 
     # ---- time
 
-    def _look_soon(self) -> None:
+    def _check_soon(self) -> None:
         """Set the timer to run soon: the next deadline may have become earlier."""
         due_ms = self._clock.monotonic_ms() + LOOK_MS
         if self._timer is None or self._timer_due_ms > due_ms:
@@ -247,9 +247,9 @@ class ShardRunner:
             self._timer.cancel()
         self._timer_due_ms = due_ms
         delay_ms = max(0, due_ms - self._clock.monotonic_ms())
-        self._timer = self._scheduler.call_later(delay_ms / 1000, self._look)
+        self._timer = self._scheduler.call_later(delay_ms / 1000, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
         self._was_late = not self._was_late and now_ms > self._timer_due_ms + LATE_MS

@@ -65,7 +65,7 @@ class LeaderChanges:
             previous[1].cancel()
         timer = self._scheduler.call_later(VERDICT_SECONDS, lambda: self._clear(broker_id))
         self._suspects[broker_id] = (broker.broker_epoch, timer)
-        self._look()
+        self._check()
 
     def on_response(self, broker_id: BrokerId) -> None:
         """Clear a suspect that answered: only a connection was lost.
@@ -88,7 +88,7 @@ class LeaderChanges:
             if broker_id not in live or brokers[broker_id].broker_epoch != broker_epoch:
                 self._clear(broker_id)
         if self._suspects:
-            self._look()
+            self._check()
 
     def live_and_stopping(self) -> list[BrokerState]:
         """Return live brokers and those that left a moment ago, by id."""
@@ -109,9 +109,9 @@ class LeaderChanges:
         cleared = self._suspects.pop(broker_id, None)
         if cleared is not None:
             cleared[1].cancel()
-            self._look()
+            self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Check once for all waiting requests: there may be many, and many partitions."""
         topics, states = self._metadata.topics_by_id, self._metadata.partitions
         doubtful = frozenset(

@@ -85,10 +85,10 @@ class CorruptionRepair:
         corruption = replica.corruption
         if corruption is None:
             return False
-        is_news = not corruption.is_acknowledged
+        is_change = not corruption.is_acknowledged
         corruption.is_acknowledged = True
         self.settle(replica)
-        return is_news
+        return is_change
 
     def settle(self, replica: Partition) -> None:
         """Report the replica while another can lead, rebuild it if allowed, end when it is

@@ -55,7 +55,7 @@ class DelayedDeleteRecords:
         self._fetches.listeners[fetched.set] = None
         try:
             while True:
-                found = [self._look(each) for each in awaited]
+                found = [self._check(each) for each in awaited]
                 left_s = deadline_s - loop.time()
                 if left_s <= 0 or all(each.error is not _WAITS for each in found):
                     return found
@@ -66,7 +66,7 @@ class DelayedDeleteRecords:
         finally:
             del self._fetches.listeners[fetched.set]
 
-    def _look(self, awaited: DeleteRecordsTarget) -> LowWatermark:
+    def _check(self, awaited: DeleteRecordsTarget) -> LowWatermark:
         replica = self._partitions.find_leading(awaited.topic, awaited.partition)
         if isinstance(replica, ErrorCode):
             return LowWatermark(replica)

@@ -46,12 +46,12 @@ class ReplicaFetcher:
         """Follow these replicas too, or update their roles or settings."""
         for replica in replicas:
             self._followed[replica.topic_id, replica.partition] = replica
-        self.look_at(replicas)
+        self.check_replicas(replicas)
 
     def leave(self, keys: Iterable[Key]) -> None:
         """Stop following these."""
         left = [self._followed.pop(key) for key in keys]
-        self.look_at(left)
+        self.check_replicas(left)
 
     def dial(self, endpoints: Endpoints | None) -> None:
         """Set the leader's address, which may have changed."""
@@ -61,9 +61,9 @@ class ReplicaFetcher:
             if self._connection is not None:
                 self._connection.close()
 
-    def look_at(self, replicas: Iterable[Partition]) -> None:
+    def check_replicas(self, replicas: Iterable[Partition]) -> None:
         if self._connection is not None:
-            self._connection.look_at(replicas)
+            self._connection.check_replicas(replicas)
 
     def retire(self) -> None:
         """Follow nothing there any more: the end of the connection causes no suspicion."""
@@ -185,7 +185,7 @@ class ReplicaFetcherManager:
     def kick(self, replica: Partition) -> None:
         """Fetch now: the follower was held back (flush: Always), or deleted records."""
         if replica.follower is not None and replica.follower.leader in self._fetchers:
-            self._fetchers[replica.follower.leader][0].look_at((replica,))
+            self._fetchers[replica.follower.leader][0].check_replicas((replica,))
 
     def stop(self) -> None:
         for fetcher, task in self._fetchers.values():

@@ -281,7 +281,7 @@ class FollowerFetchHandler:
             requested = link.requested.get(key)
             if requested is None:
                 continue
-            answer, _ = self._look(key, requested, request, budget)
+            answer, _ = self._check(key, requested, request, budget)
             if answer is not None:
                 found[key] = answer
                 budget -= len(answer.records)
@@ -299,7 +299,7 @@ class FollowerFetchHandler:
         replica = self._partitions.hosted(*key)
         # Before the read: later appends must not make the follower look late.
         leader_end = Offset(-1) if replica is None else replica.log.log_end_offset
-        answer, accepted = self._look(key, requested, request, budget)
+        answer, accepted = self._check(key, requested, request, budget)
         if accepted is None or replica is None:
             return answer
         is_session = request.session_epoch >= FIRST_SESSION_EPOCH
@@ -313,7 +313,7 @@ class FollowerFetchHandler:
             return answer
         return _with_watermark(answer, replica.high_watermark)
 
-    def _look(
+    def _check(
         self, key: Key, requested: FetchPartition, request: FetchRequest, budget: int
     ) -> tuple[PartitionResponse | None, ReplicaFetch | None]:
         """Return the answer if there is news, and the fetch if it was accepted and read."""
@@ -403,8 +403,8 @@ class FollowerFetchHandler:
         if replica is None or replica.leader is None:
             return None
         watermark, log_start = link.reported_positions.get(key, (-1, -1))
-        is_news = replica.high_watermark > watermark or replica.log.log_start_offset > log_start
-        return replica if is_news else None
+        is_change = replica.high_watermark > watermark or replica.log.log_start_offset > log_start
+        return replica if is_change else None
 
     def _add_positions(self, link: FollowerSession, found: Found) -> None:
         """Add the watermarks of all other partitions, so that no second answer is needed."""

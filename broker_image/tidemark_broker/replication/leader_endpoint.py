@@ -111,7 +111,7 @@ class LeaderEndpoint(asyncio.Protocol):
             self._unsure.setdefault(key, open_fetch.replica)
         self._send_if_free()
 
-    def look_at(self, replicas: Iterable[Partition]) -> None:
+    def check_replicas(self, replicas: Iterable[Partition]) -> None:
         """Check these replicas for a new fetch, without waiting for the one under way."""
         for replica in replicas:
             self._unsure[replica.topic_id, replica.partition] = replica

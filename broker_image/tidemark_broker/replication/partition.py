@@ -298,11 +298,11 @@ class Partition:
 
         Followers are notified as of a watermark, and a leader because it redirects consumers.
         """
-        is_news = self.log.advance_log_start(offset)
-        if is_news:
+        is_change = self.log.advance_log_start(offset)
+        if is_change:
             self._events.watermark_moved(self)
             self._events.on_log_start(self)
-        return is_news
+        return is_change
 
     def on_brokers(self, brokers: Mapping[BrokerId, BrokerState], now_ms: int) -> None:
         if self.leader is not None:
@@ -545,7 +545,7 @@ _log = logging.getLogger(__name__)
 
 class CommittedTruncations:
     def __init__(self) -> None:
-        self.on_news: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
         self._unrecorded: dict[tuple[TopicId, int, LeaderEpoch], CommittedTruncation] = {}
 
     # guard: committed-truncation-is-reported (S28)
@@ -563,7 +563,7 @@ class CommittedTruncations:
             },
         )
         self._unrecorded[cut.topic_id, cut.partition, cut.leader_epoch] = cut
-        self.on_news()
+        self.on_change()
 
     def unrecorded(self) -> tuple[CommittedTruncation, ...]:
         """Return the truncations for the next heartbeat."""

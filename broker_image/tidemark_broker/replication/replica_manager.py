@@ -501,13 +501,13 @@ class ReplicaManager:
 
         What it sent since is applied.
         """
-        is_news = False
+        is_change = False
         for key in failed:
             replica = self.hosted(*key)
             if replica is not None:
-                is_news |= self.corrupt.record_acknowledged(replica)
+                is_change |= self.corrupt.record_acknowledged(replica)
                 self.roles.touched[key] = None
-        if is_news:
+        if is_change:
             self.listeners.roles_applied()  # there is something to fetch
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:

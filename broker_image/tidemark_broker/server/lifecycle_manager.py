@@ -127,7 +127,7 @@ class BrokerLifecycleManager:
         self._storage_failed = False
         self._heartbeats = 0
         self._suspects: set[BrokerId] = set()
-        self._has_news = asyncio.Event()
+        self._has_change = asyncio.Event()
         self._pushes = AppliedPushes(
             partitions,
             directory,
@@ -135,7 +135,7 @@ class BrokerLifecycleManager:
             on_grown=callbacks.on_grown,
         )
         self._registering = asyncio.Lock()
-        partitions.committed_cuts.on_news = self._has_news.set
+        partitions.committed_cuts.on_change = self._has_change.set
 
     @property
     def broker_epoch(self) -> BrokerEpoch:
@@ -145,21 +145,21 @@ class BrokerLifecycleManager:
 
     def serve(self) -> None:
         self._wants_to_serve = True
-        self._has_news.set()
+        self._has_change.set()
 
     def stop(self) -> None:
         self._wants_to_stop = True
-        self._has_news.set()
+        self._has_change.set()
 
     def fail_storage(self) -> None:
         self._storage_failed = True
-        self._has_news.set()
+        self._has_change.set()
 
     def suspect(self, broker_id: BrokerId) -> None:
         if broker_id not in self._suspects:
             _log.info("suspected broker", extra={"suspect": broker_id})
         self._suspects.add(broker_id)
-        self._has_news.set()
+        self._has_change.set()
 
     async def retry_failed_roles(self) -> None:
         await self._pushes.retry_failed_roles()
@@ -285,14 +285,14 @@ class BrokerLifecycleManager:
     async def _keep_polling(self, tasks: asyncio.TaskGroup) -> None:
         polls: set[asyncio.Task[None]] = set()
         while True:
-            if not polls or (self._has_news.is_set() and len(polls) < MAX_OPEN_POLLS):
-                self._has_news.clear()
+            if not polls or (self._has_change.is_set() and len(polls) < MAX_OPEN_POLLS):
+                self._has_change.clear()
                 poll = tasks.create_task(self._poll(tasks), name="heartbeat")
                 polls.add(poll)
             waits: set[asyncio.Task[object]] = set(polls)
             news: asyncio.Task[object] | None = None
             if len(polls) < MAX_OPEN_POLLS:
-                news = tasks.create_task(self._has_news.wait(), name="heartbeat-news")
+                news = tasks.create_task(self._has_change.wait(), name="heartbeat-news")
                 waits.add(news)
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             if news is not None:

@@ -185,7 +185,7 @@ class Heartbeats:
 
     # guard: heartbeat-waits-for-no-write (S21)
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        rejection = await self._look_again(request) or self._check(request)
+        rejection = await self._check_again(request) or self._check(request)
         if rejection is not None:
             return rejection
         broker_id = request.broker_id
@@ -315,7 +315,7 @@ class Heartbeats:
             )
         return None
 
-    async def _look_again(self, request: HeartbeatRequest) -> HeartbeatResponse | None:
+    async def _check_again(self, request: HeartbeatRequest) -> HeartbeatResponse | None:
         """Read a broker's stored record if it has a later epoch than we know.
 
         A deposed controller may have stored it after we had read; it is no earlier epoch then.

@@ -12,7 +12,7 @@ import gc
 THRESHOLDS = (5_000, 10, 20)
 
 
-def look_once_at_what_stays() -> None:
+def check_retained_once() -> None:
     """For the life of this process."""
     gc.set_threshold(*THRESHOLDS)
     if _freeze_after_full_collection not in gc.callbacks:

@@ -117,7 +117,7 @@ class Reconciler:
             self._topics.wake_namesakes(previous)
         else:
             index.note(kind, item)
-        return key if self._turns.is_news(key, item, is_deleted=is_deleted) else None
+        return key if self._turns.is_change(key, item, is_deleted=is_deleted) else None
 
     def on_change(self, change: StateChange) -> None:
         """Of the controller: puts the keys that it concerns into the queue."""

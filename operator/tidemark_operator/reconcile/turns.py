@@ -51,7 +51,7 @@ class Turns:
             turn.has_changed = True
         return turn is not None
 
-    def is_news(self, key: WorkKey, item: Object, *, is_deleted: bool) -> bool:
+    def is_change(self, key: WorkKey, item: Object, *, is_deleted: bool) -> bool:
         """Of an event: whether it needs another turn now."""
         version = "deleted" if is_deleted else _version(item)
         turn = self._running.get(key)

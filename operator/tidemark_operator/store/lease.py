@@ -143,12 +143,12 @@ class ControllerLease:
         """One look or renewal; milliseconds until the next one is due. Never raises StoreError.
 
         While its leader takes over it waits for that as long as no renewal is due."""
-        pause_ms = await self._look_or_renew()
+        pause_ms = await self._read_or_renew()
         if self._taking_over is None:
             return pause_ms
         return await self._wait_for_take_over(self._taking_over, pause_ms)
 
-    async def _look_or_renew(self) -> int:
+    async def _read_or_renew(self) -> int:
         try:
             if self._reported is None:
                 return await self._try_to_acquire()

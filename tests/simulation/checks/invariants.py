@@ -339,7 +339,7 @@ class Invariants:
         for replica in broker.partitions.replicas:
             audit = self._audits.get(replica) or self._audit_of(broker.broker, replica)
             self._damages.look(broker.broker_id, audit, self.states, self._flushes)
-            if audit.has_news():
+            if audit.has_change():
                 self._count(audit)
                 self._check_is_stored(broker, replica)
                 if replica.leader is not None:

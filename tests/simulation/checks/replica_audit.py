@@ -66,7 +66,7 @@ class ReplicaAudit:
         self.committed = committed
         self.files = files
         self._seen: tuple[object, ...] = ()
-        self._has_news = False
+        self._has_change = False
         self._active: Segment | None = None  # as last looked at
         self._high_watermark = -1
         self._log_start_offset = self._log_end_offset = -1
@@ -91,11 +91,11 @@ class ReplicaAudit:
         self._position = 0
         self.is_truncated = False  # by damage that a flipped bit may have done
 
-    def has_news(self) -> bool:
+    def has_change(self) -> bool:
         """Since last asked: what is looked at for a client in mid-event nobody else has seen."""
         self.look()
-        has_news, self._has_news = self._has_news, False
-        return has_news
+        has_change, self._has_change = self._has_change, False
+        return has_change
 
     def look(self) -> None:
         """In or after any event that may have touched it."""
@@ -116,7 +116,7 @@ class ReplicaAudit:
         if seen == self._seen:
             return
         former_start, self._seen = self._log_start_offset, seen
-        self._has_news = True
+        self._has_change = True
         self._check_watermark()
         if self._may_begin_anew():
             held = ((batch.header, batch.data) for batch in self._batches)
@@ -165,7 +165,7 @@ class ReplicaAudit:
             has_common = has_common or self.committed.has(batch.header)
         return self.end_offset if has_common else 0
 
-    def look_at_everything(self) -> None:
+    def check_everything(self) -> None:
         """The whole log from its files, compared anew."""
         self._forget_copy()
         self._seen = ()

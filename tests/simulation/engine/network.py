@@ -209,8 +209,8 @@ class SimulatedTransport(asyncio.Transport):
             loop.call_soon(self._lost, ConnectionResetError(104, "Connection reset by peer"))
 
     def _read_soon(self) -> None:
-        has_news = self._received or self._has_ended
-        if has_news and not self._is_reading_due and not self.is_paused and self.protocol:
+        has_change = self._received or self._has_ended
+        if has_change and not self._is_reading_due and not self.is_paused and self.protocol:
             self._is_reading_due = True
             self.owner.loop.call_soon(self._read)
 

@@ -17,8 +17,8 @@ def as_before() -> Iterator[None]:
 
 
 def test_what_stays_is_looked_at_once() -> None:
-    garbage.look_once_at_what_stays()
-    garbage.look_once_at_what_stays()
+    garbage.check_retained_once()
+    garbage.check_retained_once()
     kept = [[number] for number in range(1000)]
     gc.collect()
     assert gc.get_freeze_count() > len(kept)
@@ -26,7 +26,7 @@ def test_what_stays_is_looked_at_once() -> None:
 
 
 def test_a_cycle_that_is_garbage_by_then_is_freed() -> None:
-    garbage.look_once_at_what_stays()
+    garbage.check_retained_once()
     cycle: list[object] = []
     cycle.append(cycle)
     del cycle

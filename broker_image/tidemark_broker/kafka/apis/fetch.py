@@ -103,7 +103,7 @@ class ConsumerFetch:
         self._cancels: list[Callable[[], None]] = []
         self._timer: Timer | None = None
         self._is_passing = False
-        self._has_news = False
+        self._has_change = False
         self._is_over = False
 
     def start(self) -> None:
@@ -114,7 +114,7 @@ class ConsumerFetch:
     def _pass(self) -> Steps[None]:
         yield from self._read_all()
         self._is_passing = False
-        if self._has_news and not self._is_over:
+        if self._has_change and not self._is_over:
             self._scheduler.call_soon(self._pass_again)
 
     def _read_all(self) -> Steps[None]:
@@ -201,14 +201,14 @@ class ConsumerFetch:
 
     def _wake(self, news: FetchResult | None = None) -> None:
         """Schedule a pass; the caller may be in the middle of an append."""
-        if not self._has_news:
-            self._has_news = True
+        if not self._has_change:
+            self._has_change = True
             self._scheduler.call_soon(self._pass_again)
 
     def _pass_again(self) -> None:
-        if self._is_over or self._is_passing or not self._has_news:
+        if self._is_over or self._is_passing or not self._has_change:
             return
-        self._has_news = False
+        self._has_change = False
         self._leave()
         self.start()
 
@@ -375,7 +375,7 @@ class ConsumerFetches:
         topics: dict[tuple[str, TopicId], list[PartitionResponse]] = {}
         hints = CurrentLeaders(self._services.partitions, request.listener)
         for key, answer in found.items():
-            if session is not None and is_incremental and not session.is_news(key, answer):
+            if session is not None and is_incremental and not session.is_change(key, answer):
                 continue
             has_failed = answer.error is not ErrorCode.NONE
             if has_failed and request.version >= FIRST_FETCH_VERSION_WITH_LEADERS:

@@ -47,7 +47,7 @@ class FetchSession:
                 self.reported.pop((topic, topic_id, partition), None)
         self.requested.update(requested_of(request))
 
-    def is_news(self, key: Key, answer: PartitionResponse) -> bool:
+    def is_change(self, key: Key, answer: PartitionResponse) -> bool:
         """Return whether the answer differs from the last one sent.
 
         Records, an error, another broker to ask, or other positions.

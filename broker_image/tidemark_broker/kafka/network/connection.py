@@ -202,7 +202,7 @@ class KafkaConnection(asyncio.Protocol):
 
     # ---- what the memory of all connections calls
 
-    def look_again(self) -> None:
+    def check_again(self) -> None:
         if self._memory.is_reserved(self):
             counted, self._partial_counted = self._partial_counted, 0
             self._memory.requests.give_back(counted)

@@ -77,7 +77,7 @@ class MemoryReservation(Protocol):
     @property
     def is_peer(self) -> bool: ...
 
-    def look_again(self) -> None:
+    def check_again(self) -> None:
         """Read and begin requests, or stop doing so, as the pools are now."""
 
     def partial_bytes(self) -> int:
@@ -145,7 +145,7 @@ class MemoryPool:
     def reserve(self, reservation: MemoryReservation, size_bytes: int) -> bool:
         """Reserve room for a whole large request.
 
-        False: `look_again` is called when there is room.
+        False: `check_again` is called when there is room.
         """
         if reservation in self._reserved:
             return True
@@ -207,7 +207,7 @@ class MemoryPool:
                 continue
             del self._waiting[reservation]
             self._reserve(reservation, size_bytes)
-            reservation.look_again()
+            reservation.check_again()
 
     def _on_change(self) -> None:
         """Notify the connections of a change of the pool.
@@ -228,13 +228,13 @@ class MemoryPool:
         # Not always the oldest first: the pool may be full again before the last one has its turn.
         self._turn = (self._turn + 1 + len(holders) // 8) % max(1, len(holders))
         for reservation in holders[self._turn :] + holders[: self._turn]:
-            reservation.look_again()
+            reservation.check_again()
 
     def _watch(self) -> None:
         if self._watch_timer is None:
-            self._watch_timer = self._scheduler.call_later(WATCH_SECONDS, self._look)
+            self._watch_timer = self._scheduler.call_later(WATCH_SECONDS, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Disconnect clients that hold what others wait for and make no progress."""
         self._watch_timer = None
         now_ms = self._clock()

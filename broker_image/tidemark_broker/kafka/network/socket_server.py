@@ -75,7 +75,7 @@ class SocketServer:
     def _on_first_metadata(self) -> None:
         self.has_metadata = True
         for connection in tuple(self.connections):
-            connection.look_again()
+            connection.check_again()
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()

@@ -44,7 +44,7 @@ class DiskSpaceMonitor:
         """Watch until cancelled, or until the disk failed."""
         while True:
             try:
-                self.note(await asyncio.to_thread(self._look))
+                self.note(await asyncio.to_thread(self._check))
             except OSError as error:
                 self._partitions.fail_storage(error)
                 return
@@ -52,7 +52,7 @@ class DiskSpaceMonitor:
                 await self._apply_roles()
             await asyncio.sleep(INTERVAL_SECONDS)
 
-    def _look(self) -> DiskSpace:
+    def _check(self) -> DiskSpace:
         space = self._disk.space(self._directory)
         self._keep_reserve(space)
         return space

@@ -332,9 +332,9 @@ class PoolState:
         if floor is None:
             self.behind.pop(replica, None)
             return False
-        is_news = self.behind.get(replica) != floor.recorded_at_version
+        is_change = self.behind.get(replica) != floor.recorded_at_version
         self.behind[replica] = floor.recorded_at_version
-        return is_news
+        return is_change
 
     def record_leaderless(self, value: PartitionSlice, *, version: int) -> None:
         """Record partitions without a leader; `version` is of the image that has them."""

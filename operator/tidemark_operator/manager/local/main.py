@@ -31,7 +31,7 @@ from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock,
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import ControllerService, ControllerSettings
 from tidemark_operator.manager import json_log
-from tidemark_operator.manager.garbage import look_once_at_what_stays
+from tidemark_operator.manager.garbage import check_retained_once
 from tidemark_operator.manager.leadership import BrokerFailure, LeadershipRunner
 from tidemark_operator.manager.local.api import add_local_routes
 from tidemark_operator.manager.local.apply import NAMESPACE, ManifestRejected, apply_manifests
@@ -149,7 +149,7 @@ class LocalCluster:
                 more_arguments=more_arguments,
             ),
             on_exit=self._broker_exited,
-            on_due=self._look_at_pool,
+            on_due=self._check_pool,
             tell=say,
         )
         self._reconciler = Reconciler(
@@ -265,7 +265,7 @@ class LocalCluster:
         say(f"broker {broker_id} of {pool.name} ended{why} {then}")
         self._leading.on_trouble(BrokerFailure(pool.pool, broker_id, "ProcessEnded"))
 
-    def _look_at_pool(self, pool: PoolSpec) -> None:
+    def _check_pool(self, pool: PoolSpec) -> None:
         self._leading.on_key(WorkKey(BROKER_POOL.kind, pool.namespace, pool.name))
 
     def _crashed(self, error: BaseException) -> None:
@@ -305,7 +305,7 @@ def run_local(
         # Unbuffered: what a full disk refused is not tried again when the file is closed.
         with log_path.open("ab", buffering=0) as raw:
             json_log.set_up("info", file=io.TextIOWrapper(raw, write_through=True))
-            look_once_at_what_stays()
+            check_retained_once()
             # The loop has its turn again soon while the store's thread works.
             sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
             return uvloop.run(_run(settings))

@@ -117,11 +117,11 @@ class PoolReconciler:
             *purges.conditions(),
         )
         fields = self._status_fields(spec, observed, rolling_update)
-        if purges.has_news:
+        if purges.has_change:
             fields["purgeRetained"] = purges.status
         # At once: until a purge is recorded, it would also take a later topic of that name.
         wait_ms = await self._statuses.write(
-            BROKER_POOL, pool, fields, conditions, at_once=purges.has_news
+            BROKER_POOL, pool, fields, conditions, at_once=purges.has_change
         )
         for failure in failures:
             if not isinstance(failure, Rejected):

@@ -41,7 +41,7 @@ class Purges:
 
     results: dict[str, str] = field(default_factory=dict)  # values of PurgeResult
     waiting: list[str] = field(default_factory=list)  # deleted topics that are not retained yet
-    has_news: bool = False
+    has_change: bool = False
 
     @property
     def status(self) -> list[dict[str, Any]]:
@@ -75,7 +75,7 @@ def read_purges(spec: PoolSpec, status: Mapping[str, Any]) -> Purges:
     """As far as they are recorded; of other names they are forgotten."""
     recorded = {each["topicName"]: each["result"] for each in status.get("purgeRetained", ())}
     results = {name: recorded[name] for name in spec.purge_retained if name in recorded}
-    return Purges(results, has_news=results.keys() != recorded.keys())
+    return Purges(results, has_change=results.keys() != recorded.keys())
 
 
 class RetainedPurges:
@@ -107,7 +107,7 @@ class RetainedPurges:
             if result is not None:
                 purges.results[name] = result.value
                 purges.waiting.remove(name)
-                purges.has_news = True
+                purges.has_change = True
             purged += result is PurgeResult.PURGED
             if purged == MAX_PURGES_PER_TURN:
                 return

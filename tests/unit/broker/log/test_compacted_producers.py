@@ -29,7 +29,7 @@ def outdate(log: PartitionLog) -> None:
     seal(log)
 
 
-def look_at_clock(log: PartitionLog, now_ms: int) -> None:
+def check_clock(log: PartitionLog, now_ms: int) -> None:
     log.producers.expire(now_ms, expiration_ms=EXPIRATION_MS)
 
 
@@ -49,8 +49,8 @@ def test_batches_of_expired_producers_go(tmp_path: Path) -> None:
     log = opened(tmp_path)
     for producer_id in range(20):
         produce(log, producer_id)
-    look_at_clock(log, 0)
-    look_at_clock(log, EXPIRATION_MS)
+    check_clock(log, 0)
+    check_clock(log, EXPIRATION_MS)
     outdate(log)
     compact(log, DISK)
     assert producers_in(log) == [19]  # the highest
@@ -61,7 +61,7 @@ def test_a_log_of_short_lived_producers_does_not_grow(tmp_path: Path) -> None:
     sizes = []
     for life in range(12):
         produce(log, life)
-        look_at_clock(log, life * EXPIRATION_MS)
+        check_clock(log, life * EXPIRATION_MS)
         seal(log)
         compact(log, DISK)
         sizes.append(log.size_bytes)
@@ -72,10 +72,10 @@ def test_who_is_not_expired_is_found_again_after_compaction(tmp_path: Path) -> N
     log = opened(tmp_path)
     for producer_id in (3, 4, 5):
         produce(log, producer_id)
-    look_at_clock(log, 0)
+    check_clock(log, 0)
     produce(log, 3, 1)  # since when it is quiet nobody has looked
-    look_at_clock(log, EXPIRATION_MS)
-    look_at_clock(log, 2 * EXPIRATION_MS - 1)
+    check_clock(log, EXPIRATION_MS)
+    check_clock(log, 2 * EXPIRATION_MS - 1)
     outdate(log)
     compact(log, DISK)
     assert producers_in(log) == [5, 3]
@@ -88,14 +88,14 @@ def test_a_restart_expires_nobody_for_compaction(tmp_path: Path) -> None:
     log = opened(tmp_path)
     for producer_id in (3, 4):
         produce(log, producer_id)
-    look_at_clock(log, 0)
-    look_at_clock(log, EXPIRATION_MS - 1)
+    check_clock(log, 0)
+    check_clock(log, EXPIRATION_MS - 1)
     outdate(log)
     log.close()
     again = opened(tmp_path)
     compact(again, DISK)  # before anybody looked at the clock
     assert producers_in(again) == [3, 4]
-    look_at_clock(again, 10 * EXPIRATION_MS)
+    check_clock(again, 10 * EXPIRATION_MS)
     put(again, ("key", "again"))
     seal(again)
     compact(again, DISK)

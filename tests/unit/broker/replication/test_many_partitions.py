@@ -463,7 +463,7 @@ def test_a_push_makes_fetchers_look_at_what_changed_only(pool: InProcessPool) ->
     looked_at: list[list[int]] = []
 
     class Looking(ReplicaFetcher):
-        def look_at(self, replicas: object) -> None:
+        def check_replicas(self, replicas: object) -> None:
             assert isinstance(replicas, list)
             looked_at.append([replica.partition for replica in replicas])
 

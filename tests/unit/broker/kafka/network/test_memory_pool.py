@@ -43,7 +43,7 @@ class FakeReservation:
         self.refused: list[str] = []
         memory.join(self)
 
-    def look_again(self) -> None:
+    def check_again(self) -> None:
         self.looked += 1
 
     def partial_bytes(self) -> int:

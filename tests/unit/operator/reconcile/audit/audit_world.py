@@ -50,14 +50,14 @@ class ClusterStore(CountingStore):
     async def list(
         self, kind: ResourceKind, namespace: str | None, labels: Mapping[str, str] | None = None
     ) -> list[Object]:
-        self._look_at(kind)
+        self._check_at(kind)
         return await super().list(kind, namespace, labels)
 
     async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
-        self._look_at(kind)
+        self._check_at(kind)
         return await super().get(kind, namespace, name)
 
-    def _look_at(self, kind: ResourceKind) -> None:
+    def _check_at(self, kind: ResourceKind) -> None:
         if kind.group == SPARK_GROUP and self.without_spark is not None:
             raise self.without_spark("no SparkApplications")
         if kind is SCHEDULED_SPARK_APPLICATION and self.without_schedules is not None:
