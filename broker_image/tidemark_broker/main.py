@@ -32,7 +32,7 @@ from tidemark_broker.server.environment import BrokerEnvironment
 GC_OBJECTS = 10_000
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 MAPPED_FROM_BYTES = 1 * 1024 * 1024  # smaller buffers come from the heap
-KEPT_FREE_BYTES = 8 * 1024 * 1024  # at its end, before it is given back
+RETAINED_FREE_BYTES = 8 * 1024 * 1024  # at its end, before it is given back
 
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -136,7 +136,7 @@ def _tune_memory() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
-        mallopt(M_TRIM_THRESHOLD, KEPT_FREE_BYTES)
+        mallopt(M_TRIM_THRESHOLD, RETAINED_FREE_BYTES)
 
 
 def _raise_descriptor_limit() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tidemark_broker.server.background.checkpointing import CheckpointWriter
 from tidemark_broker.server.config import CheckpointIntervals
-from tidemark_operator.controller.core.elections import LeaderCounts, kept_or_moved
+from tidemark_operator.controller.core.elections import LeaderCounts, retained_or_moved
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.reassignment import reassigned
 from tidemark_protocol.controller_messages import MetadataPush
@@ -56,7 +56,7 @@ class RetainedPool(InProcessPool):
         self.push()
 
     def evaluate(self) -> None:
-        self.state = kept_or_moved(
+        self.state = retained_or_moved(
             self.topic,
             self.state,
             self.lives(),

@@ -200,7 +200,7 @@ def test_bounds_follow_the_settings() -> None:
 def test_a_promise_that_is_kept_later_is_seen_in_the_table() -> None:
     assert [percentile(range(1, 101), percent) for percent in (50, 99, 100)] == [50, 99, 100]
     shown = io.StringIO()
-    result = CampaignResult(kept_us={"L1": [2 * SECOND_US, 300_000, 14 * SECOND_US]})
+    result = CampaignResult(retained_us={"L1": [2 * SECOND_US, 300_000, 14 * SECOND_US]})
     show_times(Console(file=shown, width=100), result)
     row = next(line for line in shown.getvalue().splitlines() if "L1" in line)
     assert row.replace("│", " ").split() == ["L1", "3", "2.000", "14.000", "14.000"]

@@ -32,7 +32,7 @@ class SegmentFiles:
     """`Files` of a log on the disk."""
 
     flipped: set[int] = field(default_factory=set)  # positions in any segment
-    oldest_kept: int | None = None
+    oldest_retained: int | None = None
 
     @staticmethod
     def segment_bytes(segment: Segment) -> bytearray:
@@ -51,8 +51,8 @@ class SegmentFiles:
     def has_retention(self, topic_id: object) -> bool:
         return True
 
-    def oldest_kept_ms(self, topic_id: object) -> int | None:
-        return self.oldest_kept
+    def oldest_retained_ms(self, topic_id: object) -> int | None:
+        return self.oldest_retained
 
 
 class Replica(SimpleNamespace):
@@ -99,7 +99,7 @@ def log(tmp_path: Path) -> PartitionLog:
 
 def test_a_log_that_begins_anew_was_not_retained_away(log: PartitionLog) -> None:
     """Seed 17000673: a follower that keeps nothing, or ends below its leader's log start."""
-    judges = [an_audit(log, SegmentFiles(oldest_kept=500)) for _ in range(2)]
+    judges = [an_audit(log, SegmentFiles(oldest_retained=500)) for _ in range(2)]
     for audit in judges:
         audit.look()
     log.truncate_fully_and_start_at(Offset(9))
@@ -136,7 +136,7 @@ def test_what_was_looked_at_for_a_client_is_news_after_the_event_still(log: Part
 
 
 def test_whoever_was_cut_may_let_go_of_old_records_only(log: PartitionLog) -> None:
-    audit = an_audit(log, SegmentFiles(oldest_kept=500))
+    audit = an_audit(log, SegmentFiles(oldest_retained=500))
     audit.replica.follower.untruncated = object()
     audit.replica.high_watermark = 4
     audit.committed.record_led(0, 4, audit.replica)
@@ -155,7 +155,7 @@ def test_what_a_later_record_outdates_may_go_while_it_is_young(
     for key in (b"key", last_key):
         data = at(0, build_batch([NewRecord(key, b"value")], timestamp_ms=1_000))
         log.append_as_follower(memoryview(at(log.log_end_offset, data)))
-    audit = an_audit(log, SegmentFiles(oldest_kept=500), CompactedLog("orders-0", int))
+    audit = an_audit(log, SegmentFiles(oldest_retained=500), CompactedLog("orders-0", int))
     audit.replica.high_watermark = 2
     audit.committed.record_led(0, 2, audit.replica)
     audit.look()

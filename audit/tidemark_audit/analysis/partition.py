@@ -110,7 +110,7 @@ def life_of(series: Series) -> Context:
     if known and all(until > last + cap for _, until in known) and last + cap < end:
         end = last + 1
     kept = min(
-        (at for merged_series in seen_series for at in _times_kept(merged_series)), default=end
+        (at for merged_series in seen_series for at in _times_retained(merged_series)), default=end
     )
     if kept < end and not _is_led_after(merged_series_list, kept + cap):
         end = max(start, kept)
@@ -121,7 +121,7 @@ def _none_of(context: Context) -> Context:
     return replace(context, window_end_ms=context.window_start_ms)
 
 
-def _times_kept(merged_series: MergedSeries) -> list[int]:
+def _times_retained(merged_series: MergedSeries) -> list[int]:
     """When it was said that the data is kept without a topic."""
     if merged_series.key.family != RETAINED:
         return []

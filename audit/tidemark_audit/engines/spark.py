@@ -48,7 +48,7 @@ from tidemark_audit.sources.source import SourceError
 
 MOST_PARTITIONS = 64
 _BUCKETS = "bucket int, payload binary"
-_KEPT = "payload binary, look binary"
+_RETAINED = "payload binary, look binary"
 _PAYLOAD = "payload binary"
 _MARK = "tidemark-source-error:"
 Batches = Iterator[pa.RecordBatch]
@@ -115,7 +115,7 @@ class SparkEngine:
                     yield from _in_buckets(summaries, buckets)
 
         summaries = self._spark.range(len(slices), numPartitions=count).mapInArrow(read, _BUCKETS)
-        return summaries.repartition(buckets, "bucket").mapInArrow(_merger(settings), _KEPT)
+        return summaries.repartition(buckets, "bucket").mapInArrow(_merger(settings), _RETAINED)
 
 
 def _in_buckets(batches: list[pa.RecordBatch], count: int) -> Batches:

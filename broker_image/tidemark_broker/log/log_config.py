@@ -15,7 +15,7 @@ from tidemark_broker.kafka_wire.records.record_batch import HEADER_BYTES
 MAX_SEGMENT_BYTES = 2**31 - 1  # positions in an index are int32
 NO_LIMIT = -1
 NO_LIMIT_MS = topic_configs.NO_LIMIT_MS  # of a time that has no -1
-KEPT_SETTINGS = 256  # of as many different configs
+RETAINED_SETTINGS = 256  # of as many different configs
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def settings_of_topic(config: Mapping[str, str]) -> LogSettings:
     return _settings_of(tuple(config.items()))
 
 
-@lru_cache(KEPT_SETTINGS)
+@lru_cache(RETAINED_SETTINGS)
 def _settings_of(items: tuple[tuple[str, str], ...]) -> LogSettings:
     """Return one shared value for all partitions of a topic, and for topics of the same config."""
     config = dict(items)

@@ -352,8 +352,8 @@ class PartitionLog:
         try:
             if count == len(self._segments):
                 self._begin_segment()
-            kept_from = self._segments[count].base_offset
-            if not self._producers.may_lose_below(kept_from, self._segments, self.small_writes):
+            retained_from = self._segments[count].base_offset
+            if not self._producers.may_lose_below(retained_from, self._segments, self.small_writes):
                 return 0  # it goes after the next flush
             self._invalidate_copies()
             self._segments.drop_first(count)

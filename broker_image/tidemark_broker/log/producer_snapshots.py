@@ -23,7 +23,7 @@ from tidemark_broker.log.disk import Disk
 from tidemark_broker.log.errors import NO_ROOM_ERRORS
 from tidemark_broker.log.leader_epoch_cache import LeaderEpochs
 from tidemark_broker.log.producer_state_entry import (
-    KEPT_BATCHES,
+    RETAINED_BATCHES,
     SEQUENCES,
     ProducerBatch,
     ProducerEntry,
@@ -108,7 +108,7 @@ def decode_side_snapshot(data: bytes) -> tuple[ProducerStateEntries, LeaderEpoch
         for _ in range(count):
             producer_id, has_removed_epochs, batch_count = _SIDE_ENTRY.unpack_from(body, position)
             position += _SIDE_ENTRY.size
-            if not 1 <= batch_count <= KEPT_BATCHES:
+            if not 1 <= batch_count <= RETAINED_BATCHES:
                 raise MalformedFile(f"{batch_count} batches of producer {producer_id}")
             batches = [
                 _batch(*_SIDE_BATCH.unpack_from(body, position + at * _SIDE_BATCH.size))

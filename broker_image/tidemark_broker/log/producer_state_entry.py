@@ -16,7 +16,7 @@ from tidemark_protocol.ids import FORGED_PRODUCER_IDS_FROM, Offset
 from tidemark_broker.kafka_wire.records.record_batch import BatchHeader
 
 WINDOW_BATCHES = 5  # Kafka's: a client has at most so many requests in flight
-KEPT_BATCHES = 2 * WINDOW_BATCHES
+RETAINED_BATCHES = 2 * WINDOW_BATCHES
 SEQUENCES = 2**31  # a sequence follows 2^31 - 1 with 0
 NO_PRODUCER_ID = -1
 
@@ -118,7 +118,7 @@ class ProducerStateEntries:
                 self.record_highest(producer_id)
             entry.batches.append(batch)
             entry.since_ms = None
-            if len(entry.batches) > KEPT_BATCHES:
+            if len(entry.batches) > RETAINED_BATCHES:
                 del entry.batches[0]
                 entry.has_removed_epochs = True
 

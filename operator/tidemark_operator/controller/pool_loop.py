@@ -66,7 +66,9 @@ class PoolLoop:
         self.state = PoolState(pool, controller_epoch)
         self._views = TopicViews(self.state)
         self.sessions = Sessions(settings)
-        self.image = MetadataImage(controller_epoch, deleted_kept=settings.deleted_topics_kept)
+        self.image = MetadataImage(
+            controller_epoch, deleted_retained=settings.deleted_topics_retained
+        )
         self.lock = Turns()
         self.topic_locks = KeyedLocks[TopicId]()  # taken before a turn
         # A decision was put off, or a take-over happened: the next tick looks at everything.

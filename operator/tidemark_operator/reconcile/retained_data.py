@@ -16,10 +16,10 @@ MAX_NAMED = 5  # topics
 MAX_PARTITIONS_NAMED = 10  # of one topic
 
 # Of one broker: partitions by topicName.
-KeptReplicas = Mapping[str, Sequence[int]]
+RetainedReplicas = Mapping[str, Sequence[int]]
 
 
-def kept_replicas(views: Iterable[TopicView]) -> dict[BrokerId, dict[str, list[int]]]:
+def retained_replicas(views: Iterable[TopicView]) -> dict[BrokerId, dict[str, list[int]]]:
     """By broker, of retained data only."""
     found: dict[BrokerId, dict[str, list[int]]] = {}
     for view in views:
@@ -31,11 +31,11 @@ def kept_replicas(views: Iterable[TopicView]) -> dict[BrokerId, dict[str, list[i
     return found
 
 
-def kept_count(kept: KeptReplicas) -> int:
+def retained_count(kept: RetainedReplicas) -> int:
     return sum(map(len, kept.values()))
 
 
-def kept_text(kept: KeptReplicas) -> str:
+def retained_text(kept: RetainedReplicas) -> str:
     """As `orders (partitions 0, 1, 4), payments (partitions 0)`."""
     shown = [
         f"{topic} (partitions {shortened(map(str, sorted(kept[topic])), MAX_PARTITIONS_NAMED)})"

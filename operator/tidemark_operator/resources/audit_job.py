@@ -6,7 +6,7 @@ from tidemark_operator.api.kinds import CRON_JOB, JOB, Object
 from tidemark_operator.api.replication_audit import AuditSpec
 from tidemark_operator.resources.audit_pod import (
     ATTEMPTS_MORE,
-    KEPT_RUNS,
+    RETAINED_RUNS,
     arguments,
     audit_labels,
     container_parts,
@@ -33,8 +33,8 @@ def job_manifest(spec: AuditSpec) -> Object:
 def cron_job_manifest(spec: AuditSpec) -> Object:
     schedule = {
         "startingDeadlineSeconds": 300,
-        "successfulJobsHistoryLimit": KEPT_RUNS,
-        "failedJobsHistoryLimit": KEPT_RUNS,
+        "successfulJobsHistoryLimit": RETAINED_RUNS,
+        "failedJobsHistoryLimit": RETAINED_RUNS,
         "jobTemplate": {
             "metadata": {"labels": audit_labels(spec.name)},
             "spec": _job_spec(spec),

@@ -24,7 +24,7 @@ FILES_DIRECTORY = "/source"
 TOKEN_DIRECTORY = "/token"
 # An audit that could not read its source (a Prometheus that restarts) may try again.
 ATTEMPTS_MORE = 2
-KEPT_RUNS = 3
+RETAINED_RUNS = 3
 
 
 def audit_labels(name: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from tidemark_operator.api.kinds import SCHEDULED_SPARK_APPLICATION, SPARK_APPLI
 from tidemark_operator.api.replication_audit import AuditSpec, SparkPodSize, SparkSpec
 from tidemark_operator.resources.audit_pod import (
     ATTEMPTS_MORE,
-    KEPT_RUNS,
+    RETAINED_RUNS,
     arguments,
     container_parts,
     owned_manifest,
@@ -44,8 +44,8 @@ def scheduled_spark_application_manifest(spec: AuditSpec, spark: SparkSpec) -> O
     after it and the time in ns.
     """
     schedule = {
-        "successfulRunHistoryLimit": KEPT_RUNS,
-        "failedRunHistoryLimit": KEPT_RUNS,
+        "successfulRunHistoryLimit": RETAINED_RUNS,
+        "failedRunHistoryLimit": RETAINED_RUNS,
         "template": _application_spec(spec, spark),
     }
     return schedule_manifest(spec, SCHEDULED_SPARK_APPLICATION, schedule)

@@ -38,7 +38,7 @@ MAX_OBJECT_BYTES = 4 * 1024 * 1024
 _Rows = list[tuple[Any, ...]]
 Objects = list[Object]  # inside the class `list` is the method
 
-CHANGES_KEPT = 10_000  # deletions remembered; a watcher further behind must list again
+CHANGES_RETAINED = 10_000  # deletions remembered; a watcher further behind must list again
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (
@@ -160,7 +160,7 @@ class SqliteStore:
                 replaced.pop("status", None)
                 if "status" in stored:
                     replaced["status"] = stored["status"]
-            replaced["metadata"] = _kept_identity(item["metadata"], stored["metadata"])
+            replaced["metadata"] = _retained_identity(item["metadata"], stored["metadata"])
             if _spec_part(replaced) != _spec_part(stored):
                 replaced["metadata"]["generation"] = stored["metadata"]["generation"] + 1
             return stored if replaced == stored else _written(transaction, kind, replaced)
@@ -208,7 +208,7 @@ class SqliteStore:
                     "DELETE FROM deletions WHERE resource_version <="
                     " (SELECT resource_version FROM deletions"
                     " ORDER BY resource_version DESC LIMIT 1 OFFSET ?)",
-                    (CHANGES_KEPT,),
+                    (CHANGES_RETAINED,),
                 ),
             )
 
@@ -232,7 +232,7 @@ class SqliteStore:
         Raises WatchExpired when deletions after that version are no longer known."""
         counted = "SELECT count(*), min(resource_version) FROM deletions"
         forgotten = _rows(self._reading, counted, ())[0]
-        if forgotten[0] >= CHANGES_KEPT and resource_version < forgotten[1]:
+        if forgotten[0] >= CHANGES_RETAINED and resource_version < forgotten[1]:
             raise WatchExpired(
                 f"changes after {resource_version} asked for,"
                 f" deletions are known from {forgotten[1]} on: list again"
@@ -348,7 +348,7 @@ def _has_labels(item: Object, labels: Mapping[str, str]) -> bool:
     return all(found.get(key) == value for key, value in labels.items())
 
 
-def _kept_identity(metadata: Object, stored: Object) -> Object:
+def _retained_identity(metadata: Object, stored: Object) -> Object:
     kept = ("uid", "creationTimestamp", "generation", "resourceVersion")
     return {**metadata, **{key: stored[key] for key in kept}}
 

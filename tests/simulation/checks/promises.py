@@ -60,7 +60,7 @@ class Promises:
         self._reported: object = None  # of which, and to which processes
         self._placed: object = None  # where, and who lives
         self._balancing: object = None  # which of both, and by which controller
-        self._kept_us: dict[str, int] = {}
+        self._retained_us: dict[str, int] = {}
         self._restarted: dict[BrokerId, None] = {}
 
     def are_kept(self) -> bool:
@@ -113,9 +113,9 @@ class Promises:
     def _is_kept(self, name: str, missing: str, since_us: int, bound_seconds: float) -> bool:
         waited_us = self._world.now_us - since_us
         if not missing:
-            self._kept_us.setdefault(name, waited_us)
+            self._retained_us.setdefault(name, waited_us)
             return True
-        self._kept_us.pop(name, None)
+        self._retained_us.pop(name, None)
         if waited_us > bound_seconds * SECOND_US:
             raise Violation(name, f"{missing}, for {waited_us / SECOND_US:.1f} s")
         return False
@@ -140,9 +140,9 @@ class Promises:
             self._world.restart(broker, RESTARTED_TO_READ)
         return bool(waiting)
 
-    def kept_after_us(self) -> dict[str, int]:
+    def retained_after_us(self) -> dict[str, int]:
         """How long each took, the last time."""
-        return dict(self._kept_us)
+        return dict(self._retained_us)
 
     # ---- each says what is missing, "" if nothing
 

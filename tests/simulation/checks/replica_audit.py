@@ -44,7 +44,7 @@ class Files(Protocol):
         ...
 
     def has_retention(self, topic_id: TopicId) -> bool: ...
-    def oldest_kept_ms(self, topic_id: TopicId) -> int | None: ...
+    def oldest_retained_ms(self, topic_id: TopicId) -> int | None: ...
 
 
 def is_corrupt(header: BatchHeader, batch: bytes) -> bool:
@@ -214,20 +214,21 @@ class ReplicaAudit:
         """Retention by time takes what is too old by somebody's clock, and nothing else. How old a
         segment is, what compaction left in it tells: who follows that log start may not have
         compacted its own yet."""
-        oldest_kept_ms = self.files.oldest_kept_ms(self.replica.topic_id)
-        if oldest_kept_ms is None or self._may_begin_anew():
+        oldest_retained_ms = self.files.oldest_retained_ms(self.replica.topic_id)
+        if oldest_retained_ms is None or self._may_begin_anew():
             return
         self.aged_records += log_start_offset - self._log_start_offset
         self.committed.aged_to[self.replica] = log_start_offset
         for batch in self._batches:
             offset, newest_ms = batch.header.base_offset, batch.header.max_timestamp_ms
             is_gone = self._log_start_offset <= offset < log_start_offset
-            is_young = batch.is_intact and newest_ms >= oldest_kept_ms
+            is_young = batch.is_intact and newest_ms >= oldest_retained_ms
             if is_gone and is_young and not self.committed.may_be_gone(batch.header):
                 raise Violation(
                     "retention",
                     f"{self.who}: the log start {self._log_start_offset} became {log_start_offset},"
-                    f" at {offset} is a record of {newest_ms}; all from {oldest_kept_ms} on stay",
+                    f" at {offset} is a record of {newest_ms}; all from {oldest_retained_ms} on "
+                    f"stay",
                 )
 
     def _may_begin_anew(self) -> bool:

@@ -25,8 +25,8 @@ IN_SYNC = "election: in-sync replica"
 ELIGIBLE = "election: eligible leader"
 UNCLEAN = "election: unclean"
 LONGEST_LOG = "election: longest log"
-KEPT_DISK = "election: by a kept disk alone"  # beside one of the others
-ELECTIONS = (SAME_LEADER, IN_SYNC, ELIGIBLE, KEPT_DISK, UNCLEAN, LONGEST_LOG)
+RETAINED_DISK = "election: by a kept disk alone"  # beside one of the others
+ELECTIONS = (SAME_LEADER, IN_SYNC, ELIGIBLE, RETAINED_DISK, UNCLEAN, LONGEST_LOG)
 WITHOUT_CLEAN_SHUTDOWN = (UNCLEAN, LONGEST_LOG)
 CHANGES = (
     "ISR shrink",
@@ -217,7 +217,7 @@ class SliceJudge:
             is_by_void_entry = kind in WITHOUT_CLEAN_SHUTDOWN
             kinds.append(kind)
             if self._is_by_disk_alone(old, new, brokers, kind):
-                kinds.append(KEPT_DISK)
+                kinds.append(RETAINED_DISK)
             self._check_granted(value, new, where)
             is_chosen = self._world.is_chosen(key[0], old, new.leader)
             if kind == LONGEST_LOG and not is_chosen:

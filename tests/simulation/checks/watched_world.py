@@ -389,7 +389,7 @@ class WatchedWorld:
             for name in names
         )
 
-    def oldest_kept_ms(self, topic_id: TopicId) -> int | None:
+    def oldest_retained_ms(self, topic_id: TopicId) -> int | None:
         """Of a topic with retention by time alone: from which time on records stay."""
         for wish in self.world.topics:
             if wish.topic_id == topic_id and "retention.bytes" not in wish.config:

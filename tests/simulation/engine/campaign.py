@@ -33,7 +33,7 @@ class CampaignResult:
     simulated_seconds: float = 0.0
     coverage: Counter[str] = field(default_factory=Counter)
     runs_with: Counter[str] = field(default_factory=Counter)
-    kept_us: dict[str, list[int]] = field(default_factory=dict)  # by promise
+    retained_us: dict[str, list[int]] = field(default_factory=dict)  # by promise
     failures: list[RunResult] = field(default_factory=list)
 
     @property
@@ -46,8 +46,8 @@ class CampaignResult:
         self.simulated_seconds += result.simulated_us / 1e6
         self.coverage.update(result.coverage)
         self.runs_with.update(dict.fromkeys(result.coverage, 1))
-        for name, kept_us in result.kept_us.items():
-            self.kept_us.setdefault(name, []).append(kept_us)
+        for name, retained_us in result.retained_us.items():
+            self.retained_us.setdefault(name, []).append(retained_us)
         if result.violation is not None:
             self.failures.append(result)
 
@@ -153,8 +153,8 @@ def show_times(console: Console, result: CampaignResult) -> None:
     table.add_column("promise")
     for name in ("runs", "p50", "p99", "max"):
         table.add_column(name, justify="right")
-    for name, kept_us in sorted(result.kept_us.items()):
-        times = sorted(kept_us)
+    for name, retained_us in sorted(result.retained_us.items()):
+        times = sorted(retained_us)
         shown = (percentile(times, 50), percentile(times, 99), times[-1])
         table.add_row(name, str(len(times)), *(f"{each / 1e6:.3f}" for each in shown))
     console.print(table)

@@ -73,7 +73,7 @@ class RunResult:
     cpu_seconds: float
     weather: str = ""
     coverage: Counter[str] = field(default_factory=Counter)
-    kept_us: dict[str, int] = field(default_factory=dict)  # promise: after which time
+    retained_us: dict[str, int] = field(default_factory=dict)  # promise: after which time
     trace: tuple[tuple[int, str, str], ...] = ()
     digest: str = ""
 
@@ -150,7 +150,7 @@ class Run:
         self.open_sends: dict[tuple[int, ...], Operation] = {}  # whose outcome nobody knows yet
         self.on_event: Callable[[], None] | None = None
         self.events = 0
-        self.kept_us: dict[str, int] = {}
+        self.retained_us: dict[str, int] = {}
         self._began = time.process_time()
         self._values = 0
         self._is_over = False
@@ -217,7 +217,7 @@ class Run:
             cpu_seconds=time.process_time() - self._began,
             weather=self.plan.weather,
             coverage=self._coverage(),
-            kept_us=self.kept_us,
+            retained_us=self.retained_us,
             trace=tuple(self.world.trace) if self.plan.keeps_trace else (),
             digest=self.world.trace_digest(),
         )
@@ -258,20 +258,20 @@ class Run:
     def _healing_phase(self) -> None:
         heal(self.world)
         promises = Promises(self.watched, Bounds.of(*self._settings()))
-        self._until_kept(promises)
-        self.kept_us.update(promises.kept_after_us())
-        for name, kept_us in self.kept_us.items():
+        self._until_retained(promises)
+        self.retained_us.update(promises.retained_after_us())
+        for name, retained_us in self.retained_us.items():
             self.invariants.coverage[kept(name)] += 1
-            self.watched.note(f"{name} kept {kept_us / SECOND_US:.2f} s after the last fault")
+            self.watched.note(f"{name} kept {retained_us / SECOND_US:.2f} s after the last fault")
         self._run_to(self.world.now_us + SECOND_US)  # acknowledged also after healing
-        self._until_kept(promises)  # a broker that was told to stop before may have done so now
+        self._until_retained(promises)  # a broker that was told to stop before may have done so now
         if self.group is not None:
             self._until_group_goes_on(self.group)
         self.invariants.coverage += self.watched.log_counts()
         self._is_over = True
         self.invariants.conclude()
 
-    def _until_kept(self, promises: Promises) -> None:
+    def _until_retained(self, promises: Promises) -> None:
         next_look_us = 0
         while True:
             if self.world.now_us >= next_look_us:
@@ -311,7 +311,7 @@ class Run:
         promises = Promises(self.watched, Bounds.of(*self._settings()))
         # What came late in a quiet second, as a proposal to shrink an ISR, may leave nobody else
         # who can lead.
-        self._until_kept(promises)
+        self._until_retained(promises)
         leading = [state.leader for *_, state in self.watched.served_partitions()]
         slot = self.world.brokers[leading[0]]
         if slot.process is None:
@@ -327,7 +327,7 @@ class Run:
             next_look_us = self.world.now_us + KILLED_LOOK_US
             while self.world.now_us < next_look_us:
                 self._must_step()
-        self.kept_us[end] = self.world.now_us - began_us
+        self.retained_us[end] = self.world.now_us - began_us
         self.invariants.coverage[kept(end)] += 1
 
     def _last_reads(self) -> None:

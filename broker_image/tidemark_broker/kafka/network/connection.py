@@ -428,16 +428,16 @@ class KafkaConnection(asyncio.Protocol):
             self._unread_counted += size_bytes
             self._memory.answers.take(size_bytes)
 
-    def _release_begun(self, work: RunningRequest, kept_bytes: int, *, overlaps: bool) -> None:
+    def _release_begun(self, work: RunningRequest, retained_bytes: int, *, overlaps: bool) -> None:
         """Release a request that has begun completely.
 
         A request that may overlap it keeps its order from here on.
         """
         work.overlaps = overlaps
         self._release(work)
-        if kept_bytes:
-            work.counted_bytes = kept_bytes
-            self._memory.requests.take(kept_bytes)
+        if retained_bytes:
+            work.counted_bytes = retained_bytes
+            self._memory.requests.take(retained_bytes)
         if self._waiting and not self._is_beginning:
             self._loop.call_soon(self._work)
 

@@ -1,7 +1,7 @@
 """Define a request as its handler gets it, and a handler as the listener knows it.
 
-Decoded values are views of the frame. `kept_steps` copies what a request keeps while it waits for
-its answer, so that it does not keep a frame that a client filled with unused bytes.
+Decoded values are views of the frame. `retained_steps` copies what a request keeps while it waits
+for its answer, so that it does not keep a frame that a client filled with unused bytes.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def _nothing() -> None:
     return None
 
 
-def _nothing_of_it(kept_bytes: int) -> None:
+def _nothing_of_it(retained_bytes: int) -> None:
     return None
 
 
@@ -89,21 +89,21 @@ STRUCT_BYTES = 512
 _SLOT_BYTES = 8
 
 
-def kept_steps(value: Any) -> Steps[tuple[Any, int]]:
+def retained_steps(value: Any) -> Steps[tuple[Any, int]]:
     """Return the same value without views, and about how many bytes it holds."""
     match value:
         case dict():
             struct: dict[str, Any] = {}
             held_bytes = STRUCT_BYTES
             for name, each in value.items():
-                struct[name], more_bytes = yield from kept_steps(each)
+                struct[name], more_bytes = yield from retained_steps(each)
                 held_bytes += more_bytes
             return struct, held_bytes
         case tuple():
             elements = []
             held_bytes = OBJECT_BYTES
             for each in value:
-                element, more_bytes = yield from kept_steps(each)
+                element, more_bytes = yield from retained_steps(each)
                 elements.append(element)
                 held_bytes += more_bytes + _SLOT_BYTES
                 yield 1

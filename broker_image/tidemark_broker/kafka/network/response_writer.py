@@ -11,7 +11,7 @@ from typing import Any
 
 from tidemark_broker.kafka.network.fair_queue import FairQueue
 from tidemark_broker.kafka.network.memory_pool import SMALL_FRAME_BYTES
-from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest, kept_steps
+from tidemark_broker.kafka.network.request import ApiHandler, KafkaRequest, retained_steps
 from tidemark_broker.kafka_wire.messages.api_versions import SupportedApi
 from tidemark_broker.kafka_wire.messages.cooperative_steps import Steps
 from tidemark_broker.kafka_wire.messages.frames import Buffers
@@ -89,8 +89,8 @@ def _requested_steps(api: Api, request: KafkaRequest) -> Steps[Values]:
     frame_bytes = request.reader.end
     requested = yield from api.request_steps(request.reader, request.version)
     if frame_bytes > SMALL_FRAME_BYTES:
-        requested, kept_bytes = yield from kept_steps(requested)
-        request.release(kept_bytes)
+        requested, retained_bytes = yield from retained_steps(requested)
+        request.release(retained_bytes)
     return requested
 
 

@@ -118,7 +118,7 @@ def _live_in_sync(
     return [member for member in in_sync if eligibility.is_active(member.broker_id, replica)]
 
 
-def kept_or_moved(
+def retained_or_moved(
     topic: TopicState,
     partition: PartitionState,
     eligibility: Eligibility,

@@ -56,10 +56,10 @@ class _Topic:
 
 
 class MetadataImage:
-    def __init__(self, controller_epoch: ControllerEpoch, *, deleted_kept: int) -> None:
+    def __init__(self, controller_epoch: ControllerEpoch, *, deleted_retained: int) -> None:
         self.controller_epoch = controller_epoch
         self.version = 1
-        self._deleted_kept = deleted_kept
+        self._deleted_retained = deleted_retained
         self._brokers: tuple[BrokerState, ...] = ()
         self._settings = PoolSettings()
         # Both in the order in which they changed: a push costs what changed, however many others
@@ -163,7 +163,7 @@ class MetadataImage:
         """Remove a deletion that each broker with a possible replica has applied."""
         self._deleted.pop(topic_id, None)
         self._finished[topic_id] = None
-        while len(self._finished) > self._deleted_kept:
+        while len(self._finished) > self._deleted_retained:
             del self._finished[next(iter(self._finished))]
 
     def was_deleted(self, topic_id: TopicId) -> bool:

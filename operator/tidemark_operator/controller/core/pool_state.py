@@ -30,9 +30,9 @@ from tidemark_operator.controller.core.elections import (
     ElectionEvidence,
     LeaderCounts,
     evaluated,
-    kept_or_moved,
     may_grant,
     preferred_leader_restored,
+    retained_or_moved,
 )
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility, Replica
 from tidemark_operator.controller.core.known_slices import KnownSlices
@@ -185,7 +185,7 @@ class PoolState:
         if self.is_stale_slice(replica, state):
             return self._rebuilt_when_all_said(replica, state)
         if value.is_retained:
-            kept = kept_or_moved(
+            kept = retained_or_moved(
                 value.topic,
                 state,
                 eligibility,

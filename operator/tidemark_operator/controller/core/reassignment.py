@@ -8,8 +8,8 @@ Another target replaces the first; the original one cancels. A replica that leav
 and may be added again immediately, so the write that removes it raises the leader epoch (S30,
 docs/decisions/0059).
 
-A retained partition has no leader; it gets one for the time of its move (`elections.kept_or_moved`,
-docs/decisions/0145).
+A retained partition has no leader; it gets one for the time of its move
+(`elections.retained_or_moved`, docs/decisions/0145).
 """
 
 from collections.abc import Sequence

@@ -78,13 +78,13 @@ def decided(
         )
     epoch = BrokerEpoch(1 + max(highest_epoch, request.highest_broker_epoch, 0))
     is_clean = stored is not None and is_clean_start(request, stored)
-    is_disk_kept = is_clean or (stored is not None and is_same_disk(request, stored))
+    is_disk_retained = is_clean or (stored is not None and is_same_disk(request, stored))
     record = BrokerRecord(
         pool=request.pool,
         broker_id=request.broker_id,
         broker_epoch=epoch,
         clean_since=stored.clean_since if stored is not None and is_clean else epoch,
-        disk_since=stored.disk_since if stored is not None and is_disk_kept else epoch,
+        disk_since=stored.disk_since if stored is not None and is_disk_retained else epoch,
         controller_epoch=controller_epoch,
         state=BrokerControlState.STARTING,
         incarnation=request.incarnation,

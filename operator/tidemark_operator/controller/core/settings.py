@@ -25,7 +25,7 @@ class ControllerSettings:
     # Pause before an unsettled slice is read again.
     evaluate_retry_ms: int = 100
     # How many topic ids whose deletion every broker has applied are remembered as deleted.
-    deleted_topics_kept: int = 10_000
+    deleted_topics_retained: int = 10_000
     # A pool of at least this many brokers gets the mass-expiry guard (S18).
     mass_expiry_pool_size: int = 3
     # Which operators stand for one another, in metrics: the namespace that they run in.

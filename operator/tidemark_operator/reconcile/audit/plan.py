@@ -32,7 +32,7 @@ from tidemark_operator.reconcile.audit.spark_availability import (
 )
 from tidemark_operator.reconcile.conditions import Condition
 from tidemark_operator.resources.audit_job import cron_job_manifest, job_manifest
-from tidemark_operator.resources.audit_pod import KEPT_RUNS, audit_name_of, single_run_name
+from tidemark_operator.resources.audit_pod import RETAINED_RUNS, audit_name_of, single_run_name
 from tidemark_operator.resources.names import TEMPLATE_ANNOTATION
 from tidemark_operator.resources.spark_application import (
     scheduled_spark_application_manifest,
@@ -121,7 +121,7 @@ def trouble_conditions(
     status: Mapping[str, Any], reason: str, sentence: str
 ) -> tuple[Condition, ...]:
     """What was said of runs, and is remembered of SparkApplications, stays said."""
-    return (Condition("Ready", False, reason, sentence), *_kept(status, besides=("Ready",)))
+    return (Condition("Ready", False, reason, sentence), *_retained(status, besides=("Ready",)))
 
 
 def _announced(observed: ObservedAudit) -> tuple[Condition, ...]:
@@ -129,7 +129,7 @@ def _announced(observed: ObservedAudit) -> tuple[Condition, ...]:
     if observed.spark is None or may_be_used(observed.status):
         return ()
     here = used_condition(observed.spark)
-    return (here, *_kept(observed.status, besides=(SPARK_CONDITION,)))
+    return (here, *_retained(observed.status, besides=(SPARK_CONDITION,)))
 
 
 def _awaits_applications(observed: ObservedAudit, actions: tuple[AuditAction, ...]) -> bool:
@@ -205,7 +205,7 @@ def _single_run_actions(observed: ObservedAudit) -> tuple[AuditAction, ...]:
         else:
             actions.append(Create(SPARK_APPLICATION, spark_application_manifest(spec, spark)))
     recorded = {entry["run"] for entry in observed.status.get("history") or ()}
-    for run in [run for run in observed.runs if run.name in recorded][:-KEPT_RUNS]:
+    for run in [run for run in observed.runs if run.name in recorded][:-RETAINED_RUNS]:
         kind, item = by_name[run.name]
         actions.append(Delete(kind, run.name, item["metadata"]["uid"]))
     return tuple(actions)
@@ -233,7 +233,7 @@ def _conditions(observed: ObservedAudit, fields: Mapping[str, Any]) -> tuple[Con
     last = observed.runs[-1] if observed.runs else None
     newest = (fields.get("history") or [None])[0]
     if last is None or newest is None or newest["run"] != last.name:
-        return (*here, *_kept(observed.status, besides=("Ready", SPARK_CONDITION)))
+        return (*here, *_retained(observed.status, besides=("Ready", SPARK_CONDITION)))
     if last.summary is None or is_without_source(last.summary):
         # Nothing was judged: a loss that was found stays found.
         reason, said = (
@@ -243,7 +243,7 @@ def _conditions(observed: ObservedAudit, fields: Mapping[str, Any]) -> tuple[Con
         )
         completed = Condition("Completed", False, reason, said)
         besides = ("Ready", SPARK_CONDITION, "Completed")
-        return (*here, completed, *_kept(observed.status, besides=besides))
+        return (*here, completed, *_retained(observed.status, besides=besides))
     return (*here, *_verdict_conditions(last.name, last.summary))
 
 
@@ -302,7 +302,7 @@ def _verdict_conditions(run: str, summary: AuditSummary) -> tuple[Condition, ...
     )
 
 
-def _kept(status: Mapping[str, Any], *, besides: tuple[str, ...]) -> tuple[Condition, ...]:
+def _retained(status: Mapping[str, Any], *, besides: tuple[str, ...]) -> tuple[Condition, ...]:
     """What was said stays said, as of runs until another one ends."""
     return tuple(
         Condition(each["type"], each["status"] == "True", each["reason"], each["message"])

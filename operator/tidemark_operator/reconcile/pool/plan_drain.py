@@ -25,9 +25,9 @@ from tidemark_operator.reconcile.conditions import MAX_MESSAGE_CHARACTERS, Condi
 from tidemark_operator.reconcile.pool.plan_retained import RetainedMoves
 from tidemark_operator.reconcile.retained_data import (
     MAX_NAMED,
-    KeptReplicas,
-    kept_count,
-    kept_text,
+    RetainedReplicas,
+    retained_count,
+    retained_text,
     shortened,
 )
 
@@ -51,7 +51,7 @@ def plan_drain(
     observed: ObservedPool,
     brokers: Iterable[BrokerView],
     replica_counts: Mapping[BrokerId, int] | None,
-    kept: Mapping[BrokerId, KeptReplicas] | None = None,
+    kept: Mapping[BrokerId, RetainedReplicas] | None = None,
     unknown: Sequence[str] = (),
     retained: RetainedMoves | None = None,
 ) -> Drain:
@@ -70,7 +70,7 @@ def plan_drain(
             elif broker_id in known:
                 retire.append(broker_id)
         elif broker is not None:
-            actions.extend(_kept_running(broker))
+            actions.extend(_retained_running(broker))
     going = [b for b in surplus if b in known or running[b].process is not BrokerProcess.ABSENT]
     leaving = sorted({*going, *spec.drain})
     held = {b: None if replica_counts is None else replica_counts.get(b, 0) for b in leaving}
@@ -84,7 +84,7 @@ def may_go(broker_id: BrokerId, replica_counts: Mapping[BrokerId, int] | None) -
     return replica_counts is not None and replica_counts.get(broker_id, 0) == 0
 
 
-def _kept_running(broker: ObservedBroker) -> tuple[PoolAction, ...]:
+def _retained_running(broker: ObservedBroker) -> tuple[PoolAction, ...]:
     if broker.process is BrokerProcess.EXITED:
         return (StopBroker(broker.broker_id, broker.instance),)  # it is started anew after that
     if broker.process is BrokerProcess.ABSENT and broker.has_storage:
@@ -94,7 +94,7 @@ def _kept_running(broker: ObservedBroker) -> tuple[PoolAction, ...]:
 
 def _conditions(
     held: Mapping[BrokerId, int | None],
-    kept: Mapping[BrokerId, KeptReplicas],
+    kept: Mapping[BrokerId, RetainedReplicas],
     unknown: Sequence[str],
     retained: RetainedMoves,
 ) -> tuple[Condition, ...]:
@@ -112,7 +112,7 @@ def _conditions(
         sentences.append(f"and {len(left) - len(shown)} more brokers hold replicas")
     if unknown:
         sentences.append(f"slices are missing or unreadable of {shortened(unknown, MAX_NAMED)}")
-    have_topics = any(held[each] != kept_count(kept.get(each, {})) for each in left)
+    have_topics = any(held[each] != retained_count(kept.get(each, {})) for each in left)
     if have_topics:
         sentences.append("see the Topics' conditions, tidemark drain --wait names them")
     if any(kept.get(each) for each in left):
@@ -126,13 +126,13 @@ def _conditions(
     return (Condition("Drained", False, reason, "; ".join(sentences)),)
 
 
-def _reported(broker_id: BrokerId, count: int | None, kept: KeptReplicas) -> str:
-    of_kept = kept_count(kept)
-    said = f"{of_kept} replicas of data kept without a Topic: {kept_text(kept)}"
+def _reported(broker_id: BrokerId, count: int | None, kept: RetainedReplicas) -> str:
+    of_retained = retained_count(kept)
+    said = f"{of_retained} replicas of data kept without a Topic: {retained_text(kept)}"
     if count is None:
         beside = f", {said}" if kept else ""
         return f"broker {broker_id} holds an unknown number of replicas{beside}"
     if not kept:
         return f"broker {broker_id} holds {count} replicas"
-    beside = f"{count - of_kept} replicas, and " if count > of_kept else ""
+    beside = f"{count - of_retained} replicas, and " if count > of_retained else ""
     return f"broker {broker_id} holds {beside}{said}"

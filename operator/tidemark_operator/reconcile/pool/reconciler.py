@@ -29,7 +29,7 @@ from tidemark_operator.reconcile.pool.plan_rolling_update import (
     rolling_update_condition,
 )
 from tidemark_operator.reconcile.pool_membership import active_broker_ids, leaving_brokers
-from tidemark_operator.reconcile.retained_data import kept_replicas, retained_condition
+from tidemark_operator.reconcile.retained_data import retained_condition, retained_replicas
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.status import StatusWriter
 from tidemark_operator.reconcile.topic.observe import InvalidManifest, read_pool
@@ -209,7 +209,7 @@ class PoolReconciler:
             observed,
             self._controller.brokers(spec.pool),
             replica_counts(views),
-            kept_replicas(views),
+            retained_replicas(views),
             unknown_topics(views),
             retained,
         )

@@ -24,7 +24,7 @@ from tidemark_operator.reconcile.topic.slice_owners import (
     SliceOwner,
     claims_topic,
     has_topic_id,
-    kept_topics,
+    retained_topics,
 )
 
 
@@ -136,7 +136,7 @@ class TopicObserver:
         found = [await self._store.get(PARTITION_SLICE, namespace, name) for name in names]
         return tuple(
             kept
-            for kept in kept_topics(item for item in found if item is not None)
+            for kept in retained_topics(item for item in found if item is not None)
             if kept.topic_id == topic_id  # of that name there may be another topic's by now
         )
 

@@ -117,7 +117,7 @@ class RetainedPurges:
         views = self._controller.topics_named(spec.pool, name)
         if not views:
             return PurgeResult.NOTHING_RETAINED
-        found = [await self._kept(spec, view) for view in views]
+        found = [await self._retained(spec, view) for view in views]
         claims = [item for item in topics if any(claims_topic(item, each) for each in found)]
         if claims:
             are_going = all("deletionTimestamp" in item["metadata"] for item in claims)
@@ -134,7 +134,7 @@ class RetainedPurges:
             await self._controller.delete_topic(spec.pool, kept.topic_id, retain=False, topic=name)
         return PurgeResult.PURGED
 
-    async def _kept(self, spec: PoolSpec, view: TopicView) -> SliceOwner:
+    async def _retained(self, spec: PoolSpec, view: TopicView) -> SliceOwner:
         """By the slices that there are; by the controller's word where all of them are lost."""
         topic = view.topic
         for kept in await self._observer.kept(spec.namespace, topic.topic_id):

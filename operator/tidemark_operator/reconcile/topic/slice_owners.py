@@ -23,7 +23,7 @@ class SliceOwner:
     is_retained: bool  # every slice is
 
 
-def kept_topics(slices: Iterable[Object]) -> tuple[SliceOwner, ...]:
+def retained_topics(slices: Iterable[Object]) -> tuple[SliceOwner, ...]:
     """In the order of their topic ids. Slices that are malformed are left alone."""
     by_id: dict[TopicId, list[Object]] = {}
     for item in slices:

@@ -443,11 +443,11 @@ def test_retention_goes_on_in_a_log_that_rolls_after_each_flush(
     for _ in range(5):
         for _ in range(batches):
             produce(log, next(sequences))
-        kept_from = log.log_end_offset
+        retained_from = log.log_end_offset
         log.flush()
         for _ in range(batches):
             produce(log, next(sequences))
-        log.advance_log_start(max(log.log_start_offset, Offset(kept_from - 3)))
+        log.advance_log_start(max(log.log_start_offset, Offset(retained_from - 3)))
         log.delete_segments_below(log.log_start_offset)
     assert len(names(log, ".log")) <= 2 + 2 * batches // 3
     assert known(reopened(log, log.log_start_offset)) == known(log)

@@ -89,10 +89,10 @@ def test_a_damaged_length_before_a_torn_tail_is_damage(tmp_path, torn_bytes):
     """A write under way at the kill does not hide it, however short it was cut."""
     log = open_log(tmp_path / "log")
     append(log, b"damaged", epoch=0)
-    kept_bytes = log.size_bytes
+    retained_bytes = log.size_bytes
     append(log, b"torn", epoch=0)
     path = segment(log, 0)
-    path.write_bytes(path.read_bytes()[: kept_bytes + torn_bytes])
+    path.write_bytes(path.read_bytes()[: retained_bytes + torn_bytes])
     flip(path, 8, 0x40)
     reopened = open_log(log.directory)
     assert reopened.log_end_offset == 0

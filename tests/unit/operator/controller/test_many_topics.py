@@ -66,7 +66,7 @@ def test_brokers_hear_of_topics_that_became_durable_together_in_one_push() -> No
 
 
 def test_a_push_looks_at_what_changed_and_at_nothing_else() -> None:
-    image = MetadataImage(ControllerEpoch(1), deleted_kept=10)
+    image = MetadataImage(ControllerEpoch(1), deleted_retained=10)
 
     def change(name: str, epoch: int) -> None:
         state = replace(partition("0@1", leader="0@1"), partition_epoch=PartitionEpoch(epoch))
@@ -87,7 +87,7 @@ def test_a_push_looks_at_what_changed_and_at_nothing_else() -> None:
 
 def test_a_push_tells_first_who_was_elected() -> None:
     """A broker that takes up ten thousand states leads what it is to lead after a third of them."""
-    image = MetadataImage(ControllerEpoch(1), deleted_kept=10)
+    image = MetadataImage(ControllerEpoch(1), deleted_retained=10)
     topics = [TopicState(name, topic_id(name), 3, 1) for name in MANY[:2]]
 
     def set_all(*leader_epochs: int, partition_epoch: int) -> None:
@@ -316,13 +316,13 @@ def test_topics_that_came_and_went_leave_nothing_behind() -> None:
                 await rig.service.delete_topic(POOL, topic_id(topic), retain=False, topic=topic)
             await caught_up(rig)
             await rig.tick()
-        assert _kept(decisions(rig).state, decisions(rig).image) == {}
+        assert _retained(decisions(rig).state, decisions(rig).image) == {}
         assert len(decisions(rig).topic_locks._locks) == 0
 
     run(scenario)
 
 
-def _kept(state: PoolState, image: MetadataImage) -> dict[str, object]:
+def _retained(state: PoolState, image: MetadataImage) -> dict[str, object]:
     known = {
         "slices": len(state.slices),
         "topics": state.slices._by_topic,

@@ -401,7 +401,7 @@ def test_s6_min_isr_above_the_replication_factor_counts_as_the_replication_facto
 
 
 def test_s25_a_restarted_brokers_former_entries_never_come_back_by_a_push() -> None:
-    image = MetadataImage(ControllerEpoch(4), deleted_kept=10)
+    image = MetadataImage(ControllerEpoch(4), deleted_retained=10)
     image.set_partitions(topic(), (partition("0@1 1@4", leader="0@1"),), is_retained=False)
     first = image.push_for(ControllerEpoch(-1), -1)
     image.set_partitions(topic(), (partition("0@1", leader="0@1"),), is_retained=False)

@@ -18,7 +18,7 @@ P1 = replace(P0, partition=1)
 
 
 def image_of(*partitions: PartitionState) -> MetadataImage:
-    image = MetadataImage(EPOCH, deleted_kept=2)
+    image = MetadataImage(EPOCH, deleted_retained=2)
     image.set_partitions(topic(), partitions, is_retained=False)
     return image
 

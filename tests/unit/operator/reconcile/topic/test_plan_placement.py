@@ -19,7 +19,7 @@ from tidemark_operator.controller.core.views import BrokerView, TopicView
 from tidemark_operator.reconcile.conditions import MAX_MESSAGE_CHARACTERS
 from tidemark_operator.reconcile.pool.plan_drain import plan_drain
 from tidemark_operator.reconcile.pool.plan_retained import RetainedMoves, plan_retained_moves
-from tidemark_operator.reconcile.retained_data import kept_replicas
+from tidemark_operator.reconcile.retained_data import retained_replicas
 from tidemark_operator.reconcile.topic.conditions import ready_conditions
 from tidemark_operator.reconcile.topic.plan import (
     AddPartitions,
@@ -337,7 +337,7 @@ def drained_of_two(*views: TopicView) -> tuple[str, str]:
         running,
         states,
         counts,
-        kept_replicas(views),
+        retained_replicas(views),
         unknown_topics(views),
         plan_retained_moves(views, places(2, 2)),
     ).conditions
