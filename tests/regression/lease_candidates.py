@@ -6,15 +6,15 @@ from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.store.lease import ControllerLease, LeaseSettings, nobody_is_terminated
 from tidemark_protocol.ids import ControllerEpoch
 
-from tests.support.controller_harness import Rig
+from tests.support.controller_harness import Harness
 
 
 class LeaseTime:
-    def __init__(self, rig: Rig) -> None:
-        self._rig = rig
+    def __init__(self, rig: Harness) -> None:
+        self._harness = rig
 
     def now_ms(self) -> int:
-        return self._rig.clock.ms
+        return self._harness.clock.ms
 
     def wall_time(self) -> str:
         return "2030-01-01T00:00:00.000000Z"
@@ -52,7 +52,7 @@ class WithoutTicks:
 
 
 def candidate(
-    rig: Rig,
+    rig: Harness,
     identity: str,
     *,
     is_holder_terminated: Callable[[str], Awaitable[bool]] = nobody_is_terminated,

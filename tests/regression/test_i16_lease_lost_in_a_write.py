@@ -16,7 +16,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.partition_state import PartitionState
 
 from tests.regression.lease_candidates import candidate
-from tests.support.controller_harness import ORDERS, FakeStore, Rig, evaluate
+from tests.support.controller_harness import ORDERS, FakeStore, Harness, evaluate
 from tests.support.controller_values import members, shown
 from tests.support.waiting import run
 
@@ -42,10 +42,10 @@ def shrink(state: PartitionState, to: str) -> IsrProposal:
     )
 
 
-async def lost_in_a_write() -> tuple[Rig, SlowStore, Object, AlterPartitionResponse]:
+async def lost_in_a_write() -> tuple[Harness, SlowStore, Object, AlterPartitionResponse]:
     """Controller 1 writes the ISR {0, 1} and loses its Lease meanwhile; controller 2 leads."""
     store = SlowStore()
-    rig = Rig(store=store)
+    rig = Harness(store=store)
     first, rig.service = candidate(rig, "one")
     await first.step()
     for number in range(3):
@@ -63,7 +63,7 @@ async def lost_in_a_write() -> tuple[Rig, SlowStore, Object, AlterPartitionRespo
     return rig, store, written, answer
 
 
-async def taken_over(rig: Rig, successor: tuple[ControllerLease, ControllerService]) -> None:
+async def taken_over(rig: Harness, successor: tuple[ControllerLease, ControllerService]) -> None:
     lease, rig.service = successor
     await lease.step()
     rig.clock.ms += 10_000

@@ -10,7 +10,7 @@ from tidemark_operator.store.lease import ControllerLease, LeaseSettings
 from tidemark_operator.store.object_store import StoreError
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
 
-from tests.support.controller_harness import POOL, FakeBroker, FakeStore, Rig
+from tests.support.controller_harness import POOL, FakeBroker, FakeStore, Harness
 from tests.support.controller_values import members
 from tests.support.waiting import run
 
@@ -20,7 +20,7 @@ def test_a_deposed_controllers_late_election_met_by_a_config_change_is_settled()
     successor meets it while it changes the topic's config, and nothing else happens."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.kill(rig.brokers[2])
         await rig.advance(200, *rig.brokers[:2])
@@ -46,7 +46,7 @@ def test_a_deposed_controllers_late_election_met_by_a_config_change_is_settled()
 
 def test_a_slice_whose_creation_was_cut_off_is_led_by_who_lives_when_it_is_found() -> None:
     async def scenario() -> None:
-        rig = await Rig(write_attempts=1).start(3)
+        rig = await Harness(write_attempts=1).start(3)
         rig.store.faults[PARTITION_SLICE.kind] = ["landed"]
         with pytest.raises(StoreError):
             await rig.create()
@@ -62,7 +62,7 @@ def test_a_slice_whose_creation_was_cut_off_is_led_by_who_lives_when_it_is_found
 
 def test_a_broker_object_that_says_nothing_is_written_anew_by_its_registration() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         rig.store.touch(BROKER, "default-1", status={"brokerEpoch": "many"})
         again = FakeBroker(rig, BrokerId(1), "1-b")

@@ -11,7 +11,7 @@ from tidemark_protocol.controller_messages import MetadataPush, ReplicaReport, T
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId
 from tidemark_protocol.partition_state import TopicState
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Harness
 from tests.support.in_process_pool import TOPIC, InProcessPool, a_batch
 from tests.support.waiting import run
 
@@ -20,7 +20,7 @@ def test_a_slice_deleted_by_hand_gets_no_fresh_one_and_costs_no_broker_its_log(
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         del rig.store.objects[(PARTITION_SLICE.kind, "shop", "orders-0")]
         await rig.service.step_down()
@@ -49,7 +49,7 @@ def test_slices_that_a_deposed_controller_made_after_its_successor_had_read_all_
     """Creating is no compare-and-set: nothing stops the deposed one. Found by the simulator."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         superseded, rig.service = rig.service, rig.another_controller()
         await rig.service.load(ControllerEpoch(2))
         ids = [broker.broker_id for broker in rig.brokers]
@@ -71,7 +71,7 @@ def test_a_topic_id_whose_deletion_brokers_were_told_of_never_gets_slices_again(
     erase what the id holds since."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.service.delete_topic(POOL, ORDERS, retain=False)
         for broker in rig.brokers:
@@ -86,7 +86,7 @@ def test_a_slice_made_unreadable_by_hand_does_not_hold_up_the_rest_of_the_pool()
     """Kept as it is and shown as missing; brokers register and other partitions get leaders."""
 
     async def scenario() -> None:
-        rig = await Rig(write_attempts=2).start(3)
+        rig = await Harness(write_attempts=2).start(3)
         await rig.create(partitions=129)
         (broken,) = rig.stored_slice(0)["partitions"][:1]
         rig.store.touch(PARTITION_SLICE, "orders-0", partitions=[{**broken, "isr": "all"}])
@@ -105,7 +105,7 @@ def test_a_slice_made_unreadable_by_hand_does_not_hold_up_the_rest_of_the_pool()
 
 def test_an_unreadable_slice_of_a_topic_without_status_is_not_written_over() -> None:
     async def scenario() -> None:
-        rig = await Rig(write_attempts=2).start(3)
+        rig = await Harness(write_attempts=2).start(3)
         await rig.create()
         rig.store.touch(PARTITION_SLICE, "orders-0", partitions="gone")
         await rig.service.step_down()

@@ -20,7 +20,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member, TopicState
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, FakeStore, Rig
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, FakeStore, Harness
 from tests.support.controller_steps import clean_restart, expand, held, successor
 from tests.support.in_process_pool import TOPIC, TOPIC_ID, InProcessPool
 from tests.support.waiting import run
@@ -29,7 +29,7 @@ TOMBSTONE = f"deleted.{ORDERS}"
 AGAIN = TopicId("7f1c0000-0000-0000-0000-000000000009")
 
 
-def slices(rig: Rig) -> list[str]:
+def slices(rig: Harness) -> list[str]:
     return sorted(name for kind, _, name in rig.store.objects if kind == PARTITION_SLICE.kind)
 
 
@@ -43,7 +43,7 @@ async def deleted_ids(broker: FakeBroker) -> list[TopicId]:
 
 def test_a_tombstone_stays_until_every_broker_has_applied_the_deletion() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.kill(rig.brokers[2])
         await rig.advance(200, *rig.brokers[:2])
@@ -61,7 +61,7 @@ def test_a_tombstone_stays_until_every_broker_has_applied_the_deletion() -> None
 
 def test_a_broker_that_was_down_hears_of_the_deletion_from_a_later_controller() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.kill(rig.brokers[2])
         await rig.advance(200, *rig.brokers[:2])
@@ -79,7 +79,7 @@ def test_a_broker_that_was_down_hears_of_the_deletion_from_a_later_controller() 
 
 def test_a_deletion_cut_short_is_finished_by_a_successor_and_serves_nobody_meanwhile() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(partitions=200)
         sound = rig.store.delete
 
@@ -102,7 +102,7 @@ def test_a_deletion_cut_short_is_finished_by_a_successor_and_serves_nobody_meanw
 
 def test_a_deletion_whose_tombstone_cannot_be_stored_has_not_begun() -> None:
     async def scenario() -> None:
-        rig = await Rig(write_attempts=2).start(3)
+        rig = await Harness(write_attempts=2).start(3)
         await rig.create()
         rig.store.faults[PARTITION_SLICE.kind] = ["lost", "lost"]
         with pytest.raises(StoreError):
@@ -115,7 +115,7 @@ def test_a_deletion_whose_tombstone_cannot_be_stored_has_not_begun() -> None:
 
 def test_a_topic_made_anew_under_its_name_is_not_held_up_by_a_broker_that_is_down() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.kill(rig.brokers[2])
         await rig.advance(200, *rig.brokers[:2])
@@ -146,7 +146,7 @@ def test_a_deletion_whose_answer_was_lost_does_not_touch_who_has_the_name_by_now
     """It was asked for again at every tick, and the other's slice read again for it each time."""
 
     async def scenario() -> None:
-        rig = await Rig(store=LosesResponses()).start(2)
+        rig = await Harness(store=LosesResponses()).start(2)
         await rig.create(replicas=2)
         await rig.service.delete_topic(POOL, ORDERS, retain=False)
         again = TopicState("orders", AGAIN, 1, 2)
@@ -176,7 +176,7 @@ def test_a_slice_whose_deletion_met_a_conflict_and_that_is_there_is_deleted_late
     """52001012: it was taken for gone, and once the tombstone was a successor brought it back."""
 
     async def scenario() -> None:
-        rig = await Rig(store=Conflicts()).start(2)
+        rig = await Harness(store=Conflicts()).start(2)
         await rig.create(replicas=2)
         await rig.service.delete_topic(POOL, ORDERS, retain=False)
         assert slices(rig) == [TOMBSTONE, "orders-0"]
@@ -190,7 +190,7 @@ def test_a_slice_whose_deletion_met_a_conflict_and_that_is_there_is_deleted_late
 
 def test_a_slice_put_back_after_its_deletion_is_not_served_and_not_deleted_again() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         saved = copy.deepcopy(rig.stored_slice())
         await rig.kill(rig.brokers[2])
@@ -207,7 +207,7 @@ def test_a_slice_put_back_after_its_deletion_is_not_served_and_not_deleted_again
 
 def test_a_missing_slice_that_is_restored_is_led_again() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         key = (PARTITION_SLICE.kind, "shop", "orders-0")
         saved = rig.store.objects.pop(key)
@@ -227,7 +227,7 @@ def test_a_missing_slice_that_is_restored_is_led_again() -> None:
 async def led_by_when_put_back(*found: ReplicaReport, is_succeeded: bool = False) -> BrokerId:
     """The slice was away while broker 1 stopped in order and came back with `found`, and while
     another controller took over, if one did. Broker 0 is dead. -1: nobody leads."""
-    rig = await Rig().start(3)
+    rig = await Harness().start(3)
     await rig.create()
     key = (PARTITION_SLICE.kind, "shop", "orders-0")
     saved = rig.store.objects.pop(key)
@@ -271,7 +271,7 @@ def test_a_restored_slice_counts_on_no_life_above_the_one_that_came_back_without
     names its former ones. `is_succeeded`: by a controller that it did not register with."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         again = await clean_restart(rig, rig.brokers[1], held(0, 5))
         await rig.advance(100, rig.brokers[0], again, rig.brokers[2])
@@ -304,7 +304,7 @@ def test_a_topic_whose_slices_are_gone_is_deleted_by_what_its_topic_object_knew(
     """That is the way out that its condition names: its data must not stay on every volume."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         del rig.store.objects[(PARTITION_SLICE.kind, "shop", "orders-0")]
         await successor(rig)
@@ -327,7 +327,7 @@ def test_a_topic_whose_slices_are_gone_is_deleted_by_what_its_topic_object_knew(
 
 def test_slices_that_were_put_back_before_their_topic_was_deleted_go_with_it() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         key = (PARTITION_SLICE.kind, "shop", "orders-0")
         saved = rig.store.objects.pop(key)

@@ -14,7 +14,7 @@ from tidemark_operator.store.object_store import StoreError
 from tidemark_protocol.ids import ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import TopicState
 
-from tests.support.controller_harness import ORDERS, POOL, FakeStore, Rig
+from tests.support.controller_harness import ORDERS, POOL, FakeStore, Harness
 from tests.support.controller_steps import successor
 from tests.support.reconcile_harness import KeepingRuntime
 from tests.support.waiting import run
@@ -56,7 +56,7 @@ class Shop:
     def __init__(self) -> None:
         self.store = ReadStore()
         indexed = IndexedStore(self.store)
-        self.rig = Rig(store=indexed)
+        self.rig = Harness(store=indexed)
         self.rig.store = self.store  # what others do to objects passes by the operator
         self.reconciler = Reconciler(
             indexed, self.rig.service, KeepingRuntime(), settings=ReconcilerSettings()
@@ -202,7 +202,7 @@ def test_a_slice_put_back_after_its_name_became_another_topics_is_left_alone() -
     """Brokers told of both made room for logs of the former where the other's are."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         key = (PARTITION_SLICE.kind, "shop", "orders-0")
         previous = rig.store.objects.pop(key)

@@ -19,7 +19,7 @@ from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import Member
 
 from tests.support.broker_on_disk import Machine, Process
-from tests.support.controller_harness import POOL, Rig
+from tests.support.controller_harness import POOL, Harness
 from tests.support.controller_steps import expand
 from tests.support.controller_values import shown
 from tests.support.log_fixtures import values_of
@@ -31,7 +31,7 @@ DEAD = "leader -1@-1 epoch 1 isr [] eligible [0@1 1@2 2@3] pe 1"
 
 @dataclass
 class Pool:
-    rig: Rig
+    rig: Harness
     machines: dict[BrokerId, Machine]
     processes: dict[BrokerId, Process]
 
@@ -75,7 +75,7 @@ class Pool:
 
 async def with_an_acknowledged_record(path: Path, flush: str = "Always") -> Pool:
     """r is synced and in sync on all three; then nobody is heard any more."""
-    rig = await Rig().start(0)
+    rig = await Harness().start(0)
     pool = Pool(rig, {}, {})
     for broker_id in (A, B, C):
         machine = pool.machines[broker_id] = Machine(rig, broker_id, path / f"volume-{broker_id}")

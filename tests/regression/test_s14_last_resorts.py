@@ -12,7 +12,7 @@ from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER, BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
-from tests.support.controller_harness import ORDERS, POOL, Rig
+from tests.support.controller_harness import ORDERS, POOL, Harness
 from tests.support.controller_values import (
     after,
     broker_eligibility,
@@ -23,7 +23,7 @@ from tests.support.controller_values import (
     shown,
     topic,
 )
-from tests.support.metadata_brokers import MetadataBroker, metadata_rig
+from tests.support.metadata_brokers import MetadataBroker, metadata_harness
 from tests.support.waiting import run
 
 UNCLEAN = {"unclean.leader.election.enable": "true"}
@@ -36,20 +36,20 @@ def on_disk(last_epoch: int, log_end: int, high_watermark: int = 0) -> tuple[Rep
     return (report,)
 
 
-def notices(rig: Rig) -> tuple[str, ...]:
+def notices(rig: Harness) -> tuple[str, ...]:
     view = rig.service.topic(POOL, ORDERS)
     assert view is not None
     return view.notices
 
 
-async def started(rig: Rig, number: int, life: str, *report: ReplicaReport) -> MetadataBroker:
+async def started(rig: Harness, number: int, life: str, *report: ReplicaReport) -> MetadataBroker:
     broker = MetadataBroker(rig, BrokerId(number), f"{number}-{life}", replicas=report)
     await broker.register()
     await broker.catch_up()
     return broker
 
 
-async def only_zero_is_safe(rig: Rig) -> None:
+async def only_zero_is_safe(rig: Harness) -> None:
     """Broker 0 alone was in sync when it died; 1 and 2 are back, unclean, with shorter logs."""
     await rig.create()
     for number in (1, 2, 0):
@@ -98,7 +98,7 @@ def test_anybody_chosen_once_is_an_unclean_election_of_that_epoch_only() -> None
 
 def test_an_unclean_election_that_a_client_asks_for_takes_the_longest_log() -> None:
     async def scenario() -> None:
-        rig = await metadata_rig()
+        rig = await metadata_harness()
         await only_zero_is_safe(rig)
         assert rig.partition().leader == NO_BROKER
         outcome = await rig.service.elect_leaders(POOL, ORDERS, (0, 5), unclean=True)
@@ -159,7 +159,7 @@ def test_a_humans_choice_counts_in_one_leader_epoch_only() -> None:
 
 def test_what_an_unclean_election_lost_is_measured_when_the_old_leader_comes_back() -> None:
     async def scenario() -> None:
-        rig = await metadata_rig()
+        rig = await metadata_harness()
         await only_zero_is_safe(rig)
         assert not rig.partition().has_leader
         assert "they may be starting" in notices(rig)[0]
@@ -185,7 +185,7 @@ def test_what_an_unclean_election_lost_is_measured_when_the_old_leader_comes_bac
 
 def test_what_it_cost_is_still_known_to_the_next_controller() -> None:
     async def scenario() -> None:
-        rig = await metadata_rig()
+        rig = await metadata_harness()
         await only_zero_is_safe(rig)
         await rig.service.update_topic(POOL, rig.topic_state(**UNCLEAN))
         await rig.advance(200, *rig.brokers[1:])
@@ -204,7 +204,7 @@ def test_with_one_replica_missing_only_a_human_decides_and_is_told_how(
     monkeypatch.setattr(observations, "LEADERLESS_GRACE_MS", 0)
 
     async def scenario() -> None:
-        rig = await metadata_rig()
+        rig = await metadata_harness()
         await rig.create()
         for broker in rig.brokers:
             await rig.kill(broker)
@@ -234,7 +234,7 @@ def test_a_report_is_believed_only_from_a_broker_that_had_heard_that_nobody_lead
     before it heard so is of a log that still grows."""
 
     async def scenario() -> None:
-        rig = await Rig().start(2)
+        rig = await Harness().start(2)
         await rig.create(replicas=2, **{"min.insync.replicas": "1", **UNCLEAN})
         first, second = rig.brokers
         await rig.kill(second)
@@ -259,7 +259,7 @@ def test_a_report_from_before_its_broker_heard_is_not_believed_though_it_is_judg
     hears that nobody leads, and its next poll says so first."""
 
     async def scenario() -> None:
-        rig = await Rig().start(2)
+        rig = await Harness().start(2)
         await rig.create(replicas=2, **{"min.insync.replicas": "1", **UNCLEAN})
         first, second = rig.brokers
         await rig.kill(second)

@@ -7,7 +7,7 @@ from tidemark_operator.api.kinds import BROKER, LEASE, PARTITION_SLICE, Resource
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 
 from tests.regression.lease_candidates import candidate
-from tests.support.controller_harness import POOL, FakeStore, Rig, evaluate
+from tests.support.controller_harness import POOL, FakeStore, Harness, evaluate
 from tests.support.waiting import run
 
 LEASE_KEY = (LEASE.kind, "tidemark", "tidemark-controller")
@@ -28,7 +28,7 @@ def test_a_term_that_wrote_nothing_shares_no_epoch_with_the_one_after_a_deleted_
     objects and arrives at 2 again. Its pushes look older than those that brokers applied."""
 
     async def scenario() -> None:
-        rig = Rig()
+        rig = Harness()
         first, rig.service = candidate(rig, "one")
         await first.step()
         for number in range(3):
@@ -70,7 +70,7 @@ def test_a_term_that_wrote_nothing_shares_no_epoch_with_the_one_after_a_deleted_
 
 def test_a_broker_that_applied_this_controllers_own_pushes_deposes_nobody() -> None:
     async def scenario() -> None:
-        rig = Rig()
+        rig = Harness()
         lease, rig.service = candidate(rig, "one")
         await lease.step()
         for number in range(3):
@@ -88,7 +88,7 @@ def test_a_broker_that_applied_this_controllers_own_pushes_deposes_nobody() -> N
 
 def test_epochs_on_brokers_disks_count_even_when_every_object_is_gone() -> None:
     async def scenario() -> None:
-        rig = Rig()
+        rig = Harness()
         lease, rig.service = candidate(rig, "one")
         await lease.step()
         assert rig.service.controller_epoch == 1
@@ -108,7 +108,7 @@ def test_a_lease_from_a_backup_takes_no_epoch_that_objects_have() -> None:
     """The number that the Lease gives out is another term's: both would tell the same versions."""
 
     async def scenario() -> None:
-        rig = Rig()
+        rig = Harness()
         lease, rig.service = candidate(rig, "one")
         await lease.step()
         backup = copy.deepcopy(rig.store.objects[LEASE_KEY])
@@ -136,7 +136,7 @@ def test_a_lease_from_a_backup_takes_no_epoch_that_objects_have() -> None:
 
 def test_a_take_over_reads_what_is_stored_once() -> None:
     async def scenario() -> None:
-        rig = Rig(store=CountingStore())
+        rig = Harness(store=CountingStore())
         lease, rig.service = candidate(rig, "one")
         await lease.step()
         await lease.release()

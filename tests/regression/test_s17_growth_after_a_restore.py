@@ -10,10 +10,10 @@ from tidemark_operator.controller.service import NoLiveReplica, StateChange
 from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 
-from tests.support.controller_harness import ORDERS, POOL, Rig
+from tests.support.controller_harness import ORDERS, POOL, Harness
 from tests.support.controller_steps import grow, successor
 from tests.support.controller_values import shown
-from tests.support.metadata_brokers import MetadataBroker, metadata_rig
+from tests.support.metadata_brokers import MetadataBroker, metadata_harness
 from tests.support.waiting import run
 
 
@@ -25,16 +25,16 @@ def logs(*ends: tuple[int, int]) -> tuple[ReplicaReport, ...]:
     )
 
 
-def restore(rig: Rig, saved: Object) -> None:
+def restore(rig: Harness, saved: Object) -> None:
     own = ("apiVersion", "kind", "metadata")
     fields = {name: copy.deepcopy(saved[name]) for name in saved if name not in own}
     rig.store.touch(PARTITION_SLICE, "orders-0", **fields)
 
 
-async def restored_over(*held: tuple[ReplicaReport, ...]) -> Rig:
+async def restored_over(*held: tuple[ReplicaReport, ...]) -> Harness:
     """A topic of one partition was backed up, grew to two, and everything stopped. The slice is
     put back, and brokers start over their logs, with all that stopping in order proves."""
-    rig = await metadata_rig(len(held))
+    rig = await metadata_harness(len(held))
     await rig.service.create_topic(
         POOL, rig.topic_state(), place(1, 3, [BrokerId(i) for i in range(3)])
     )
@@ -111,7 +111,7 @@ def test_a_controller_that_knew_partitions_before_their_slice_was_put_back_asks_
     """No broker has reported anything: what was durable once is enough."""
 
     async def scenario() -> None:
-        rig = await metadata_rig()
+        rig = await metadata_harness()
         await rig.create()
         saved = copy.deepcopy(rig.stored_slice())
         await grow(rig, 1, 1)

@@ -11,10 +11,10 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import Member, PartitionState
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, evaluate
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Harness, evaluate
 from tests.support.controller_steps import successor
 from tests.support.controller_values import shown
-from tests.support.metadata_brokers import MetadataBroker, metadata_rig
+from tests.support.metadata_brokers import MetadataBroker, metadata_harness
 from tests.support.waiting import run
 
 
@@ -25,11 +25,11 @@ def on_disk(last_epoch: int, log_end: int, high_watermark: int = 0) -> tuple[Rep
     return (report,)
 
 
-def backup(rig: Rig) -> Object:
+def backup(rig: Harness) -> Object:
     return copy.deepcopy(rig.stored_slice())
 
 
-def restore(rig: Rig, saved: Object) -> None:
+def restore(rig: Harness, saved: Object) -> None:
     own = ("apiVersion", "kind", "metadata")
     fields = {name: copy.deepcopy(saved[name]) for name in saved if name not in own}
     rig.store.touch(PARTITION_SLICE, "orders-0", **fields)
@@ -39,14 +39,14 @@ def proposed(state: PartitionState, in_sync: tuple[Member, ...]) -> IsrProposal:
     return IsrProposal(ORDERS, 0, state.leader_epoch, state.partition_epoch, in_sync)
 
 
-async def fail_over(rig: Rig) -> None:
+async def fail_over(rig: Harness) -> None:
     """Broker 0, the leader, dies; 1 leads in epoch 1. Then 0 comes back as a new life."""
     await rig.kill(rig.brokers[0])
     await rig.advance(200, *rig.brokers[1:])
     assert rig.partition().leader_epoch == 1
 
 
-def hold(rig: Rig, **ends: tuple[int, int]) -> None:
+def hold(rig: Harness, **ends: tuple[int, int]) -> None:
     for name, end in ends.items():
         rig.brokers[int(name[1:])].replicas = on_disk(*end)
 
@@ -55,7 +55,7 @@ def test_a_slice_restored_under_running_brokers_is_rebuilt_above_them_from_the_l
     None
 ):
     async def scenario() -> None:
-        rig = await metadata_rig()
+        rig = await metadata_harness()
         await rig.create()
         saved = backup(rig)  # broker 0 leads in epoch 0, all in sync
         await fail_over(rig)
@@ -86,7 +86,7 @@ def test_nobody_is_made_leader_by_a_slice_before_live_replicas_said_what_they_ho
     committed. The successor meets a dead leader first of all."""
 
     async def scenario() -> None:
-        rig = await metadata_rig()
+        rig = await metadata_harness()
         await rig.create()
         saved = backup(rig)
         leader = rig.brokers[0]
@@ -116,7 +116,7 @@ def test_leadership_does_not_go_back_by_a_slice_before_live_replicas_said_what_t
     """Were it an old backup, somebody may have led in the next epoch since (I11)."""
 
     async def scenario() -> None:
-        rig = await metadata_rig()
+        rig = await metadata_harness()
         await rig.create()
         await fail_over(rig)
         rig.brokers[0] = MetadataBroker(rig, BrokerId(0), "0-b", replicas=on_disk(0, 40))
@@ -143,7 +143,7 @@ def test_a_restarted_brokers_log_shows_that_the_slice_is_old() -> None:
     """Nobody lives who remembers the metadata: all brokers start anew over their logs."""
 
     async def scenario() -> None:
-        rig = await metadata_rig()
+        rig = await metadata_harness()
         await rig.create()
         saved = backup(rig)
         await fail_over(rig)
@@ -163,7 +163,7 @@ def test_a_restarted_brokers_log_shows_that_the_slice_is_old() -> None:
 
 def test_a_replica_that_the_old_slice_does_not_know_counts_and_is_kept() -> None:
     async def scenario() -> None:
-        rig = await metadata_rig(4)
+        rig = await metadata_harness(4)
         await rig.create()
         saved = backup(rig)
         moved = copy.deepcopy(saved)
@@ -191,7 +191,7 @@ def test_a_running_controller_notices_that_its_own_slice_was_put_back() -> None:
     """No broker has said anything yet: what was durable once is enough."""
 
     async def scenario() -> None:
-        rig = await metadata_rig()
+        rig = await metadata_harness()
         await rig.create()
         saved = backup(rig)
         await fail_over(rig)
@@ -212,7 +212,7 @@ def test_a_deposed_controllers_late_write_is_read_and_not_rebuilt() -> None:
     the store."""
 
     async def scenario() -> None:
-        rig = await metadata_rig()
+        rig = await metadata_harness()
         await rig.create()
         await successor(rig)
         await rig.advance(100, *rig.brokers)
@@ -243,7 +243,7 @@ def test_a_deposed_controllers_late_write_is_read_and_not_rebuilt() -> None:
 
 def test_a_leader_that_holds_more_than_the_slice_changes_nothing_there() -> None:
     async def scenario() -> None:
-        rig = await metadata_rig()
+        rig = await metadata_harness()
         await rig.create()
         saved = backup(rig)
         await fail_over(rig)

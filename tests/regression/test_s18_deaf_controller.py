@@ -11,7 +11,7 @@ from tidemark_operator.store.lease import ControllerLease
 from tidemark_protocol.ids import ControllerEpoch
 
 from tests.regression.lease_candidates import candidate
-from tests.support.controller_harness import FakeBroker, Rig
+from tests.support.controller_harness import FakeBroker, Harness
 from tests.support.waiting import run
 
 
@@ -19,7 +19,7 @@ from tests.support.waiting import run
 class Operators:
     """Two of them; `hears[i]`: whom operator i can be reached by."""
 
-    rig: Rig
+    rig: Harness
     leases: list[ControllerLease]
     services: list[ControllerService]
     hears: list[list[FakeBroker]]
@@ -51,7 +51,7 @@ class Operators:
 
 
 async def two_operators(count: int = 3) -> Operators:
-    rig = Rig()
+    rig = Harness()
     pairs = [candidate(rig, name) for name in ("one", "two")]
     operators = Operators(rig, [p[0] for p in pairs], [p[1] for p in pairs], [[], []])
     rig.service = operators.services[0]
@@ -128,7 +128,7 @@ def test_a_new_controller_gives_a_full_session_also_to_the_one_that_finds_it_las
     """Not the guard saves it: the two others are heard at once."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.service.step_down()
         rig.clock.ms += 60_000

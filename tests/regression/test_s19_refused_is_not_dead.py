@@ -16,7 +16,7 @@ from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerId
 
 from tests.regression.lease_candidates import candidate
-from tests.support.controller_harness import POOL, Rig, evaluate
+from tests.support.controller_harness import POOL, Harness, evaluate
 from tests.support.waiting import run
 
 
@@ -24,7 +24,7 @@ def test_a_broker_behind_a_rejecting_network_policy_is_not_fenced_while_it_polls
     """Followers lost it and report it for ever; it talks to us all the time."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         before = rig.partition()
         rig.probe.verdicts[rig.brokers[0].incarnation] = ProbeVerdict.REFUSED
@@ -40,7 +40,7 @@ def test_a_broker_behind_a_rejecting_network_policy_is_not_fenced_while_it_polls
 
 def test_between_an_answer_and_the_next_poll_a_broker_is_not_taken_for_dead() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         broker = rig.brokers[0]
         rig.probe.verdicts[broker.incarnation] = ProbeVerdict.REFUSED
@@ -59,7 +59,7 @@ def test_between_an_answer_and_the_next_poll_a_broker_is_not_taken_for_dead() ->
 
 def test_a_refusal_fences_at_once_whoever_does_not_poll() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         before_ms = rig.clock.ms
         await rig.kill(rig.brokers[0])
@@ -73,7 +73,7 @@ def test_one_that_answers_its_probe_is_not_fenced_although_its_poll_is_closed() 
     """Only its way to us is cut: that takes a session."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         assert rig.brokers[0].poll is not None
         rig.brokers[0].poll.cancel()
@@ -118,7 +118,7 @@ def operator_pod(name: str, uid: str, **status: object) -> dict[str, object]:
 
 def test_a_standby_takes_over_early_only_from_a_terminated_holder() -> None:
     async def scenario() -> None:
-        rig = Rig()
+        rig = Harness()
         identity = "operator-a/uid-a"
 
         async def is_terminated(holder: str) -> bool:
@@ -148,7 +148,7 @@ def test_a_standby_takes_over_early_only_from_a_terminated_holder() -> None:
 
 def test_an_api_server_that_does_not_say_whether_the_holder_lives_is_no_proof() -> None:
     async def scenario() -> None:
-        rig = Rig()
+        rig = Harness()
         rig.store.is_down = True
         assert not await is_pod_terminated(rig.store, "tidemark", "operator-a/uid-a")
         assert not await is_pod_terminated(rig.store, "tidemark", "somebody")

@@ -8,12 +8,12 @@ from typing import Any
 
 from tidemark_operator.api.kinds import PARTITION_SLICE
 
-from tests.support.controller_harness import FakeBroker, Rig, evaluate
+from tests.support.controller_harness import FakeBroker, Harness, evaluate
 from tests.support.controller_values import shown
 from tests.support.waiting import run
 
 
-async def heard(rig: Rig, ages: dict[int, dict[str, int]], ms: int = 500) -> None:
+async def heard(rig: Harness, ages: dict[int, dict[str, int]], ms: int = 500) -> None:
     """Everybody polls, with these ages, and time passes."""
     polls = [
         (broker, broker.heartbeat(**_fields(ages.get(broker.broker_id, {}))))
@@ -30,8 +30,8 @@ def _fields(ages: dict[str, int]) -> dict[str, Any]:
     return {f"{name}_age_ms": age_ms for name, age_ms in ages.items()}
 
 
-async def three_brokers(**config: str) -> Rig:
-    rig = await Rig(balance_interval_ms=10**9).start(3)
+async def three_brokers(**config: str) -> Harness:
+    rig = await Harness(balance_interval_ms=10**9).start(3)
     await rig.create(**config)
     assert rig.partition().leader == 0
     return rig
@@ -72,7 +72,7 @@ def test_a_move_whose_outcome_was_unknown_is_the_one_of_its_lag_window() -> None
     """It was put off, and stored all the same; else it is tried again at once."""
 
     async def scenario() -> None:
-        rig = await Rig(balance_interval_ms=10**9, write_attempts=1).start(3)
+        rig = await Harness(balance_interval_ms=10**9, write_attempts=1).start(3)
         await rig.create(**{"replica.lag.time.max.ms": "4000"})
         rig.store.faults[PARTITION_SLICE.kind] = ["lost"]
         await heard(rig, {0: {"disk_probe": 3000}})

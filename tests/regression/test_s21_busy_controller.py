@@ -19,8 +19,8 @@ from tests.support.controller_harness import (
     POOL,
     FakeBroker,
     FakeStore,
+    Harness,
     ProbeVerdict,
-    Rig,
     evaluate,
 )
 from tests.support.controller_steps import expand
@@ -30,12 +30,12 @@ from tests.support.waiting import run
 FAILED = (ReplicaReport(ORDERS, 0, LeaderEpoch(-1), Offset(-1), Offset(-1), failed=True),)
 
 
-def states(rig: Rig) -> list[str]:
+def states(rig: Harness) -> list[str]:
     return [view.state for view in rig.service.brokers(POOL)]
 
 
 async def responses_in(
-    rig: Rig, ms: int, broker: FakeBroker, **wishes: object
+    rig: Harness, ms: int, broker: FakeBroker, **wishes: object
 ) -> list[HeartbeatResponse]:
     """Of a broker that goes on asking, beside the others."""
     found: list[HeartbeatResponse] = []
@@ -55,7 +55,7 @@ def test_a_live_broker_whose_wish_waits_for_a_long_write_is_answered_and_not_fen
     """As measured with 2,000 partitions on five brokers: seven fencings of brokers that lived."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         async with rig.service._pools[POOL].decisions.lock:  # a topic is made
             answers = await responses_in(rig, 8000, rig.brokers[2], failed_replicas=FAILED)
@@ -75,7 +75,7 @@ def test_a_broker_that_wants_to_serve_hears_so_long_that_it_is_fenced_and_then_t
     None
 ):
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         starting = FakeBroker(rig, BrokerId(3), "3-a")
         await starting.register()
@@ -93,7 +93,7 @@ def test_what_failed_no_more_and_then_again_is_settled_again() -> None:
     """Between the two it may have come in sync, by a decision that held the lock meanwhile."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         sick = rig.brokers[2]
         await responses_in(rig, 1000, sick, failed_replicas=FAILED)
@@ -119,7 +119,7 @@ def test_brokers_that_are_known_to_be_dead_are_no_silence_to_doubt() -> None:
     """Two of three were killed while the lock was held for longer than a session."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         async with rig.service._pools[POOL].decisions.lock:
             for dead in rig.brokers[:2]:
@@ -138,7 +138,7 @@ def test_a_refused_probe_that_is_looked_at_before_the_first_tick_after_a_stall_f
     """The broker polls, as its controller will see once it reads."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         broker = rig.brokers[0]
         rig.probe.verdicts[broker.incarnation] = ProbeVerdict.REFUSED
@@ -187,7 +187,7 @@ def test_a_loop_that_turns_no_more_loses_its_lease_to_another() -> None:
 
 def test_a_controller_that_stalls_while_it_takes_over_fences_nobody_for_that() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.service.step_down()
         rig.service = rig.another_controller()
@@ -203,7 +203,7 @@ def test_a_controller_that_stalls_while_it_takes_over_fences_nobody_for_that() -
 
 def test_who_doubts_itself_says_who_was_silent_for_how_long() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.advance(1000, *rig.brokers)
         await rig.advance(3500, rig.brokers[0])
         reason = rig.service.reason_to_give_way()
@@ -231,7 +231,7 @@ def test_a_deposed_controller_whose_loop_is_busy_begins_no_decision_any_more() -
     """I16: its Lease was lost on the Lease's own thread, and it has not stepped down yet."""
 
     async def scenario() -> None:
-        rig = Rig()
+        rig = Harness()
         lease, rig.service = candidate(rig, "one")
         await lease.step()
         for number in range(3):
@@ -258,7 +258,7 @@ def test_what_a_deposed_controller_had_begun_is_refused_once_its_successor_wrote
 
     async def scenario() -> None:
         store = SlowCreation()
-        rig = Rig(store=store)
+        rig = Harness(store=store)
         first, rig.service = candidate(rig, "one")
         await first.step()
         for number in range(3):

@@ -16,7 +16,7 @@ from tidemark_broker.server.broker_server import run_ticks
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock
 
 from tests.regression.lease_candidates import candidate
-from tests.support.controller_harness import ProbeVerdict, Rig, evaluate
+from tests.support.controller_harness import Harness, ProbeVerdict, evaluate
 from tests.support.waiting import run
 
 # The leader
@@ -107,7 +107,7 @@ def test_a_stall_is_not_the_disks() -> None:
 
 def test_a_frozen_controller_wakes_and_fences_nobody_for_its_own_silence() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         before = rig.partition()
         await rig.advance(1000, *rig.brokers)
@@ -124,7 +124,7 @@ def test_a_frozen_controller_wakes_and_fences_nobody_for_its_own_silence() -> No
 
 def test_a_broker_that_died_while_the_controller_was_frozen_has_one_session_from_then() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.advance(1000, *rig.brokers)
         rig.clock.ms += 60_000
@@ -141,7 +141,7 @@ def test_a_poll_that_waits_unread_while_the_controller_is_frozen_is_not_a_closed
     the controller's clock: only by its own stall."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         broker = rig.brokers[0]
         rig.probe.verdicts[broker.incarnation] = ProbeVerdict.REFUSED
@@ -162,7 +162,7 @@ def test_a_poll_that_waits_unread_while_the_controller_is_frozen_is_not_a_closed
 
 def test_a_holder_that_slept_leads_no_more_before_it_decides_anything() -> None:
     async def scenario() -> None:
-        rig = Rig()
+        rig = Harness()
         lease, rig.service = candidate(rig, "one")
         await lease.step()
         rig.clock.ms += 60_000

@@ -8,13 +8,13 @@ from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Harness
 from tests.support.controller_steps import held, successor
 from tests.support.controller_values import members, shown
 from tests.support.waiting import run
 
 
-async def forgotten_by_all(rig: Rig, epoch: int) -> None:
+async def forgotten_by_all(rig: Harness, epoch: int) -> None:
     """A successor, of which brokers have heard nothing."""
     await successor(rig, epoch)
     for broker in rig.brokers:
@@ -23,7 +23,7 @@ async def forgotten_by_all(rig: Rig, epoch: int) -> None:
 
 def test_stripping_cut_short_after_the_first_of_nine_slices_lets_nobody_lead_the_rest() -> None:
     async def scenario() -> None:
-        rig = await Rig(write_attempts=1).start(3)
+        rig = await Harness(write_attempts=1).start(3)
         partitions = 8 * 128 + 1
         await rig.create(partitions=partitions)
         # B starts unclean; of the writes that strip B@2 one lands, then the controller dies.
@@ -56,7 +56,7 @@ def test_a_retained_topic_read_again_does_not_give_a_void_entry_its_brokers_new_
     successor meets it while it retains the topic."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         late = rig.stored_slice()["partitions"]
         rig.brokers[1] = await rig.new_broker(1, life="b")
@@ -77,7 +77,7 @@ def test_an_epoch_that_an_entry_holds_is_not_given_out_again_when_the_broker_obj
     the B@2 that is eligible."""
 
     async def scenario() -> None:
-        rig = await Rig().start(2)
+        rig = await Harness().start(2)
         await rig.create(replicas=2)
         for broker in reversed(rig.brokers):
             await rig.kill(broker)
@@ -98,7 +98,7 @@ def test_a_deposed_controllers_late_registration_is_not_written_back_to_a_lower_
     """The old controller registers B@4 after its successor had read everything."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         frozen = rig.service
         rig.service = rig.another_controller()
@@ -127,7 +127,7 @@ def test_a_deposed_controllers_late_registration_shares_its_epoch_with_no_other_
     """It gives B@4 to one life; its successor, that read before, would give B@4 to the next."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         frozen = rig.service
         rig.service = rig.another_controller()
@@ -155,7 +155,7 @@ def test_a_successor_strikes_nothing_out_by_what_it_read_before_a_late_registrat
     17000330)."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(**{"min.insync.replicas": "3"})
         superseded = rig.service
         new_controller = rig.another_controller()
@@ -180,7 +180,7 @@ def test_a_life_that_its_controller_stands_by_for_is_not_written_over_meanwhile(
     waited: its epoch and its unclean start were forgotten (I14, seed 28002182)."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         superseded = rig.service
         rig.service = new_controller = rig.another_controller()
         await new_controller.load(ControllerEpoch(2))
@@ -207,7 +207,7 @@ def test_what_a_deposed_controller_declared_void_is_not_made_valid_again(next_wr
     the successor knows that life is sound; written back, it would be, and its log would count."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         superseded = rig.service
         new_controller = rig.another_controller()
@@ -238,7 +238,7 @@ def test_a_successor_ends_no_life_that_it_does_not_know_of_yet() -> None:
     """Told to be a former life, it would end, its proof void, although it is the one registered."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         superseded = rig.service
         new_controller = rig.another_controller()
         await new_controller.load(ControllerEpoch(2))
@@ -256,7 +256,7 @@ def test_a_successor_ends_no_life_that_it_does_not_know_of_yet() -> None:
 
 def test_an_epoch_that_nobody_gave_is_refused_and_not_while_nothing_can_be_read() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         stranger = FakeBroker(rig, BrokerId(1), "1-x", epoch=BrokerEpoch(99))
         rig.store.is_down = True
         assert (await stranger.heartbeat()).error is ErrorCode.REQUEST_TIMED_OUT
@@ -272,7 +272,7 @@ def test_s9_a_clean_start_without_one_replica_is_void_for_it_before_its_epoch_is
     not a clean one with an entry that proves nothing."""
 
     async def scenario() -> None:
-        rig = await Rig(write_attempts=1).start(3)
+        rig = await Harness(write_attempts=1).start(3)
         await rig.create(partitions=2)
         kept = ReplicaReport(ORDERS, 0, LeaderEpoch(0), Offset(5), Offset(5))
         rig.store.faults[PARTITION_SLICE.kind] = ["lost"]
@@ -296,7 +296,7 @@ def test_a_topic_that_a_deposed_controller_made_late_keeps_the_life_that_it_regi
     knows, as those do that are put back after a Broker object was lost (S12)."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         new_controller = rig.another_controller()
         await new_controller.load(ControllerEpoch(2))
         late = FakeBroker(rig, BrokerId(1), "1-b")

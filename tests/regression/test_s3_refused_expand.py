@@ -21,7 +21,7 @@ from tidemark_protocol.controller_messages import (
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
-from tests.support.controller_harness import ORDERS, POOL, FakeStore, Rig, evaluate
+from tests.support.controller_harness import ORDERS, POOL, FakeStore, Harness, evaluate
 from tests.support.controller_values import members
 from tests.support.waiting import run
 
@@ -31,7 +31,7 @@ NOWHERE = Endpoints("10.0.0.1", 9092, 8080, "http://x")
 class Leader:
     """Broker 0 leading partition 0 by the rig's durable state, with 10 records in its log."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Harness) -> None:
         self.rig = rig
         self.now_ms = 1_000_000
         self.proposals: list[IsrProposal] = []
@@ -91,9 +91,9 @@ class Leader:
         return answer
 
 
-async def without_broker_2(store: FakeStore | None = None) -> tuple[Rig, Leader]:
+async def without_broker_2(store: FakeStore | None = None) -> tuple[Harness, Leader]:
     """ISR {0,1}; broker 2 is alive and follows, and the leader wants it back."""
-    rig = await Rig(store=store).start(3)
+    rig = await Harness(store=store).start(3)
     await rig.create()
     shrink = IsrProposal(
         ORDERS, 0, rig.partition().leader_epoch, rig.partition().partition_epoch, members("0@1 1@2")

@@ -8,13 +8,13 @@ from tidemark_protocol.controller_messages import AllocateProducerIdsRequest
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
-from tests.support.controller_harness import POOL, FakeBroker, Rig
+from tests.support.controller_harness import POOL, FakeBroker, Harness
 from tests.support.in_process_pool import InProcessPool, a_produced_batch
 
 
 async def id_of_a_new_pool(highest_producer_id: int) -> int:
     """The first id that a controller without any stored object gives to broker 0."""
-    rig = await Rig().start(0)
+    rig = await Harness().start(0)
     broker = FakeBroker(rig, BrokerId(0), "0-a")
     await broker.register(highest_producer_id=highest_producer_id)
     answer = await rig.service.allocate_producer_ids(

@@ -19,7 +19,7 @@ from tidemark_protocol.ids import (
     ControllerEpoch,
 )
 
-from tests.support.controller_harness import POOL, FakeBroker, Rig, evaluate
+from tests.support.controller_harness import POOL, FakeBroker, Harness, evaluate
 from tests.support.controller_steps import successor
 from tests.support.waiting import run
 
@@ -43,7 +43,7 @@ def all_distinct(*blocks: range) -> bool:
 
 def test_blocks_of_a_thousand_are_disjoint_over_brokers_and_restarts() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         blocks = [await given(broker) for broker in rig.brokers for _ in range(3)]
         again = await rig.new_broker(1, life="b")
         blocks += [await given(again), await given(rig.brokers[0])]
@@ -56,7 +56,7 @@ def test_blocks_of_a_thousand_are_disjoint_over_brokers_and_restarts() -> None:
 
 def test_a_block_is_used_up_in_the_store_before_it_is_given() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         block = await given(rig.brokers[0])
         stored = rig.store.objects[(BROKER.kind, "shop", "default-0")]["status"]
         assert stored["producerIdRound"] == round_of(block[0])
@@ -66,7 +66,7 @@ def test_a_block_is_used_up_in_the_store_before_it_is_given() -> None:
 
 def test_a_successor_gives_nothing_that_its_predecessor_gave() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(2)
+        rig = await Harness().start(2)
         before = [await given(broker) for broker in rig.brokers]
         await successor(rig, 2)
         after = [await given(broker) for broker in rig.brokers]
@@ -80,7 +80,7 @@ def test_a_successor_gives_nothing_that_its_predecessor_gave() -> None:
 )
 def test_a_write_of_unknown_outcome_gives_no_block_twice(outcomes: list[str]) -> None:
     async def scenario() -> None:
-        rig = await Rig(write_attempts=2).start(1)
+        rig = await Harness(write_attempts=2).start(1)
         (broker,) = rig.brokers
         blocks = [await given(broker)]
         rig.store.faults[BROKER.kind] = list(outcomes)
@@ -101,7 +101,7 @@ def test_what_a_deposed_controller_still_gave_is_not_given_again_by_its_successo
     """The old one writes after its successor has read everything; that block is the broker's."""
 
     async def scenario() -> None:
-        rig = await Rig().start(2)
+        rig = await Harness().start(2)
         frozen = rig.service
         rig.service = rig.another_controller()
         await rig.service.load(ControllerEpoch(2))
@@ -122,7 +122,7 @@ def test_a_deposed_controllers_block_survives_whatever_else_its_successor_writes
     """A fence writes the whole object: it must not lower the round."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         frozen = rig.service
         rig.service = rig.another_controller()
         await rig.service.load(ControllerEpoch(2))
@@ -139,7 +139,7 @@ def test_a_deposed_controllers_block_survives_whatever_else_its_successor_writes
 
 def test_a_deposed_controllers_write_that_comes_after_the_successors_gives_nothing() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         (broker,) = rig.brokers
         frozen = rig.service
         rig.service = rig.another_controller()
@@ -154,7 +154,7 @@ def test_registration_raises_the_counter_above_every_id_found_on_a_disk() -> Non
     """All objects are gone, or were restored from an old backup; the volumes are not."""
 
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         old_objects = copy.deepcopy(rig.store.objects)
         used = [await given(rig.brokers[0]) for _ in range(4)]
         rig.store.objects = old_objects
@@ -176,7 +176,7 @@ def test_registration_raises_the_counter_above_every_id_found_on_a_disk() -> Non
 
 def test_a_broker_object_deleted_by_hand_does_not_restart_its_blocks() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(2)
+        rig = await Harness().start(2)
         used = [await given(rig.brokers[number]) for number in (0, 0, 1)]
         del rig.store.objects[(BROKER.kind, "shop", "default-0")]
         used.append(await given(rig.brokers[0]))
@@ -197,7 +197,7 @@ def test_who_asks_before_the_witness_registers_is_given_nothing_twice(
     """Broker 0 gave ids whose batches lie on broker 1 only, and its record of that is lost."""
 
     async def scenario() -> None:
-        rig = await Rig().start(2)
+        rig = await Harness().start(2)
         await rig.create(replicas=2)
         old = copy.deepcopy(rig.store.objects[(BROKER.kind, "shop", "default-0")])
         again = await rig.new_broker(0, life="b")
@@ -222,7 +222,7 @@ def test_who_asks_before_the_witness_registers_is_given_nothing_twice(
 
 def test_an_unreadable_broker_object_still_says_which_rounds_are_used() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         used = await given(rig.brokers[0])
         status = rig.store.objects[(BROKER.kind, "shop", "default-0")]["status"]
         rig.store.touch(BROKER, "default-0", status=status | {"endpoints": "nonsense"})
@@ -236,7 +236,7 @@ def test_an_unreadable_broker_object_still_says_which_rounds_are_used() -> None:
 
 def test_a_life_that_is_over_gets_no_block() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         previous = rig.brokers[0]
         await rig.new_broker(0, life="b")
         assert (await ask(previous)).error is ErrorCode.STALE_BROKER_EPOCH
@@ -250,7 +250,7 @@ def test_a_forged_id_on_a_disk_does_not_use_up_the_id_space() -> None:
     """Any producer may write any id into its batches."""
 
     async def scenario() -> None:
-        rig = await Rig().start(0)
+        rig = await Harness().start(0)
         broker = FakeBroker(rig, BrokerId(0), "0-a")
         await broker.register(highest_producer_id=2**63 - 1)
         assert await given(broker) == range(1000)
@@ -264,7 +264,7 @@ def test_a_forged_id_on_a_disk_does_not_use_up_the_id_space() -> None:
 
 def test_a_broker_id_that_no_pool_can_have_is_refused() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(0)
+        rig = await Harness().start(0)
         answer = await FakeBroker(rig, BrokerId(1000), "x").register()
         assert answer.error is ErrorCode.INVALID_REGISTRATION
         assert "0 to 999" in answer.message

@@ -6,7 +6,7 @@ from pathlib import Path
 from tidemark_protocol.ids import PartitionEpoch
 from tidemark_protocol.partition_state import TopicState
 
-from tests.support.controller_harness import POOL, Rig
+from tests.support.controller_harness import POOL, Harness
 from tests.support.controller_values import shown
 from tests.support.in_process_pool import TOPIC, TOPIC_ID, InProcessPool
 from tests.support.waiting import run
@@ -35,7 +35,7 @@ def test_the_config_alone_does_not_let_a_lone_leader_commit(tmp_path: Path) -> N
 
 def test_lowering_it_drops_the_eligible_leaders_in_the_write_that_lets_one_commit_alone() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         for number in (1, 2):
             await rig.kill(rig.brokers[number])

@@ -21,16 +21,16 @@ from tidemark_protocol.ids import BrokerId, ControllerEpoch, Offset, PartitionEp
 from tidemark_protocol.partition_state import Member, TopicState
 
 from tests.support.broker_on_disk import B, Machine, Process
-from tests.support.controller_harness import ORDERS, POOL, TICK_MS, FakeBroker, Rig, evaluate
+from tests.support.controller_harness import ORDERS, POOL, TICK_MS, FakeBroker, Harness, evaluate
 from tests.support.controller_steps import successor
 from tests.support.controller_values import shown
 from tests.support.in_process_pool import InProcessPool
 from tests.support.waiting import eventually, run
 
 
-async def two_partitions(path: Path) -> tuple[Rig, Machine, Process]:
+async def two_partitions(path: Path) -> tuple[Harness, Machine, Process]:
     """B leads both, and is the only one in sync; A is eligible."""
-    rig = await Rig().start(1)
+    rig = await Harness().start(1)
     machine = Machine(rig, B, path / "volume")
     process = await machine.start()
     assert process.voice is not None
@@ -44,7 +44,7 @@ async def two_partitions(path: Path) -> tuple[Rig, Machine, Process]:
     return rig, machine, process
 
 
-def is_listed(rig: Rig, number: int) -> bool:
+def is_listed(rig: Harness, number: int) -> bool:
     state = rig.partition(number)
     return B in {member.broker_id for member in state.in_sync_replicas + state.eligible_leaders}
 

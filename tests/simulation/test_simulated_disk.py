@@ -32,7 +32,7 @@ class Process:
         self.is_alive = False
 
 
-class Bench:
+class Harness:
     def __init__(self, seed: int = 0) -> None:
         self.now_us = 0
         self.volume = Volume(Random(seed), lambda: self.now_us, lambda: self.now_us)
@@ -65,7 +65,7 @@ def test_it_is_a_disk() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_was_synced_survives_a_power_loss(seed: int) -> None:
-    bench = Bench(seed)
+    bench = Harness(seed)
     file = bench.durable_file(b"one")
     file.write_at(3, [b"two"])
     file.sync()
@@ -75,7 +75,7 @@ def test_what_was_synced_survives_a_power_loss(seed: int) -> None:
 def test_unsynced_data_is_kept_lost_torn_or_full_of_holes() -> None:
     found = set()
     for seed in range(200):
-        bench = Bench(seed)
+        bench = Harness(seed)
         file = bench.durable_file(b"base")
         file.write_at(4, [b"AA"])
         file.write_at(6, [b"BB"])
@@ -87,7 +87,7 @@ def test_unsynced_data_is_kept_lost_torn_or_full_of_holes() -> None:
 def test_an_overwrite_and_a_cut_may_be_undone_by_a_power_loss() -> None:
     found = set()
     for seed in range(200):
-        bench = Bench(seed)
+        bench = Harness(seed)
         file = bench.durable_file(b"abcdef")
         file.write_at(0, [b"XY"])
         file.truncate(3)
@@ -98,7 +98,7 @@ def test_an_overwrite_and_a_cut_may_be_undone_by_a_power_loss() -> None:
 def test_a_new_name_may_be_lost_until_its_directory_is_synced() -> None:
     found = set()
     for seed in range(40):
-        bench = Bench(seed)
+        bench = Harness(seed)
         file = bench.disk.open(FILE, create=True)
         file.write_at(0, [b"data"])
         file.sync()
@@ -109,7 +109,7 @@ def test_a_new_name_may_be_lost_until_its_directory_is_synced() -> None:
 def test_a_removed_file_that_a_power_loss_gives_back_has_lost_what_was_not_synced() -> None:
     found = set()
     for seed in range(40):
-        bench = Bench(seed)
+        bench = Harness(seed)
         bench.durable_file(b"synced").write_at(6, [b", not synced"])
         bench.disk.remove(FILE)
         data = bench.after_power_loss()
@@ -123,7 +123,7 @@ def test_a_removed_file_that_a_power_loss_gives_back_has_lost_what_was_not_synce
 def test_a_durable_replacement_is_whole_the_old_or_the_new_file() -> None:
     found = set()
     for seed in range(60):
-        bench = Bench(seed)
+        bench = Harness(seed)
         bench.disk.write_atomically(FILE, b"old", durable=True)
         bench.disk.write_atomically(FILE, b"newer", durable=False)
         found.add(bench.after_power_loss())
@@ -133,14 +133,14 @@ def test_a_durable_replacement_is_whole_the_old_or_the_new_file() -> None:
 
 
 def test_a_killed_process_leaves_what_it_wrote() -> None:
-    bench = Bench()
+    bench = Harness()
     bench.disk.open(FILE, create=True).write_at(0, [b"data"])
     bench.process.kill()
     assert SimulatedDisk(bench.volume, Process()).read(FILE) == b"data"
 
 
 def test_a_sync_that_lost_its_write_back_leaves_data_in_memory_only() -> None:
-    bench = Bench()
+    bench = Harness()
     file = bench.durable_file(b"old")
     file.write_at(3, [b"lost"])
     bench.volume.lose_write_backs(1)
@@ -154,7 +154,7 @@ def test_a_sync_that_lost_its_write_back_leaves_data_in_memory_only() -> None:
 
 
 def test_memory_pressure_takes_what_a_failed_sync_left_in_memory() -> None:
-    bench = Bench()
+    bench = Harness()
     file = bench.durable_file(b"old")
     file.write_at(3, [b"lost"])
     bench.volume.lose_write_backs(1)
@@ -167,7 +167,7 @@ def test_memory_pressure_takes_what_a_failed_sync_left_in_memory() -> None:
 
 
 def test_the_next_sync_hears_of_pages_that_the_kernel_could_not_write_back() -> None:
-    bench = Bench()
+    bench = Harness()
     file = bench.durable_file(b"old")
     file.write_at(3, [b"lost"])
     assert bench.volume.lose_pages(lambda path: True) == 1
@@ -178,7 +178,7 @@ def test_the_next_sync_hears_of_pages_that_the_kernel_could_not_write_back() -> 
 
 
 def test_a_full_disk_cuts_a_write_short_and_then_refuses() -> None:
-    bench = Bench()
+    bench = Harness()
     file = bench.durable_file(b"")
     bench.volume.space_bytes = 5
     assert file.write_at(0, [b"abc", b"defg"]) == 5
@@ -191,7 +191,7 @@ def test_a_full_disk_cuts_a_write_short_and_then_refuses() -> None:
 
 
 def test_a_process_may_die_between_the_calls_of_one_job() -> None:
-    bench = Bench()
+    bench = Harness()
     bench.durable_file(b"old")
     bench.volume.crash_in(3, bench.process.kill)
     with pytest.raises(ProcessDied):
@@ -202,7 +202,7 @@ def test_a_process_may_die_between_the_calls_of_one_job() -> None:
 
 
 def test_a_process_may_die_in_a_call_after_a_file_got_its_name() -> None:
-    bench = Bench()
+    bench = Harness()
     bench.durable_file(b"old")
     bench.volume.crash_at(".swap", 2, bench.process.kill)
     bench.disk.rename(FILE, FILE.with_name("log.swap"))
@@ -220,7 +220,7 @@ def test_a_process_may_die_in_a_call_after_a_file_got_its_name() -> None:
 def test_a_kill_in_the_middle_of_a_write_leaves_a_part_of_it_and_no_later_call_anything() -> None:
     found = set()
     for seed in range(40):
-        bench = Bench(seed)
+        bench = Harness(seed)
         file = bench.durable_file(b"old")
         bench.volume.crash_in(1, bench.process.kill, cuts_writes=True)
         for data in (b"new", b"late"):
@@ -231,7 +231,7 @@ def test_a_kill_in_the_middle_of_a_write_leaves_a_part_of_it_and_no_later_call_a
 
 
 def test_one_process_holds_the_lock_until_it_is_dead() -> None:
-    bench = Bench()
+    bench = Harness()
     lock = bench.disk.lock(FILE)
     assert bench.disk.read(FILE) == b"7"
     second = SimulatedDisk(bench.volume, Process())
@@ -244,7 +244,7 @@ def test_one_process_holds_the_lock_until_it_is_dead() -> None:
 
 
 def test_a_slow_disk_costs_the_calling_thread_its_time() -> None:
-    bench = Bench()
+    bench = Harness()
     file = bench.durable_file(b"x")
     bench.volume.slow_call_us, bench.volume.slow_until_us = 1000, 10_000
     for _ in range(20):
@@ -256,7 +256,7 @@ def test_a_slow_disk_costs_the_calling_thread_its_time() -> None:
 
 
 def test_a_flipped_bit_is_one_bit() -> None:
-    bench = Bench()
+    bench = Harness()
     bench.durable_file(b"\0" * 64)
     assert bench.volume.flip_bit(lambda path: path == str(FILE)).startswith(str(FILE))
     assert sum(byte.bit_count() for byte in bench.disk.read(FILE)) == 1

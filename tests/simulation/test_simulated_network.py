@@ -31,7 +31,7 @@ class Recorder(asyncio.Protocol):
         self.heard.append("lost" if exc is None else type(exc).__name__)
 
 
-class Bench:
+class Harness:
     """A client process and a server process on two machines."""
 
     def __init__(self, world: World) -> None:
@@ -75,7 +75,7 @@ class Bench:
 
 def test_bytes_arrive_in_order_and_a_close_after_them() -> None:
     with World(1) as world:
-        bench = Bench(world)
+        bench = Harness(world)
         bench.connected()
         bench.send("a", "b", "c")
         bench.client.loop.call_soon(lambda: bench.mine.transport.close())
@@ -86,7 +86,7 @@ def test_bytes_arrive_in_order_and_a_close_after_them() -> None:
 
 def test_a_port_that_nobody_listens_at_refuses_at_once() -> None:
     with World(1) as world:
-        bench = Bench(world)
+        bench = Harness(world)
         bench.server.kill()
         refused: list[OSError] = []
 
@@ -103,7 +103,7 @@ def test_a_port_that_nobody_listens_at_refuses_at_once() -> None:
 
 def test_a_killed_process_closes_its_connections_and_a_frozen_one_keeps_them() -> None:
     with World(1) as world:
-        bench = Bench(world)
+        bench = Harness(world)
         bench.connected()
         bench.server.freeze()
         bench.send("waits")
@@ -119,7 +119,7 @@ def test_a_killed_process_closes_its_connections_and_a_frozen_one_keeps_them() -
 
 def test_a_connection_to_a_frozen_process_is_made_by_its_kernel() -> None:
     with World(1) as world:
-        bench = Bench(world)
+        bench = Harness(world)
         world.run_for(1)
         bench.server.freeze()
         bench.connected()
@@ -129,7 +129,7 @@ def test_a_connection_to_a_frozen_process_is_made_by_its_kernel() -> None:
 
 def test_one_blocked_direction_swallows_until_it_heals() -> None:
     with World(1) as world:
-        bench = Bench(world)
+        bench = Harness(world)
         bench.connected()
         world.network.block("here", "there")
         bench.send("a", "b")
@@ -144,7 +144,7 @@ def test_one_blocked_direction_swallows_until_it_heals() -> None:
 
 def test_a_connection_through_a_blocked_link_is_made_after_it_healed() -> None:
     with World(1) as world:
-        bench = Bench(world)
+        bench = Harness(world)
         world.run_for(1)
         world.network.block("there", "here")
         bench.connected()
@@ -157,7 +157,7 @@ def test_a_connection_through_a_blocked_link_is_made_after_it_healed() -> None:
 
 def test_a_machine_without_power_says_nothing_and_resets_after_its_boot() -> None:
     with World(1) as world:
-        bench = Bench(world)
+        bench = Harness(world)
         bench.connected()
         bench.server.machine.lose_power()
         bench.send("a")
@@ -170,7 +170,7 @@ def test_a_machine_without_power_says_nothing_and_resets_after_its_boot() -> Non
 
 def test_a_reset_is_heard_by_both() -> None:
     with World(1) as world:
-        bench = Bench(world)
+        bench = Harness(world)
         bench.connected()
         world.network.reset(bench.mine.transport)
         world.run_for(5)
@@ -179,7 +179,7 @@ def test_a_reset_is_heard_by_both() -> None:
 
 def test_what_a_paused_reader_left_is_read_later() -> None:
     with World(1) as world:
-        bench = Bench(world)
+        bench = Harness(world)
         bench.connected()
         bench.theirs.transport.pause_reading()
         bench.send("a")

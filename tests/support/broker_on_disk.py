@@ -37,7 +37,7 @@ from tidemark_protocol.controller_messages import (
 )
 from tidemark_protocol.ids import BrokerId, Offset
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Harness
 from tests.support.controller_values import shown
 from tests.support.log_fixtures import append
 
@@ -49,7 +49,7 @@ B = BrokerId(1)
 class Link:
     """To the rig's controller, in memory."""
 
-    rig: Rig
+    rig: Harness
     is_cut: bool = False
     loses_responses: bool = False
     answer: object = None  # instead of the controller's
@@ -80,7 +80,7 @@ class Link:
 class Machine:
     """Where a broker's volume is. Changing a field is what a reboot or a new pod changes."""
 
-    rig: Rig
+    rig: Harness
     broker_id: BrokerId
     path: Path
     boot_id: str = "boot-1"
@@ -128,7 +128,7 @@ class Machine:
 
 @dataclass
 class Process:
-    rig: Rig
+    rig: Harness
     settings: BrokerConfig
     incarnation: str
     disk: Disk
@@ -212,10 +212,10 @@ class Process:
         self.directory.close()
 
 
-async def with_an_acknowledged_record(path: Path) -> tuple[Rig, Machine, Process]:
+async def with_an_acknowledged_record(path: Path) -> tuple[Harness, Machine, Process]:
     """B is a process with a volume of its own that holds r. A and C are dead: B leads, and C is
     eligible to lead without it."""
-    rig = await Rig().start(1)
+    rig = await Harness().start(1)
     machine = Machine(rig, B, path / "volume")
     process = await machine.start()
     assert process.voice is not None

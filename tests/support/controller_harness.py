@@ -171,7 +171,7 @@ class FakeProbe:
 class FakeBroker:
     """The messages of one broker process; remembers what it was told."""
 
-    rig: "Rig"
+    rig: "Harness"
     broker_id: BrokerId
     incarnation: str
     epoch: BrokerEpoch = BrokerEpoch(-1)
@@ -248,7 +248,7 @@ class FakeBroker:
         )
 
 
-class Rig:
+class Harness:
     def __init__(self, *, store: Any = None, **settings: Any) -> None:
         self.clock = FakeClock()
         self.store = store if store is not None else FakeStore()
@@ -270,7 +270,7 @@ class Rig:
             **changes,
         )
 
-    async def start(self, count: int = 3) -> "Rig":
+    async def start(self, count: int = 3) -> "Harness":
         await self.service.load(ControllerEpoch(1))
         for number in range(count):
             self.brokers.append(await self.new_broker(number))

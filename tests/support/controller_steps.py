@@ -5,7 +5,7 @@ from tidemark_protocol.controller_messages import IsrProposal, ReplicaReport
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import Member, PartitionState
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Harness
 
 
 def expand(state: PartitionState, *added: Member) -> IsrProposal:
@@ -24,21 +24,21 @@ def held(last_epoch: int, log_end: int, high_watermark: int = 0) -> ReplicaRepor
     )
 
 
-async def grow(rig: Rig, present: int, added: int, *, over: int = 3) -> None:
+async def grow(rig: Harness, present: int, added: int, *, over: int = 3) -> None:
     """A topic of `present` partitions, over brokers 0 to `over` - 1."""
     ids = [BrokerId(number) for number in range(over)]
     assignments = place(added, 3, ids, first_partition=present)
     await rig.service.add_partitions(POOL, ORDERS, assignments, first=present)
 
 
-async def successor(rig: Rig, epoch: int = 2) -> None:
+async def successor(rig: Harness, epoch: int = 2) -> None:
     """Another controller process takes over; the old one is gone."""
     await rig.service.step_down()
     rig.service = rig.another_controller()
     await rig.service.load(ControllerEpoch(epoch))
 
 
-async def clean_restart(rig: Rig, broker: FakeBroker, *replicas: ReplicaReport) -> FakeBroker:
+async def clean_restart(rig: Harness, broker: FakeBroker, *replicas: ReplicaReport) -> FakeBroker:
     again = FakeBroker(rig, broker.broker_id, f"{broker.incarnation}+", replicas=replicas)
     response = await again.register(clean_stop_epoch=broker.epoch)
     assert response.is_clean

@@ -56,7 +56,7 @@ JOIN = JoinGroup(
 
 
 @dataclass
-class Rig:
+class Harness:
     coordinator: GroupCoordinatorShard
     log: list[OffsetsRecord]
     now_ms: int = 1_000_000
@@ -200,7 +200,7 @@ class Rig:
         return answers
 
 
-def a_rig(settings: GroupSettings = SETTINGS) -> Rig:
-    rig = Rig(GroupCoordinatorShard(settings, GroupCounters()), [])
+def a_harness(settings: GroupSettings = SETTINGS) -> Harness:
+    rig = Harness(GroupCoordinatorShard(settings, GroupCounters()), [])
     rig.lead(1)
     return rig

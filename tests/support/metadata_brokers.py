@@ -11,7 +11,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import PartitionState
 
-from tests.support.controller_harness import ORDERS, FakeBroker, Rig, evaluate
+from tests.support.controller_harness import ORDERS, FakeBroker, Harness, evaluate
 
 
 @dataclass
@@ -43,8 +43,8 @@ class MetadataBroker(FakeBroker):
         return self.cache.partitions[ORDERS, partition]
 
 
-async def metadata_rig(count: int = 3, **settings: Any) -> Rig:
-    rig = await Rig(**settings).start(0)
+async def metadata_harness(count: int = 3, **settings: Any) -> Harness:
+    rig = await Harness(**settings).start(0)
     for number in range(count):
         broker = MetadataBroker(rig, BrokerId(number), f"{number}-a")
         await broker.register()

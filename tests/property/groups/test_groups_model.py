@@ -20,7 +20,7 @@ from tidemark_broker.coordinator.core.requests import (
 )
 from tidemark_protocol.error_codes import ErrorCode
 
-from tests.support.coordinator_harness import JOIN, REBALANCE_MS, SESSION_MS, Rig, a_rig
+from tests.support.coordinator_harness import JOIN, REBALANCE_MS, SESSION_MS, Harness, a_harness
 
 CLIENTS = 4
 STATIC_CLIENTS = 2
@@ -49,7 +49,7 @@ class Client:
 class GroupsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.rig: Rig = a_rig()
+        self.rig: Harness = a_harness()
         self.epoch = 1
         self.clients = [
             Client(f"i{number}" if number < STATIC_CLIENTS else None) for number in range(CLIENTS)

@@ -102,7 +102,7 @@ class FakeController:
         self.polls[index][1].set_result(response)
 
 
-class Bench:
+class Harness:
     def __init__(self, path: Path, controllers: tuple[str, ...]) -> None:
         self.disk = FaultyDisk()
         self.directory = LogManager.open(
@@ -142,7 +142,7 @@ class Bench:
 
 def run(
     path: Path,
-    scenario: Callable[[FakeController, Bench], Awaitable[None]],
+    scenario: Callable[[FakeController, Harness], Awaitable[None]],
     *,
     extra_addresses: tuple[str, ...] = (),
 ) -> None:
@@ -150,7 +150,7 @@ def run(
         async with asyncio.timeout(HANG_SECONDS):
             controller = FakeController()
             runner = await controller.start()
-            bench = Bench(path, (*extra_addresses, f"127.0.0.1:{controller.port}"))
+            bench = Harness(path, (*extra_addresses, f"127.0.0.1:{controller.port}"))
             await bench.client.start()
             try:
                 await scenario(controller, bench)
@@ -165,7 +165,7 @@ def run(
 
 
 async def polling(
-    controller: FakeController, bench: Bench, scenario: Callable[[], Awaitable[None]]
+    controller: FakeController, bench: Harness, scenario: Callable[[], Awaitable[None]]
 ) -> None:
     await bench.session.register()
     task = asyncio.ensure_future(bench.session.run())

@@ -48,7 +48,7 @@ class Wall:
     now_s: float = WALL_CLOCK_S
 
 
-class Rig:
+class Harness:
     """Three brokers with one partition of the offsets topic; broker 1 leads at first."""
 
     def __init__(self, path: Path) -> None:
@@ -131,14 +131,14 @@ def error_of(answers: list[GroupResponse]) -> ErrorCode:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    found = Rig(tmp_path)
+def rig(tmp_path: Path) -> Iterator[Harness]:
+    found = Harness(tmp_path)
     yield found
     for number in list(found.pool.brokers):
         found.pool.kill(number)
 
 
-def test_a_commit_is_answered_and_seen_once_it_is_committed(rig: Rig) -> None:
+def test_a_commit_is_answered_and_seen_once_it_is_committed(rig: Harness) -> None:
     answers = rig.commit(7)
     assert answers == []
     assert rig.committed() == -1
@@ -147,7 +147,7 @@ def test_a_commit_is_answered_and_seen_once_it_is_committed(rig: Rig) -> None:
     assert rig.committed() == 7
 
 
-def test_the_next_coordinator_knows_members_and_offsets(rig: Rig) -> None:
+def test_the_next_coordinator_knows_members_and_offsets(rig: Harness) -> None:
     rig.join()
     commit = OffsetCommit("g", (OffsetToCommit("orders", 0, 7),), 1, "m")
     rig.ask(commit, OffsetCommitResponse)
@@ -160,7 +160,7 @@ def test_the_next_coordinator_knows_members_and_offsets(rig: Rig) -> None:
     assert rig.committed(to=3) is ErrorCode.NOT_COORDINATOR
 
 
-def test_groups_wait_until_all_that_was_in_the_log_is_committed(rig: Rig) -> None:
+def test_groups_wait_until_all_that_was_in_the_log_is_committed(rig: Harness) -> None:
     early = rig.commit(7)
     for number in (2, 3):
         rig.pool.replicate(number)
@@ -174,7 +174,7 @@ def test_groups_wait_until_all_that_was_in_the_log_is_committed(rig: Rig) -> Non
     assert rig.committed(to=2) == 7
 
 
-def test_a_commit_that_took_too_long_counts_all_the_same_once_it_is_committed(rig: Rig) -> None:
+def test_a_commit_that_took_too_long_counts_all_the_same_once_it_is_committed(rig: Harness) -> None:
     answers = rig.commit(7)
     rig.pool.time.run(6_000)
     assert error_of(answers) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -183,7 +183,7 @@ def test_a_commit_that_took_too_long_counts_all_the_same_once_it_is_committed(ri
     assert rig.committed() == 7
 
 
-def test_nothing_is_written_while_too_few_replicas_are_in_sync(rig: Rig) -> None:
+def test_nothing_is_written_while_too_few_replicas_are_in_sync(rig: Harness) -> None:
     rig.pool.kill(2)
     rig.pool.kill(3)
     rig.pool.lead(1, in_sync=(1,))
@@ -193,7 +193,7 @@ def test_nothing_is_written_while_too_few_replicas_are_in_sync(rig: Rig) -> None
     assert rig.pool.brokers[1].replica().log.log_end_offset == end_offset
 
 
-def test_a_report_says_when_leadership_moved_before_its_end(rig: Rig) -> None:
+def test_a_report_says_when_leadership_moved_before_its_end(rig: Harness) -> None:
     rig.commit(7)
     rig.settle()
     assert not rig.groups[1].report().is_partial()
@@ -208,14 +208,14 @@ def test_a_report_says_when_leadership_moved_before_its_end(rig: Rig) -> None:
     assert not whole.is_partial()
 
 
-def test_who_waits_is_told_when_leadership_moves(rig: Rig) -> None:
+def test_who_waits_is_told_when_leadership_moves(rig: Harness) -> None:
     answers = rig.commit(7)
     rig.pool.lead(2)
     assert error_of(answers) is ErrorCode.NOT_COORDINATOR
     assert rig.committed() is ErrorCode.NOT_COORDINATOR
 
 
-def test_a_request_that_nobody_foresaw_waits_for_nothing(rig: Rig) -> None:
+def test_a_request_that_nobody_foresaw_waits_for_nothing(rig: Harness) -> None:
     half_a_character = "\ud800"  # no wire carries it, no record holds it
     answers = rig.send(OffsetCommit("g", (OffsetToCommit(half_a_character, 0, 7),)))
     assert error_of(answers) is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -226,7 +226,9 @@ def test_a_request_that_nobody_foresaw_waits_for_nothing(rig: Rig) -> None:
     assert rig.committed() is ErrorCode.NOT_COORDINATOR
 
 
-def test_a_former_leadership_answers_nothing_twice_when_this_broker_leads_again(rig: Rig) -> None:
+def test_a_former_leadership_answers_nothing_twice_when_this_broker_leads_again(
+    rig: Harness,
+) -> None:
     answers = rig.commit(7)
     rig.pool.lead(1)
     assert error_of(answers) is ErrorCode.NOT_COORDINATOR
@@ -234,7 +236,7 @@ def test_a_former_leadership_answers_nothing_twice_when_this_broker_leads_again(
     assert rig.committed() == 7
 
 
-def test_a_member_without_heartbeats_is_removed_at_the_end_of_its_session(rig: Rig) -> None:
+def test_a_member_without_heartbeats_is_removed_at_the_end_of_its_session(rig: Harness) -> None:
     rig.join()
     rig.pool.time.run(SESSION_MS - 10_000)
     assert rig.groups[1].describe_group("g").state == "Stable"
@@ -243,7 +245,7 @@ def test_a_member_without_heartbeats_is_removed_at_the_end_of_its_session(rig: R
 
 
 @pytest.mark.parametrize("jump_s", [-3_600.0, 3_600.0])
-def test_setting_the_wall_clock_ends_no_session(rig: Rig, jump_s: float) -> None:
+def test_setting_the_wall_clock_ends_no_session(rig: Harness, jump_s: float) -> None:
     rig.join()
     rig.wall.now_s += jump_s
     rig.pool.time.run(SESSION_MS - 10_000)
@@ -254,7 +256,7 @@ def test_setting_the_wall_clock_ends_no_session(rig: Rig, jump_s: float) -> None
 
 @pytest.mark.parametrize("jump_s", [-3_600.0, 3_600.0])
 def test_who_leads_again_after_the_wall_clock_was_set_counts_sessions_all_the_same(
-    rig: Rig, jump_s: float
+    rig: Harness, jump_s: float
 ) -> None:
     rig.join()
     rig.wall.now_s += jump_s
@@ -266,7 +268,7 @@ def test_who_leads_again_after_the_wall_clock_was_set_counts_sessions_all_the_sa
     assert rig.groups[1].describe_group("g").state == "Empty"
 
 
-def test_what_is_written_has_the_wall_clocks_time(rig: Rig) -> None:
+def test_what_is_written_has_the_wall_clocks_time(rig: Harness) -> None:
     rig.wall.now_s += 3_600.0
     rig.commit(7)
     rig.settle()
@@ -275,7 +277,7 @@ def test_what_is_written_has_the_wall_clocks_time(rig: Rig) -> None:
     assert answer.offsets[0].committed == CommittedOffset(7, commit_ms=int(rig.wall.now_s * 1000))
 
 
-def test_groups_are_deleted_side_by_side(rig: Rig) -> None:
+def test_groups_are_deleted_side_by_side(rig: Harness) -> None:
     names = ("a", "b", "c")
     for name in names:
         rig.send(OffsetCommit(name, (OffsetToCommit("orders", 0, 7),)))
@@ -294,12 +296,12 @@ def test_groups_are_deleted_side_by_side(rig: Rig) -> None:
     asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
-def test_clients_cannot_write_the_offsets_topic(rig: Rig) -> None:
+def test_clients_cannot_write_the_offsets_topic(rig: Harness) -> None:
     (result,) = rig.pool.brokers[1].produce_bytes(a_batch("x"), topic=OFFSETS_TOPIC)
     assert result.error is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_a_large_log_is_loaded_in_steps(rig: Rig) -> None:
+def test_a_large_log_is_loaded_in_steps(rig: Harness) -> None:
     for number in range(40):
         metadata = "x" * 4_000
         commit = OffsetCommit("g", (OffsetToCommit("orders", number, 7, metadata=metadata),))
@@ -312,7 +314,7 @@ def test_a_large_log_is_loaded_in_steps(rig: Rig) -> None:
     assert [found.partition for found in answer.offsets] == list(range(40))
 
 
-def test_metrics_tell_groups_members_rebalances_and_commits(rig: Rig) -> None:
+def test_metrics_tell_groups_members_rebalances_and_commits(rig: Harness) -> None:
     rig.join()
     rig.ask(OffsetCommit("g", (OffsetToCommit("orders", 0, 7),), 1, "m"), OffsetCommitResponse)
     rig.ask(OffsetCommit("simple", (OffsetToCommit("orders", 0, 7),)), OffsetCommitResponse)

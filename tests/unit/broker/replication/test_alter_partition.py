@@ -27,7 +27,7 @@ def an_response(partition: int, error: ErrorCode = ErrorCode.NONE) -> IsrResult:
     return IsrResult(TOPIC_ID, partition, error)
 
 
-class Bench:
+class Harness:
     def __init__(self) -> None:
         self.sent: list[tuple[IsrProposal, ...]] = []
         self.futures: list[asyncio.Future[AlterPartitionResponse | None]] = []
@@ -52,9 +52,9 @@ class Bench:
         self.futures[-1].set_result(AlterPartitionResponse(error, answers=answers))
 
 
-def run(scenario: Callable[[Bench], Awaitable[None]]) -> None:
+def run(scenario: Callable[[Harness], Awaitable[None]]) -> None:
     async def main() -> None:
-        bench = Bench()
+        bench = Harness()
         task = asyncio.ensure_future(bench.queue.run())
         try:
             async with asyncio.timeout(HANG_SECONDS):
@@ -67,7 +67,7 @@ def run(scenario: Callable[[Bench], Awaitable[None]]) -> None:
 
 
 def test_what_gathers_while_one_is_in_flight_goes_in_the_next() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Harness) -> None:
         bench.queue.submit(a_proposal(0))
         await eventually(lambda: len(bench.sent) == 1)
         bench.queue.submit(a_proposal(1))
@@ -81,7 +81,7 @@ def test_what_gathers_while_one_is_in_flight_goes_in_the_next() -> None:
 
 
 def test_a_partition_that_the_answer_does_not_name_is_sent_again() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Harness) -> None:
         bench.queue.submit(a_proposal(0))
         bench.queue.submit(a_proposal(1))
         await eventually(lambda: len(bench.sent) == 1)
@@ -94,7 +94,7 @@ def test_a_partition_that_the_answer_does_not_name_is_sent_again() -> None:
 
 
 def test_everything_is_sent_again_when_there_was_no_answer_to_use() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Harness) -> None:
         bench.queue.submit(a_proposal(0))
         await eventually(lambda: len(bench.sent) == 1)
         bench.futures[-1].set_result(None)
@@ -107,7 +107,7 @@ def test_everything_is_sent_again_when_there_was_no_answer_to_use() -> None:
 
 
 def test_handling_an_answer_may_propose_again() -> None:  # KAFKA-14010
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Harness) -> None:
         bench.propose_again = [a_proposal(0, epoch=2)]
         bench.queue.submit(a_proposal(0))
         await eventually(lambda: len(bench.sent) == 1)
@@ -119,7 +119,7 @@ def test_handling_an_answer_may_propose_again() -> None:  # KAFKA-14010
 
 
 def test_a_newer_proposal_is_not_replaced_by_one_put_back() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Harness) -> None:
         bench.queue.submit(a_proposal(0))
         await eventually(lambda: len(bench.sent) == 1)
         bench.queue.submit(a_proposal(0, epoch=2))
@@ -133,7 +133,7 @@ def test_a_newer_proposal_is_not_replaced_by_one_put_back() -> None:
 def test_an_answer_about_thousands_is_handled_in_slices_that_others_run_between() -> None:
     count = 2 * RESPONSES_AT_A_TIME + 10
 
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Harness) -> None:
         for partition in range(count):
             bench.queue.submit(a_proposal(partition))
         await eventually(lambda: len(bench.sent) == 1)
@@ -152,7 +152,7 @@ def test_an_answer_about_thousands_is_handled_in_slices_that_others_run_between(
 def test_what_is_proposed_between_two_slices_is_sent_next_and_nothing_twice() -> None:
     count = RESPONSES_AT_A_TIME + 2
 
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Harness) -> None:
         for partition in range(count):
             bench.queue.submit(a_proposal(partition))
         await eventually(lambda: len(bench.sent) == 1)
@@ -169,7 +169,7 @@ def test_what_is_proposed_between_two_slices_is_sent_next_and_nothing_twice() ->
 def test_a_slice_of_answers_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Harness) -> None:
         for partition in range(RESPONSES_AT_A_TIME + 1):
             bench.queue.submit(a_proposal(partition))
         await eventually(lambda: len(bench.sent) == 1)

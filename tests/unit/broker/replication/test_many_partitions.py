@@ -41,7 +41,7 @@ from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
 from tests.support.in_process_pool import InProcessPool, a_batch
 from tests.support.waiting import eventually
-from tests.unit.broker.session_harness import Bench, FakeController, polling, run
+from tests.unit.broker.session_harness import FakeController, Harness, polling, run
 
 MANY = TopicState("many", TopicId("00000000-0000-0000-0000-00000000000a"), 24, 2)
 
@@ -261,7 +261,7 @@ def test_heartbeats_go_on_while_logs_are_made(
 ) -> None:
     """The broker would be fenced for what it was told to make."""
 
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         go_on = asyncio.Event()
         loop = asyncio.get_running_loop()
         create_logs = bench.directory.create_logs

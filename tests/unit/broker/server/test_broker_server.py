@@ -30,7 +30,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset
 
 from tests.support.broker_on_disk import Link, Machine
-from tests.support.controller_harness import ORDERS, POOL, Rig
+from tests.support.controller_harness import ORDERS, POOL, Harness
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.waiting import HANG_SECONDS, eventually, run
 
@@ -48,7 +48,7 @@ class Running:
     """One process of broker 0."""
 
     def __init__(
-        self, rig: Rig, machine: Machine, disk: FaultyDisk | None = None, **settings: Any
+        self, rig: Harness, machine: Machine, disk: FaultyDisk | None = None, **settings: Any
     ) -> None:
         self.rig = rig
         self.disk = disk or FaultyDisk()
@@ -95,9 +95,9 @@ class Running:
 
 
 @asynccontextmanager
-async def controller() -> AsyncIterator[Rig]:
+async def controller() -> AsyncIterator[Harness]:
     """Its time passes quickly by itself."""
-    rig = await Rig().start(0)
+    rig = await Harness().start(0)
 
     async def pass_time() -> None:
         while True:
@@ -130,12 +130,12 @@ def test_a_stopped_broker_is_fenced_leaves_its_proof_and_starts_clean(tmp_path: 
     run(scenario)
 
 
-async def is_clean_start(rig: Rig, machine: Machine) -> bool:
+async def is_clean_start(rig: Harness, machine: Machine) -> bool:
     """By the request alone: the broker before it ended the loop's worker threads with itself."""
     return (await rig.service.register(machine.open().registration())).is_clean
 
 
-def stored_clean_since(rig: Rig) -> int:
+def stored_clean_since(rig: Harness) -> int:
     found: int = rig.store.objects[(BROKER.kind, "shop", "default-0")]["status"]["cleanSince"]
     return found
 

@@ -35,8 +35,8 @@ from tests.support.waiting import eventually
 from tests.unit.broker.session_harness import (
     REGISTERED,
     SERVING,
-    Bench,
     FakeController,
+    Harness,
     polling,
     run,
 )
@@ -45,7 +45,7 @@ ORDERS = TopicId("00000000-0000-0000-0000-000000000001")
 
 
 def test_registration_notes_the_epochs_and_the_cluster_on_disk(tmp_path: Path) -> None:  # S16
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         assert await bench.session.register() == REGISTERED
         directory = bench.directory
         assert (directory.highest_broker_epoch, directory.highest_controller_epoch) == (7, 5)
@@ -55,7 +55,7 @@ def test_registration_notes_the_epochs_and_the_cluster_on_disk(tmp_path: Path) -
 
 
 def test_registration_goes_on_over_dead_addresses_and_refusals(tmp_path: Path) -> None:
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         controller.registrations = [
             RegisterResponse(ErrorCode.REQUEST_TIMED_OUT),
             RegisterResponse(ErrorCode.NOT_CONTROLLER),
@@ -67,7 +67,7 @@ def test_registration_goes_on_over_dead_addresses_and_refusals(tmp_path: Path) -
 
 
 def test_a_standby_that_names_the_leader_saves_the_search(tmp_path: Path) -> None:
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         leader = FakeController()
         runner = await leader.start()
         controller.registrations = [
@@ -83,7 +83,7 @@ def test_a_standby_that_names_the_leader_saves_the_search(tmp_path: Path) -> Non
 
 
 def test_another_cluster_is_a_matter_for_humans(tmp_path: Path) -> None:
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         controller.registrations = [
             RegisterResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, "cluster c2")
         ]
@@ -94,7 +94,7 @@ def test_another_cluster_is_a_matter_for_humans(tmp_path: Path) -> None:
 
 
 def test_a_poll_is_always_open(tmp_path: Path) -> None:
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         async def steps() -> None:
             for number in range(3):
                 controller.answer(number)
@@ -107,7 +107,7 @@ def test_a_poll_is_always_open(tmp_path: Path) -> None:
 
 
 def test_news_is_said_by_a_second_poll_while_the_first_is_open(tmp_path: Path) -> None:
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         async def steps() -> None:
             assert not controller.polls[0][0].wants_to_serve
             bench.session.serve()
@@ -129,7 +129,7 @@ def test_news_is_said_by_a_second_poll_while_the_first_is_open(tmp_path: Path) -
 
 
 def test_a_push_is_applied_and_its_version_reported(tmp_path: Path) -> None:
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         async def steps() -> None:
             push = MetadataPush(ControllerEpoch(5), 12, True, (), ())
             response = HeartbeatResponse(
@@ -146,7 +146,7 @@ def test_a_push_is_applied_and_its_version_reported(tmp_path: Path) -> None:
 
 
 def test_a_push_waits_for_space_to_store_the_epoch_of_its_controller(tmp_path: Path) -> None:  # S16
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         async def steps() -> None:
             bench.disk.space_bytes = 0
             push = MetadataPush(ControllerEpoch(6), 12, True, (), ())
@@ -168,7 +168,7 @@ def test_a_push_waits_for_space_to_store_the_epoch_of_its_controller(tmp_path: P
 def test_a_role_that_a_full_disk_kept_from_being_taken_is_taken_later(tmp_path: Path) -> None:
     """No push names the partition again: seed 3000901 followed nobody for ever."""
 
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         async def steps() -> None:
             bench.disk.space_bytes = 0
             leader = Member(BrokerId(2), BrokerEpoch(3))
@@ -207,7 +207,7 @@ def test_a_role_that_a_full_disk_kept_from_being_taken_is_taken_later(tmp_path: 
 def test_a_failure_is_heard_of_once_nobody_counts_on_it(tmp_path: Path) -> None:  # S9, I6
     """An answer may be given before that is stored: who cut its log by it might be a member."""
 
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         heard: list[tuple[TopicId, int]] = []
         bench.partitions.record_failures_acknowledged = heard.extend  # type: ignore[method-assign]
         bench.partitions.failed_replicas[ORDERS, 0] = "damaged"
@@ -226,7 +226,7 @@ def test_a_failure_is_heard_of_once_nobody_counts_on_it(tmp_path: Path) -> None:
 
 
 def test_a_deposed_controllers_answer_is_dropped(tmp_path: Path) -> None:  # I16
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         async def steps() -> None:
             push = MetadataPush(ControllerEpoch(4), 99, True, (), ())
             superseded = HeartbeatResponse(
@@ -249,7 +249,7 @@ def test_a_deposed_controllers_answer_is_dropped(tmp_path: Path) -> None:  # I16
 
 
 def test_a_higher_controller_epoch_is_on_disk_before_its_push_counts(tmp_path: Path) -> None:
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         async def steps() -> None:
             response = HeartbeatResponse(ErrorCode.NONE, controller_epoch=ControllerEpoch(9))
             controller.answer(0, response)
@@ -262,7 +262,7 @@ def test_a_higher_controller_epoch_is_on_disk_before_its_push_counts(tmp_path: P
 
 
 def test_leave_to_stop_counts_only_when_it_was_asked_for(tmp_path: Path) -> None:
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         async def steps() -> None:
             leave = HeartbeatResponse(
                 ErrorCode.NONE, controller_epoch=ControllerEpoch(5), may_stop=True
@@ -281,7 +281,7 @@ def test_leave_to_stop_counts_only_when_it_was_asked_for(tmp_path: Path) -> None
 
 
 def test_a_stale_broker_epoch_ends_this_life(tmp_path: Path) -> None:
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         async def steps() -> None:
             stale = HeartbeatResponse(
                 ErrorCode.STALE_BROKER_EPOCH, "replaced", controller_epoch=ControllerEpoch(5)
@@ -298,7 +298,7 @@ def test_registered_again_as_another_life_it_ends_and_takes_nothing_on(tmp_path:
     """Seed 37002807: a registration of the life before came late, and this one's next was a new
     life to the controller. What it led was granted to the old one (S2)."""
 
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         async def steps() -> None:
             other = replace(REGISTERED, broker_epoch=BrokerEpoch(9))
             controller.registrations = [other]
@@ -316,7 +316,7 @@ def test_registered_again_as_another_life_it_ends_and_takes_nothing_on(tmp_path:
 def test_a_registration_that_was_overtaken_is_the_end_of_its_process(
     tmp_path: Path, is_first: bool
 ) -> None:
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         if not is_first:
             await bench.session.register()
         epoch = bench.session.broker_epoch
@@ -334,7 +334,7 @@ def test_a_registration_that_was_overtaken_is_the_end_of_its_process(
 def test_producer_ids_come_from_the_leading_controller_only(tmp_path: Path) -> None:
     """A standby's, a refused and a deposed controller's answer (I16) are asked for again."""
 
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         await bench.session.register()
         bench.partitions.producer_ids.ask = bench.session.request_producer_ids
         controller.blocks = [
@@ -359,7 +359,7 @@ def test_producer_ids_come_from_the_leading_controller_only(tmp_path: Path) -> N
 def test_slow_changes_of_topics_hold_up_no_heartbeat_however_many_there_are(
     tmp_path: Path,
 ) -> None:
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         async def steps() -> None:
             controller.topics_response = asyncio.get_running_loop().create_future()
             request = CreateTopicsRequest(
@@ -386,7 +386,7 @@ def test_slow_changes_of_topics_hold_up_no_heartbeat_however_many_there_are(
 
 
 def test_asked_for_a_report_it_registers_again_and_lives_on(tmp_path: Path) -> None:  # S14
-    async def scenario(controller: FakeController, bench: Bench) -> None:
+    async def scenario(controller: FakeController, bench: Harness) -> None:
         async def steps() -> None:
             requested = HeartbeatResponse(
                 ErrorCode.BROKER_ID_NOT_REGISTERED, controller_epoch=ControllerEpoch(5)

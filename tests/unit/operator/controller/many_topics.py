@@ -9,7 +9,7 @@ from tidemark_operator.controller.pool_loop import PoolLoop
 from tidemark_protocol.ids import TopicId
 from tidemark_protocol.partition_state import TopicState
 
-from tests.support.controller_harness import POOL, FakeStore, Rig
+from tests.support.controller_harness import POOL, FakeStore, Harness
 
 
 class HeldStore(FakeStore):
@@ -55,7 +55,7 @@ def topic_id(name: str) -> TopicId:
     return TopicId(f"id-{name}")
 
 
-def creation(rig: Rig, name: str, partitions: int = 1) -> Any:
+def creation(rig: Harness, name: str, partitions: int = 1) -> Any:
     """A coroutine."""
     ids = [broker.broker_id for broker in rig.brokers]
     topic = TopicState(name, topic_id(name), partitions, 3)
@@ -64,9 +64,9 @@ def creation(rig: Rig, name: str, partitions: int = 1) -> Any:
     )
 
 
-async def with_topics(*names: str, partitions: int = 1) -> tuple[Rig, HeldStore]:
+async def with_topics(*names: str, partitions: int = 1) -> tuple[Harness, HeldStore]:
     store = HeldStore()
-    rig = await Rig(store=store).start(3)
+    rig = await Harness(store=store).start(3)
     for name in names:
         await creation(rig, name, partitions)
     await caught_up(rig)
@@ -75,10 +75,10 @@ async def with_topics(*names: str, partitions: int = 1) -> tuple[Rig, HeldStore]
     return rig, store
 
 
-async def caught_up(rig: Rig) -> None:
+async def caught_up(rig: Harness) -> None:
     for broker in rig.brokers:
         await broker.catch_up()
 
 
-def decisions(rig: Rig) -> PoolLoop:
+def decisions(rig: Harness) -> PoolLoop:
     return rig.service._pools[POOL].decisions

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from tidemark_operator.controller.service import NotController
 
-from tests.support.controller_harness import Rig, evaluate
+from tests.support.controller_harness import Harness, evaluate
 from tests.support.waiting import eventually, run
 
 
-async def waiting_caller(rig: Rig) -> "asyncio.Task[None]":
+async def waiting_caller(rig: Harness) -> "asyncio.Task[None]":
     never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def decision() -> None:
@@ -25,7 +25,7 @@ def test_who_is_cancelled_while_the_controller_steps_down_ends(turns: int) -> No
     """Found by the simulator (seed 13): told NotController instead, the caller went on for ever."""
 
     async def scenario() -> None:
-        rig = await Rig().start(0)
+        rig = await Harness().start(0)
         caller = await waiting_caller(rig)
         stepping_down = asyncio.create_task(rig.service.step_down())
         for _ in range(turns):  # of the loop between the two
@@ -39,7 +39,7 @@ def test_who_is_cancelled_while_the_controller_steps_down_ends(turns: int) -> No
 
 def test_who_waits_for_a_decision_hears_that_the_controller_stepped_down() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(0)
+        rig = await Harness().start(0)
         caller = await waiting_caller(rig)
         await rig.service.step_down()
         with pytest.raises(NotController):
@@ -54,7 +54,7 @@ def test_an_overloaded_tick_is_followed_by_the_next_until_the_lease_is_lost(
     """Without ticks no poll is answered and nobody is ever fenced."""
 
     async def scenario() -> None:
-        rig = await Rig(tick_interval_ms=1).start(1)
+        rig = await Harness(tick_interval_ms=1).start(1)
         ticks = 0
 
         async def overloaded() -> None:

@@ -10,18 +10,18 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch, Offset
 from tidemark_protocol.partition_state import Member
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, evaluate
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Harness, evaluate
 from tests.support.controller_steps import expand, successor
 from tests.support.waiting import run
 
 FAILED = (ReplicaReport(ORDERS, 0, LeaderEpoch(-1), Offset(-1), Offset(-1), failed=True),)
 
 
-def decisions(rig: Rig) -> PoolLoop:
+def decisions(rig: Harness) -> PoolLoop:
     return rig.service._pools[POOL].decisions
 
 
-async def response_of(rig: Rig, broker: FakeBroker, **changes: Any) -> HeartbeatResponse:
+async def response_of(rig: Harness, broker: FakeBroker, **changes: Any) -> HeartbeatResponse:
     """Without news a poll is held for a heartbeat interval."""
     poll = broker.heartbeat(**changes)
     await evaluate()
@@ -36,7 +36,7 @@ def test_an_answer_of_before_the_decision_does_not_say_that_nobody_counts_on_it(
     """A decision of before may still make it a member; it may have cut its log by then."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         sick = rig.brokers[1]
         async with decisions(rig).lock:
@@ -58,7 +58,7 @@ def test_an_answer_of_before_the_decision_does_not_say_that_nobody_counts_on_it(
 
 def test_what_cannot_be_stored_is_not_settled() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         rig.store.faults[PARTITION_SLICE.kind] = ["lost"] * rig.settings.write_attempts
         sick = rig.brokers[1]
@@ -73,7 +73,7 @@ def test_what_cannot_be_stored_is_not_settled() -> None:
 
 def test_of_two_reports_that_wait_for_a_decision_the_newer_counts() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         sick = rig.brokers[1]
         for number in (1, 2):
@@ -97,7 +97,7 @@ def test_what_a_broker_says_first_to_a_successor_counts_before_it_may_lead() -> 
     the lock are made by then."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await successor(rig)
         sick = rig.brokers[1]
@@ -116,7 +116,7 @@ def test_nobody_joins_who_has_not_spoken_to_this_controller() -> None:  # S9, I6
     its follower held before it cut its log, asks too early."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         sick = rig.brokers[1]
         for number in (1, 2):

@@ -19,7 +19,7 @@ from tidemark_protocol.controller_messages import (
 )
 from tidemark_protocol.ids import BrokerEpoch, ControllerEpoch
 
-from tests.support.controller_harness import POOL, Rig
+from tests.support.controller_harness import POOL, Harness
 from tests.support.waiting import HANG_SECONDS
 
 CLIENT = """
@@ -38,12 +38,12 @@ def listening() -> socket.socket:
     return bound
 
 
-Scenario = Callable[[Rig, aiohttp.ClientSession, str], Awaitable[None]]
+Scenario = Callable[[Harness, aiohttp.ClientSession, str], Awaitable[None]]
 
 
 def run(scenario: Scenario) -> None:
     async def served() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         bound = listening()
         runner = await serve(rig.service, bound)
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -58,7 +58,7 @@ def run(scenario: Scenario) -> None:
 
 
 def test_a_killed_brokers_poll_is_seen_broken_at_once() -> None:
-    async def scenario(rig: Rig, _: aiohttp.ClientSession, url: str) -> None:
+    async def scenario(rig: Harness, _: aiohttp.ClientSession, url: str) -> None:
         (broker,) = rig.brokers
         request = HeartbeatRequest(
             POOL,
@@ -94,7 +94,7 @@ def test_a_killed_brokers_poll_is_seen_broken_at_once() -> None:
 
 
 def test_messages_go_through_and_status_tells_what_is_known() -> None:
-    async def scenario(rig: Rig, http: aiohttp.ClientSession, url: str) -> None:
+    async def scenario(rig: Harness, http: aiohttp.ClientSession, url: str) -> None:
         await rig.create(replicas=1)
         async with http.get(f"{url}/v1/status") as response:
             status = await response.json()
@@ -113,7 +113,7 @@ def test_messages_go_through_and_status_tells_what_is_known() -> None:
 
 
 def test_malformed_bodies_are_refused_with_the_place() -> None:
-    async def scenario(rig: Rig, http: aiohttp.ClientSession, url: str) -> None:
+    async def scenario(rig: Harness, http: aiohttp.ClientSession, url: str) -> None:
         for path, body, said in (
             (REGISTER_PATH, b"{", "RegisterRequest"),
             (HEARTBEAT_PATH, b'{"pool": 7}', "$.pool"),
@@ -127,7 +127,7 @@ def test_malformed_bodies_are_refused_with_the_place() -> None:
 
 
 def test_a_standby_answers_not_controller_and_names_the_leader() -> None:
-    async def scenario(rig: Rig, http: aiohttp.ClientSession, url: str) -> None:
+    async def scenario(rig: Harness, http: aiohttp.ClientSession, url: str) -> None:
         await rig.service.step_down()
         rig.service.set_leader_address("10.0.0.9:8070")
         request = HeartbeatRequest(

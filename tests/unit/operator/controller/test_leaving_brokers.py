@@ -6,22 +6,22 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tidemark_protocol.controller_messages import BrokerState, MetadataPush
 
-from tests.support.controller_harness import FakeBroker, Rig, evaluate
+from tests.support.controller_harness import FakeBroker, Harness, evaluate
 from tests.support.waiting import run
 from tests.unit.operator.controller.many_topics import decisions, with_topics
 
-Leave = Callable[[Rig, FakeBroker], Awaitable[object]]
+Leave = Callable[[Harness, FakeBroker], Awaitable[object]]
 
 
-async def _is_fenced(rig: Rig, broker: FakeBroker) -> None:
+async def _is_fenced(rig: Harness, broker: FakeBroker) -> None:
     await decisions(rig).fence([(broker.broker_id, broker.epoch)], "test")
 
 
-async def _is_drained(rig: Rig, broker: FakeBroker) -> None:
+async def _is_drained(rig: Harness, broker: FakeBroker) -> None:
     await decisions(rig).drain(broker.broker_id, broker.epoch)
 
 
-async def _loses_its_disk(rig: Rig, broker: FakeBroker) -> None:
+async def _loses_its_disk(rig: Harness, broker: FakeBroker) -> None:
     await decisions(rig).storage_failed(broker.broker_id, broker.epoch)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tidemark_protocol.ids import ControllerEpoch
 
-from tests.support import controller_harness as control_rig
-from tests.support.controller_harness import ORDERS, POOL, FakeStore, Rig
+from tests.support import controller_harness as control_harness
+from tests.support.controller_harness import ORDERS, POOL, FakeStore, Harness
 from tests.support.waiting import run
 from tests.unit.operator.controller.long_turns import counted_turns
 
@@ -51,55 +51,55 @@ class TurningStore(FakeStore):
         await super().delete(*arguments, **named)
 
 
-async def make(rig: Rig, partitions: int) -> None:
+async def make(rig: Harness, partitions: int) -> None:
     await rig.create(partitions)
 
 
-async def nothing(rig: Rig, partitions: int) -> None:
+async def nothing(rig: Harness, partitions: int) -> None:
     return None
 
 
-async def grow(rig: Rig, partitions: int) -> None:
+async def grow(rig: Harness, partitions: int) -> None:
     ids = [broker.broker_id for broker in rig.brokers]
-    added = control_rig.place(partitions, 3, ids)
+    added = control_harness.place(partitions, 3, ids)
     await rig.service.add_partitions(POOL, ORDERS, added, first=partitions)
 
 
-async def configure(rig: Rig, partitions: int) -> None:
+async def configure(rig: Harness, partitions: int) -> None:
     topic = rig.topic_state(partitions, **{"min.insync.replicas": "1"})
     await rig.service.update_topic(POOL, topic)
 
 
-async def delete(rig: Rig, partitions: int) -> None:
+async def delete(rig: Harness, partitions: int) -> None:
     await rig.service.delete_topic(POOL, ORDERS, retain=False)
 
 
-async def fence(rig: Rig, partitions: int) -> None:
+async def fence(rig: Harness, partitions: int) -> None:
     first = rig.brokers[0]
     await rig.service._pools[POOL].decisions.fence([(first.broker_id, first.epoch)], "test")
 
 
-async def drain(rig: Rig, partitions: int) -> None:
+async def drain(rig: Harness, partitions: int) -> None:
     first = rig.brokers[0]
     await rig.service._pools[POOL].decisions.drain(first.broker_id, first.epoch)
 
 
-async def balance(rig: Rig, partitions: int) -> None:
+async def balance(rig: Harness, partitions: int) -> None:
     await rig.service._pools[POOL].decisions.balance()
 
 
-async def take_over(rig: Rig, partitions: int) -> None:
+async def take_over(rig: Harness, partitions: int) -> None:
     await rig.service.step_down()
     rig.service = rig.another_controller()
     await rig.service.load(ControllerEpoch(2))
     await rig.tick()
 
 
-async def register_again(rig: Rig, partitions: int) -> None:
+async def register_again(rig: Harness, partitions: int) -> None:
     await rig.brokers[0].register()
 
 
-async def hear_all(rig: Rig, partitions: int) -> None:
+async def hear_all(rig: Harness, partitions: int) -> None:
     """As a broker that has just started, or a controller that has just taken over."""
     first = rig.brokers[0]
     first.controller_epoch, first.version = ControllerEpoch(-1), -1
@@ -110,11 +110,11 @@ async def counted(step: Awaitable[None]) -> None:
     await step
 
 
-Step = Callable[[Rig, int], Awaitable[None]]
+Step = Callable[[Harness, int], Awaitable[None]]
 
 
 async def longest_turn(before: Step, step: Step, partitions: int) -> tuple[int, str]:
-    rig = await Rig(store=TurningStore()).start(3)
+    rig = await Harness(store=TurningStore()).start(3)
     await before(rig, partitions)
     with counted_turns() as turns:
         await asyncio.create_task(counted(step(rig, partitions)))
@@ -145,7 +145,7 @@ def test_a_turn_does_not_grow_with_the_pool(
             for limit in ("PARTITIONS_PER_SLICE", "PARTITIONS_AT_A_TIME"):
                 if hasattr(module, limit):
                     monkeypatch.setattr(module, limit, SLICE)
-    monkeypatch.setattr(control_rig.copy, "deepcopy", copied)
+    monkeypatch.setattr(control_harness.copy, "deepcopy", copied)
 
     async def scenario() -> None:
         small, _ = await longest_turn(before, step, SMALL)

@@ -6,14 +6,14 @@ from tidemark_protocol.controller_messages import IsrProposal
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER, BrokerId, ControllerEpoch
 
-from tests.support.controller_harness import ORDERS, POOL, Rig
+from tests.support.controller_harness import ORDERS, POOL, Harness
 from tests.support.waiting import run
 from tests.unit.operator.controller.core.test_reassignment import ids, join, placed
 
 
-async def retained_rig(*, replicas: int = 2, **config: str) -> Rig:
+async def retained_harness(*, replicas: int = 2, **config: str) -> Harness:
     """On brokers 0 and 1 of four; nobody leads."""
-    rig = await Rig().start(4)
+    rig = await Harness().start(4)
     topic = rig.topic_state(1, replicas, **config)
     await rig.service.create_topic(POOL, topic, (ids(0, 1),))
     await catch_up(rig)
@@ -23,18 +23,18 @@ async def retained_rig(*, replicas: int = 2, **config: str) -> Rig:
     return rig
 
 
-async def catch_up(rig: Rig) -> None:
+async def catch_up(rig: Harness) -> None:
     for broker in rig.brokers:
         await broker.catch_up()
 
 
-async def move(rig: Rig, *target: int) -> None:
+async def move(rig: Harness, *target: int) -> None:
     await rig.service.reassign(POOL, ORDERS, {0: ids(*target)})
 
 
 def test_a_retained_partition_is_led_until_its_move_is_complete() -> None:
     async def scenario() -> None:
-        rig = await retained_rig()
+        rig = await retained_harness()
         at_rest = rig.partition()
         await move(rig, 2, 1)
         moving = rig.partition()
@@ -53,7 +53,7 @@ def test_a_retained_partition_is_led_until_its_move_is_complete() -> None:
 
 def test_a_successor_goes_on_with_the_move_and_begins_none_unconfirmed() -> None:
     async def scenario() -> None:
-        rig = await retained_rig()
+        rig = await retained_harness()
         await rig.service.step_down()
         rig.service = rig.another_controller()
         await rig.service.load(ControllerEpoch(2))
@@ -74,7 +74,7 @@ def test_a_successor_goes_on_with_the_move_and_begins_none_unconfirmed() -> None
 
 def test_a_leader_that_dies_in_the_move_is_replaced_by_one_in_sync() -> None:
     async def scenario() -> None:
-        rig = await retained_rig()
+        rig = await retained_harness()
         await move(rig, 2, 1)
         await rig.kill(rig.brokers[1])
         state = rig.partition()
@@ -87,7 +87,7 @@ def test_no_last_resort_is_taken_for_retained_data() -> None:
     """Nobody waits for it: it waits for the broker that surely has everything."""
 
     async def scenario() -> None:
-        rig = await retained_rig(**{"unclean.leader.election.enable": "true"})
+        rig = await retained_harness(**{"unclean.leader.election.enable": "true"})
         await move(rig, 2, 1)
         for number in (0, 1):
             await rig.kill(rig.brokers[number])
@@ -101,7 +101,7 @@ def test_no_last_resort_is_taken_for_retained_data() -> None:
 
 def test_a_topic_that_is_deleted_while_it_moves_is_moved_to_the_end() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(4)
+        rig = await Harness().start(4)
         await rig.service.create_topic(POOL, rig.topic_state(1, 2), (ids(0, 1),))
         await catch_up(rig)
         await move(rig, 2, 1)
@@ -119,7 +119,7 @@ def test_a_topic_that_takes_moving_data_again_gets_a_new_leader_epoch() -> None:
     """From it on brokers serve: what a broker led for a move alone had no group coordinator."""
 
     async def scenario() -> None:
-        rig = await retained_rig()
+        rig = await retained_harness()
         await move(rig, 2, 1)
         moving = rig.partition()
         await rig.service.create_topic(POOL, rig.topic_state(1, 2), (ids(0, 1),), had_slices=True)
@@ -134,7 +134,7 @@ def test_a_topic_that_takes_moving_data_again_gets_a_new_leader_epoch() -> None:
 
 def test_data_that_rests_takes_no_proposal() -> None:
     async def scenario() -> None:
-        rig = await retained_rig()
+        rig = await retained_harness()
         state = rig.partition()
         proposal = IsrProposal(
             ORDERS, 0, state.leader_epoch, state.partition_epoch, state.in_sync_replicas
@@ -149,7 +149,7 @@ def test_the_data_of_an_eligible_leader_moves_too() -> None:
     """Deleted while nobody was in sync: the one that waits below the minimum has everything."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.service.create_topic(POOL, rig.topic_state(1, 1), (ids(0),))
         await catch_up(rig)
         await rig.brokers[0].heartbeat(wants_to_stop=True)

@@ -15,7 +15,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import PartitionState
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, evaluate
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Harness, evaluate
 from tests.support.controller_steps import clean_restart, expand, held, successor
 from tests.support.controller_values import member, members, partition, shown, topic
 from tests.support.waiting import run
@@ -25,7 +25,7 @@ from tests.support.waiting import run
 
 def test_s2_registering_fences_the_former_life_and_raises_the_leader_epoch_of_what_it_led() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         again = FakeBroker(rig, BrokerId(0), "0-b")
         await again.register()
@@ -37,7 +37,7 @@ def test_s2_registering_fences_the_former_life_and_raises_the_leader_epoch_of_wh
 
 def test_s2_the_former_lifes_poll_is_answered_with_its_end() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         previous = rig.brokers[0]
         await FakeBroker(rig, BrokerId(0), "0-b").register()
         assert previous.poll is not None
@@ -51,7 +51,7 @@ def test_s2_the_former_lifes_poll_is_answered_with_its_end() -> None:
 
 def test_s2_the_epoch_is_durable_before_the_broker_hears_of_it() -> None:
     async def scenario() -> None:
-        rig = await Rig(write_attempts=2).start(1)
+        rig = await Harness(write_attempts=2).start(1)
         rig.store.faults["Broker"] = ["lost", "lost"]
         again = FakeBroker(rig, BrokerId(0), "0-b")
         response = await again.register()
@@ -65,7 +65,7 @@ def test_s2_the_epoch_is_durable_before_the_broker_hears_of_it() -> None:
 
 def test_s2_a_registration_whose_answer_was_lost_gets_the_same_epoch_again() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         rig.store.faults["Broker"] = ["landed"]
         again = FakeBroker(rig, BrokerId(0), "0-b")
         first = await again.register()
@@ -82,7 +82,7 @@ def test_s2_a_registration_that_comes_after_its_successors_ends_no_life() -> Non
     proves. Whose predecessor does not poll is never put off."""
 
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         await rig.create(replicas=1)
         previous = rig.brokers[0]
         again = await clean_restart(rig, previous, held(0, 5))
@@ -109,7 +109,7 @@ def test_s2_a_registration_that_comes_after_its_successors_ends_no_life() -> Non
 
 def test_s2_epochs_rise_over_all_brokers_of_the_pool_and_over_what_disks_report() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         fourth = FakeBroker(rig, BrokerId(3), "3-a")
         await fourth.register(highest_broker_epoch=BrokerEpoch(40))
         assert fourth.epoch == 41
@@ -125,7 +125,7 @@ def test_s2_the_controller_dies_before_stripping_and_its_successor_never_elects_
     None
 ):
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         before = rig.stored_slice()
         # B's unclean registration is durable, the slice still lists B@2: as left by a controller
@@ -153,7 +153,7 @@ def test_s2_the_controller_dies_before_stripping_and_its_successor_never_elects_
 
 def test_s2_a_retained_slice_adopted_later_has_no_void_entries() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.service.delete_topic(POOL, ORDERS, retain=True)
         rig.brokers[0] = await rig.new_broker(0, life="b")  # unclean
@@ -167,7 +167,7 @@ def test_s2_a_retained_slice_adopted_later_has_no_void_entries() -> None:
 
 def test_s2_a_deposed_controllers_old_member_is_not_admitted() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.kill(rig.brokers[1])
         rig.brokers[1] = await rig.new_broker(1, life="b")
@@ -184,7 +184,7 @@ def test_s2_a_deposed_controllers_old_member_is_not_admitted() -> None:
 
 def test_a_clean_stop_keeps_the_entry_and_leads_under_the_new_epoch() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         await rig.create(replicas=1)
         (only,) = rig.brokers
         await only.heartbeat(wants_to_stop=True)
@@ -204,7 +204,7 @@ def test_a_clean_stop_keeps_the_entry_and_leads_under_the_new_epoch() -> None:
 )
 def test_without_its_full_proof_a_start_is_unclean(changes: dict[str, object]) -> None:
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         again = FakeBroker(rig, BrokerId(0), "0-b")
         given = dict(changes)
         if given.pop("disk", None):
@@ -221,7 +221,7 @@ def test_without_its_full_proof_a_start_is_unclean(changes: dict[str, object]) -
 
 def test_a_volume_of_another_cluster_is_refused() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         response = await FakeBroker(rig, BrokerId(1), "1-a").register(cluster_id="foreign")
         assert response.error is ErrorCode.INCONSISTENT_CLUSTER_ID
         assert "foreign" in response.message
@@ -232,7 +232,7 @@ def test_a_volume_of_another_cluster_is_refused() -> None:
 # S3
 
 
-async def refused(rig: Rig) -> tuple[PartitionState, IsrProposal]:
+async def refused(rig: Harness) -> tuple[PartitionState, IsrProposal]:
     """ISR {0,1}; broker 2 is fenced; leader 0 proposes {0,1,2}."""
     await rig.create()
     rig.probe.verdicts["2-a"] = ProbeVerdict.REFUSED
@@ -244,7 +244,7 @@ async def refused(rig: Rig) -> tuple[PartitionState, IsrProposal]:
 
 def test_s3_a_refused_expand_is_a_durable_change_of_the_partition_epoch() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         state, proposed = await refused(rig)
         (answer,) = (await rig.brokers[0].alter(proposed)).answers
         assert answer.error is ErrorCode.INELIGIBLE_REPLICA
@@ -257,7 +257,7 @@ def test_s3_a_refused_expand_is_a_durable_change_of_the_partition_epoch() -> Non
 
 def test_s3_a_frozen_controllers_queued_expand_cannot_land_after_its_successors_refusal() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         leader = rig.brokers[0]
         await leader.alter(
@@ -292,7 +292,7 @@ def test_s3_an_unknown_outcome_is_settled_by_a_read_before_anybody_is_answered(
     outcome: str,
 ) -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         leader = rig.brokers[0]
         state = rig.partition()
@@ -313,7 +313,7 @@ def test_s3_an_unknown_outcome_is_settled_by_a_read_before_anybody_is_answered(
 
 def test_s3_an_unreadable_slice_is_answered_pushed_and_shown_to_nobody() -> None:
     async def scenario() -> None:
-        rig = await Rig(write_attempts=1).start(3)
+        rig = await Harness(write_attempts=1).start(3)
         await rig.create()
         state = rig.partition()
         shrink = replace(expand(state), new_in_sync_replicas=members("0@1 1@2"))
@@ -337,7 +337,7 @@ def test_s3_an_unreadable_slice_is_answered_pushed_and_shown_to_nobody() -> None
 
 def test_s3_a_decision_that_met_a_dead_store_is_made_when_the_store_is_back() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         rig.store.is_down = True
         await rig.kill(rig.brokers[0])
@@ -358,7 +358,7 @@ def test_s6_lowering_min_isr_raises_the_partition_epoch_and_drops_eligible_leade
     None
 ):
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(**{"min.insync.replicas": "2"})
         await rig.kill(rig.brokers[1])
         await rig.kill(rig.brokers[2])
@@ -375,7 +375,7 @@ def test_s6_lowering_min_isr_raises_the_partition_epoch_and_drops_eligible_leade
 
 def test_s6_raising_min_isr_makes_no_eligible_leaders_out_of_nothing() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(**{"min.insync.replicas": "1"})
         await rig.kill(rig.brokers[1])
         await rig.service.update_topic(POOL, rig.topic_state(**{"min.insync.replicas": "3"}))
@@ -390,7 +390,7 @@ def test_s6_raising_min_isr_makes_no_eligible_leaders_out_of_nothing() -> None:
 
 def test_s6_min_isr_above_the_replication_factor_counts_as_the_replication_factor() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(replicas=2, **{"min.insync.replicas": "3"})
         assert rig.partition().min_insync_replicas == 2
 

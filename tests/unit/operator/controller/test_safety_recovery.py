@@ -10,7 +10,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, evaluate
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Harness, evaluate
 from tests.support.controller_steps import clean_restart, expand, held
 from tests.support.controller_values import shown
 from tests.support.waiting import run
@@ -20,7 +20,7 @@ from tests.support.waiting import run
 
 def test_s8_failed_storage_voids_this_life_and_makes_the_next_start_unclean() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.kill(rig.brokers[1])
         await rig.kill(rig.brokers[2])
@@ -41,7 +41,7 @@ def test_s9_a_clean_broker_that_lost_one_partition_is_void_for_it(
     replicas: tuple[ReplicaReport, ...],
 ) -> None:
     async def scenario() -> None:
-        rig = await Rig().start(2)
+        rig = await Harness().start(2)
         await rig.create(replicas=2)
         first, second = rig.brokers
         await first.heartbeat(wants_to_stop=True)
@@ -58,7 +58,7 @@ def test_s9_a_clean_broker_that_lost_one_partition_is_void_for_it(
 
 def test_s9_a_lost_replica_may_join_again_under_its_new_epoch() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         first = rig.brokers[0]
         await first.heartbeat(wants_to_stop=True)
@@ -79,7 +79,7 @@ def test_s9_a_lost_replica_may_join_again_under_its_new_epoch() -> None:
 @pytest.mark.parametrize("had_slices", [True, False], ids=["status says so", "a disk says so"])
 def test_s12_a_topic_id_that_once_had_slices_never_gets_new_ones(had_slices: bool) -> None:
     async def scenario() -> None:
-        rig = await Rig().start(0)
+        rig = await Harness().start(0)
         broker = FakeBroker(rig, BrokerId(0), "0-a", replicas=() if had_slices else (held(3, 9),))
         await broker.register()
         await broker.catch_up()
@@ -96,7 +96,7 @@ def test_s12_a_slice_deleted_by_hand_is_shown_as_missing_and_no_broker_hears_of_
     None
 ):
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(200)
         del rig.store.objects[(PARTITION_SLICE.kind, "shop", "orders-1")]
         await rig.kill(rig.brokers[0])
@@ -116,7 +116,7 @@ def test_s12_a_slice_deleted_by_hand_is_shown_as_missing_and_no_broker_hears_of_
 
 def test_s14_when_everybody_was_killed_the_longest_log_leads_and_a_notice_says_so() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         for broker in rig.brokers:
             await rig.kill(broker)
@@ -140,7 +140,7 @@ def test_s14_when_everybody_was_killed_the_longest_log_leads_and_a_notice_says_s
 
 def test_s14_a_report_older_than_the_leaderlessness_is_asked_for_again() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(2)
+        rig = await Harness().start(2)
         await rig.create(replicas=2, **{"min.insync.replicas": "1"})
         first, second = rig.brokers
         await rig.kill(second)

@@ -15,7 +15,7 @@ from tidemark_operator.controller.service import (
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, evaluate
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Harness, evaluate
 from tests.support.controller_steps import grow
 from tests.support.controller_values import member, proposal, shown
 from tests.support.waiting import run
@@ -23,7 +23,7 @@ from tests.support.waiting import run
 
 def test_a_registered_broker_becomes_active_by_its_first_heartbeat() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(0)
+        rig = await Harness().start(0)
         broker = await rig.new_broker(0)
         (view,) = rig.service.brokers(POOL)
         assert (view.state, view.broker_epoch) == ("Active", 1)
@@ -36,7 +36,7 @@ def test_a_registered_broker_becomes_active_by_its_first_heartbeat() -> None:
 
 def test_an_open_poll_is_answered_at_the_heartbeat_interval() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         (broker,) = rig.brokers
         poll = broker.poll
         assert poll is not None
@@ -51,7 +51,7 @@ def test_an_open_poll_is_answered_at_the_heartbeat_interval() -> None:
 
 def test_a_change_is_pushed_to_every_open_poll_at_once() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(3)
         assert all(set(broker.reported) == {0, 1, 2} for broker in rig.brokers)
 
@@ -60,7 +60,7 @@ def test_a_change_is_pushed_to_every_open_poll_at_once() -> None:
 
 def test_a_newer_heartbeat_releases_the_older_one_of_the_same_broker() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         (broker,) = rig.brokers
         older = broker.poll
         assert older is not None
@@ -74,7 +74,7 @@ def test_a_newer_heartbeat_releases_the_older_one_of_the_same_broker() -> None:
 
 def test_a_killed_leader_is_replaced_without_any_time_passing() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.kill(rig.brokers[0])
         assert shown(rig.partition()) == "leader 1@2 epoch 1 isr [1@2 2@3] eligible [] pe 1"
@@ -89,7 +89,7 @@ def test_a_refused_probe_does_not_fence_a_broker_whose_poll_is_open() -> None:
     """S19: a rejecting network policy is no death."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         rig.probe.verdicts["0-a"] = ProbeVerdict.REFUSED
         rig.service.suspect(POOL, BrokerId(0), "a test says so")
@@ -102,7 +102,7 @@ def test_a_refused_probe_does_not_fence_a_broker_whose_poll_is_open() -> None:
 
 def test_a_follower_reports_its_leader_and_the_controller_probes_it() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         rig.brokers[1].heartbeat(suspects=(BrokerId(0), BrokerId(77)))
         await evaluate()
         assert rig.probe.requested == ["0-a"]
@@ -113,7 +113,7 @@ def test_a_follower_reports_its_leader_and_the_controller_probes_it() -> None:
 
 def test_a_broken_poll_of_a_broker_that_answers_its_probe_fences_nobody() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         poll = rig.brokers[0].poll
         assert poll is not None
@@ -127,7 +127,7 @@ def test_a_broken_poll_of_a_broker_that_answers_its_probe_fences_nobody() -> Non
 
 def test_a_silent_broker_is_fenced_at_the_session_timeout() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         rig.probe.verdicts["0-a"] = ProbeVerdict.NO_RESPONSE
         await rig.advance(2950, rig.brokers[1], rig.brokers[2])
@@ -140,7 +140,7 @@ def test_a_silent_broker_is_fenced_at_the_session_timeout() -> None:
 
 def test_a_stalled_controller_fences_nobody_for_its_own_silence() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.tick()
         rig.clock.ms += 20_000
@@ -152,7 +152,7 @@ def test_a_stalled_controller_fences_nobody_for_its_own_silence() -> None:
 
 def test_a_fenced_broker_that_speaks_again_is_active_under_the_same_epoch() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         rig.probe.verdicts["0-a"] = ProbeVerdict.NO_RESPONSE
         await rig.advance(3100, rig.brokers[1], rig.brokers[2])
@@ -166,7 +166,7 @@ def test_a_fenced_broker_that_speaks_again_is_active_under_the_same_epoch() -> N
 
 def test_after_take_over_silence_counts_only_from_then_on() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.service.step_down()
         rig.clock.ms += 60_000
@@ -180,7 +180,7 @@ def test_after_take_over_silence_counts_only_from_then_on() -> None:
 
 def test_after_take_over_a_refused_probe_fences_at_once() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.service.step_down()
         rig.service = rig.another_controller()
@@ -197,7 +197,7 @@ def test_after_take_over_a_refused_probe_fences_at_once() -> None:
 
 def test_brokers_go_on_under_a_successor_without_registering_again() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.service.step_down()
         rig.service = rig.another_controller()
@@ -212,7 +212,7 @@ def test_brokers_go_on_under_a_successor_without_registering_again() -> None:
 
 def test_stepping_down_answers_open_polls_and_names_the_leader() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         rig.service.set_leader_address("10.0.0.9:8070")
         poll = rig.brokers[0].poll
         assert poll is not None
@@ -228,7 +228,7 @@ def test_stepping_down_answers_open_polls_and_names_the_leader() -> None:
 
 def test_controlled_shutdown_moves_leadership_and_waits_for_the_others_to_know() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         first, second, third = rig.brokers
         stopping = first.heartbeat(wants_to_stop=True)
@@ -253,7 +253,7 @@ def test_controlled_shutdown_moves_leadership_and_waits_for_the_others_to_know()
 
 def test_controlled_shutdown_waits_two_seconds_at_most_for_the_others() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         first = rig.brokers[0]
         first.apply(await first.heartbeat(wants_to_stop=True))
@@ -274,7 +274,7 @@ def test_controlled_shutdown_waits_two_seconds_at_most_for_the_others() -> None:
 
 def test_a_broker_that_serves_nothing_may_stop_at_once() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         broker = FakeBroker(rig, BrokerId(1), "1-a")
         await broker.register()
         broker.apply(await broker.heartbeat(wants_to_serve=False))
@@ -286,7 +286,7 @@ def test_a_broker_that_serves_nothing_may_stop_at_once() -> None:
 
 def test_idle_clusters_write_nothing() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(3)
         await rig.tick()
         writes = rig.store.writes
@@ -298,7 +298,7 @@ def test_idle_clusters_write_nothing() -> None:
 
 def test_leadership_returns_to_preferred_replicas_after_the_balance_interval() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(3)
         await rig.kill(rig.brokers[0])
         rig.brokers[0] = await rig.new_broker(0, life="b")
@@ -321,7 +321,7 @@ def test_leadership_returns_to_preferred_replicas_after_the_balance_interval() -
 
 def test_creating_a_topic_again_writes_nothing() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(3)
         writes = rig.store.writes
         await rig.create(3)
@@ -333,7 +333,7 @@ def test_creating_a_topic_again_writes_nothing() -> None:
 
 def test_updating_a_topic_with_what_it_has_writes_nothing() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         writes = rig.store.writes
         await rig.service.update_topic(POOL, rig.topic_state())
@@ -344,7 +344,7 @@ def test_updating_a_topic_with_what_it_has_writes_nothing() -> None:
 
 def test_a_large_topic_is_cut_into_slices_of_128_partitions() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(300)
         view = rig.service.topic(POOL, ORDERS)
         assert view is not None
@@ -357,7 +357,7 @@ def test_a_large_topic_is_cut_into_slices_of_128_partitions() -> None:
 
 def test_an_interrupted_creation_goes_on_where_it_ended() -> None:
     async def scenario() -> None:
-        rig = await Rig(write_attempts=1).start(3)
+        rig = await Harness(write_attempts=1).start(3)
         rig.store.faults["PartitionSlice"] = ["", "lost"]
         with pytest.raises(Exception, match="not created"):
             await rig.create(300)
@@ -374,7 +374,7 @@ def test_an_interrupted_creation_goes_on_where_it_ended() -> None:
 
 def test_added_partitions_fill_the_last_slice_first() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(127)
         await grow(rig, 127, 3)
         assert [len(rig.stored_slice(i)["partitions"]) for i in range(2)] == [128, 2]
@@ -387,7 +387,7 @@ def test_added_partitions_fill_the_last_slice_first() -> None:
 
 def test_a_topic_without_any_live_replica_is_refused() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         with pytest.raises(NoLiveReplica, match="partition 0"):
             await rig.service.create_topic(POOL, rig.topic_state(1, 1), ((BrokerId(9),),))
 
@@ -396,7 +396,7 @@ def test_a_topic_without_any_live_replica_is_refused() -> None:
 
 def test_deletion_is_an_explicit_entry_in_every_push() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.service.delete_topic(POOL, ORDERS, retain=False)
         await evaluate()
@@ -415,7 +415,7 @@ def test_deletion_is_an_explicit_entry_in_every_push() -> None:
 
 def test_a_retained_topic_keeps_its_slices_and_is_adopted_with_its_epochs() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.service.delete_topic(POOL, ORDERS, retain=True)
         assert rig.stored_slice()["retained"] is True
@@ -431,7 +431,7 @@ def test_a_retained_topic_keeps_its_slices_and_is_adopted_with_its_epochs() -> N
 
 def test_a_slice_name_taken_by_another_topic_id_is_not_overwritten() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         other = replace(rig.topic_state(), topic_id=TopicId("another"))
         with pytest.raises(Exception, match="expected topic id another"):
@@ -443,7 +443,7 @@ def test_a_slice_name_taken_by_another_topic_id_is_not_overwritten() -> None:
 
 def test_partitions_of_a_topic_whose_slice_vanished_are_not_made_anew() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(300)
         await rig.service.step_down()
         del rig.store.objects[("PartitionSlice", "shop", "orders-1")]
@@ -460,7 +460,7 @@ def test_partitions_of_a_topic_whose_slice_vanished_are_not_made_anew() -> None:
 
 def test_brokers_whose_namespace_is_gone_are_forgotten_not_written_for_ever() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         rig.store.faults[BROKER.kind] = ["namespace gone"] * 3
         for broker in rig.brokers:
             await rig.kill(broker)
@@ -473,7 +473,7 @@ def test_brokers_whose_namespace_is_gone_are_forgotten_not_written_for_ever() ->
 
 def test_a_topic_of_that_name_adopts_retained_data_whatever_its_object_is_called() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.service.delete_topic(POOL, ORDERS, retain=True)
         ids = [broker.broker_id for broker in rig.brokers]

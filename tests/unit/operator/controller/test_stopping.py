@@ -6,17 +6,17 @@ from tidemark_operator.api.kinds import BROKER
 from tidemark_protocol.controller_messages import CommittedTruncation, ReplicaReport
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig, evaluate
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Harness, evaluate
 from tests.support.controller_values import members
 from tests.support.waiting import HANG_SECONDS, run
 
 
-def stored_state(rig: Rig, number: int) -> str:
+def stored_state(rig: Harness, number: int) -> str:
     state: str = rig.store.objects[(BROKER.kind, "shop", f"default-{number}")]["status"]["state"]
     return state
 
 
-async def stop(rig: Rig, stopping: FakeBroker) -> None:
+async def stop(rig: Harness, stopping: FakeBroker) -> None:
     """Until it is told that it may."""
     for _ in range(10):
         poll = stopping.heartbeat(wants_to_stop=True)
@@ -35,7 +35,7 @@ async def stop(rig: Rig, stopping: FakeBroker) -> None:
 
 def test_a_broker_that_may_stop_is_fenced_at_once_and_its_session_is_over() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await stop(rig, rig.brokers[0])
         await evaluate()
@@ -49,7 +49,7 @@ def test_a_broker_that_may_stop_is_fenced_at_once_and_its_session_is_over() -> N
 
 def test_it_is_draining_until_the_others_know() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         requesting = rig.brokers[0].heartbeat(wants_to_stop=True)
         await evaluate()
@@ -61,7 +61,7 @@ def test_it_is_draining_until_the_others_know() -> None:
 
 def test_an_answer_that_was_lost_is_given_again_to_the_fenced_broker() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await stop(rig, rig.brokers[0])
         await evaluate()
@@ -74,7 +74,7 @@ def test_an_answer_that_was_lost_is_given_again_to_the_fenced_broker() -> None:
 
 def test_leadership_goes_to_who_leads_least_and_then_in_the_order_of_assignment() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(partitions=3)
         assert [rig.partition(number).leader for number in range(3)] == [0, 1, 2]
         await stop(rig, rig.brokers[0])
@@ -89,7 +89,7 @@ def test_leadership_goes_to_who_leads_least_and_then_in_the_order_of_assignment(
 
 def test_a_stop_begun_under_one_controller_ends_under_the_next() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         rig.brokers[0].apply(await rig.brokers[0].heartbeat(wants_to_stop=True))
         await rig.service.step_down()
@@ -104,7 +104,7 @@ def test_a_stop_begun_under_one_controller_ends_under_the_next() -> None:
 
 def test_a_heartbeat_that_a_later_one_overtook_does_not_make_a_stopped_broker_active() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         late = rig.brokers[0]
         await stop(rig, late)  # numbered 0
@@ -120,7 +120,7 @@ def test_a_heartbeat_that_a_later_one_overtook_does_not_make_a_stopped_broker_ac
 
 def test_what_an_overtaken_heartbeat_says_of_failed_replicas_is_not_believed() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         sick = rig.brokers[1]
         failed = (ReplicaReport(ORDERS, 0, LeaderEpoch(-1), Offset(-1), Offset(-1), failed=True),)
@@ -143,7 +143,7 @@ def test_what_an_overtaken_heartbeat_says_of_failed_replicas_is_not_believed() -
 
 def test_wishes_that_wait_for_a_decision_are_forgotten_when_later_ones_come() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         starting = FakeBroker(rig, BrokerId(3), "3-a")
         await starting.register()

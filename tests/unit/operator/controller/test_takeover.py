@@ -8,12 +8,12 @@ from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE, Object, Resourc
 from tidemark_operator.api.partition_slice import MalformedObject, read_slice, read_slices
 from tidemark_protocol.ids import NO_BROKER, ControllerEpoch
 
-from tests.support.controller_harness import ORDERS, POOL, Rig
+from tests.support.controller_harness import ORDERS, POOL, Harness
 from tests.support.waiting import run
 
 
 def put(
-    rig: Rig, item: Object, name: str, kind: ResourceKind = PARTITION_SLICE, **metadata: str
+    rig: Harness, item: Object, name: str, kind: ResourceKind = PARTITION_SLICE, **metadata: str
 ) -> Object:
     """A copy under that name, as `kubectl apply` makes one."""
     made = copy.deepcopy(item)
@@ -22,7 +22,7 @@ def put(
     return made
 
 
-async def taken_over(rig: Rig) -> None:
+async def taken_over(rig: Harness) -> None:
     """By a successor that knows what is stored only."""
     await rig.service.step_down()
     rig.service = rig.another_controller()
@@ -46,7 +46,7 @@ def test_a_copy_of_a_slice_is_left_alone_and_the_next_controller_goes_on(
     name: str, namespace: str
 ) -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(partitions=2)
         original = rig.stored_slice()
         original["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
@@ -79,7 +79,7 @@ def test_a_copy_of_a_slice_is_left_alone_and_the_next_controller_goes_on(
 )
 def test_an_edited_slice_is_missing_and_other_topics_are_elected_on(edit: dict[str, Any]) -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         stray = put(rig, rig.stored_slice(), "payments-0")
         stray |= {"topicName": "payments", "topicId": "7f1c0000-0000-0000-0000-000000000002"}
@@ -95,7 +95,7 @@ def test_an_edited_slice_is_missing_and_other_topics_are_elected_on(edit: dict[s
 
 def test_of_two_slices_with_the_same_partitions_the_older_one_counts() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         await rig.create(replicas=1)
         item = rig.stored_slice()
         item["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
@@ -112,7 +112,7 @@ def test_of_two_slices_with_the_same_partitions_the_older_one_counts() -> None:
 
 def test_a_copy_made_while_a_controller_leads_is_not_taken_for_a_lost_slice() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(partitions=2)
         rig.stored_slice()["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
         put(rig, rig.stored_slice(), "saved-0", creationTimestamp="2026-11-21T11:00:00Z")
@@ -129,7 +129,7 @@ def test_a_copy_made_while_a_controller_leads_is_not_taken_for_a_lost_slice() ->
 )
 def test_a_copy_of_a_broker_object_is_no_broker(name: str, namespace: str) -> None:
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         original = rig.store.objects[BROKER.kind, "shop", "default-0"]
         made = put(rig, original, name, BROKER, namespace=namespace)
         made["status"]["brokerEpoch"] = 0  # of long ago

@@ -14,7 +14,7 @@ from tidemark_protocol.controller_messages import RegisterRequest
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
 
-from tests.support.controller_harness import FakeBroker, Rig, evaluate
+from tests.support.controller_harness import FakeBroker, Harness, evaluate
 from tests.support.waiting import run
 
 KEY = WorkKey("Topic", "shop", "orders")
@@ -47,7 +47,9 @@ def test_a_store_that_is_too_slow_for_the_first_sweep_keeps_nobody_from_leading(
     async def scenario() -> None:
         crashes: list[BaseException] = []
         reconciler = SlowToResponse()
-        operator = LeadershipRunner(Rig().service, reconciler, WorkQueue(), on_crash=crashes.append)
+        operator = LeadershipRunner(
+            Harness().service, reconciler, WorkQueue(), on_crash=crashes.append
+        )
         await operator.take_over(ControllerEpoch(1), is_second_opinion=False)
         assert operator.is_leading
         await asyncio.wait_for(reconciler.is_reconciled.wait(), 10)
@@ -76,7 +78,7 @@ def test_later_sweeps_add_few_keys_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     queue = WorkQueue()
 
     async def scenario() -> None:
-        controller = Rig().service
+        controller = Harness().service
         operator = LeadershipRunner(controller, ManyKeys(120), queue, on_crash=lambda _: None)
         await controller.load(ControllerEpoch(1))
 
@@ -102,7 +104,7 @@ def test_pools_that_register_at_once_are_no_more_than_may_be(
     monkeypatch.setattr(service, "MAX_POOLS", 2)
 
     async def scenario() -> None:
-        rig, looked_up = Rig(), asyncio.Event()
+        rig, looked_up = Harness(), asyncio.Event()
 
         async def rack_of(request: RegisterRequest) -> str:
             await looked_up.wait()
@@ -129,7 +131,7 @@ def test_a_registration_that_outlives_its_term_leaves_nothing_behind_in_the_next
     """The rack is asked of the store: a new term may have begun by then (S16)."""
 
     async def scenario() -> None:
-        rig, looked_up = Rig(), asyncio.Event()
+        rig, looked_up = Harness(), asyncio.Event()
 
         async def rack_of(request: RegisterRequest) -> str:
             await looked_up.wait()

@@ -29,16 +29,16 @@ from tidemark_protocol.topic_messages import (
 
 from tests.support.controller_harness import ORDERS, POOL
 from tests.support.waiting import HANG_SECONDS
-from tests.unit.operator.topic_admin.topic_admin_harness import NAMESPACE, AdminRig
+from tests.unit.operator.topic_admin.topic_admin_harness import NAMESPACE, AdminHarness
 
-Scenario = Callable[[AdminRig], Awaitable[None]]
+Scenario = Callable[[AdminHarness], Awaitable[None]]
 SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
 APPEND, SUBTRACT = ConfigOperation.APPEND, ConfigOperation.SUBTRACT
 
 
 def run(tmp_path: Path, scenario: Scenario, brokers: int = 4) -> None:
     async def ran() -> None:
-        rig = AdminRig(tmp_path)
+        rig = AdminHarness(tmp_path)
         try:
             await rig.start(brokers)
             await rig.create(NewTopic("orders", 2, 3))
@@ -50,7 +50,9 @@ def run(tmp_path: Path, scenario: Scenario, brokers: int = 4) -> None:
     asyncio.run(asyncio.wait_for(ran(), HANG_SECONDS))
 
 
-async def grow(rig: AdminRig, count: int, *assignments: tuple[int, ...], **how: Any) -> TopicResult:
+async def grow(
+    rig: AdminHarness, count: int, *assignments: tuple[int, ...], **how: Any
+) -> TopicResult:
     placed = tuple(tuple(map(BrokerId, replicas)) for replicas in assignments)
     grown = TopicToExpand("orders", count, placed)
     how = {"request_id": rig.request_id(), **how}
@@ -58,20 +60,20 @@ async def grow(rig: AdminRig, count: int, *assignments: tuple[int, ...], **how: 
     return (await rig.admin.add_partitions(request)).results[0]
 
 
-async def alter(rig: AdminRig, *changes: ConfigChange, **how: Any) -> TopicResult:
+async def alter(rig: AdminHarness, *changes: ConfigChange, **how: Any) -> TopicResult:
     altered = TopicToAlter("orders", changes, how.pop("replaces_all", False))
     request = AlterConfigsRequest(rig.requesting(), rig.request_id(), (altered,), **how)
     return (await rig.admin.alter_configs(request)).results[0]
 
 
-async def delete(rig: AdminRig, topic: str, topic_id: str = "") -> TopicResult:
+async def delete(rig: AdminHarness, topic: str, topic_id: str = "") -> TopicResult:
     doomed = TopicToDelete(topic, TopicId(topic_id))
     request = DeleteTopicsRequest(rig.requesting(), rig.request_id(), (doomed,))
     return (await rig.admin.delete_topics(request)).results[0]
 
 
 async def move(
-    rig: AdminRig, targets: dict[int, tuple[int, ...] | None], **how: Any
+    rig: AdminHarness, targets: dict[int, tuple[int, ...] | None], **how: Any
 ) -> TopicResult:
     moves = tuple(
         Reassignment("orders", number, None if to is None else tuple(map(BrokerId, to)))
@@ -81,19 +83,19 @@ async def move(
     return (await rig.admin.reassign_partitions(request)).results[0]
 
 
-async def spec(rig: AdminRig) -> dict[str, Any]:
+async def spec(rig: AdminHarness) -> dict[str, Any]:
     found: dict[str, Any] = (await rig.topic("orders"))["spec"]
     return found
 
 
-async def edit(rig: AdminRig, **metadata: Any) -> None:
+async def edit(rig: AdminHarness, **metadata: Any) -> None:
     """Somebody's kubectl."""
     item = await rig.topic("orders")
     await rig.store.replace(TOPIC, {**item, "metadata": {**item["metadata"], **metadata}})
 
 
 def test_partitions_grow_with_the_brokers_that_were_asked_for(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         result = await grow(rig, 4, (3, 1, 2), (0, 3, 1))
         assert (result.error, result.partition_count) == (ErrorCode.NONE, 4)
         assert (await spec(rig))["partitions"] == 4
@@ -119,7 +121,7 @@ def test_partitions_grow_with_the_brokers_that_were_asked_for(tmp_path: Path) ->
 def test_growth_that_cannot_be_changes_nothing(
     tmp_path: Path, count: int, assignments: tuple[tuple[int, ...], ...], error: ErrorCode
 ) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         before = await spec(rig)
         result = await grow(rig, count, *assignments)
         assert result.error is error and result.message
@@ -129,7 +131,7 @@ def test_growth_that_cannot_be_changes_nothing(
 
 
 def test_growth_asked_for_again_is_done_once_and_validating_does_nothing(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         assert (await grow(rig, 3, validate_only=True)).error is ErrorCode.NONE
         assert (await spec(rig))["partitions"] == 2
         for _ in range(2):
@@ -140,7 +142,7 @@ def test_growth_asked_for_again_is_done_once_and_validating_does_nothing(tmp_pat
 
 
 def test_configs_are_set_deleted_and_lists_added_to(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         result = await alter(
             rig,
             ConfigChange("retention.ms", SET, "1000"),
@@ -169,7 +171,7 @@ def test_configs_are_set_deleted_and_lists_added_to(tmp_path: Path) -> None:
 
 
 def test_what_tools_delete_after_a_move_is_no_change(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         names = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
         result = await alter(rig, *(ConfigChange(name, DELETE) for name in names))
         assert result.error is ErrorCode.NONE
@@ -192,7 +194,7 @@ def test_what_tools_delete_after_a_move_is_no_change(tmp_path: Path) -> None:
 def test_a_config_that_does_not_work_is_refused_and_nothing_stored(
     tmp_path: Path, change: ConfigChange, words: str
 ) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         result = await alter(rig, change)
         assert result.error is ErrorCode.INVALID_CONFIG and words in result.message
         assert (await spec(rig))["config"] == {}
@@ -201,7 +203,7 @@ def test_a_config_that_does_not_work_is_refused_and_nothing_stored(
 
 
 def test_another_writer_in_between_is_not_written_over(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         rig.store.between = lambda: edit(rig, labels={"team": "shop"})
         result = await alter(rig, ConfigChange("retention.ms", SET, "1000"))
         assert result.error is ErrorCode.NONE
@@ -214,7 +216,7 @@ def test_another_writer_in_between_is_not_written_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lands", [True, False])
 def test_a_change_of_unknown_outcome_is_looked_up(tmp_path: Path, lands: bool) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         rig.store.replace_faults = ((OutcomeUnknown("the answer was lost"), lands),)
         assert (await grow(rig, 3)).error is ErrorCode.NONE
         assert (await spec(rig))["partitions"] == 3
@@ -223,7 +225,7 @@ def test_a_change_of_unknown_outcome_is_looked_up(tmp_path: Path, lands: bool) -
 
 
 def test_a_fight_over_the_object_ends(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         rig.store.replace_faults = ((Conflict("faster"), False),) * 100
         assert (await grow(rig, 3)).error is ErrorCode.REQUEST_TIMED_OUT
 
@@ -231,7 +233,7 @@ def test_a_fight_over_the_object_ends(tmp_path: Path) -> None:
 
 
 def test_deleting_takes_the_object_whose_id_was_meant(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         assert (await delete(rig, "orders", "other-id")).error is ErrorCode.UNKNOWN_TOPIC_ID
         uid = (await rig.topic("orders"))["metadata"]["uid"]
         assert (await delete(rig, "orders", uid)).error is ErrorCode.NONE
@@ -242,7 +244,7 @@ def test_deleting_takes_the_object_whose_id_was_meant(tmp_path: Path) -> None:
 
 
 def test_retained_data_is_not_deleted_over_kafka(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         await rig.create(NewTopic("kept", 1, 1, deletion_policy="Retain"))
         result = await delete(rig, "kept")
         assert result.error is ErrorCode.POLICY_VIOLATION and "deletionPolicy" in result.message
@@ -254,7 +256,7 @@ def test_retained_data_is_not_deleted_over_kafka(tmp_path: Path) -> None:
 def test_the_slices_are_told_before_the_object_goes_that_the_data_goes_too(tmp_path: Path) -> None:
     """The manifest said Retain until a moment ago, and the reconciler has not been here since."""
 
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         await rig.rig.create(partitions=2)
         assert rig.rig.service.topics(POOL)[0].deletion_policy == "Retain"
         assert (await delete(rig, "orders")).error is ErrorCode.NONE
@@ -263,14 +265,14 @@ def test_the_slices_are_told_before_the_object_goes_that_the_data_goes_too(tmp_p
     run(tmp_path, scenario)
 
 
-async def retain(rig: AdminRig) -> None:
+async def retain(rig: AdminHarness) -> None:
     """Somebody's kubectl apply."""
     item = await rig.topic("orders")
     await rig.store.replace(TOPIC, {**item, "spec": {**item["spec"], "deletionPolicy": "Retain"}})
 
 
 def test_a_manifest_that_says_retain_by_the_time_it_would_go_keeps_its_data(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         await rig.rig.create(partitions=2)
         rig.store.before_delete = lambda: retain(rig)
         result = await delete(rig, "orders")  # I20
@@ -285,7 +287,7 @@ def test_a_manifest_that_says_retain_by_the_time_it_would_go_keeps_its_data(tmp_
 def test_what_was_found_with_other_topics_is_read_again_before_it_is_deleted(
     tmp_path: Path,
 ) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         await rig.create(NewTopic("first", 1, 1))
         rig.store.before_delete = lambda: retain(rig)  # while the first one is being deleted
         doomed = (TopicToDelete("first", TopicId("")), TopicToDelete("orders", TopicId("")))
@@ -298,7 +300,7 @@ def test_what_was_found_with_other_topics_is_read_again_before_it_is_deleted(
 
 
 def test_a_write_of_its_status_in_between_does_not_keep_a_topic_from_going(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         async def note() -> None:
             item = await rig.topic("orders")
             await rig.store.replace_status(TOPIC, {**item, "status": {"leaderless": 1}})
@@ -335,7 +337,7 @@ ALLOWED = {**HELM, "annotations": {"tidemark.dev/kafka-admin": "Allow"}}
 def test_what_somebody_keeps_is_changed_there(
     tmp_path: Path, metadata: dict[str, Any], words: str
 ) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         await edit(rig, **metadata)
         before = await rig.topic("orders")
         results = [
@@ -351,20 +353,20 @@ def test_what_somebody_keeps_is_changed_there(
 
 
 def test_the_annotation_opens_what_is_kept(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         await edit(rig, **ALLOWED)
         assert (await grow(rig, 3)).error is ErrorCode.NONE
 
     run(tmp_path, scenario)
 
 
-async def served(rig: AdminRig) -> None:
+async def served(rig: AdminHarness) -> None:
     """The reconciler's part: the slices of `orders`."""
     await rig.rig.create(partitions=2)
 
 
 def test_a_move_is_the_placement_of_the_manifest_and_is_turned_back_there(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         await served(rig)
         assert rig.rig.partition(1).replicas == (1, 2, 3)
         target = tuple(map(BrokerId, (0, 1, 2)))
@@ -379,7 +381,7 @@ def test_a_move_is_the_placement_of_the_manifest_and_is_turned_back_there(tmp_pa
 
 
 def test_another_replication_factor_takes_all_partitions(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         await served(rig)
         some = await move(rig, {1: (3, 1)})
         assert some.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -410,7 +412,7 @@ def test_another_replication_factor_takes_all_partitions(tmp_path: Path) -> None
 def test_a_move_that_cannot_be_changes_nothing(
     tmp_path: Path, targets: dict[int, tuple[int, ...] | None], error: ErrorCode
 ) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         await served(rig)
         before = await spec(rig)
         assert (await move(rig, targets)).error is error
@@ -420,7 +422,7 @@ def test_a_move_that_cannot_be_changes_nothing(
 
 
 def test_where_a_partitions_state_is_hidden_its_move_is_turned_back_later(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         await served(rig)
         lost = (OutcomeUnknown("no answer"), False)
         rig.store.replace_faults = (lost,) * rig.rig.settings.write_attempts
@@ -434,7 +436,7 @@ def test_where_a_partitions_state_is_hidden_its_move_is_turned_back_later(tmp_pa
 
 
 def test_elections_are_asked_for_by_partition(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         await served(rig)
 
         async def elect(*numbers: int, unclean: bool = False) -> list[ErrorCode]:
@@ -462,7 +464,7 @@ def test_elections_are_asked_for_by_partition(tmp_path: Path) -> None:
 
 
 def test_a_topic_in_another_namespace_is_nobodys_business(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         item = {"metadata": {"name": "theirs", "namespace": f"not-{NAMESPACE}"}, "spec": {}}
         await rig.store.create(TOPIC, item)
         assert (await delete(rig, "theirs")).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -24,14 +24,14 @@ from tidemark_protocol.topic_messages import (
 
 from tests.support.controller_harness import ORDERS, POOL
 from tests.support.waiting import HANG_SECONDS
-from tests.unit.operator.topic_admin.topic_admin_harness import POOL_NAME, AdminRig
+from tests.unit.operator.topic_admin.topic_admin_harness import POOL_NAME, AdminHarness
 
-Scenario = Callable[[AdminRig], Awaitable[None]]
+Scenario = Callable[[AdminHarness], Awaitable[None]]
 
 
 def run(tmp_path: Path, scenario: Scenario, brokers: int = 3, **pool_spec: Any) -> None:
     async def ran() -> None:
-        rig = AdminRig(tmp_path)
+        rig = AdminHarness(tmp_path)
         try:
             await scenario(await rig.start(brokers, **pool_spec))
         finally:
@@ -46,7 +46,7 @@ def assigned(*partitions: tuple[int, ...]) -> tuple[tuple[BrokerId, ...], ...]:
 
 
 def test_a_topic_over_kafka_is_an_object_as_good_as_one_by_kubectl(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         config = {"retention.ms": "60000"}
         (made,) = await rig.create(NewTopic("orders", 6, 3, config=config))
         stored = await rig.topic("orders")
@@ -71,7 +71,7 @@ def test_a_topic_over_kafka_is_an_object_as_good_as_one_by_kubectl(tmp_path: Pat
 
 @pytest.mark.parametrize("brokers, replicas", [(1, 1), (2, 2), (5, 3)])
 def test_default_counts_follow_the_pool(tmp_path: Path, brokers: int, replicas: int) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         (made,) = await rig.create(NewTopic("orders"))
         assert (made.partition_count, made.replication_factor) == (1, replicas)
 
@@ -79,7 +79,7 @@ def test_default_counts_follow_the_pool(tmp_path: Path, brokers: int, replicas: 
 
 
 def test_the_pool_says_how_many_partitions_a_topic_gets_by_default(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         unsaid, said = await rig.create(NewTopic("orders"), NewTopic("other", 2))
         assert (unsaid.partition_count, said.partition_count) == (6, 2)
 
@@ -88,7 +88,7 @@ def test_the_pool_says_how_many_partitions_a_topic_gets_by_default(tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "Orders", "a_b", "-", "x" * 249, "a..b"])
 def test_names_that_no_object_can_have_are_mapped(tmp_path: Path, name: str) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         new = NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})
         (made,) = await rig.create(new)
         assert made.error is ErrorCode.NONE
@@ -103,7 +103,7 @@ def test_names_that_no_object_can_have_are_mapped(tmp_path: Path, name: str) -> 
 
 
 def test_an_object_name_that_another_topic_has_is_not_taken_from_it(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         item = {
             "metadata": {"name": "orders", "namespace": POOL.partition("/")[0]},
             "spec": {"topicName": "Orders", "brokerPool": POOL_NAME},
@@ -147,7 +147,7 @@ def test_an_object_name_that_another_topic_has_is_not_taken_from_it(tmp_path: Pa
 def test_what_kafka_refuses_is_refused_with_its_code_and_nothing_made(
     tmp_path: Path, new: NewTopic, error: ErrorCode
 ) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         (refused,) = await rig.create(new)
         assert refused.error is error and refused.message
         assert await rig.object_names() == []
@@ -156,7 +156,7 @@ def test_what_kafka_refuses_is_refused_with_its_code_and_nothing_made(
 
 
 def test_one_refused_topic_does_not_hold_up_another(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         results = await rig.create(NewTopic("a b"), NewTopic("good", 1, 1))
         assert [result.error for result in results] == [
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -168,7 +168,7 @@ def test_one_refused_topic_does_not_hold_up_another(tmp_path: Path) -> None:
 
 
 def test_validating_makes_nothing(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         (would,) = await rig.create(NewTopic("orders", 2, 2), validate_only=True)
         assert (would.error, would.partition_count, would.topic_id) == (ErrorCode.NONE, 2, "")
         assert await rig.object_names() == []
@@ -177,7 +177,7 @@ def test_validating_makes_nothing(tmp_path: Path) -> None:
 
 
 def test_assignments_are_the_placement_of_the_manifest(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         (made,) = await rig.create(NewTopic("orders", assignments=assigned((2, 0), (1, 2))))
         assert (made.partition_count, made.replication_factor) == (2, 2)
         assert (await rig.topic("orders"))["spec"]["placement"] == [
@@ -191,7 +191,7 @@ def test_assignments_are_the_placement_of_the_manifest(tmp_path: Path) -> None:
 def test_the_same_request_again_is_no_second_topic(tmp_path: Path) -> None:
     """The first answer was lost: the broker asks again, maybe another controller."""
 
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         first = await rig.create(NewTopic("orders", 1, 1), request_id="mine")
         assert await rig.create(NewTopic("orders", 1, 1), request_id="mine") == first
         (other,) = await rig.create(NewTopic("orders", 1, 1), request_id="yours")
@@ -201,7 +201,7 @@ def test_the_same_request_again_is_no_second_topic(tmp_path: Path) -> None:
 
 
 def test_a_write_of_unknown_outcome_is_looked_up(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         rig.store.fault, rig.store.lands = OutcomeUnknown("the answer was lost"), True
         (made,) = await rig.create(NewTopic("landed", 1, 1))
         rig.store.lands = False
@@ -222,7 +222,7 @@ def test_a_write_of_unknown_outcome_is_looked_up(tmp_path: Path) -> None:
 def test_what_the_api_server_refuses_is_told(
     tmp_path: Path, fault: StoreError, code: ErrorCode
 ) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         rig.store.fault = fault
         (refused,) = await rig.create(NewTopic("orders", 1, 1))
         assert refused.error is code
@@ -233,7 +233,7 @@ def test_what_the_api_server_refuses_is_told(
 
 
 def test_data_of_a_former_topic_is_adopted_only_where_that_is_asked_for(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         await rig.rig.create(partitions=1)
         view = rig.rig.service.topics(POOL)[0]
         await rig.rig.service.delete_topic(POOL, view.topic.topic_id, retain=True)
@@ -247,7 +247,7 @@ def test_data_of_a_former_topic_is_adopted_only_where_that_is_asked_for(tmp_path
 
 
 def test_only_a_registered_broker_is_answered_by_the_leading_controller(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         calls = topic_calls(rig.admin)
 
         async def ask(broker: RequestingBroker, topics: int = 1) -> ErrorCode:
@@ -267,7 +267,7 @@ def test_only_a_registered_broker_is_answered_by_the_leading_controller(tmp_path
 
 
 def test_what_every_live_broker_has_applied_is_told(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         async def applied() -> int:
             answer = await rig.admin.applied_version(AppliedVersionRequest(rig.requesting()))
             assert answer.error is ErrorCode.NONE

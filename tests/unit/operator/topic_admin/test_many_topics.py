@@ -10,14 +10,14 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.topic_messages import AddPartitionsRequest, NewTopic, TopicToExpand
 
 from tests.support.waiting import run
-from tests.unit.operator.topic_admin.topic_admin_harness import NAMESPACE, POOL_NAME, AdminRig
+from tests.unit.operator.topic_admin.topic_admin_harness import NAMESPACE, POOL_NAME, AdminHarness
 
 
 def run_with(
-    tmp_path: Path, scenario: Callable[[AdminRig], Awaitable[None]], **pool_spec: Any
+    tmp_path: Path, scenario: Callable[[AdminHarness], Awaitable[None]], **pool_spec: Any
 ) -> None:
     async def ran() -> None:
-        rig = AdminRig(tmp_path)
+        rig = AdminHarness(tmp_path)
         try:
             await scenario(await rig.start(3, **pool_spec))
         finally:
@@ -30,7 +30,7 @@ def run_with(
 def test_a_topic_costs_the_same_beside_many_others(tmp_path: Path) -> None:
     """Counted: objects that are read, and lists, which are of all."""
 
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         costs = []
         await rig.create(NewTopic("first", 1, 3))
         for batch in range(3):
@@ -44,7 +44,7 @@ def test_a_topic_costs_the_same_beside_many_others(tmp_path: Path) -> None:
 
 
 def test_topics_of_one_request_share_commits(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         statements: list[str] = []
         rig.store._writes._connection.set_trace_callback(statements.append)
         await rig.create(*(NewTopic(f"t{number}", 1, 3) for number in range(32)))
@@ -54,7 +54,7 @@ def test_topics_of_one_request_share_commits(tmp_path: Path) -> None:
 
 
 def test_a_topic_that_is_named_twice_is_judged_one_after_the_other(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         await rig.create(NewTopic("orders", 1, 3))
         bigger = (TopicToExpand("orders", 3), TopicToExpand("orders", 2), TopicToExpand("other", 2))
         request = AddPartitionsRequest(rig.requesting(), rig.request_id(), topics=bigger)
@@ -71,7 +71,7 @@ def test_a_topic_that_is_named_twice_is_judged_one_after_the_other(tmp_path: Pat
 
 
 def test_topics_beyond_what_the_pool_may_have_are_refused(tmp_path: Path) -> None:
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         few, many = await rig.create(NewTopic("few", 4, 1), NewTopic("many", 7, 1))
         assert (few.error, many.error) == (ErrorCode.NONE, ErrorCode.POLICY_VIOLATION)
         assert "spec.limits.maxPartitions is 10" in many.message
@@ -91,7 +91,7 @@ def test_an_object_of_another_name_is_found_by_whoever_asks_first_and_by_who_ask
 ) -> None:
     """The topicName alone tells, and no slice: one list for all who ask at once."""
 
-    async def scenario(rig: AdminRig) -> None:
+    async def scenario(rig: AdminHarness) -> None:
         topic = {"partitions": 1, "replicationFactor": 1, "topicName": "Orders"}
         metadata = {"name": "by-hand", "namespace": NAMESPACE}
         item = {

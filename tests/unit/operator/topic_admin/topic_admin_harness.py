@@ -17,7 +17,7 @@ from tidemark_protocol.topic_messages import (
     TopicResult,
 )
 
-from tests.support.controller_harness import POOL, Rig, evaluate
+from tests.support.controller_harness import POOL, Harness, evaluate
 
 NAMESPACE, _, POOL_NAME = POOL.partition("/")
 
@@ -88,14 +88,14 @@ class FaultyStore(SqliteStore):
         raise fault
 
 
-class AdminRig:
+class AdminHarness:
     def __init__(self, directory: Path) -> None:
         self.store = FaultyStore(directory / "objects.db", executor=AtOnce())
-        self.rig = Rig(store=self.store)
+        self.rig = Harness(store=self.store)
         self.admin = TopicAdmin(self.store, self.rig.service)
         self._requests = 0
 
-    async def start(self, brokers: int = 3, **pool_spec: Any) -> "AdminRig":
+    async def start(self, brokers: int = 3, **pool_spec: Any) -> "AdminHarness":
         pool = {
             "metadata": {"name": POOL_NAME, "namespace": NAMESPACE},
             "spec": {"replicas": brokers, "drain": [], **pool_spec},

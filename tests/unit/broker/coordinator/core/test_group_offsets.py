@@ -26,7 +26,14 @@ from tidemark_broker.coordinator.core.requests import (
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch
 
-from tests.support.coordinator_harness import JOIN, SESSION_MS, SETTINGS, Rig, a_rig, protocols
+from tests.support.coordinator_harness import (
+    JOIN,
+    SESSION_MS,
+    SETTINGS,
+    Harness,
+    a_harness,
+    protocols,
+)
 
 DAY_MS = 24 * 3_600_000
 WEEK_MS = 7 * DAY_MS
@@ -34,7 +41,7 @@ LONG = replace(JOIN, session_timeout_ms=1_800_000)
 
 
 def test_a_commit_is_answered_and_seen_once_the_log_holds_it() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.commits_at_once = False
     commit = rig.send_commit(5)
     assert commit not in rig.answers
@@ -45,7 +52,7 @@ def test_a_commit_is_answered_and_seen_once_the_log_holds_it() -> None:
 
 
 def test_a_commit_that_takes_too_long_is_refused_and_may_count_later() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.commits_at_once = False
     commit = rig.send_commit(5)
     rig.perform(rig.coordinator.on_late(rig.appends[0].append_id, rig.now))
@@ -65,7 +72,7 @@ def test_a_commit_that_takes_too_long_is_refused_and_may_count_later() -> None:
     ],
 )
 def test_a_commit_that_cannot_be_written(error: ErrorCode, reported: str) -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.commits_at_once = False
     commit = rig.send_commit(5)
     rig.reject(error)
@@ -84,7 +91,7 @@ def test_of_two_commits_the_later_in_the_log_counts_whatever_is_reported_first()
 
 
 def test_members_commit_in_their_generation_only() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(JOIN)
     assert rig.commit_offset(5, "m1", 1) == "NONE"
     assert rig.commit_offset(5, "m1", 0) == "ILLEGAL_GENERATION"
@@ -93,7 +100,7 @@ def test_members_commit_in_their_generation_only() -> None:
 
 
 def test_a_fenced_static_member_commits_nothing() -> None:
-    rig = a_rig()
+    rig = a_harness()
     static = replace(JOIN, group_instance_id="i")
     rig.stable(static)
     rig.join(static)
@@ -102,7 +109,7 @@ def test_a_fenced_static_member_commits_nothing() -> None:
 
 
 def test_no_commit_before_the_assignment_and_one_during_the_next_rebalance() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.send_join()
     rig.wait(0)
     assert rig.commit_offset(5, "m1", 1) == "REBALANCE_IN_PROGRESS"
@@ -113,7 +120,7 @@ def test_no_commit_before_the_assignment_and_one_during_the_next_rebalance() -> 
 
 
 def test_a_commit_shows_that_its_member_lives() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(JOIN)
     rig.wait(SESSION_MS - 1)
     rig.commit_offset(5, "m1", 1)
@@ -122,11 +129,11 @@ def test_a_commit_shows_that_its_member_lives() -> None:
 
 
 def test_a_generation_of_a_group_that_is_not_there() -> None:
-    assert a_rig().commit_offset(5, "m1", 1) == "ILLEGAL_GENERATION"
+    assert a_harness().commit_offset(5, "m1", 1) == "ILLEGAL_GENERATION"
 
 
 def test_each_partition_has_its_own_error() -> None:
-    rig = a_rig(replace(SETTINGS, max_offsets=1))
+    rig = a_harness(replace(SETTINGS, max_offsets=1))
     requested = (
         OffsetToCommit("t", 0, 1),
         OffsetToCommit("t", 1, 1, metadata="x" * 4097),
@@ -145,7 +152,7 @@ def test_each_partition_has_its_own_error() -> None:
 
 
 def test_what_was_never_committed_is_fetched_as_nothing() -> None:
-    answer = a_rig().ask(OffsetFetch("g", (("t", 3),)))
+    answer = a_harness().ask(OffsetFetch("g", (("t", 3),)))
     assert isinstance(answer, OffsetFetchResponse)
     assert [found.committed for found in answer.offsets] == [None]
 
@@ -154,7 +161,7 @@ def test_what_was_never_committed_is_fetched_as_nothing() -> None:
 
 
 def test_offsets_of_a_simple_consumer_end_a_week_after_the_commit() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.commit_offset(5)
     rig.perform(rig.coordinator.on_expiry(rig.after(WEEK_MS - 1)))
     assert rig.fetched() == {"t": 5}
@@ -164,7 +171,7 @@ def test_offsets_of_a_simple_consumer_end_a_week_after_the_commit() -> None:
 
 
 def test_offsets_of_a_group_end_a_week_after_the_last_member_left() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(LONG)
     rig.commit_offset(5, "m1", 1)
     rig.perform(rig.coordinator.on_expiry(rig.after(2 * WEEK_MS)))
@@ -178,7 +185,7 @@ def test_offsets_of_a_group_end_a_week_after_the_last_member_left() -> None:
 
 
 def test_topics_that_a_group_reads_no_longer_expire_under_it() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(LONG)
     rig.commit_offset(5, "m1", 1, "t")
     rig.commit_offset(6, "m1", 1, "former")
@@ -187,14 +194,14 @@ def test_topics_that_a_group_reads_no_longer_expire_under_it() -> None:
 
 
 def test_a_retention_of_the_clients_own() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.send(OffsetCommit("g", (OffsetToCommit("t", 0, 5),), retention_ms=1_000))
     rig.perform(rig.coordinator.on_expiry(rig.after(1_000)))
     assert rig.fetched() == {}
 
 
 def test_a_retention_beyond_all_time_is_for_ever() -> None:
-    rig = a_rig()
+    rig = a_harness()
     commit = OffsetCommit("g", (OffsetToCommit("t", 0, 5),), retention_ms=2**63 - 1)
     assert rig.committed(rig.send(commit)) == "NONE"
     rig.perform(rig.coordinator.on_expiry(rig.after(100 * WEEK_MS)))
@@ -202,7 +209,7 @@ def test_a_retention_beyond_all_time_is_for_ever() -> None:
 
 
 def test_an_expiry_undoes_no_commit_that_is_on_its_way() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.commit_offset(5)
     rig.commit_offset(5, topic="former")
     rig.now_ms += WEEK_MS
@@ -217,7 +224,7 @@ def test_an_expiry_undoes_no_commit_that_is_on_its_way() -> None:
 
 
 def test_a_group_with_a_first_commit_on_its_way_is_not_over() -> None:
-    rig = a_rig()
+    rig = a_harness()
     (answer,) = rig.stable(JOIN)
     rig.leave(answer.member_id)
     rig.commits_at_once = False
@@ -234,7 +241,7 @@ def test_a_group_with_a_first_commit_on_its_way_is_not_over() -> None:
 
 
 def test_offsets_of_topics_that_a_group_reads_are_not_deleted() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(JOIN)
     rig.commit_offset(5, "m1", 1, "t")
     rig.commit_offset(6, "m1", 1, "former")
@@ -249,7 +256,7 @@ def test_offsets_of_topics_that_a_group_reads_are_not_deleted() -> None:
 
 
 def test_of_other_groups_with_members_nothing_is_deleted() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(replace(JOIN, protocol_type="connect"))
     answer = rig.ask(OffsetDelete("g", (("t", 0),)))
     assert answer == OffsetDeleteResponse(ErrorCode.NON_EMPTY_GROUP)
@@ -258,7 +265,7 @@ def test_of_other_groups_with_members_nothing_is_deleted() -> None:
 
 
 def test_a_group_is_deleted_when_nobody_is_in_it() -> None:
-    rig = a_rig(replace(SETTINGS, records_per_append=2))
+    rig = a_harness(replace(SETTINGS, records_per_append=2))
     rig.stable(JOIN)
     for topic in ("a", "b", "c"):
         rig.commit_offset(5, "m1", 1, topic)
@@ -272,7 +279,7 @@ def test_a_group_is_deleted_when_nobody_is_in_it() -> None:
 
 
 def test_a_commit_after_a_deletion_in_the_log_stays() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.commit_offset(5)
     rig.commits_at_once = False
     rig.send(DeleteGroup("g"))
@@ -288,7 +295,7 @@ def test_a_commit_after_a_deletion_in_the_log_stays() -> None:
 
 
 def test_a_new_coordinator_knows_members_assignment_and_offsets() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(JOIN, replace(JOIN, group_instance_id="i"))
     rig.commit_offset(5, "m1", 1)
     rig.commit_offset(6, "m1", 1)
@@ -302,7 +309,7 @@ def test_a_new_coordinator_knows_members_assignment_and_offsets() -> None:
 
 
 def test_a_coordinator_that_loads_says_so_and_one_that_resigned_too() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.coordinator.become_leader(LeaderEpoch(2), rig.now)
     heartbeat = Heartbeat("g", 1, "m1")
     assert rig.ask(heartbeat) == HeartbeatResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -313,7 +320,7 @@ def test_a_coordinator_that_loads_says_so_and_one_that_resigned_too() -> None:
 
 
 def test_a_deposed_coordinator_answers_everybody_and_hears_no_late_report() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.commits_at_once = False
     commit = rig.send_commit(5)
     join = rig.send_join()
@@ -327,7 +334,7 @@ def test_a_deposed_coordinator_answers_everybody_and_hears_no_late_report() -> N
 
 
 def test_leadership_of_an_older_epoch_is_no_news() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.lead(5)
     rig.commit_offset(5)
     for epoch in (5, 4):
@@ -337,7 +344,7 @@ def test_leadership_of_an_older_epoch_is_no_news() -> None:
 
 
 def test_records_of_an_older_load_are_not_taken() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.commit_offset(5)
     coordinator = rig.coordinator
     coordinator.become_leader(LeaderEpoch(2), rig.now)
@@ -349,7 +356,7 @@ def test_records_of_an_older_load_are_not_taken() -> None:
 
 
 def test_a_record_that_cannot_be_read_is_counted_and_holds_nobody_up() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.commit_offset(5)
     epoch = LeaderEpoch(2)
     rig.coordinator.become_leader(epoch, rig.now)
@@ -362,7 +369,7 @@ def test_a_record_that_cannot_be_read_is_counted_and_holds_nobody_up() -> None:
 
 
 def test_groups_are_listed_by_state() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(JOIN)
     rig.send(OffsetCommit("simple", (OffsetToCommit("t", 0, 5),)))
     _, groups = rig.coordinator.list_groups(frozenset({"stable"}))
@@ -373,7 +380,7 @@ def test_groups_are_listed_by_state() -> None:
 
 
 def test_a_partition_keeps_no_more_groups_than_it_may() -> None:
-    rig = a_rig(GroupSettings(max_groups=1))
+    rig = a_harness(GroupSettings(max_groups=1))
     rig.commit_offset(5)
     other: JoinGroup = replace(JOIN, group_id="other", protocols=protocols("range"))
     assert rig.join(other).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -383,7 +390,7 @@ def test_a_partition_keeps_no_more_groups_than_it_may() -> None:
 
 
 def test_an_assignment_too_large_for_a_record_is_refused() -> None:
-    rig: Rig = a_rig()
+    rig: Harness = a_harness()
     rig.send_join()
     rig.wait(0)
     answer = rig.ask(SyncGroup("g", 1, "m1", assignments=(("m1", bytes(1_000_000)),)))
@@ -391,7 +398,7 @@ def test_an_assignment_too_large_for_a_record_is_refused() -> None:
 
 
 def test_offsets_of_a_deleted_topic_are_removed_and_others_stay() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.send_commit(5)
     rig.send_commit(7, topic="other")
     rig.perform(rig.coordinator.on_topics_deleted(frozenset({"t"})))
@@ -401,7 +408,7 @@ def test_offsets_of_a_deleted_topic_are_removed_and_others_stay() -> None:
 
 
 def test_a_topic_that_is_deleted_while_its_offsets_are_loaded_is_not_forgotten() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.send_commit(5)
     epoch = LeaderEpoch(9)
     rig.perform(rig.coordinator.become_leader(epoch, rig.now))
@@ -414,7 +421,7 @@ def test_a_topic_that_is_deleted_while_its_offsets_are_loaded_is_not_forgotten()
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first of its group", "later one"])
 def test_a_commit_under_way_when_its_topic_is_deleted_goes_with_it(is_first: bool) -> None:
-    rig = a_rig()
+    rig = a_harness()
     if not is_first:
         rig.send_commit(7, topic="other")
     rig.commits_at_once = False
@@ -429,7 +436,7 @@ def test_a_commit_under_way_when_its_topic_is_deleted_goes_with_it(is_first: boo
 
 
 def test_a_commit_under_way_when_its_group_is_deleted_goes_with_it() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.commit_offset(5)
     rig.commits_at_once = False
     rig.send_commit(7, topic="other")
@@ -443,7 +450,7 @@ def test_a_commit_under_way_when_its_group_is_deleted_goes_with_it() -> None:
 
 
 def test_a_commit_under_way_when_its_offset_is_deleted_goes_with_it() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.send_commit(7, topic="other")
     rig.commits_at_once = False
     rig.send_commit(5)

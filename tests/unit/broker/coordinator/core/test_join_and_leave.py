@@ -15,13 +15,13 @@ from tidemark_broker.coordinator.core.requests import (
 )
 from tidemark_protocol.error_codes import ErrorCode
 
-from tests.support.coordinator_harness import JOIN, REBALANCE_MS, SESSION_MS, a_rig, protocols
+from tests.support.coordinator_harness import JOIN, REBALANCE_MS, SESSION_MS, a_harness, protocols
 
 STATIC = replace(JOIN, group_instance_id="i")
 
 
 def test_a_member_without_a_name_is_given_one_first() -> None:
-    rig = a_rig()
+    rig = a_harness()
     refused = rig.join(replace(JOIN, requires_member_id=True))
     assert refused == JoinGroupResponse(ErrorCode.MEMBER_ID_REQUIRED, "m1")
     request_id = rig.send_join(replace(JOIN, member_id="m1"))
@@ -31,7 +31,7 @@ def test_a_member_without_a_name_is_given_one_first() -> None:
 
 
 def test_a_name_given_out_holds_for_a_session() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.join(replace(JOIN, requires_member_id=True))
     rig.wait(SESSION_MS)
     assert rig.join(replace(JOIN, member_id="m1")).error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -56,11 +56,11 @@ def test_a_name_given_out_holds_for_a_session() -> None:
 )
 def test_joins_that_are_refused(join: object, error: ErrorCode) -> None:
     assert isinstance(join, type(JOIN))
-    assert a_rig().join(join).error is error
+    assert a_harness().join(join).error is error
 
 
 def test_who_shares_no_protocol_with_the_others_stays_out() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(JOIN)
     other = replace(JOIN, protocols=protocols("sticky"))
     assert rig.join(other).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -69,7 +69,7 @@ def test_who_shares_no_protocol_with_the_others_stays_out() -> None:
 
 
 def test_the_protocol_with_most_votes_of_those_that_all_know() -> None:
-    rig = a_rig()
+    rig = a_harness()
     joined = rig.stable(
         replace(JOIN, protocols=protocols("a", "b", "c")),
         replace(JOIN, protocols=protocols("b", "a")),
@@ -79,14 +79,14 @@ def test_the_protocol_with_most_votes_of_those_that_all_know() -> None:
 
 
 def test_only_the_leader_is_told_the_members() -> None:
-    first, second = a_rig().stable(JOIN, JOIN)
+    first, second = a_harness().stable(JOIN, JOIN)
     assert [member.member_id for member in first.members] == ["m1", "m2"]
     assert second.members == ()
     assert first.leader_id == second.leader_id == "m1"
 
 
 def test_a_first_rebalance_waits_for_more_members_but_not_for_ever() -> None:
-    rig = a_rig(GroupSettings(initial_rebalance_delay_ms=3_000))
+    rig = a_harness(GroupSettings(initial_rebalance_delay_ms=3_000))
     first = rig.send_join(replace(JOIN, rebalance_timeout_ms=7_000))
     rig.wait(2_000)
     second = rig.send_join(replace(JOIN, rebalance_timeout_ms=7_000))
@@ -99,20 +99,20 @@ def test_a_first_rebalance_waits_for_more_members_but_not_for_ever() -> None:
 
 
 def test_a_full_group_takes_nobody() -> None:
-    rig = a_rig(GroupSettings(initial_rebalance_delay_ms=0, max_members=2))
+    rig = a_harness(GroupSettings(initial_rebalance_delay_ms=0, max_members=2))
     rig.stable(JOIN, JOIN)
     assert rig.join().error is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
 def test_names_given_out_fill_a_group_too() -> None:
-    rig = a_rig(GroupSettings(initial_rebalance_delay_ms=0, max_members=2))
+    rig = a_harness(GroupSettings(initial_rebalance_delay_ms=0, max_members=2))
     unnamed = replace(JOIN, requires_member_id=True)
     errors = [rig.join(unnamed).error for _ in range(3)]
     assert errors[2] is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
 def test_a_new_member_makes_the_others_come_back() -> None:
-    rig = a_rig()
+    rig = a_harness()
     (first,) = rig.stable(JOIN)
     second = rig.send_join()
     assert rig.heartbeat("m1", 1) == "REBALANCE_IN_PROGRESS"
@@ -122,7 +122,7 @@ def test_a_new_member_makes_the_others_come_back() -> None:
 
 
 def test_who_does_not_come_back_in_time_is_out_and_another_leads() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(replace(JOIN, session_timeout_ms=200_000))
     second = rig.send_join()
     rig.wait(REBALANCE_MS)
@@ -131,7 +131,7 @@ def test_who_does_not_come_back_in_time_is_out_and_another_leads() -> None:
 
 
 def test_who_is_silent_for_a_session_is_out() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(JOIN, JOIN)
     rig.wait(SESSION_MS - 1)
     assert rig.heartbeat("m1", 1) == "NONE"
@@ -141,7 +141,7 @@ def test_who_is_silent_for_a_session_is_out() -> None:
 
 
 def test_the_last_one_out_leaves_an_empty_group() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(JOIN)
     rig.leave("m1")
     assert rig.state() == "Empty"
@@ -149,7 +149,7 @@ def test_the_last_one_out_leaves_an_empty_group() -> None:
 
 
 def test_who_has_the_assignment_late_holds_nobody_up() -> None:
-    rig = a_rig()
+    rig = a_harness()
     request_ids = [rig.send_join(replace(JOIN, session_timeout_ms=200_000)) for _ in range(2)]
     rig.wait(0)
     rig.sync(rig.joined(request_ids[0]))
@@ -159,7 +159,7 @@ def test_who_has_the_assignment_late_holds_nobody_up() -> None:
 
 
 def test_heartbeats_of_another_generation_and_of_strangers() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(JOIN)
     assert rig.heartbeat("m1", 1) == "NONE"
     assert rig.heartbeat("m1", 0) == "ILLEGAL_GENERATION"
@@ -167,7 +167,7 @@ def test_heartbeats_of_another_generation_and_of_strangers() -> None:
 
 
 def test_an_assignment_comes_from_the_leader_alone() -> None:
-    rig = a_rig()
+    rig = a_harness()
     first, second = rig.send_join(), rig.send_join()
     rig.wait(0)
     rig.send(SyncGroup("g", 1, "m2", assignments=(("m1", b"stolen"), ("m2", b"stolen"))))
@@ -188,13 +188,13 @@ def test_an_assignment_comes_from_the_leader_alone() -> None:
     ],
 )
 def test_syncs_that_are_refused(sync: SyncGroup, error: ErrorCode) -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(JOIN)
     assert rig.ask(sync) == SyncGroupResponse(error)
 
 
 def test_an_assignment_is_told_only_once_the_log_holds_it() -> None:
-    rig = a_rig()
+    rig = a_harness()
     joined = rig.send_join()
     rig.wait(0)
     rig.commits_at_once = False
@@ -219,7 +219,7 @@ def test_an_assignment_is_told_only_once_the_log_holds_it() -> None:
 def test_an_assignment_that_cannot_be_written_is_made_again(
     error: ErrorCode, reported: ErrorCode
 ) -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.send_join()
     rig.wait(0)
     rig.commits_at_once = False
@@ -230,7 +230,7 @@ def test_an_assignment_that_cannot_be_written_is_made_again(
 
 
 def test_an_assignment_of_a_generation_that_is_over_changes_nothing() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.send_join()
     rig.wait(0)
     rig.commits_at_once = False
@@ -242,7 +242,7 @@ def test_an_assignment_of_a_generation_that_is_over_changes_nothing() -> None:
 
 
 def test_a_lost_join_answer_is_given_again() -> None:
-    rig = a_rig()
+    rig = a_harness()
     first, second = rig.send_join(), rig.send_join()
     rig.wait(0)
     again = rig.join(replace(JOIN, member_id="m2"))
@@ -251,7 +251,7 @@ def test_a_lost_join_answer_is_given_again() -> None:
 
 
 def test_a_leader_that_joins_again_starts_a_rebalance_and_a_follower_does_not() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(JOIN, JOIN)
     assert rig.join(replace(JOIN, member_id="m2")).generation_id == 1
     rig.send_join(replace(JOIN, member_id="m1"))
@@ -259,14 +259,14 @@ def test_a_leader_that_joins_again_starts_a_rebalance_and_a_follower_does_not() 
 
 
 def test_a_follower_that_knows_something_new_starts_a_rebalance() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(JOIN, JOIN)
     rig.send_join(replace(JOIN, member_id="m2", protocols=protocols("range", topics=("u",))))
     assert rig.state() == "PreparingRebalance"
 
 
 def test_members_leave_in_a_batch() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(JOIN, STATIC)
     requested = (LeavingMember("m1"), LeavingMember("who"), LeavingMember("", "i"))
     answer = rig.ask(LeaveGroup("g", requested))
@@ -276,7 +276,7 @@ def test_members_leave_in_a_batch() -> None:
 
 
 def test_everybody_is_unknown_to_a_group_that_is_not_there() -> None:
-    answer = a_rig().ask(LeaveGroup("g", (LeavingMember("m"),)))
+    answer = a_harness().ask(LeaveGroup("g", (LeavingMember("m"),)))
     assert answer == LeaveGroupResponse(
         ErrorCode.NONE, ((LeavingMember("m"), ErrorCode.UNKNOWN_MEMBER_ID),)
     )
@@ -286,7 +286,7 @@ def test_everybody_is_unknown_to_a_group_that_is_not_there() -> None:
 
 
 def test_a_static_member_that_comes_back_disturbs_nobody_and_fences_its_former_self() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(JOIN, STATIC)
     back = rig.join(STATIC)
     assert (back.error, back.member_id, back.generation_id) == (ErrorCode.NONE, "m3", 1)
@@ -298,7 +298,7 @@ def test_a_static_member_that_comes_back_disturbs_nobody_and_fences_its_former_s
 
 
 def test_a_static_leader_that_comes_back_assigns_nothing_anew() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(STATIC, JOIN)
     back = rig.join(STATIC)
     assert back.skip_assignment
@@ -307,14 +307,14 @@ def test_a_static_leader_that_comes_back_assigns_nothing_anew() -> None:
 
 
 def test_an_older_static_leader_is_told_that_it_follows() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(STATIC, JOIN)
     back = rig.join(replace(STATIC, may_skip_assignment=False))
     assert (back.leader_id, back.members, back.skip_assignment) == ("m1", (), False)
 
 
 def test_a_static_member_that_cannot_be_renamed_stays_what_it_was() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(JOIN, STATIC)
     rig.commits_at_once = False
     back = rig.send_join(STATIC)
@@ -324,7 +324,7 @@ def test_a_static_member_that_cannot_be_renamed_stays_what_it_was() -> None:
 
 
 def test_a_static_member_may_be_away_for_a_rebalance() -> None:
-    rig = a_rig()
+    rig = a_harness()
     slow = replace(STATIC, session_timeout_ms=200_000)
     rig.stable(slow)
     second = rig.send_join()
@@ -334,7 +334,7 @@ def test_a_static_member_may_be_away_for_a_rebalance() -> None:
 
 
 def test_two_clients_with_one_instance_id_the_later_one_stays() -> None:
-    rig = a_rig(GroupSettings())
+    rig = a_harness(GroupSettings())
     first = rig.send_join(STATIC)
     second = rig.send_join(STATIC)
     assert rig.joined(first).error is ErrorCode.FENCED_INSTANCE_ID
@@ -343,7 +343,7 @@ def test_two_clients_with_one_instance_id_the_later_one_stays() -> None:
 
 
 def test_a_join_sent_twice_is_answered_twice() -> None:
-    rig = a_rig()
+    rig = a_harness()
     rig.stable(JOIN, JOIN)
     first = rig.send_join(replace(JOIN, member_id="m1"))
     rig.send_join(replace(JOIN, member_id="m1"))

@@ -15,7 +15,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset
 
 from tests.support.broker_on_disk import Machine, Process
-from tests.support.controller_harness import ORDERS, POOL, Rig
+from tests.support.controller_harness import ORDERS, POOL, Harness
 from tests.support.in_process_pool import InProcessPool
 from tests.support.log_fixtures import append
 from tests.support.small_volume import SmallVolume
@@ -110,7 +110,9 @@ def test_what_an_earlier_checkpoint_says_is_deleted_without_a_new_one(pool: InPr
     assert broker.storage_errors == []
 
 
-async def a_full_volume(rig: Rig, machine: Machine, volume: SmallVolume) -> list[tuple[int, str]]:
+async def a_full_volume(
+    rig: Harness, machine: Machine, volume: SmallVolume
+) -> list[tuple[int, str]]:
     """Of a broker that was killed. What its log holds; all was committed but for the last."""
     process = Process(rig, machine.settings(), "first", volume)
     directory = process.directory

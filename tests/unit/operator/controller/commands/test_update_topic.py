@@ -10,18 +10,18 @@ from tidemark_operator.controller.service import SliceMissing
 from tidemark_operator.store.object_store import Rejected
 from tidemark_protocol.partition_state import TopicState
 
-from tests.support.controller_harness import ORDERS, POOL, Rig
+from tests.support.controller_harness import ORDERS, POOL, Harness
 from tests.support.controller_steps import grow
 from tests.support.waiting import run
 
 
-def with_another_promise(rig: Rig) -> TopicState:
+def with_another_promise(rig: Harness) -> TopicState:
     return replace(
         rig.topic_state(), commit_rule="Isr", flush="Always", config={"retention.ms": "1000"}
     )
 
 
-def stored_promise(rig: Rig) -> tuple[object, ...]:
+def stored_promise(rig: Harness) -> tuple[object, ...]:
     view, stored = rig.service.topic(POOL, ORDERS), rig.stored_slice()
     assert view is not None
     assert (view.topic.commit_rule, view.topic.flush) == (stored["commitRule"], stored["flush"])
@@ -30,7 +30,7 @@ def stored_promise(rig: Rig) -> tuple[object, ...]:
 
 def test_an_update_brings_its_config_and_no_other_commit_rule_or_flush() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.service.update_topic(POOL, with_another_promise(rig))
         assert stored_promise(rig) == ("MinInsync", "Os", {"retention.ms": "1000"})
@@ -40,7 +40,7 @@ def test_an_update_brings_its_config_and_no_other_commit_rule_or_flush() -> None
 
 def test_adopted_slices_keep_the_commit_rule_and_the_flush_of_their_records() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.service.delete_topic(POOL, ORDERS, retain=True)
         ids = [broker.broker_id for broker in rig.brokers]
@@ -57,7 +57,7 @@ def test_partitions_that_adopted_slices_grow_by_are_promised_the_same_as_the_oth
     """Also those of a further slice: a topic has one commit rule and one flush."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(128)
         await rig.service.delete_topic(POOL, ORDERS, retain=True)
         ids = [broker.broker_id for broker in rig.brokers]
@@ -73,7 +73,7 @@ def test_partitions_that_adopted_slices_grow_by_are_promised_the_same_as_the_oth
 
 def test_a_quota_that_refuses_a_slice_is_told_at_once() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         rig.store.faults["PartitionSlice"] = ["refused"]
         with pytest.raises(Rejected, match="exceeded quota"):
             await rig.create()
@@ -88,7 +88,7 @@ def test_a_slice_that_landed_late_and_took_the_quota_is_found() -> None:
     """Of a write whose answer was lost: the next one is refused for it."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         create = rig.store.create
 
         async def landed_and_rejected(kind: ResourceKind, item: Object) -> Object:
@@ -110,7 +110,7 @@ def test_growth_planned_before_another_one_landed_adds_only_what_is_missing(
     """S3: its answer was lost, or its controller was deposed; partitions never shrink again."""
 
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(3)
         await grow(rig, 3, grown_before)
         await grow(rig, 3, 3)
@@ -126,7 +126,7 @@ def test_growth_planned_before_another_one_landed_adds_only_what_is_missing(
 
 def test_growth_behind_partitions_that_are_gone_is_refused() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create(3)
         with pytest.raises(SliceMissing, match=r"3 to 4 .* restore"):
             await grow(rig, 5, 1)

@@ -10,7 +10,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
-from tests.support.controller_harness import ORDERS, POOL, Rig
+from tests.support.controller_harness import ORDERS, POOL, Harness
 from tests.support.controller_values import (
     REPLICA,
     broker_eligibility,
@@ -144,7 +144,7 @@ def test_proposals_for_unknown_topics_and_partitions_are_told_so_beside_those_th
     None
 ):
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         known = proposal("0@1 1@2", leader_epoch=0, partition_epoch=0)
         nobodys = replace(known, topic_id=TopicId("another"))
@@ -163,7 +163,7 @@ def test_proposals_for_unknown_topics_and_partitions_are_told_so_beside_those_th
 
 def test_a_topic_whose_data_is_only_kept_is_unknown_to_a_proposal() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(3)
+        rig = await Harness().start(3)
         await rig.create()
         await rig.service.delete_topic(POOL, ORDERS, retain=True)
         kept, writes = rig.partition(), rig.store.writes

@@ -8,7 +8,7 @@ from tidemark_protocol.controller_messages import HeartbeatResponse, MetadataPus
 from tidemark_protocol.ids import ControllerEpoch
 from tidemark_protocol.partition_state import PartitionState
 
-from tests.support.controller_harness import POOL, Rig, evaluate
+from tests.support.controller_harness import POOL, Harness, evaluate
 from tests.support.controller_values import TOPIC_ID, partition, topic
 from tests.support.waiting import run
 
@@ -99,7 +99,7 @@ def test_an_unreadable_partition_is_in_no_push_until_it_is_settled_and_then_in_e
 
 def test_how_fast_replicas_may_be_moved_is_pushed_at_once_and_to_whoever_comes() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(1)
+        rig = await Harness().start(1)
         poll = rig.brokers[0].poll
         assert poll is not None and not poll.done()
         await rig.service.set_settings(POOL, PoolSettings(4096))

@@ -17,7 +17,7 @@ from tests.support.controller_harness import (
     POOL,
     WALL_CLOCK_MS,
     FakeBroker,
-    Rig,
+    Harness,
     evaluate,
 )
 from tests.support.metric_docs import documented_families
@@ -26,14 +26,14 @@ from tests.support.waiting import HANG_SECONDS
 from tests.unit.operator.controller.test_stopping import stop
 
 
-def run(scenario: Callable[[Rig], Awaitable[None]]) -> None:
+def run(scenario: Callable[[Harness], Awaitable[None]]) -> None:
     async def whole() -> None:
-        await scenario(await Rig().start(3))
+        await scenario(await Harness().start(3))
 
     asyncio.run(asyncio.wait_for(whole(), HANG_SECONDS))
 
 
-async def samples(rig: Rig, name: str, label: str, **chosen: str) -> dict[str, float]:
+async def samples(rig: Harness, name: str, label: str, **chosen: str) -> dict[str, float]:
     """Of one family, by one of its labels."""
     text = (await exposition(rig.service)).decode()
     return {
@@ -44,15 +44,15 @@ async def samples(rig: Rig, name: str, label: str, **chosen: str) -> dict[str, f
     }
 
 
-async def planned(rig: Rig) -> dict[str, float]:
+async def planned(rig: Harness) -> dict[str, float]:
     return await samples(rig, "broker_planned_restart", "broker")
 
 
-async def elections(rig: Rig) -> dict[str, float]:
+async def elections(rig: Harness) -> dict[str, float]:
     return await samples(rig, "partition_leader_elections_total", "kind")
 
 
-async def start_again(rig: Rig, number: int, *, is_clean: bool = True) -> FakeBroker:
+async def start_again(rig: Harness, number: int, *, is_clean: bool = True) -> FakeBroker:
     previous = rig.brokers[number]
     broker = FakeBroker(rig, BrokerId(number), f"{number}-b")
     rig.brokers[number] = broker
@@ -61,7 +61,7 @@ async def start_again(rig: Rig, number: int, *, is_clean: bool = True) -> FakeBr
     return broker
 
 
-async def all_in_sync(rig: Rig) -> None:
+async def all_in_sync(rig: Harness) -> None:
     state = rig.partition()
     leader = rig.brokers[state.leader]
     in_sync = tuple(Member(each.broker_id, each.epoch) for each in rig.brokers)
@@ -77,7 +77,7 @@ async def all_in_sync(rig: Rig) -> None:
 
 
 def test_an_orderly_stop_is_planned_until_the_broker_is_in_sync_again() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: Harness) -> None:
         await rig.create()
         reported = [await planned(rig)]
         await stop(rig, rig.brokers[0])
@@ -97,7 +97,7 @@ def test_an_orderly_stop_is_planned_until_the_broker_is_in_sync_again() -> None:
 
 
 def test_a_kill_is_not_planned_nor_what_follows_one() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: Harness) -> None:
         await rig.create()
         await rig.kill(rig.brokers[0])
         await rig.advance(500, *rig.brokers[1:])
@@ -109,7 +109,7 @@ def test_a_kill_is_not_planned_nor_what_follows_one() -> None:
 
 
 def test_a_kill_while_it_catches_up_ends_what_was_planned() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: Harness) -> None:
         await rig.create()
         await stop(rig, rig.brokers[0])
         await evaluate()
@@ -123,7 +123,7 @@ def test_a_kill_while_it_catches_up_ends_what_was_planned() -> None:
 
 
 def test_a_broker_that_does_not_come_back_is_missing_after_a_while() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: Harness) -> None:
         await rig.create()
         await stop(rig, rig.brokers[0])
         await evaluate()
@@ -138,7 +138,7 @@ def test_a_broker_that_does_not_come_back_is_missing_after_a_while() -> None:
 
 
 def test_another_controller_knows_a_planned_restart_by_its_proof() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: Harness) -> None:
         await rig.create()
         await stop(rig, rig.brokers[0])
         await evaluate()
@@ -157,7 +157,7 @@ def test_another_controller_knows_a_planned_restart_by_its_proof() -> None:
 
 
 def test_elections_are_counted_by_what_brought_them() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: Harness) -> None:
         await rig.create()
         counted = [await elections(rig)]
         await stop(rig, rig.brokers[0])  # its leader gives way in order
@@ -178,7 +178,7 @@ def test_elections_are_counted_by_what_brought_them() -> None:
 
 
 def test_a_leader_that_is_back_before_it_was_missed_was_not_replaced_by_plan() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: Harness) -> None:
         await rig.create()
         assert rig.partition().leader == 0
         await start_again(rig, 0, is_clean=False)
@@ -189,7 +189,7 @@ def test_a_leader_that_is_back_before_it_was_missed_was_not_replaced_by_plan() -
 
 
 def test_an_unclean_election_is_counted_and_its_cost_is_told_by_partition() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: Harness) -> None:
         await rig.create(replicas=2, **{"unclean.leader.election.enable": "true"})
         state = rig.partition()
         others = [broker for broker in rig.brokers if broker.broker_id not in state.replicas]
@@ -215,7 +215,7 @@ def test_an_unclean_election_is_counted_and_its_cost_is_told_by_partition() -> N
 
 
 def test_a_brokers_clock_is_compared_with_ours() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: Harness) -> None:
         for broker, ahead_ms in zip(rig.brokers, (0, 5000, -1500), strict=True):
             sent_at_ms = WALL_CLOCK_MS + rig.clock.ms + ahead_ms
             broker.poll = broker.heartbeat(sent_at_ms=sent_at_ms)
@@ -247,7 +247,7 @@ def test_a_clock_that_was_set_is_seen_within_two_minutes() -> None:
 
 
 def test_the_durable_state_of_each_partition_is_told_with_nobody_to_lead_it() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: Harness) -> None:
         await rig.create(partitions=2)
         for broker in rig.brokers:
             await rig.kill(broker)
@@ -262,7 +262,7 @@ def test_the_durable_state_of_each_partition_is_told_with_nobody_to_lead_it() ->
 
 
 def test_the_page_of_metrics_and_the_operator_agree_and_promtool_is_content() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: Harness) -> None:
         await rig.create()
         rig.brokers[0].poll = rig.brokers[0].heartbeat(sent_at_ms=WALL_CLOCK_MS)
         await evaluate()
@@ -282,7 +282,7 @@ def test_the_page_of_metrics_and_the_operator_agree_and_promtool_is_content() ->
 
 
 def test_a_standby_tells_that_it_stands_by_and_nothing_else() -> None:
-    async def scenario(rig: Rig) -> None:
+    async def scenario(rig: Harness) -> None:
         await rig.create()
         await rig.service.step_down()
         text = (await exposition(rig.service)).decode()

@@ -16,7 +16,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
 from tidemark_protocol.partition_state import Member, PartitionState
 
-from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Rig
+from tests.support.controller_harness import ORDERS, POOL, FakeBroker, Harness
 from tests.support.controller_values import after, dead, eligibility, partition, shown, topic
 from tests.support.waiting import run
 
@@ -158,7 +158,7 @@ def test_fewer_replicas_leave_at_once_and_more_wait() -> None:
 # With the controller around it.
 
 
-async def join(rig: Rig, leader: FakeBroker, joining: FakeBroker) -> ErrorCode:
+async def join(rig: Harness, leader: FakeBroker, joining: FakeBroker) -> ErrorCode:
     state = rig.partition()
     new = (*state.in_sync_replicas, Member(joining.broker_id, joining.epoch))
     response = await leader.alter(
@@ -167,8 +167,8 @@ async def join(rig: Rig, leader: FakeBroker, joining: FakeBroker) -> ErrorCode:
     return response.answers[0].error
 
 
-async def moving_rig() -> Rig:
-    rig = await Rig().start(4)
+async def moving_harness() -> Harness:
+    rig = await Harness().start(4)
     topic_state = rig.topic_state()
     await rig.service.create_topic(POOL, topic_state, (ids(0, 1, 2),))
     for broker in rig.brokers:
@@ -179,7 +179,7 @@ async def moving_rig() -> Rig:
 
 def test_a_move_completes_with_the_expand_that_it_waited_for() -> None:
     async def scenario() -> None:
-        rig = await moving_rig()
+        rig = await moving_harness()
         assert placed(rig.partition()) == "(3, 1, 2, 0) +(3,) -(0,)"
         assert await join(rig, rig.brokers[0], rig.brokers[3]) is ErrorCode.NONE
         assert placed(rig.partition()) == "(3, 1, 2) +() -()"
@@ -192,7 +192,7 @@ def test_a_move_completes_with_the_expand_that_it_waited_for() -> None:
 
 def test_a_successor_goes_on_with_a_move() -> None:
     async def scenario() -> None:
-        rig = await moving_rig()
+        rig = await moving_harness()
         await rig.service.step_down()
         rig.service = rig.another_controller()
         await rig.service.load(ControllerEpoch(2))
@@ -205,7 +205,7 @@ def test_a_successor_goes_on_with_a_move() -> None:
 
 def test_a_successor_moves_nothing_by_a_slice_that_its_brokers_have_not_confirmed() -> None:
     async def scenario() -> None:
-        rig = await moving_rig()
+        rig = await moving_harness()
         await rig.service.step_down()
         rig.service = rig.another_controller()
         await rig.service.load(ControllerEpoch(2))
@@ -223,7 +223,7 @@ def test_a_successor_moves_nothing_by_a_slice_that_its_brokers_have_not_confirme
 
 def test_the_joining_broker_restarting_in_the_middle_joins_as_its_new_life() -> None:
     async def scenario() -> None:
-        rig = await moving_rig()
+        rig = await moving_harness()
         again = await rig.new_broker(3, life="b")
         assert await join(rig, rig.brokers[0], rig.brokers[3]) is ErrorCode.INELIGIBLE_REPLICA
         assert await join(rig, rig.brokers[0], again) is ErrorCode.NONE
@@ -234,7 +234,7 @@ def test_the_joining_broker_restarting_in_the_middle_joins_as_its_new_life() -> 
 
 def test_a_broker_that_never_registered_is_no_target() -> None:
     async def scenario() -> None:
-        rig = await moving_rig()
+        rig = await moving_harness()
         with pytest.raises(CannotReassign, match="not registered"):
             await rig.service.reassign(POOL, ORDERS, {0: ids(9, 1, 2)})
 
@@ -243,7 +243,7 @@ def test_a_broker_that_never_registered_is_no_target() -> None:
 
 def test_moves_that_cannot_begin_are_named_and_hold_up_no_other() -> None:
     async def scenario() -> None:
-        rig = await Rig().start(4)
+        rig = await Harness().start(4)
         await rig.create(partitions=9)
         impossible = {number: ids(9, 1, 2) for number in range(7)}
         with pytest.raises(CannotReassign) as refused:
@@ -264,7 +264,7 @@ def test_no_move_begins_under_a_leader_that_was_fenced_and_has_no_successor_yet(
     17000538)."""
 
     async def scenario() -> None:
-        rig = await moving_rig()
+        rig = await moving_harness()
         rig.store.faults[PARTITION_SLICE.kind] = ["lost"] * rig.settings.write_attempts
         await rig.kill(rig.brokers[0])
         rig.store.faults.clear()
