@@ -46,7 +46,7 @@ ONLY = BrokerId(1)
 OFFSETS_TOPIC_ID = TopicId("0b8f8b2e-0000-4000-8000-00000000000f")
 
 
-class Door:
+class KafkaTestClient:
     def __init__(self, path: Path, limits: ListenerLimits) -> None:
         loop = asyncio.get_running_loop()
         self.directory = LogManager.open(path, OsDisk(), broker_id=ONLY, settings=LogSettings())
@@ -131,23 +131,23 @@ class Door:
         self.directory.close()
 
 
-def with_door(
+def with_kafka_client(
     path: Path,
-    scenario: Callable[[Door], Awaitable[None]],
+    scenario: Callable[[KafkaTestClient], Awaitable[None]],
     limits: ListenerLimits | None = None,
     *,
     has_metadata: bool = True,
 ) -> None:
     async def main() -> None:
         async with asyncio.timeout(60):
-            door = Door(path, limits or ListenerLimits())
-            await door.start()
+            kafka_client = KafkaTestClient(path, limits or ListenerLimits())
+            await kafka_client.start()
             if has_metadata:
-                door.push()
+                kafka_client.push()
             try:
-                await scenario(door)
+                await scenario(kafka_client)
             finally:
-                await door.stop()
+                await kafka_client.stop()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())
@@ -162,8 +162,8 @@ class Client:
         self._correlation_id = 0
 
     @classmethod
-    async def connect(cls, door: Door) -> "Client":
-        return cls(*await asyncio.open_connection("127.0.0.1", door.port, limit=2**26))
+    async def connect(cls, kafka_client: KafkaTestClient) -> "Client":
+        return cls(*await asyncio.open_connection("127.0.0.1", kafka_client.port, limit=2**26))
 
     def send(self, frame: bytes) -> None:
         self.writer.write(frame)
@@ -228,9 +228,9 @@ def fetch(
 API_VERSIONS_REQUEST = request(API_VERSIONS, 0)
 
 
-async def responded_beside(door: Door, frame: bytes) -> tuple[int, bytes]:
+async def responded_beside(kafka_client: KafkaTestClient, frame: bytes) -> tuple[int, bytes]:
     """How often another client was answered while the broker was at `frame`; and its answer."""
-    busy, other = await Client.connect(door), await Client.connect(door)
+    busy, other = await Client.connect(kafka_client), await Client.connect(kafka_client)
     busy.send(frame)
     waits = asyncio.ensure_future(busy.answer())
     times = 0

@@ -17,11 +17,11 @@ from tests.support.in_process_pool import a_batch
 from tests.support.kafka_test_client import (
     API_VERSIONS_REQUEST,
     Client,
-    Door,
+    KafkaTestClient,
     fetch,
     produce,
     request,
-    with_door,
+    with_kafka_client,
 )
 from tests.support.simulated_time import SimulatedTime
 
@@ -86,9 +86,9 @@ def throttle_of_produce(answer: bytes) -> int:
 
 
 def test_a_producer_above_its_quota_is_told_and_not_heard_until_then(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        door.push(quotas=(ClientQuota("bulk", produce_bytes_per_second=100_000),))
-        client, other = await Client.connect(door), await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(quotas=(ClientQuota("bulk", produce_bytes_per_second=100_000),))
+        client, other = await Client.connect(kafka_client), await Client.connect(kafka_client)
         batch = a_batch("x" * 1_040_000)
         answer = await client.ask(produce(batch, client_id="bulk"))
         reported_ms = throttle_of_produce(answer)
@@ -99,30 +99,30 @@ def test_a_producer_above_its_quota_is_told_and_not_heard_until_then(tmp_path: P
         await client.answer()
         assert time.monotonic() - began >= reported_ms / 1000 - 0.05
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_a_consumer_above_its_quota_is_told_in_the_answer_that_was_too_much(
     tmp_path: Path,
 ) -> None:
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         for _ in range(4):
             await client.ask(produce(a_batch("x" * 500_000)))
-        door.push(quotas=(ClientQuota("", fetch_bytes_per_second=90_000),))
+        kafka_client.push(quotas=(ClientQuota("", fetch_bytes_per_second=90_000),))
         first = await client.ask(fetch(max_bytes=10 * MIB))
         assert 500_000 < len(first) <= 1_000_000  # a window's worth
         assert int.from_bytes(first[:4], "big") == 0
         second = await client.ask(fetch(max_bytes=600_000))
         assert int.from_bytes(second[:4], "big") > 100
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_time_on_the_loop_is_limited_too(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        door.push(quotas=(ClientQuota("busy", request_percentage=0.01),))
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(quotas=(ClientQuota("busy", request_percentage=0.01),))
+        client = await Client.connect(kafka_client)
         throttled = 0
         for _ in range(300):
             async with asyncio.timeout(10):
@@ -132,10 +132,12 @@ def test_time_on_the_loop_is_limited_too(tmp_path: Path) -> None:
                 break
         assert throttled > 0
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
-def described(door: Door, answer: bytes) -> dict[tuple[str | None, ...], dict[str, float]]:
+def described(
+    kafka_client: KafkaTestClient, answer: bytes
+) -> dict[tuple[str | None, ...], dict[str, float]]:
     _, found = DESCRIBE_CLIENT_QUOTAS_API.decode_response(INT32.pack(7) + answer, 1)
     assert (found["error"], found["error_message"]) == (0, None)
     return {
@@ -161,14 +163,14 @@ def test_quotas_are_described_as_the_pool_has_them(tmp_path: Path) -> None:
     own = {"producer_byte_rate": 1000.0, "request_percentage": 2.5}
     default = {"consumer_byte_rate": 50.0}
 
-    async def scenario(door: Door) -> None:
-        door.push(
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(
             quotas=(
                 ClientQuota("a", produce_bytes_per_second=1000, request_percentage=2.5),
                 ClientQuota("", fetch_bytes_per_second=50),
             )
         )
-        client = await Client.connect(door)
+        client = await Client.connect(kafka_client)
         for frame, expected in (
             (filtered(), {("a",): own, (None,): default}),
             (filtered(("client-id", 2, None)), {("a",): own, (None,): default}),
@@ -178,17 +180,17 @@ def test_quotas_are_described_as_the_pool_has_them(tmp_path: Path) -> None:
             (filtered(("user", 2, None)), {}),
             (filtered(("client-id", 2, None), ("user", 2, None)), {}),
         ):
-            assert described(door, await client.ask(frame)) == expected
+            assert described(kafka_client, await client.ask(frame)) == expected
         refused = await client.ask(filtered(("planet", 2, None)))
         _, found = DESCRIBE_CLIENT_QUOTAS_API.decode_response(INT32.pack(7) + refused, 1)
         assert (found["error"], found["entries"]) == (ErrorCode.INVALID_REQUEST, None)
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_quotas_are_not_altered_here_and_the_refusal_says_where(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         entity = ({"entity_type": "client-id", "entity_name": "a"},)
         operation = {"key": "producer_byte_rate", "value": 1.0, "remove": False}
         values = {"entries": ({"entity": entity, "ops": (operation,)},), "validate_only": False}
@@ -198,4 +200,4 @@ def test_quotas_are_not_altered_here_and_the_refusal_says_where(tmp_path: Path) 
         assert (entry["error"], entry["entity"]) == (ErrorCode.POLICY_VIOLATION, entity)
         assert "BrokerPool" in entry["error_message"]
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)

@@ -20,10 +20,10 @@ from tests.support.crafted_batches import crafted_batch, crafted_record
 from tests.support.in_process_pool import TOPIC
 from tests.support.kafka_test_client import (
     PRODUCE,
-    Door,
+    KafkaTestClient,
     request,
     responded_beside,
-    with_door,
+    with_kafka_client,
 )
 
 GZIP = 1
@@ -103,10 +103,10 @@ def test_others_are_answered_while_batches_of_a_compacted_topic_are_opened(tmp_p
     body += nullable_string(TOPIC) + INT32.pack(count)
     body += (INT32.pack(0) + INT32.pack(len(data)) + data) * count
 
-    async def scenario(door: Door) -> None:
-        door.push(config={"cleanup.policy": "compact"})
-        responded, _ = await responded_beside(door, request(PRODUCE, 3, body))
-        assert door.partitions.replica(TOPIC, 0).log_end_offset == count * 2000
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(config={"cleanup.policy": "compact"})
+        responded, _ = await responded_beside(kafka_client, request(PRODUCE, 3, body))
+        assert kafka_client.partitions.replica(TOPIC, 0).log_end_offset == count * 2000
         assert responded >= count // 4  # a question and its answer are some turns
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)

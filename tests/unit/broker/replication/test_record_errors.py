@@ -17,7 +17,7 @@ from tidemark_broker.replication.results import RecordError
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.support.in_process_pool import TOPIC
-from tests.support.kafka_test_client import Client, Door, framed, with_door
+from tests.support.kafka_test_client import Client, KafkaTestClient, framed, with_kafka_client
 
 FAR_AHEAD_MS = 2**60
 GZIP = 1
@@ -32,7 +32,7 @@ def batch(*records: tuple[bytes | None, int], codec: int = 0) -> bytes:
     return bytes(builder.build())
 
 
-async def produced(door: Door, version: int, *batches: bytes) -> list[Any]:
+async def produced(kafka_client: KafkaTestClient, version: int, *batches: bytes) -> list[Any]:
     """The answers for partition 0, one for each batch."""
     request = producer.ProduceRequest
     topic = request.TopicProduceData
@@ -47,7 +47,7 @@ async def produced(door: Door, version: int, *batches: bytes) -> list[Any]:
         topic_data=[topic(version=version, name=TOPIC, partition_data=partitions)],
     )
     requested.with_header(correlation_id=7, client_id="test")
-    client = await Client.connect(door)
+    client = await Client.connect(kafka_client)
     client.send(bytes(requested.encode(header=True, framed=True)))
     answer = framed(INT32.pack(7) + await client.answer())
     read = producer.ProduceResponse.decode(answer, version=version, header=True, framed=True)
@@ -64,58 +64,58 @@ def errors_of(answer: Any) -> dict[int, str]:
 def test_a_record_without_a_key_is_named_and_the_others_are_not(
     tmp_path: Path, version: int, codec: int
 ) -> None:
-    async def scenario(door: Door) -> None:
-        door.push(config=COMPACTED)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(config=COMPACTED)
         sent = batch((b"a", 1), (None, 1), (b"c", 1), codec=codec)
-        (answer,) = await produced(door, version, sent)
+        (answer,) = await produced(kafka_client, version, sent)
         assert answer.error_code == ErrorCode.INVALID_RECORD
         if version >= 8:
             assert list(errors_of(answer)) == [1]
             assert "no key" in errors_of(answer)[1]
             assert "cleanup.policy" in answer.error_message
-        replica = door.partitions.replica(TOPIC, 0)
+        replica = kafka_client.partitions.replica(TOPIC, 0)
         assert replica is not None and replica.log_end_offset == 0
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_one_timestamp_out_of_range_decides_for_all_and_each_is_named(tmp_path: Path) -> None:
     """As Kafka's LogValidator: of a record without a key its timestamp is not looked at."""
 
-    async def scenario(door: Door) -> None:
-        door.push(config=COMPACTED)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(config=COMPACTED)
         sent = batch((None, FAR_AHEAD_MS), (b"b", 1), (b"c", FAR_AHEAD_MS), (None, 1))
-        (answer,) = await produced(door, 9, sent)
+        (answer,) = await produced(kafka_client, 9, sent)
         assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
         words = {index: message.split(" ")[0] for index, message in errors_of(answer).items()}
         assert words == {0: "it", 2: "dated", 3: "it"}
         keyless = batch((None, FAR_AHEAD_MS), (b"b", 1))
-        (answer,) = await produced(door, 9, keyless)
+        (answer,) = await produced(kafka_client, 9, keyless)
         assert answer.error_code == ErrorCode.INVALID_RECORD
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_records_of_a_topic_that_is_not_compacted_are_named_by_their_times(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        door.push()
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push()
         sent = batch((None, 1), (None, FAR_AHEAD_MS), (None, 2))
-        good, bad = await produced(door, 8, batch((None, 1)), sent)
+        good, bad = await produced(kafka_client, 8, batch((None, 1)), sent)
         assert errors_of(good) == {}
         assert list(errors_of(bad)) == [1]
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_so_many_records_of_a_request_are_named_at_most(tmp_path: Path) -> None:
     keyless = build_batch([NewRecord(None, b"")] * (MOST_RECORD_ERRORS - 2), timestamp_ms=1)
 
-    async def scenario(door: Door) -> None:
-        door.push(config=COMPACTED)
-        answers = await produced(door, 8, keyless, batch((None, 1), (None, 1), (None, 1)))
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(config=COMPACTED)
+        answers = await produced(kafka_client, 8, keyless, batch((None, 1), (None, 1), (None, 1)))
         assert [len(errors_of(answer)) for answer in answers] == [MOST_RECORD_ERRORS - 2, 2]
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_of_one_batch_so_many_are_named_at_most() -> None:

@@ -166,23 +166,23 @@ def test_sentences_about_pools_stand_in_the_crds() -> None:
     text = " ".join((CRDS / "brokerpools.yaml").read_text().split())
     sentences = validate(pool(replicas=1, storage={"size": "2Gi"}), pool(replicas=3))
     sentences += validate(pool(quotas=[{"clientId": "a"}]))
-    bad = [door("kafka", port=9092), door("b", port=9092)]
+    bad = [kafka_client("kafka", port=9092), kafka_client("b", port=9092)]
     sentences += validate(pool(listeners=bad) | {"metadata": {"name": "p" * 50}})
     assert len(sentences) == 2 + 5
     for sentence in sentences:
         assert sentence in text
 
 
-def door(name: str, **more: Any) -> dict[str, Any]:
+def kafka_client(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "type": "NodePort", **more}
 
 
 def test_listeners_are_read_from_the_pool() -> None:
     manifest = pool(
         listeners=[
-            door("outside", advertisedHost="kafka.example"),
+            kafka_client("outside", advertisedHost="kafka.example"),
             {"name": "cloud", "type": "LoadBalancer", "port": 9095, "annotations": {"a": "b"}},
-            door("web", port=8081, protocol="HTTP"),
+            kafka_client("web", port=8081, protocol="HTTP"),
         ]
     )
     assert validate(manifest) == []
@@ -199,15 +199,15 @@ def test_listeners_are_read_from_the_pool() -> None:
     [
         [{"name": "a"}],
         [{"type": "NodePort"}],
-        [door("a", type="ClusterIP")],
-        [door("A")],
-        [door("a--b")],
-        [door("a", port=80)],
-        [door("a", port=8080)],
-        [door("a", protocol="TLS")],
-        [door("http")],
-        [door("a"), door("b")],
-        [door("a"), door("a", port=9095)],
+        [kafka_client("a", type="ClusterIP")],
+        [kafka_client("A")],
+        [kafka_client("a--b")],
+        [kafka_client("a", port=80)],
+        [kafka_client("a", port=8080)],
+        [kafka_client("a", protocol="TLS")],
+        [kafka_client("http")],
+        [kafka_client("a"), kafka_client("b")],
+        [kafka_client("a"), kafka_client("a", port=9095)],
     ],
 )
 def test_listeners_that_cannot_be_are_refused(listeners: list[dict[str, Any]]) -> None:

@@ -34,7 +34,13 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.topic_names import OFFSETS_TOPIC
 
 from tests.support.in_process_pool import TOPIC, TOPIC_ID, a_batch
-from tests.support.kafka_test_client import ONLY, Client, Door, produce, with_door
+from tests.support.kafka_test_client import (
+    ONLY,
+    Client,
+    KafkaTestClient,
+    produce,
+    with_kafka_client,
+)
 from tests.support.waiting import HANG_SECONDS, eventually
 
 PLACE = (TOPIC, 0)
@@ -119,10 +125,12 @@ def test_what_a_client_assigns_while_it_joins_its_group_stays_assigned() -> None
     run(scenario)
 
 
-async def manual_consumer(door: Door) -> GroupConsumer:
+async def manual_consumer(kafka_client: KafkaTestClient) -> GroupConsumer:
     """Of the only partition, from offset 0 on."""
     settings = ConsumerSettings("readers", "me", commits_itself=False)
-    consumer = GroupConsumer(settings, door.services.groups, door.partitions.metadata)
+    consumer = GroupConsumer(
+        settings, kafka_client.services.groups, kafka_client.partitions.metadata
+    )
     consumer.membership.assign((PLACE,))
     await consumer.seek({PLACE: 0})
     return consumer
@@ -134,9 +142,13 @@ GENERATION = Generation(3, "m", (PLACE,))
 class Committing:
     """A consumer that commits by itself, whose coordinator takes everything."""
 
-    def __init__(self, door: Door, monkeypatch: pytest.MonkeyPatch, reset: str = "latest") -> None:
+    def __init__(
+        self, kafka_client: KafkaTestClient, monkeypatch: pytest.MonkeyPatch, reset: str = "latest"
+    ) -> None:
         settings = ConsumerSettings("readers", "me", reset=reset)
-        self.consumer = GroupConsumer(settings, door.services.groups, door.partitions.metadata)
+        self.consumer = GroupConsumer(
+            settings, kafka_client.services.groups, kafka_client.partitions.metadata
+        )
         self.positions = self.consumer._positions
         self.membership = self.consumer.membership
         self.commits: list[int] = []
@@ -171,8 +183,8 @@ def test_a_rebalance_commits_what_its_client_has_come_back_from(
 ) -> None:
     """It may be working on the last answer, or have died with it (0028)."""
 
-    async def scenario(door: Door) -> None:
-        it = Committing(door, monkeypatch)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        it = Committing(kafka_client, monkeypatch)
         it.committed = 0
         await it.positions.look_up((PLACE,))
         it.read_to(10)
@@ -187,15 +199,15 @@ def test_a_rebalance_commits_what_its_client_has_come_back_from(
         assert await it.consumer.commit({PLACE: Commit(35)}) == {PLACE: ErrorCode.NONE}
         assert await it.revoke() == [10, 20, 35]  # not back to 30
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("is_asked", [True, False])
 def test_only_who_asks_for_its_end_is_done_with_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_requested: bool
 ) -> None:
-    async def scenario(door: Door) -> None:
-        it = Committing(door, monkeypatch)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        it = Committing(kafka_client, monkeypatch)
         it.committed = 0
         await it.positions.look_up((PLACE,))
         it.read_to(10)
@@ -203,14 +215,14 @@ def test_only_who_asks_for_its_end_is_done_with_everything(
         await it.consumer.close(is_requested=is_requested)
         assert it.commits == [20 if is_requested else 10]
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_after_a_seek_it_is_committed_where_its_client_went(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(door: Door) -> None:
-        it = Committing(door, monkeypatch)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        it = Committing(kafka_client, monkeypatch)
         it.committed = 0
         await it.positions.look_up((PLACE,))
         it.read_to(100)
@@ -220,7 +232,7 @@ def test_after_a_seek_it_is_committed_where_its_client_went(
         assert await it.consumer.commit() == {PLACE: ErrorCode.NONE}
         assert it.commits == [50, 30]
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_where_a_reset_began_is_committed_before_anything_came(
@@ -228,8 +240,8 @@ def test_where_a_reset_began_is_committed_before_anything_came(
 ) -> None:
     """Looked up anew by the next generation, what came meanwhile would be read by nobody."""
 
-    async def scenario(door: Door) -> None:
-        it = Committing(door, monkeypatch)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        it = Committing(kafka_client, monkeypatch)
 
         async def end_of(partition: object, end: int) -> int:
             return 500
@@ -242,15 +254,15 @@ def test_where_a_reset_began_is_committed_before_anything_came(
         await it.positions.look_up((PLACE,))
         assert it.positions.handed_out == {}
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_a_seek_while_a_poll_is_rendered_is_not_overwritten_by_it(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         for number in range(3):
             await client.ask(produce(a_batch(f"value {number}")))
-        consumer = await manual_consumer(door)
+        consumer = await manual_consumer(kafka_client)
         (fetched,) = await consumer.poll(1000, 1000, nullcontext)
         await consumer.seek({PLACE: 1})
         assert not consumer.hand_out(fetched, 3)
@@ -258,7 +270,7 @@ def test_a_seek_while_a_poll_is_rendered_is_not_overwritten_by_it(tmp_path: Path
         assert again.offset == 1
         assert consumer.hand_out(again, 3)
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_what_a_client_cannot_take_leaves_others_their_share_until_it_is_behind_it(
@@ -266,18 +278,18 @@ def test_what_a_client_cannot_take_leaves_others_their_share_until_it_is_behind_
 ) -> None:
     """Its batch is larger than the answer: first in it, it is alone there."""
 
-    async def scenario(door: Door) -> None:
-        door.push(has_groups=True)
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(has_groups=True)
+        client = await Client.connect(kafka_client)
         for _ in range(2):
             await client.ask(produce(a_batch("v" * 5000)))
-        groups = door.services.groups
+        groups = kafka_client.services.groups
         await eventually(lambda: groups.list_groups(frozenset())[0] is ErrorCode.NONE)
         answers: list[GroupResponse] = []
         groups.send(OffsetCommit("g", (OffsetToCommit(TOPIC, 0, 1),)), answers.append)
         await eventually(lambda: answers)
         other = (OFFSETS_TOPIC, 0)
-        consumer = await manual_consumer(door)
+        consumer = await manual_consumer(kafka_client)
         consumer.membership.assign((PLACE, other))
         await consumer.seek({PLACE: 0, other: 0})
 
@@ -292,18 +304,18 @@ def test_what_a_client_cannot_take_leaves_others_their_share_until_it_is_behind_
         await consumer.seek({PLACE: 1})
         assert await topics() == [TOPIC]
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_a_new_generation_in_the_middle_of_a_poll_is_no_error(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        consumer = await manual_consumer(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        consumer = await manual_consumer(kafka_client)
         fetching = asyncio.create_task(consumer._fetch(0, 1000))
         await asyncio.sleep(0)  # it asks the leaders next
         consumer._positions.enter(Generation(4, "m", (PLACE,)))
         assert await fetching == ()
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_a_partition_that_cannot_be_read_is_said_and_not_asked_for_without_a_pause(
@@ -311,26 +323,26 @@ def test_a_partition_that_cannot_be_read_is_said_and_not_asked_for_without_a_pau
 ) -> None:
     reads = 0
 
-    async def scenario(door: Door) -> None:
+    async def scenario(kafka_client: KafkaTestClient) -> None:
         def corrupt(*place: object, done: Callable[[FetchResult], None], **how: object) -> Any:
             nonlocal reads
             reads += 1
             done(FetchResult(ErrorCode.KAFKA_STORAGE_ERROR))
             return lambda: None
 
-        monkeypatch.setattr(door.partitions, "fetch", corrupt)
-        consumer = await manual_consumer(door)
+        monkeypatch.setattr(kafka_client.partitions, "fetch", corrupt)
+        consumer = await manual_consumer(kafka_client)
         with pytest.raises(Unreadable, match=f"partition {TOPIC}-0, offset 0") as found:
             await consumer.poll(500, 1000, nullcontext)
         assert found.value.error is ErrorCode.KAFKA_STORAGE_ERROR
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
     assert reads < 30  # one in 50 ms, and the first ones
 
 
 def test_a_link_that_somebody_has_given_up_waiting_on_holds_up_nobody(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        peers = BrokerConnections(door.partitions.metadata, "me")
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        peers = BrokerConnections(kafka_client.partitions.metadata, "me")
         link = await peers.broker(ONLY)
         requested = FetchTopic(TOPIC_ID, (FetchPartition(0, -1, 0, -1, -1, 1000),))
         waiting = asyncio.create_task(
@@ -342,15 +354,15 @@ def test_a_link_that_somebody_has_given_up_waiting_on_holds_up_nobody(tmp_path: 
         next_link = await peers.broker(ONLY)
         answer = await next_link.ask(METADATA_API, {"topics": None}, 10_000)
         assert [topic["topic"] for topic in answer["topics"]] == [TOPIC]
-        await eventually(lambda: len(door.listener.connections) == 1)
+        await eventually(lambda: len(kafka_client.listener.connections) == 1)
         peers.close()
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_what_is_given_up_on_a_link_takes_no_other_question_along(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        peers = BrokerConnections(door.partitions.metadata, "me")
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        peers = BrokerConnections(kafka_client.partitions.metadata, "me")
         link = await peers.broker(ONLY)
         requested = FetchTopic(TOPIC_ID, (FetchPartition(0, -1, 0, -1, -1, 1000),))
         given_up = asyncio.create_task(link.fetch(FetchRequest(200, 1, 1000, (requested,)), 10_000))
@@ -361,19 +373,19 @@ def test_what_is_given_up_on_a_link_takes_no_other_question_along(tmp_path: Path
         assert [topic["topic"] for topic in (await requesting)["topics"]] == [TOPIC]
         peers.close()
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_two_that_need_a_link_at_once_share_it_and_none_is_left_open(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        peers = BrokerConnections(door.partitions.metadata, "me")
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        peers = BrokerConnections(kafka_client.partitions.metadata, "me")
         first, second = await asyncio.gather(peers.broker(ONLY), peers.broker(ONLY))
         assert first is second and first.is_open
-        await eventually(lambda: len(door.listener.connections) == 1)
+        await eventually(lambda: len(kafka_client.listener.connections) == 1)
         peers.close()
-        await eventually(lambda: not door.listener.connections)
+        await eventually(lambda: not kafka_client.listener.connections)
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_brokers_ask_each_other_in_versions_that_those_before_an_upgrade_know(
@@ -381,12 +393,12 @@ def test_brokers_ask_each_other_in_versions_that_those_before_an_upgrade_know(
 ) -> None:
     """An unknown version closes the connection: no consumer would go on during an upgrade."""
 
-    async def scenario(door: Door) -> None:
-        peers = BrokerConnections(door.partitions.metadata, "me")
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        peers = BrokerConnections(kafka_client.partitions.metadata, "me")
         for api, version in ((LIST_OFFSETS_API, 10), (OFFSET_COMMIT_API, 9), (OFFSET_FETCH_API, 9)):
-            door.services.handlers[api.api_key] = ApiHandler(
+            kafka_client.services.handlers[api.api_key] = ApiHandler(
                 SupportedApi(api.api_key, version, version),
-                door.services.handlers[api.api_key].handle,
+                kafka_client.services.handlers[api.api_key].handle,
             )
         link = await peers.broker(ONLY)
         group = {"group_id": "g", "member_id": None, "topics": None}
@@ -399,4 +411,4 @@ def test_brokers_ask_each_other_in_versions_that_those_before_an_upgrade_know(
             await link.ask(api, values, 10_000)
         peers.close()
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)

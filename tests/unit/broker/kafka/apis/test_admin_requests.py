@@ -40,7 +40,7 @@ from tidemark_protocol.topic_messages import (
 )
 
 from tests.support.in_process_pool import TOPIC, TOPIC_ID
-from tests.support.kafka_test_client import Door, with_door
+from tests.support.kafka_test_client import KafkaTestClient, with_kafka_client
 from tests.unit.broker.kafka.apis.test_advertised_listeners import requested_at
 from tests.unit.broker.replication.test_replication_link import Link
 from tests.unit.broker.replication.test_replication_link import run as run_link
@@ -487,11 +487,11 @@ def test_records_are_deleted_unless_the_topic_is_only_compacted(
 ) -> None:
     """As Kafka's Partition.deleteRecordsOnLeader: an empty policy forbids nothing."""
 
-    async def scenario(door: Door) -> None:
-        door.push(config={"cleanup.policy": policy})
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(config={"cleanup.policy": policy})
         partition = {"partition": 0, "offset": 0}
         requested = {"topics": ({"topic": TOPIC, "partitions": (partition,)},), "timeout_ms": 1000}
-        answer = await requested_at(door.port, DELETE_RECORDS_API, 2, requested)
+        answer = await requested_at(kafka_client.port, DELETE_RECORDS_API, 2, requested)
         assert answer["topics"][0]["partitions"][0]["error"] == error
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)

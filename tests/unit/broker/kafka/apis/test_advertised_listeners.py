@@ -9,7 +9,7 @@ from tidemark_broker.kafka_wire.messages.schema import Api, Values
 from tidemark_protocol.controller_messages import ListenerAddress
 from tidemark_protocol.error_codes import ErrorCode
 
-from tests.support.kafka_test_client import ONLY, Client, Door, with_door
+from tests.support.kafka_test_client import ONLY, Client, KafkaTestClient, with_kafka_client
 
 OUTSIDE = "outside"
 
@@ -39,18 +39,20 @@ def brokers_of(values: Values) -> list[tuple[str, int]]:
 
 
 def test_each_listener_tells_its_own_addresses(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        outside = await door.listener.start("127.0.0.1", 0, listener=OUTSIDE)
-        door.push(addresses=(ListenerAddress(OUTSIDE, ONLY, "node.example", 30001),))
-        assert brokers_of(await metadata_at(door.port)) == [("127.0.0.1", door.port)]
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        outside = await kafka_client.listener.start("127.0.0.1", 0, listener=OUTSIDE)
+        kafka_client.push(addresses=(ListenerAddress(OUTSIDE, ONLY, "node.example", 30001),))
+        assert brokers_of(await metadata_at(kafka_client.port)) == [
+            ("127.0.0.1", kafka_client.port)
+        ]
         assert brokers_of(await metadata_at(outside)) == [("node.example", 30001)]
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_a_broker_without_an_address_there_is_none_and_leads_nothing(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        outside = await door.listener.start("127.0.0.1", 0, listener=OUTSIDE)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        outside = await kafka_client.listener.start("127.0.0.1", 0, listener=OUTSIDE)
         found = await metadata_at(outside)
         (topic,) = found["topics"]
         (partition,) = topic["partitions"]
@@ -60,31 +62,31 @@ def test_a_broker_without_an_address_there_is_none_and_leads_nothing(tmp_path: P
             ErrorCode.LISTENER_NOT_FOUND,
         )
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_addresses_stay_when_a_new_controller_has_not_read_them_yet(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        outside = await door.listener.start("127.0.0.1", 0, listener=OUTSIDE)
-        door.push(addresses=(ListenerAddress(OUTSIDE, ONLY, "node.example", 30001),))
-        door.push()
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        outside = await kafka_client.listener.start("127.0.0.1", 0, listener=OUTSIDE)
+        kafka_client.push(addresses=(ListenerAddress(OUTSIDE, ONLY, "node.example", 30001),))
+        kafka_client.push()
         assert brokers_of(await metadata_at(outside)) == [("node.example", 30001)]
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_coordinators_are_found_at_the_address_of_the_listener_that_was_asked(
     tmp_path: Path,
 ) -> None:
-    async def scenario(door: Door) -> None:
-        outside = await door.listener.start("127.0.0.1", 0, listener=OUTSIDE)
-        other = await door.listener.start("127.0.0.1", 0, listener="other")
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        outside = await kafka_client.listener.start("127.0.0.1", 0, listener=OUTSIDE)
+        other = await kafka_client.listener.start("127.0.0.1", 0, listener="other")
         addresses = (ListenerAddress(OUTSIDE, ONLY, "node.example", 30001),)
-        door.push(addresses=addresses, has_groups=True)
-        inside = (ErrorCode.NONE, "127.0.0.1", door.port)
-        assert await coordinators_at(door.port) == [inside] * 3
+        kafka_client.push(addresses=addresses, has_groups=True)
+        inside = (ErrorCode.NONE, "127.0.0.1", kafka_client.port)
+        assert await coordinators_at(kafka_client.port) == [inside] * 3
         assert await coordinators_at(outside) == [(ErrorCode.NONE, "node.example", 30001)] * 3
         nowhere = (ErrorCode.COORDINATOR_NOT_AVAILABLE, "", -1)
         assert await coordinators_at(other) == [nowhere] * 3
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)

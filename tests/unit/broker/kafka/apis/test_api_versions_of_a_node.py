@@ -6,7 +6,14 @@ import pytest
 from tidemark_broker.kafka_wire.messages.primitives import INT32, compact_string
 from tidemark_protocol.error_codes import ErrorCode
 
-from tests.support.kafka_test_client import API_VERSIONS, ONLY, Client, Door, request, with_door
+from tests.support.kafka_test_client import (
+    API_VERSIONS,
+    ONLY,
+    Client,
+    KafkaTestClient,
+    request,
+    with_kafka_client,
+)
 
 MINE = "cluster-of-mine"
 
@@ -26,13 +33,13 @@ MINE = "cluster-of-mine"
 def test_a_client_that_means_another_node_is_to_begin_again(
     tmp_path: Path, known: str, cluster_id: str | None, node_id: int, error: ErrorCode
 ) -> None:
-    async def scenario(door: Door) -> None:
-        door.services.cluster_id = known
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.services.cluster_id = known
+        client = await Client.connect(kafka_client)
         body = b"\x00" + compact_string("lib") + compact_string("1")
         body += compact_string(cluster_id) + INT32.pack(node_id) + b"\x00"
         answer = await client.ask(request(API_VERSIONS, 5, body))
         assert int.from_bytes(answer[:2], "big") == error
         assert (answer[2] > 1) is (error is ErrorCode.NONE)  # APIs are told
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)

@@ -19,7 +19,7 @@ from tidemark_protocol.topic_messages import (
 from tidemark_protocol.topic_names import OFFSETS_TOPIC
 
 from tests.support.in_process_pool import TOPIC
-from tests.support.kafka_test_client import Client, Door, with_door
+from tests.support.kafka_test_client import Client, KafkaTestClient, with_kafka_client
 from tests.support.waiting import eventually
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -28,13 +28,13 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 class Controller:
     """Makes what it is asked for, unless it refuses that."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, kafka_client: KafkaTestClient) -> None:
         self.requested: list[str] = []
         self.rejects: dict[str, ErrorCode] = {}
         self.may_response = asyncio.Event()
         self.may_response.set()
-        self._door = door
-        door.partitions.topic_changes.ask = self._ask
+        self._kafka_client = kafka_client
+        kafka_client.partitions.topic_changes.ask = self._ask
 
     async def _ask(self, path: str, request: TopicsRequest, timeout_ms: int) -> TopicsResponse:
         if isinstance(request, AppliedVersionRequest):
@@ -43,24 +43,26 @@ class Controller:
         names = [each.topic for each in request.topics]
         self.requested += names
         await self.may_response.wait()
-        self._door.push(others=tuple(name for name in names if name not in self.rejects))
+        self._kafka_client.push(others=tuple(name for name in names if name not in self.rejects))
         results = (TopicResult(name, self.rejects.get(name, ErrorCode.NONE)) for name in names)
         return TopicsResponse(ErrorCode.NONE, results=tuple(results))
 
 
-Scenario = Callable[[Door, Controller], Awaitable[None]]
+Scenario = Callable[[KafkaTestClient, Controller], Awaitable[None]]
 
 
 def run(path: Path, scenario: Scenario, *, creates_topics: bool = True) -> None:
-    async def with_controller(door: Door) -> None:
-        door.services.creates_topics = creates_topics
-        await scenario(door, Controller(door))
+    async def with_controller(kafka_client: KafkaTestClient) -> None:
+        kafka_client.services.creates_topics = creates_topics
+        await scenario(kafka_client, Controller(kafka_client))
 
-    with_door(path, with_controller)
+    with_kafka_client(path, with_controller)
 
 
-async def metadata(door: Door, *names: str, allows: bool = True, version: int = 12) -> list[Values]:
-    client = await Client.connect(door)
+async def metadata(
+    kafka_client: KafkaTestClient, *names: str, allows: bool = True, version: int = 12
+) -> list[Values]:
+    client = await Client.connect(kafka_client)
     topics = tuple({"topic": name} for name in names)
     requested = {"topics": topics, "allow_auto_topic_creation": allows}
     client.send(METADATA_API.encode_request(7, version, "test", requested))
@@ -74,8 +76,8 @@ async def metadata(door: Door, *names: str, allows: bool = True, version: int = 
 def test_a_topic_that_a_client_asks_for_is_made_and_told(tmp_path: Path, version: int) -> None:
     """Clients before v4 could not forbid it: they want it."""
 
-    async def scenario(door: Door, controller: Controller) -> None:
-        known, made = await metadata(door, TOPIC, "new", version=version)
+    async def scenario(kafka_client: KafkaTestClient, controller: Controller) -> None:
+        known, made = await metadata(kafka_client, TOPIC, "new", version=version)
         assert (known["error"], made["error"]) == (ErrorCode.NONE, ErrorCode.NONE)
         assert [each["leader"] for each in made["partitions"]] == [1]
         assert controller.requested == ["new"]
@@ -84,33 +86,35 @@ def test_a_topic_that_a_client_asks_for_is_made_and_told(tmp_path: Path, version
 
 
 def test_by_default_nothing_is_made(tmp_path: Path) -> None:
-    async def scenario(door: Door, controller: Controller) -> None:
-        (found,) = await metadata(door, "new")
+    async def scenario(kafka_client: KafkaTestClient, controller: Controller) -> None:
+        (found,) = await metadata(kafka_client, "new")
         assert (found["error"], controller.requested) == (UNKNOWN, [])
 
     run(tmp_path, scenario, creates_topics=False)
 
 
 def test_what_cannot_be_or_is_forbidden_is_not_asked_of_the_controller(tmp_path: Path) -> None:
-    async def scenario(door: Door, controller: Controller) -> None:
-        door.push(retained=("kept",))
-        found = await metadata(door, "not a name", OFFSETS_TOPIC, "kept")
+    async def scenario(kafka_client: KafkaTestClient, controller: Controller) -> None:
+        kafka_client.push(retained=("kept",))
+        found = await metadata(kafka_client, "not a name", OFFSETS_TOPIC, "kept")
         assert [each["error"] for each in found] == [
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             UNKNOWN,
             UNKNOWN,
         ]
-        (forbidden,) = await metadata(door, "new", allows=False)
+        (forbidden,) = await metadata(kafka_client, "new", allows=False)
         assert (forbidden["error"], controller.requested) == (UNKNOWN, [])
 
     run(tmp_path, scenario)
 
 
 def test_many_who_want_the_same_ask_once(tmp_path: Path) -> None:
-    async def scenario(door: Door, controller: Controller) -> None:
+    async def scenario(kafka_client: KafkaTestClient, controller: Controller) -> None:
         controller.may_response.clear()
-        requesting = [asyncio.ensure_future(metadata(door, "new")) for _ in range(5)]
-        await eventually(lambda: len(door.listener.connections) == 5 and controller.requested)
+        requesting = [asyncio.ensure_future(metadata(kafka_client, "new")) for _ in range(5)]
+        await eventually(
+            lambda: len(kafka_client.listener.connections) == 5 and controller.requested
+        )
         controller.may_response.set()
         for found in await asyncio.gather(*requesting):
             assert [each["error"] for each in found] == [ErrorCode.NONE]
@@ -124,9 +128,9 @@ def test_what_the_controller_refuses_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(auto_create_topics, "CREATION_LIMIT_MS", 600_000)
 
-    async def scenario(door: Door, controller: Controller) -> None:
+    async def scenario(kafka_client: KafkaTestClient, controller: Controller) -> None:
         controller.rejects["new"] = ErrorCode.POLICY_VIOLATION
-        (found,) = await metadata(door, "new")
+        (found,) = await metadata(kafka_client, "new")
         assert (found["error"], controller.requested) == (UNKNOWN, ["new"])
 
     run(tmp_path, scenario)
@@ -137,12 +141,12 @@ def test_what_does_not_come_in_time_is_asked_for_again(
 ) -> None:
     monkeypatch.setattr(auto_create_topics, "CREATION_LIMIT_MS", 50)
 
-    async def scenario(door: Door, controller: Controller) -> None:
+    async def scenario(kafka_client: KafkaTestClient, controller: Controller) -> None:
         controller.rejects["new"] = ErrorCode.TOPIC_ALREADY_EXISTS  # another broker asked first
-        (found,) = await metadata(door, "new")
+        (found,) = await metadata(kafka_client, "new")
         assert found["error"] == UNKNOWN
-        door.push(others=("new",))
-        (found,) = await metadata(door, "new")
+        kafka_client.push(others=("new",))
+        (found,) = await metadata(kafka_client, "new")
         assert (found["error"], controller.requested) == (ErrorCode.NONE, ["new"])
 
     run(tmp_path, scenario)

@@ -14,10 +14,10 @@ from tests.support.kafka_test_client import (
     API_VERSIONS_REQUEST,
     ONLY,
     Client,
-    Door,
+    KafkaTestClient,
     fetch,
     produce,
-    with_door,
+    with_kafka_client,
 )
 
 ALL_TOPICS = METADATA_API.encode_request(7, 8, "test", {"topics": None})
@@ -31,8 +31,8 @@ async def metadata_of(client: Client) -> Values:
 def test_clients_wait_for_the_first_metadata_instead_of_hearing_that_no_topic_exists(
     tmp_path: Path,
 ) -> None:
-    async def scenario(door: Door) -> None:
-        requesting, producing, early = [await Client.connect(door) for _ in range(3)]
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        requesting, producing, early = [await Client.connect(kafka_client) for _ in range(3)]
         requesting.send(ALL_TOPICS)
         producing.send(produce(a_batch("one")))
         reported = asyncio.create_task(metadata_of(requesting))
@@ -41,23 +41,23 @@ def test_clients_wait_for_the_first_metadata_instead_of_hearing_that_no_topic_ex
             assert await early.ask(API_VERSIONS_REQUEST)
             assert await early.ask(fetch())  # so that followers and readers look elsewhere at once
         assert not reported.done() and not written.done()
-        door.push()
+        kafka_client.push()
         values = await reported
         (broker,), (topic,) = values["brokers"], values["topics"]
         assert (broker["broker_id"], topic["topic"]) == (ONLY, TOPIC)
         await written
-        assert door.partitions.offsets(TOPIC, 0).log_end_offset == 1
+        assert kafka_client.partitions.offsets(TOPIC, 0).log_end_offset == 1
 
-    with_door(tmp_path, scenario, has_metadata=False)
+    with_kafka_client(tmp_path, scenario, has_metadata=False)
 
 
 def test_partitions_of_which_nothing_is_known_yet_are_listed(tmp_path: Path) -> None:
     """One whose last write has an unknown outcome is told to nobody (S3). A client that saw fewer
     partitions would send keys elsewhere."""
 
-    async def scenario(door: Door) -> None:
-        door.push(partition_count=3)
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(partition_count=3)
+        client = await Client.connect(kafka_client)
         client.send(ALL_TOPICS)
         (topic,) = (await metadata_of(client))["topics"]
         assert [
@@ -69,19 +69,22 @@ def test_partitions_of_which_nothing_is_known_yet_are_listed(tmp_path: Path) -> 
         ]
         for partition in (1, 2):
             assert (
-                door.partitions.find_leading(TOPIC, partition) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                kafka_client.partitions.find_leading(TOPIC, partition)
+                == ErrorCode.NOT_LEADER_OR_FOLLOWER
             )
-        assert door.partitions.find_leading(TOPIC, 3) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (
+            kafka_client.partitions.find_leading(TOPIC, 3) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
 
-    with_door(tmp_path, scenario, has_metadata=False)
+    with_kafka_client(tmp_path, scenario, has_metadata=False)
 
 
 def test_who_waits_for_metadata_for_ever_is_closed_as_any_idle_client(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         client.send(ALL_TOPICS)
         assert await client.is_closed()
-        assert not door.listener.connections
+        assert not kafka_client.listener.connections
 
     limits = ListenerLimits(idle_seconds=0.05, sweep_seconds=0.02)
-    with_door(tmp_path, scenario, limits, has_metadata=False)
+    with_kafka_client(tmp_path, scenario, limits, has_metadata=False)

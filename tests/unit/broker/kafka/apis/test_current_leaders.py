@@ -15,7 +15,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
 from tests.support.in_process_pool import TOPIC, TOPIC_ID
-from tests.support.kafka_test_client import ONLY, Door, with_door
+from tests.support.kafka_test_client import ONLY, KafkaTestClient, with_kafka_client
 from tests.support.waiting import eventually
 
 OTHER = BrokerState(
@@ -95,73 +95,73 @@ MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, (2, 2), [(2, "10.0.0.2", 9092, "west"
 
 @pytest.mark.parametrize("version", [10, 12])
 def test_a_producer_is_told_who_leads_now(version: int, tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        door.push(next_leader=OTHER)
-        found = await responded(door.port, produce(version), producer.ProduceResponse)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(next_leader=OTHER)
+        found = await responded(kafka_client.port, produce(version), producer.ProduceResponse)
         assert hint_of(found) == MOVED
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("version", [16, 17])
 def test_a_consumer_is_told_while_it_waits_for_records(version: int, tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
+    async def scenario(kafka_client: KafkaTestClient) -> None:
         waiting = asyncio.ensure_future(
-            responded(door.port, fetch(version, max_wait_ms=60_000), consumer.FetchResponse)
+            responded(kafka_client.port, fetch(version, max_wait_ms=60_000), consumer.FetchResponse)
         )
-        replica = door.partitions.find_leading(TOPIC, 0)
+        replica = kafka_client.partitions.find_leading(TOPIC, 0)
         assert not isinstance(replica, ErrorCode)
         await eventually(lambda: replica.readers)
-        door.push(next_leader=OTHER)
+        kafka_client.push(next_leader=OTHER)
         assert hint_of(await waiting) == MOVED
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_a_consumer_with_an_old_leader_epoch_is_told_the_new_one_and_its_leader(
     tmp_path: Path,
 ) -> None:
-    async def scenario(door: Door) -> None:
-        door.push(next_leader=OTHER)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(next_leader=OTHER)
         requested = fetch(17, leader_epoch=1)
-        found = hint_of(await responded(door.port, requested, consumer.FetchResponse))
+        found = hint_of(await responded(kafka_client.port, requested, consumer.FetchResponse))
         assert found[1:] == MOVED[1:]
         assert found[0] in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_older_versions_are_answered_as_before(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        door.push(next_leader=OTHER)
-        produced = await responded(door.port, produce(9), producer.ProduceResponse)
-        fetched = await responded(door.port, fetch(15), consumer.FetchResponse)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(next_leader=OTHER)
+        produced = await responded(kafka_client.port, produce(9), producer.ProduceResponse)
+        fetched = await responded(kafka_client.port, fetch(15), consumer.FetchResponse)
         refused = (ErrorCode.NOT_LEADER_OR_FOLLOWER, NOBODY, [])
         assert (hint_of(produced), hint_of(fetched)) == (refused, refused)
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_a_leader_is_named_where_the_client_reaches_it_or_not_at_all(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        outside = await door.listener.start("127.0.0.1", 0, listener=OUTSIDE)
-        door.push(next_leader=OTHER)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        outside = await kafka_client.listener.start("127.0.0.1", 0, listener=OUTSIDE)
+        kafka_client.push(next_leader=OTHER)
         withheld = hint_of(await responded(outside, produce(12), producer.ProduceResponse))
         assert withheld == (ErrorCode.NOT_LEADER_OR_FOLLOWER, NOBODY, [])
         address = ListenerAddress(OUTSIDE, OTHER.broker_id, "node.example", 30002)
-        door.push(next_leader=OTHER, addresses=(address,))
+        kafka_client.push(next_leader=OTHER, addresses=(address,))
         named = hint_of(await responded(outside, fetch(17), consumer.FetchResponse))
         assert named[1:] == ((2, 2), [(2, "node.example", 30002, "west")])
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_what_was_written_names_nobody(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        produced = await responded(door.port, produce(12), producer.ProduceResponse)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        produced = await responded(kafka_client.port, produce(12), producer.ProduceResponse)
         assert hint_of(produced) == (ErrorCode.NONE, NOBODY, [])
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_a_consumer_is_sent_to_nearer_replicas_only_where_it_reaches_all_of_them(
@@ -169,21 +169,21 @@ def test_a_consumer_is_sent_to_nearer_replicas_only_where_it_reaches_all_of_them
 ) -> None:
     """Else it asks the leader again, and is sent there again."""
 
-    async def scenario(door: Door) -> None:
+    async def scenario(kafka_client: KafkaTestClient) -> None:
         racks: list[str | None] = []
-        read = door.partitions.fetch
+        read = kafka_client.partitions.fetch
 
         def noting(*args: Any, consumer: Consumer, **named: Any) -> Callable[[], None]:
             racks.append(consumer.rack)
             return read(*args, consumer=consumer, **named)
 
-        monkeypatch.setattr(door.partitions, "fetch", noting)
-        outside = await door.listener.start("127.0.0.1", 0, listener=OUTSIDE)
+        monkeypatch.setattr(kafka_client.partitions, "fetch", noting)
+        outside = await kafka_client.listener.start("127.0.0.1", 0, listener=OUTSIDE)
         requested = fetch(17, rack="west")
-        await responded(door.port, requested, consumer.FetchResponse)
+        await responded(kafka_client.port, requested, consumer.FetchResponse)
         await responded(outside, requested, consumer.FetchResponse)
-        door.push(addresses=(ListenerAddress(OUTSIDE, ONLY, "node.example", 30001),))
+        kafka_client.push(addresses=(ListenerAddress(OUTSIDE, ONLY, "node.example", 30001),))
         await responded(outside, requested, consumer.FetchResponse)
         assert racks == ["west", None, "west"]
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)

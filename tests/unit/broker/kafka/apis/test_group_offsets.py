@@ -19,7 +19,12 @@ from tidemark_broker.kafka_wire.messages.schema import Values
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.support.in_process_pool import TOPIC, TOPIC_ID
-from tests.support.kafka_test_client import Client, Door, responded_beside, with_door
+from tests.support.kafka_test_client import (
+    Client,
+    KafkaTestClient,
+    responded_beside,
+    with_kafka_client,
+)
 from tests.support.waiting import eventually
 from tests.unit.broker.kafka.apis.test_advertised_listeners import requested_at
 
@@ -61,36 +66,40 @@ def reported(answer: bytes) -> list[tuple[str, ErrorCode, list[tuple[int, int]]]
     ]
 
 
-async def commit(door: Door, group_id: str, partitions: range, metadata: str = "") -> None:
+async def commit(
+    kafka_client: KafkaTestClient, group_id: str, partitions: range, metadata: str = ""
+) -> None:
     """Offset 100 to partition 0, 101 to 1, ..."""
     named = (OffsetToCommit(TOPIC, n, 100 + n, metadata=metadata) for n in partitions)
-    await commit_all(door, group_id, *named)
+    await commit_all(kafka_client, group_id, *named)
 
 
-async def commit_all(door: Door, group_id: str, *offsets: OffsetToCommit) -> None:
+async def commit_all(
+    kafka_client: KafkaTestClient, group_id: str, *offsets: OffsetToCommit
+) -> None:
     answers: list[GroupResponse] = []
-    door.services.groups.send(OffsetCommit(group_id, tuple(offsets)), answers.append)
+    kafka_client.services.groups.send(OffsetCommit(group_id, tuple(offsets)), answers.append)
     await eventually(lambda: answers)
     (answer,) = answers
     assert isinstance(answer, OffsetCommitResponse)
     assert {each.error for each in answer.partitions} == {ErrorCode.NONE}
 
 
-def with_groups(path: Path, scenario: Callable[[Door], Awaitable[None]]) -> None:
-    async def main(door: Door) -> None:
-        door.push(has_groups=True)
-        groups = door.services.groups
+def with_groups(path: Path, scenario: Callable[[KafkaTestClient], Awaitable[None]]) -> None:
+    async def main(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(has_groups=True)
+        groups = kafka_client.services.groups
         await eventually(lambda: groups.list_groups(frozenset())[0] is ErrorCode.NONE)
-        await scenario(door)
+        await scenario(kafka_client)
 
-    with_door(path, main)
+    with_kafka_client(path, main)
 
 
 def test_a_group_is_told_once_however_often_it_is_named(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
+    async def scenario(kafka_client: KafkaTestClient) -> None:
         for group_id in ("g", "h"):
-            await commit(door, group_id, range(2))
-        client = await Client.connect(door)
+            await commit(kafka_client, group_id, range(2))
+        client = await Client.connect(kafka_client)
         requested = offsets_of(
             ("g", (0, 0, 1)), ("h", (0, 7)), ("g", (1, 0)), ("h", ALL), ("h", (7,))
         )
@@ -105,9 +114,9 @@ def test_a_group_is_told_once_however_often_it_is_named(tmp_path: Path) -> None:
 
 
 def test_others_are_answered_while_offsets_of_many_groups_are_told(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
+    async def scenario(kafka_client: KafkaTestClient) -> None:
         frame = offsets_of(*((f"g{n}", ALL) for n in range(MAX_ELEMENTS - 10)))
-        times, answer = await responded_beside(door, frame)
+        times, answer = await responded_beside(kafka_client, frame)
         assert len(answer) > 1000
         assert times >= 3
 
@@ -118,12 +127,12 @@ def test_groups_beyond_the_size_of_an_answer_are_asked_for_again(tmp_path: Path)
     of_a_commit = 200  # which must fit into a batch
     count = RESPONSE_BYTES // (2 * len(METADATA)) + of_a_commit
 
-    async def scenario(door: Door) -> None:
+    async def scenario(kafka_client: KafkaTestClient) -> None:
         for group_id in ("a", "b"):
             for first in range(0, count, of_a_commit):
-                await commit(door, group_id, range(first, first + of_a_commit), METADATA)
-        await commit(door, "c", range(1))
-        client = await Client.connect(door)
+                await commit(kafka_client, group_id, range(first, first + of_a_commit), METADATA)
+        await commit(kafka_client, "c", range(1))
+        client = await Client.connect(kafka_client)
         answer = await client.ask(offsets_of(("a", ALL), ("b", ALL), ("c", ALL)))
         late = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert [
@@ -146,15 +155,17 @@ def test_offsets_are_fetched_by_the_ids_of_their_topics(
 ) -> None:
     """v10. Of a topic that is gone nothing is told: groups keep names."""
 
-    async def scenario(door: Door) -> None:
-        door.push(has_groups=True)
-        groups = door.services.groups
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(has_groups=True)
+        groups = kafka_client.services.groups
         await eventually(lambda: groups.list_groups(frozenset())[0] is ErrorCode.NONE)
-        await commit_all(door, "g", OffsetToCommit("gone", 0, 7), OffsetToCommit(TOPIC, 0, 7))
+        await commit_all(
+            kafka_client, "g", OffsetToCommit("gone", 0, 7), OffsetToCommit(TOPIC, 0, 7)
+        )
         named = [{"topic_id": each, "partitions": (0, 0, 1)} for each in topics or ()]
         group: Values = {"group_id": "g", "topics": ALL if topics is None else named}
         group |= {"member_id": None, "member_epoch": -1}
-        found = await requested_at(door.port, OFFSET_FETCH_API, 10, {"groups": (group,)})
+        found = await requested_at(kafka_client.port, OFFSET_FETCH_API, 10, {"groups": (group,)})
         reported = {
             topic["topic_id"]: [
                 (each["partition"], each["offset"], each["error"]) for each in topic["partitions"]
@@ -170,18 +181,18 @@ def test_offsets_are_fetched_by_the_ids_of_their_topics(
                 NO_ID: [(0, -1, unknown), (1, -1, unknown)],
             }
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_offsets_are_committed_by_the_ids_of_their_topics(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        door.push(has_groups=True)
-        groups = door.services.groups
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(has_groups=True)
+        groups = kafka_client.services.groups
         await eventually(lambda: groups.list_groups(frozenset())[0] is ErrorCode.NONE)
         partitions = [{"partition": number, "offset": 5, "metadata": None} for number in (0, 3)]
         topics = [{"topic_id": each, "partitions": partitions} for each in (TOPIC_ID, NO_ID)]
         requested = {"group_id": "g", "topics": topics, "group_instance_id": None}
-        found = await requested_at(door.port, OFFSET_COMMIT_API, 10, requested)
+        found = await requested_at(kafka_client.port, OFFSET_COMMIT_API, 10, requested)
         reported = {
             topic["topic_id"]: [each["error"] for each in topic["partitions"]]
             for topic in found["topics"]
@@ -189,4 +200,4 @@ def test_offsets_are_committed_by_the_ids_of_their_topics(tmp_path: Path) -> Non
         absent, unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID
         assert reported == {TOPIC_ID: [ErrorCode.NONE, absent], NO_ID: [unknown, unknown]}
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)

@@ -20,7 +20,13 @@ from tidemark_broker.metadata.controller_channel import Address
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.support.in_process_pool import TOPIC, TOPIC_ID
-from tests.support.kafka_test_client import Client, Door, framed, produce, with_door
+from tests.support.kafka_test_client import (
+    Client,
+    KafkaTestClient,
+    framed,
+    produce,
+    with_kafka_client,
+)
 from tests.unit.broker.kafka.apis.test_advertised_listeners import requested_at
 
 NO_ID = "00000000-0000-4000-8000-000000000001"
@@ -30,45 +36,49 @@ NO_ID = "00000000-0000-4000-8000-000000000001"
 def test_why_a_group_is_not_deleted_is_told_from_version_3_on(
     tmp_path: Path, version: int, words: str | None
 ) -> None:
-    async def scenario(door: Door) -> None:
-        door.push(has_groups=True)
-        found = await requested_at(door.port, DELETE_GROUPS_API, version, {"groups": ["nobody"]})
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(has_groups=True)
+        found = await requested_at(
+            kafka_client.port, DELETE_GROUPS_API, version, {"groups": ["nobody"]}
+        )
         (group,) = found["groups"]
         assert (group["group_id"], group["error"]) == ("nobody", ErrorCode.GROUP_ID_NOT_FOUND)
         assert group["message"] == words
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_replica_moves_to_no_other_directory_of_its_broker(tmp_path: Path, version: int) -> None:
     """A broker has one: a replica is there already, or it is asked for where nothing is."""
 
-    async def scenario(door: Door) -> None:
-        door.services.log_directory = "/data"
-        admin = LogAdmin(door.services)  # it was told no directory when the door was made
-        handler = door.services.answering.prompt_handler(
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.services.log_directory = "/data"
+        admin = LogAdmin(kafka_client.services)  # it was told no directory when the door was made
+        handler = kafka_client.services.answering.prompt_handler(
             ALTER_REPLICA_LOG_DIRS_API, admin.alter_log_dirs
         )
-        door.services.add(handler)
-        door.push()
+        kafka_client.services.add(handler)
+        kafka_client.push()
         topics = [{"topic": TOPIC, "partitions": [0, 7]}]
         directories = [{"path": path, "topics": topics} for path in ("/data", "/elsewhere")]
         requested = {"directories": directories}
-        found = await requested_at(door.port, ALTER_REPLICA_LOG_DIRS_API, version, requested)
+        found = await requested_at(
+            kafka_client.port, ALTER_REPLICA_LOG_DIRS_API, version, requested
+        )
         (topic,) = found["topics"]
         reported = [(each["partition"], each["error"]) for each in topic["partitions"]]
         absent = (7, ErrorCode.REPLICA_NOT_AVAILABLE)
         missing = [(number, ErrorCode.LOG_DIR_NOT_FOUND) for number in (0, 7)]
         assert reported == [(0, ErrorCode.NONE), absent, *missing]
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_producers_of_a_replica_are_told_with_their_last_batch(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        door.push()
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push()
+        client = await Client.connect(kafka_client)
         for producer_id, epoch, sequence in ((7, 2, 0), (7, 2, 3), (9, 0, 0)):
             records = [NewRecord(None, b"v")] * 3
             batch = build_batch(
@@ -80,7 +90,7 @@ def test_producers_of_a_replica_are_told_with_their_last_batch(tmp_path: Path) -
             )
             await client.ask(produce(batch))
         topics = [{"topic": TOPIC, "partitions": [0, 9]}, {"topic": "no name", "partitions": [0]}]
-        found = await requested_at(door.port, DESCRIBE_PRODUCERS_API, 0, {"topics": topics})
+        found = await requested_at(kafka_client.port, DESCRIBE_PRODUCERS_API, 0, {"topics": topics})
         (known, absent), (invalid,) = (topic["partitions"] for topic in found["topics"])
         fields = ("producer_id", "producer_epoch", "last_sequence", "last_timestamp_ms")
         reported = [tuple(each[name] for name in fields) for each in known["producers"]]
@@ -88,31 +98,33 @@ def test_producers_of_a_replica_are_told_with_their_last_batch(tmp_path: Path) -
         assert absent["error"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert invalid["error"] == ErrorCode.INVALID_TOPIC_EXCEPTION
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_of_a_partition_without_a_replica_here_no_producers_are_told(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        door.push(partition_count=2)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(partition_count=2)
         topics = [{"topic": TOPIC, "partitions": [1]}]
-        found = await requested_at(door.port, DESCRIBE_PRODUCERS_API, 0, {"topics": topics})
+        found = await requested_at(kafka_client.port, DESCRIBE_PRODUCERS_API, 0, {"topics": topics})
         (partition,) = found["topics"][0]["partitions"]
         assert partition["error"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert partition["message"] == "broker 1 has no replica of it"
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_operator_that_leads_is_told_as_a_quorum_of_one(tmp_path: Path, version: int) -> None:
-    async def scenario(door: Door) -> None:
-        door.push()
-        door.services.controller_address = lambda: Address("operator.shop.svc", 9443)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push()
+        kafka_client.services.controller_address = lambda: Address("operator.shop.svc", 9443)
         partitions = [{"partition": 0}, {"partition": 1}]
         topics = [{"topic": name, "partitions": partitions} for name in ("__cluster_metadata", "x")]
-        found = await requested_at(door.port, DESCRIBE_QUORUM_API, version, {"topics": topics})
+        found = await requested_at(
+            kafka_client.port, DESCRIBE_QUORUM_API, version, {"topics": topics}
+        )
         (quorum, second), others = (topic["partitions"] for topic in found["topics"])
-        image = door.partitions.metadata.image_version
+        image = kafka_client.partitions.metadata.image_version
         assert (quorum["leader"], quorum["leader_epoch"]) == (3000, 1)
         reported = [
             (each["replica_id"], each["log_end_offset"])
@@ -125,7 +137,7 @@ def test_the_operator_that_leads_is_told_as_a_quorum_of_one(tmp_path: Path, vers
         nodes = ({"node_id": 3000, "listeners": (listener,)},)
         assert tuple(found["nodes"]) == (nodes if version >= 2 else ())
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -141,22 +153,22 @@ def test_the_operator_that_leads_is_told_as_a_quorum_of_one(tmp_path: Path, vers
 def test_what_has_configs_is_listed_by_its_kind(
     tmp_path: Path, version: int, kinds: tuple[int, ...], reported: Any
 ) -> None:
-    async def scenario(door: Door) -> None:
-        door.push(retained=("gone",))
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push(retained=("gone",))
         requested = {"resource_types": kinds}
-        found = await requested_at(door.port, LIST_CONFIG_RESOURCES_API, version, requested)
+        found = await requested_at(kafka_client.port, LIST_CONFIG_RESOURCES_API, version, requested)
         listed = [(each["resource"], each["resource_type"]) for each in found["resources"]]
         assert (found["error"] or listed) == reported
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_records_are_produced_by_the_id_of_their_topic(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        door.push()
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push()
         batch = build_batch([NewRecord(None, b"v")], timestamp_ms=1)
         topics = [(topic_id, [(0, batch), (7, batch)]) for topic_id in (TOPIC_ID, NO_ID)]
-        answer = await produced_by_id(door, topics)
+        answer = await produced_by_id(kafka_client, topics)
         reported = {
             str(topic.topic_id): [
                 (each.index, each.error_code, each.base_offset)
@@ -168,17 +180,17 @@ def test_records_are_produced_by_the_id_of_their_topic(tmp_path: Path) -> None:
         unknown = [(number, ErrorCode.UNKNOWN_TOPIC_ID, -1) for number in (0, 7)]
         assert reported == {TOPIC_ID: [(0, ErrorCode.NONE, 0), (7, absent, -1)], NO_ID: unknown}
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_answers_of_several_unknown_topic_ids_are_told_apart(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        door.push()
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.push()
         others = [NO_ID, NO_ID[:-1] + "2"]
-        answer = await produced_by_id(door, [(each, [(0, b"")]) for each in others])
+        answer = await produced_by_id(kafka_client, [(each, [(0, b"")]) for each in others])
         assert [str(topic.topic_id) for topic in answer.responses] == others
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 ROW = re.compile(r"\| ([A-Z][A-Za-z, ]+) \| ([0-9, -]+) \|")
@@ -194,10 +206,10 @@ def test_the_table_of_the_documentation_says_what_is_offered(tmp_path: Path) -> 
         key: name for name, key in vars(frames).items() if name.isupper() and name[0] != "_"
     }
 
-    async def scenario(door: Door) -> None:
+    async def scenario(kafka_client: KafkaTestClient) -> None:
         offered = {
             names_by_key[key].title().replace("_", ""): handler.supported
-            for key, handler in door.services.handlers.items()
+            for key, handler in kafka_client.services.handlers.items()
         }
         reported = {
             name: f"{api.min_version}-{api.max_version}" if api.max_version else "0"
@@ -205,10 +217,12 @@ def test_the_table_of_the_documentation_says_what_is_offered(tmp_path: Path) -> 
         }
         assert reported == documented
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
-async def produced_by_id(door: Door, topics: list[tuple[str, list[tuple[int, bytes]]]]) -> Any:
+async def produced_by_id(
+    kafka_client: KafkaTestClient, topics: list[tuple[str, list[tuple[int, bytes]]]]
+) -> Any:
     kind = producer.ProduceRequest
     of_topic, of_partition = kind.TopicProduceData, kind.TopicProduceData.PartitionProduceData
     data = [
@@ -223,7 +237,7 @@ async def produced_by_id(door: Door, topics: list[tuple[str, list[tuple[int, byt
     ]
     requested = kind(version=13, transactional_id=None, acks=1, timeout_ms=1000, topic_data=data)
     requested.with_header(correlation_id=7, client_id="test")
-    client = await Client.connect(door)
+    client = await Client.connect(kafka_client)
     client.send(bytes(requested.encode(header=True, framed=True)))
     answer = framed(INT32.pack(7) + await client.answer())
     return producer.ProduceResponse.decode(answer, version=13, header=True, framed=True)

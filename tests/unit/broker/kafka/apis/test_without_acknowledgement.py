@@ -8,7 +8,13 @@ from tidemark_protocol.controller_messages import BrokerState, Endpoints
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
 from tests.support.in_process_pool import TOPIC, a_batch
-from tests.support.kafka_test_client import API_VERSIONS_REQUEST, Client, Door, produce, with_door
+from tests.support.kafka_test_client import (
+    API_VERSIONS_REQUEST,
+    Client,
+    KafkaTestClient,
+    produce,
+    with_kafka_client,
+)
 from tests.unit.broker.kafka.network.test_bad_input import closed_log, kind_of
 
 OTHER = BrokerState(
@@ -31,30 +37,30 @@ def reasons(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
 def test_what_was_written_is_not_answered_and_the_connection_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(door: Door) -> None:
-        client, other = await Client.connect(door), await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client, other = await Client.connect(kafka_client), await Client.connect(kafka_client)
         versions = await other.ask(API_VERSIONS_REQUEST)
         for _ in range(3):
             client.send(produce(a_batch("one"), acks=0))
             assert await client.ask(API_VERSIONS_REQUEST) == versions
-        assert door.partitions.offsets(TOPIC, 0).log_end_offset == 3
-        assert door.services.memory.requests.used_bytes == 0
+        assert kafka_client.partitions.offsets(TOPIC, 0).log_end_offset == 3
+        assert kafka_client.services.memory.requests.used_bytes == 0
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
     assert closed_log(caplog) == []
 
 
 def test_what_was_not_written_closes_its_connection_and_no_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(door: Door) -> None:
-        client, other = await Client.connect(door), await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client, other = await Client.connect(kafka_client), await Client.connect(kafka_client)
         client.send(produce(a_batch("torn")[:-1], acks=0) + API_VERSIONS_REQUEST)
         assert await what_comes(client) == b""
         assert await other.ask(API_VERSIONS_REQUEST)
-        assert door.partitions.offsets(TOPIC, 0).log_end_offset == 0
+        assert kafka_client.partitions.offsets(TOPIC, 0).log_end_offset == 0
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
     ((kind, reason),) = reasons(caplog)
     assert kind == "failed request"
     assert reason.startswith("acks=0: CORRUPT_MESSAGE ")
@@ -63,13 +69,13 @@ def test_what_was_not_written_closes_its_connection_and_no_other(
 def test_a_leader_that_moved_is_looked_for_after_the_connection_was_closed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         await client.ask(API_VERSIONS_REQUEST)
-        door.push(next_leader=OTHER)
+        kafka_client.push(next_leader=OTHER)
         client.send(produce(a_batch("one"), acks=0) + API_VERSIONS_REQUEST)
         assert await what_comes(client) == b""
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
     ((_, reason),) = reasons(caplog)
     assert reason.startswith("acks=0: NOT_LEADER_OR_FOLLOWER")

@@ -14,12 +14,12 @@ from tests.support.in_process_pool import TOPIC, a_batch
 from tests.support.kafka_test_client import (
     API_VERSIONS_REQUEST,
     Client,
-    Door,
+    KafkaTestClient,
     fetch,
     framed,
     produce,
     request,
-    with_door,
+    with_kafka_client,
 )
 from tests.support.waiting import eventually
 
@@ -65,18 +65,18 @@ NOT_KAFKA = {
 def test_what_is_no_request_ends_its_connection_and_no_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, data: bytes
 ) -> None:
-    async def scenario(door: Door) -> None:
-        other = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        other = await Client.connect(kafka_client)
         await other.ask(API_VERSIONS_REQUEST)
-        hostile = await Client.connect(door)
+        hostile = await Client.connect(kafka_client)
         hostile.send(data)
         assert await hostile.is_closed()
         assert len(closed_log(caplog)) == 1
         assert len(await other.ask(API_VERSIONS_REQUEST)) > 10
-        await eventually(lambda: len(door.listener.connections) == 1)
-        assert door.services.memory.requests.used_bytes == 0
+        await eventually(lambda: len(kafka_client.listener.connections) == 1)
+        assert kafka_client.services.memory.requests.used_bytes == 0
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -90,26 +90,26 @@ def test_what_is_no_request_ends_its_connection_and_no_other(
 def test_another_protocol_is_recognized_and_named_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, data: bytes, kind: str
 ) -> None:
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         client.send(data)
         assert await client.is_closed()
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
     assert [kind_of(record) for record in closed_log(caplog)] == [kind]
 
 
 def test_a_thousand_bad_connections_are_one_line_and_a_count(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(door: Door) -> None:
+    async def scenario(kafka_client: KafkaTestClient) -> None:
         for _ in range(1000):
-            client = await Client.connect(door)
+            client = await Client.connect(kafka_client)
             client.send(INT32.pack(-1))
             assert await client.is_closed()
             client.close()
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
     counts = [record for record in caplog.records if record.message == "more connections closed"]
     assert len(closed_log(caplog)) == 1
     assert [record.__dict__["count"] for record in counts] == [999]
@@ -148,106 +148,106 @@ BAD_BATCHES = {
 def test_a_bad_batch_is_answered_with_kafkas_error_and_written_nowhere(
     tmp_path: Path, batch: bytes, error: int | None
 ) -> None:
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         answer = await client.ask(produce(batch))
         found = int.from_bytes(answer[4 + 2 + len(TOPIC) + 4 + 4 :][:2], "big", signed=True)
         assert found in ((CORRUPT_MESSAGE, INVALID_RECORD) if error is None else (error,))
         good = await client.ask(produce(a_batch("good")))
         assert good[4 + 2 + len(TOPIC) + 4 + 4 :][:10] == INT16.pack(0) + INT64.pack(0)
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_a_slow_loris_holds_nobody_up_and_is_closed_as_idle(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        slow = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        slow = await Client.connect(kafka_client)
         for byte in API_VERSIONS_REQUEST[:-1]:
             slow.send(bytes((byte,)))
             await asyncio.sleep(0)
-        other = await Client.connect(door)
+        other = await Client.connect(kafka_client)
         assert len(await other.ask(API_VERSIONS_REQUEST)) > 10
         assert await slow.is_closed()
 
     limits = ListenerLimits(idle_seconds=0.2, sweep_seconds=0.05)
-    with_door(tmp_path, scenario, limits)
+    with_kafka_client(tmp_path, scenario, limits)
 
 
 def test_a_client_that_is_gone_without_a_word_is_closed_as_idle(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        silent = [await Client.connect(door) for _ in range(20)]
-        await eventually(lambda: len(door.listener.connections) == 20)
-        await eventually(lambda: not door.listener.connections)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        silent = [await Client.connect(kafka_client) for _ in range(20)]
+        await eventually(lambda: len(kafka_client.listener.connections) == 20)
+        await eventually(lambda: not kafka_client.listener.connections)
         assert all([await client.is_closed() for client in silent])
 
     limits = ListenerLimits(idle_seconds=0.2, sweep_seconds=0.05)
-    with_door(tmp_path, scenario, limits)
+    with_kafka_client(tmp_path, scenario, limits)
 
 
 def test_a_half_closed_connection_takes_its_waiting_requests_along(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         client.send(fetch(max_wait_ms=300) + API_VERSIONS_REQUEST * 20)
-        await eventually(lambda: door.services.memory.requests.used_bytes > 0)
+        await eventually(lambda: kafka_client.services.memory.requests.used_bytes > 0)
         client.close()
-        await eventually(lambda: not door.listener.connections)
-        assert door.services.memory.requests.used_bytes == 0
+        await eventually(lambda: not kafka_client.listener.connections)
+        assert kafka_client.services.memory.requests.used_bytes == 0
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_one_connection_too_many_is_closed_and_the_others_stay(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(door: Door) -> None:
-        kept = [await Client.connect(door) for _ in range(3)]
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kept = [await Client.connect(kafka_client) for _ in range(3)]
         for client in kept:
             await client.ask(API_VERSIONS_REQUEST)
-        assert await (await Client.connect(door)).is_closed()
+        assert await (await Client.connect(kafka_client)).is_closed()
         for client in kept:
             await client.ask(API_VERSIONS_REQUEST)
 
-    with_door(tmp_path, scenario, ListenerLimits(connections=3))
+    with_kafka_client(tmp_path, scenario, ListenerLimits(connections=3))
     assert [kind_of(record) for record in closed_log(caplog)] == ["too many connections"]
 
 
 def test_a_follower_gets_in_and_stays_however_many_clients_there_are(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        clients = [await Client.connect(door) for _ in range(3)]
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        clients = [await Client.connect(kafka_client) for _ in range(3)]
         for client in clients:
             await client.ask(API_VERSIONS_REQUEST)
-        silent = await Client.connect(door)
-        follower = await Client.connect(door)
+        silent = await Client.connect(kafka_client)
+        follower = await Client.connect(kafka_client)
         assert await follower.ask(FETCH_OF_A_BROKER)
-        crowd = [await Client.connect(door) for _ in range(4)]
+        crowd = [await Client.connect(kafka_client) for _ in range(4)]
         assert await silent.is_closed()
         assert all([await client.is_closed() for client in crowd])
         for _ in range(3):
             assert await follower.ask(FETCH_OF_A_BROKER)
         for client in clients:
             await client.ask(API_VERSIONS_REQUEST)
-        assert len(door.listener.connections) == 4
+        assert len(kafka_client.listener.connections) == 4
 
     limits = ListenerLimits(connections=3, over_limit_connections=2, over_limit_seconds=0.1)
-    with_door(tmp_path, scenario, limits)
+    with_kafka_client(tmp_path, scenario, limits)
 
 
 def test_what_a_client_above_the_limit_asks_for_is_not_done(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        first = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        first = await Client.connect(kafka_client)
         await first.ask(API_VERSIONS_REQUEST)
-        second = await Client.connect(door)
+        second = await Client.connect(kafka_client)
         second.send(produce(a_batch("one"), acks=0))
         assert await second.is_closed()
-        assert door.partitions.offsets(TOPIC, 0).log_end_offset == 0
-        assert door.services.memory.requests.used_bytes == 0
+        assert kafka_client.partitions.offsets(TOPIC, 0).log_end_offset == 0
+        assert kafka_client.services.memory.requests.used_bytes == 0
 
-    with_door(tmp_path, scenario, ListenerLimits(connections=1))
+    with_kafka_client(tmp_path, scenario, ListenerLimits(connections=1))
 
 
 def test_an_unknown_topic_and_partition_are_answered_not_closed(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         requested = INT32.pack(-1) + INT32.pack(0) + INT32.pack(1) + INT32.pack(100) + b"\x00"
         requested += INT32.pack(1) + nullable_string("nowhere") + INT32.pack(1)
         requested += INT32.pack(-7) + INT64.pack(-9) + INT32.pack(-1)
@@ -255,33 +255,33 @@ def test_an_unknown_topic_and_partition_are_answered_not_closed(tmp_path: Path) 
         assert INT16.pack(UNKNOWN_TOPIC) in answer
         assert len(await client.ask(API_VERSIONS_REQUEST)) > 10
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_a_fetch_of_no_partitions_is_answered_at_once(tmp_path: Path) -> None:
     """Java's consumers close their fetch sessions so, as others do."""
 
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         nothing = INT32.pack(0) + INT32.pack(0)  # throttled, topics
         assert await client.ask(fetch(times=0, max_wait_ms=60_000, min_bytes=1000)) == nothing
         assert len(await client.ask(API_VERSIONS_REQUEST)) > 10
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_deeply_nested_structs_are_only_as_deep_as_their_table(tmp_path: Path) -> None:
     """A record that holds a batch that holds a batch is bytes to the broker."""
 
-    async def scenario(door: Door) -> None:
+    async def scenario(kafka_client: KafkaTestClient) -> None:
         inner = a_batch("leaf")
         for _ in range(50):
             inner = build_batch([NewRecord(None, inner, ())], timestamp_ms=1)
-        client = await Client.connect(door)
+        client = await Client.connect(kafka_client)
         answer = await client.ask(produce(inner))
         assert answer[4 + 2 + len(TOPIC) + 4 + 4 :][:2] == INT16.pack(0)
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("limits", [{"max_bytes": 0}, {"partition_max_bytes": -1}])
@@ -290,12 +290,12 @@ def test_who_asks_for_no_bytes_is_given_a_batch_at_a_time(
 ) -> None:
     """As by Kafka (minOneMessage). Read for the wait, not for the answer: an endless pass."""
 
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         batch = a_batch("a" * 100)
         for _ in range(2):
             await client.ask(produce(batch))
         answer = await asyncio.wait_for(client.ask(fetch(max_wait_ms=60_000, **limits)), 5)
         assert len(batch) < len(answer) < 2 * len(batch)
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)

@@ -31,12 +31,12 @@ from tests.support.in_process_pool import TOPIC, a_batch
 from tests.support.kafka_test_client import (
     PRODUCE,
     Client,
-    Door,
+    KafkaTestClient,
     fetch,
     produce,
     request,
     responded_beside,
-    with_door,
+    with_kafka_client,
 )
 
 MANY = MAX_ELEMENTS - 10
@@ -162,80 +162,80 @@ LARGE = {
 
 @pytest.mark.parametrize("frame", LARGE.values(), ids=LARGE)
 def test_others_are_answered_while_a_large_request_is_done(tmp_path: Path, frame: bytes) -> None:
-    async def scenario(door: Door) -> None:
-        times, answer = await responded_beside(door, frame)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        times, answer = await responded_beside(kafka_client, frame)
         assert len(answer) > 1000
         assert times >= 3
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_a_fetch_of_very_many_partitions_waits_and_is_answered_with_news(tmp_path: Path) -> None:
     """A pass over all of them takes longer than the next append comes."""
 
-    async def scenario(door: Door) -> None:
-        reader, writer = await Client.connect(door), await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        reader, writer = await Client.connect(kafka_client), await Client.connect(kafka_client)
         reader.send(fetch(max_wait_ms=60_000, times=MANY))
         waits = asyncio.ensure_future(reader.answer())
         while not waits.done():
             await writer.ask(produce(a_batch("news")))
         assert len(await waits) > 50
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_a_later_request_of_the_connection_waits_until_all_batches_are_written(
     tmp_path: Path,
 ) -> None:
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         client.send(produce_of_many(500) + produce(a_batch("last")))
         await client.answer()
         last = await client.answer()
         base_offset = int.from_bytes(last[4 + 2 + len(TOPIC) + 4 + 4 + 2 :][:8], "big")
         assert base_offset == 500
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_what_is_asked_many_times_is_told_once(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         once = await client.ask(metadata_of(TOPIC))
         assert await client.ask(metadata_of(*[TOPIC] * 1000)) == once
         refused = await client.ask(configs_of(*[TOPIC] * 1000))
         assert int.from_bytes(refused[4:8], "big") == 1
         assert int.from_bytes(refused[8:10], "big") == INVALID_REQUEST
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_a_partition_whose_offset_is_asked_for_twice_is_refused(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         answer = await client.ask(offsets_at(LATEST, 0, 0))
         _, values = LIST_OFFSETS_API.decode_response(INT32.pack(7) + answer, 7)
         (topic,) = values["topics"]
         errors = [entry["error"] for entry in topic["partitions"]]
         assert errors == [INVALID_REQUEST, INVALID_REQUEST]
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_more_elements_than_a_request_may_have_end_the_connection(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         client.send(metadata_of(*NAMES, *(f"more{number}" for number in range(20))))
         assert await client.is_closed()
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
     assert f"expected at most {MAX_ELEMENTS}" in str(caplog.records[-1].__dict__)
 
 
 def test_a_turn_of_a_produce_ends_after_so_many_bytes_too(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
+    async def scenario(kafka_client: KafkaTestClient) -> None:
         answers: list[Buffers] = []
         header = RequestHeader(PRODUCE, 9, 1, None)
         requested = KafkaRequest(header, Reader(b""), FollowerSession(), answers.append, print)
@@ -244,10 +244,10 @@ def test_a_turn_of_a_produce_ends_after_so_many_bytes_too(tmp_path: Path) -> Non
             for kib in (1, 900, 500, 900)
         )
         producing = ProduceHandler(
-            door.partitions, requested, ProduceRequest(None, 1, 1000, batches)
+            kafka_client.partitions, requested, ProduceRequest(None, 1, 1000, batches)
         )
         # A step for each, and one more for each quarter of a mebibyte; the last one ends it.
         assert list(producing.start_steps(batches)) == [1, 4, 2, 1]
         assert len(answers) == 1
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)

@@ -7,15 +7,21 @@ import pytest
 from tidemark_broker.kafka.network.request import KafkaRequest
 
 from tests.support.in_process_pool import a_batch
-from tests.support.kafka_test_client import Client, Door, fetch, produce, with_door
+from tests.support.kafka_test_client import (
+    Client,
+    KafkaTestClient,
+    fetch,
+    produce,
+    with_kafka_client,
+)
 
 
 @pytest.mark.parametrize("kind", ["fetch", "produce"])
 def test_an_answered_request_is_in_no_circle(tmp_path: Path, kind: str) -> None:
     frame = fetch(max_bytes=100_000) if kind == "fetch" else produce(a_batch("b"))
 
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         await client.ask(produce(a_batch("a")))
         await client.ask(frame)
         gc.collect()
@@ -28,4 +34,4 @@ def test_an_answered_request_is_in_no_circle(tmp_path: Path, kind: str) -> None:
         finally:
             gc.enable()
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)

@@ -18,11 +18,11 @@ from tests.support.in_process_pool import TOPIC, a_batch
 from tests.support.kafka_test_client import (
     API_VERSIONS_REQUEST,
     Client,
-    Door,
+    KafkaTestClient,
     fetch,
     framed,
     produce,
-    with_door,
+    with_kafka_client,
 )
 from tests.support.simulated_time import SimulatedTime
 from tests.support.waiting import eventually
@@ -171,57 +171,57 @@ def test_an_answer_reads_a_share_of_what_is_left() -> None:
 
 
 def test_many_half_sent_requests_hold_nobody_up(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        memory = door.services.memory
-        slow = [await Client.connect(door) for _ in range(40)]
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        memory = kafka_client.services.memory
+        slow = [await Client.connect(kafka_client) for _ in range(40)]
         for client in slow:
             client.send(INT32.pack(200 * KIB) + bytes(100 * KIB))
         await eventually(lambda: memory.requests.is_full)
-        other = await Client.connect(door)
+        other = await Client.connect(kafka_client)
         assert len(await other.ask(API_VERSIONS_REQUEST)) > 10
         assert memory.requests.used_bytes < 2 * memory.limits.requests
 
-    with_door(tmp_path, scenario, SMALL)
+    with_kafka_client(tmp_path, scenario, SMALL)
 
 
 def test_many_half_sent_large_requests_hold_nobody_up(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        slow = [await Client.connect(door) for _ in range(20)]
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        slow = [await Client.connect(kafka_client) for _ in range(20)]
         for client in slow:
             client.send(INT32.pack(500 * KIB) + bytes(1000))
-        await eventually(lambda: len(door.listener.connections) == 20)
-        other = await Client.connect(door)
+        await eventually(lambda: len(kafka_client.listener.connections) == 20)
+        other = await Client.connect(kafka_client)
         assert len(await other.ask(API_VERSIONS_REQUEST)) > 10  # at once: it is small
         batch = a_batch("x" * 400 * KIB)
         assert len(await other.ask(produce(batch))) > 10  # once those that do not move are cut
 
-    with_door(tmp_path, scenario, SMALL)
+    with_kafka_client(tmp_path, scenario, SMALL)
 
 
 @pytest.mark.parametrize("size_kib", [400, 700])
 def test_large_requests_of_many_are_all_answered_in_turn(size_kib: int, tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
+    async def scenario(kafka_client: KafkaTestClient) -> None:
         batch = a_batch("x" * size_kib * KIB)
-        clients = [await Client.connect(door) for _ in range(30)]
+        clients = [await Client.connect(kafka_client) for _ in range(30)]
         answers = await asyncio.gather(*(client.ask(produce(batch)) for client in clients))
         assert all(len(answer) > 10 for answer in answers)
-        assert door.services.memory.requests.used_bytes == 0
+        assert kafka_client.services.memory.requests.used_bytes == 0
 
-    with_door(tmp_path, scenario, SMALL)
+    with_kafka_client(tmp_path, scenario, SMALL)
 
 
 def test_slow_readers_are_cut_once_others_want_to_read(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        memory = door.services.memory
-        producer = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        memory = kafka_client.services.memory
+        producer = await Client.connect(kafka_client)
         for _ in range(16):
             await producer.ask(produce(a_batch("x" * 900 * KIB)))
-        slow = [await Client.connect(door) for _ in range(10)]
+        slow = [await Client.connect(kafka_client) for _ in range(10)]
         for client in slow:
             cast(asyncio.ReadTransport, client.writer.transport).pause_reading()
             client.send(fetch() * 8)
         await eventually(lambda: memory.answers.is_full)
-        reader = await Client.connect(door)
+        reader = await Client.connect(kafka_client)
         assert len(await reader.ask(fetch())) > 900 * KIB
         # One batch each at most above the limit, of those that asked before it was full.
         assert memory.answers.used_bytes < 2 * memory.limits.answers
@@ -229,17 +229,17 @@ def test_slow_readers_are_cut_once_others_want_to_read(tmp_path: Path) -> None:
             client.writer.transport.abort()
         await eventually(lambda: memory.answers.used_bytes == 0)
 
-    with_door(tmp_path, scenario, SMALL)
+    with_kafka_client(tmp_path, scenario, SMALL)
 
 
 def test_a_parked_fetch_of_very_many_partitions_ends_when_memory_is_wanted(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        client = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
         client.send(fetch(max_wait_ms=60_000, times=5000))
         async with asyncio.timeout(30):
             assert len(await client.answer()) > 10
 
-    with_door(tmp_path, scenario, SMALL)
+    with_kafka_client(tmp_path, scenario, SMALL)
 
 
 def create_topics(*, tag_bytes: int = 0, values: int = 0) -> bytes:
@@ -258,31 +258,31 @@ async def never(path: str, request: TopicsRequest, timeout_ms: int) -> TopicsRes
 
 
 def test_a_request_that_waits_holds_what_it_asks_for_and_not_its_frame(tmp_path: Path) -> None:
-    async def scenario(door: Door) -> None:
-        door.partitions.topic_changes.ask = never
-        memory = door.services.memory
-        waiting = [await Client.connect(door) for _ in range(3)]
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.partitions.topic_changes.ask = never
+        memory = kafka_client.services.memory
+        waiting = [await Client.connect(kafka_client) for _ in range(3)]
         for client in waiting:
             client.send(create_topics(tag_bytes=900 * KIB))
         await eventually(lambda: 0 < memory.requests.used_bytes < 20 * KIB)
-        other = await Client.connect(door)
+        other = await Client.connect(kafka_client)
         batch = a_batch("x" * 500 * KIB)
         for _ in range(5):
             assert len(await other.ask(produce(batch))) > 10
-        assert len(door.listener.connections) == 4
+        assert len(kafka_client.listener.connections) == 4
 
-    with_door(tmp_path, scenario, SMALL)
+    with_kafka_client(tmp_path, scenario, SMALL)
 
 
 def test_requests_that_wait_do_not_deafen_the_broker_however_much_they_ask_for(
     tmp_path: Path,
 ) -> None:
-    async def scenario(door: Door) -> None:
-        door.partitions.topic_changes.ask = never
-        memory = door.services.memory
-        small = await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.partitions.topic_changes.ask = never
+        memory = kafka_client.services.memory
+        small = await Client.connect(kafka_client)
         small.send(create_topics(values=1))
-        waiting = [await Client.connect(door) for _ in range(3)]
+        waiting = [await Client.connect(kafka_client) for _ in range(3)]
         for client in waiting:
             client.send(create_topics(values=20))
         async with asyncio.timeout(30):
@@ -290,12 +290,12 @@ def test_requests_that_wait_do_not_deafen_the_broker_however_much_they_ask_for(
                 [asyncio.create_task(client.is_closed()) for client in waiting],
                 return_when=asyncio.FIRST_COMPLETED,
             )
-        other = await Client.connect(door)
+        other = await Client.connect(kafka_client)
         assert len(await other.ask(API_VERSIONS_REQUEST)) > 10
         await eventually(lambda: memory.requests.used_bytes < memory.limits.requests)
         assert not small.writer.is_closing()  # the largest are cut
 
-    with_door(tmp_path, scenario, SMALL)
+    with_kafka_client(tmp_path, scenario, SMALL)
 
 
 class StuckTransport(asyncio.Transport):
@@ -319,14 +319,14 @@ class StuckTransport(asyncio.Transport):
 def test_a_refused_connection_gives_all_back_and_ends_however_little_its_client_reads(
     tmp_path: Path,
 ) -> None:
-    async def scenario(door: Door) -> None:
-        door.partitions.topic_changes.ask = never
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        kafka_client.partitions.topic_changes.ask = never
         transport = StuckTransport()
-        connection = KafkaConnection(door.listener)
+        connection = KafkaConnection(kafka_client.listener)
         connection.connection_made(transport)
         connection.data_received(create_topics(values=1))
         connection.data_received(produce(a_batch("x" * 5000))[:-4000])
-        memory = door.services.memory
+        memory = kafka_client.services.memory
         assert memory.requests.used_bytes > 30 * KIB
         connection.data_received(bytes(4000) + INT32.pack(-1))
         await eventually(lambda: transport.is_aborted)
@@ -334,7 +334,7 @@ def test_a_refused_connection_gives_all_back_and_ends_however_little_its_client_
         connection.connection_lost(None)
         assert memory.requests.used_bytes == 0
 
-    with_door(tmp_path, scenario, ListenerLimits(closing_seconds=0.05))
+    with_kafka_client(tmp_path, scenario, ListenerLimits(closing_seconds=0.05))
 
 
 def test_a_fetch_that_waits_for_much_reads_each_record_a_few_times_only(
@@ -349,8 +349,8 @@ def test_a_fetch_that_waits_for_much_reads_each_record_a_few_times_only(
         read_bytes += len(data)
         return data
 
-    async def scenario(door: Door) -> None:
-        reader, producer = await Client.connect(door), await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        reader, producer = await Client.connect(kafka_client), await Client.connect(kafka_client)
         await producer.ask(produce(a_batch("x" * 10 * KIB)))
         reader.send(fetch(max_wait_ms=60_000, min_bytes=195 * KIB))
         for _ in range(20):
@@ -358,34 +358,34 @@ def test_a_fetch_that_waits_for_much_reads_each_record_a_few_times_only(
         assert 195 * KIB <= len(await reader.answer()) < 220 * KIB
 
     monkeypatch.setattr(PartitionLog, "read", counted)
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
     assert read_bytes < 5 * 200 * KIB
 
 
 def test_a_fetch_that_waits_is_answered_though_its_limit_cuts_what_it_may_have(
     tmp_path: Path,
 ) -> None:
-    async def scenario(door: Door) -> None:
-        reader, producer = await Client.connect(door), await Client.connect(door)
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        reader, producer = await Client.connect(kafka_client), await Client.connect(kafka_client)
         reader.send(fetch(max_wait_ms=500, min_bytes=9 * KIB, max_bytes=10 * KIB))
         for _ in range(4):
             await producer.ask(produce(a_batch("x" * 4 * KIB)))
         assert 8 * KIB <= len(await reader.answer()) <= 10 * KIB
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)
 
 
 def test_a_request_as_large_as_clients_of_kafka_make_them_is_taken(tmp_path: Path) -> None:
     """franz-go and sarama put up to 100 MiB of batches for one broker into a request."""
 
-    async def scenario(door: Door) -> None:
+    async def scenario(kafka_client: KafkaTestClient) -> None:
         batch = a_batch("x" * 900 * KIB)
-        client = await Client.connect(door)
+        client = await Client.connect(kafka_client)
         answer = await client.ask(produce(batch, times=30))
-        replica = door.partitions.find_leading(TOPIC, 0)
+        replica = kafka_client.partitions.find_leading(TOPIC, 0)
         assert not isinstance(replica, ErrorCode)
         assert replica.log.log_end_offset == 30
         assert len(answer) > 30 * 14
-        assert door.services.memory.requests.used_bytes == 0
+        assert kafka_client.services.memory.requests.used_bytes == 0
 
-    with_door(tmp_path, scenario)
+    with_kafka_client(tmp_path, scenario)

@@ -42,7 +42,9 @@ def broker(broker_id: BrokerId, node_address: str = "") -> ObservedBroker:
     )
 
 
-def door(listener: ListenerSpec, broker_id: BrokerId | None, **more: Any) -> ObservedListener:
+def kafka_client(
+    listener: ListenerSpec, broker_id: BrokerId | None, **more: Any
+) -> ObservedListener:
     which = "bootstrap" if broker_id is None else broker_id
     name = f"default-{listener.name}-{which}"
     return ObservedListener(
@@ -52,9 +54,9 @@ def door(listener: ListenerSpec, broker_id: BrokerId | None, **more: Any) -> Obs
 
 RUNNING = (broker(ZERO, "10.0.0.1"), broker(ONE, "10.0.0.2"))
 NODE_PORTS = (
-    door(OUTSIDE, None, node_port=30000),
-    door(OUTSIDE, ZERO, node_port=30001),
-    door(OUTSIDE, ONE, node_port=30002),
+    kafka_client(OUTSIDE, None, node_port=30000),
+    kafka_client(OUTSIDE, ZERO, node_port=30001),
+    kafka_client(OUTSIDE, ONE, node_port=30002),
 )
 
 
@@ -107,7 +109,7 @@ def test_an_advertised_host_stands_for_all_nodes() -> None:
 
 
 def test_a_broker_that_is_not_placed_yet_or_has_no_port_has_no_address() -> None:
-    listeners = (door(OUTSIDE, ZERO), NODE_PORTS[2])
+    listeners = (kafka_client(OUTSIDE, ZERO), NODE_PORTS[2])
     observed = ObservedPool((broker(ZERO, "10.0.0.1"), broker(ONE)), listeners=listeners)
     assert listener_addresses(POOL, observed) == ()
     assert bootstrap_servers(OUTSIDE, observed) == ""
@@ -116,9 +118,9 @@ def test_a_broker_that_is_not_placed_yet_or_has_no_port_has_no_address() -> None
 def test_load_balancers_are_at_their_own_address() -> None:
     spec = replace(POOL, listeners=(CLOUD,))
     listeners = (
-        door(CLOUD, None, balancer_host="lb.example"),
-        door(CLOUD, ZERO, balancer_host="192.0.2.7"),
-        door(CLOUD, ONE),
+        kafka_client(CLOUD, None, balancer_host="lb.example"),
+        kafka_client(CLOUD, ZERO, balancer_host="192.0.2.7"),
+        kafka_client(CLOUD, ONE),
     )
     observed = ObservedPool(RUNNING, listeners=listeners)
     assert listener_addresses(spec, observed) == (
