@@ -10,26 +10,26 @@ from tidemark_protocol.partition_state import Member, PartitionState
 
 from tests.model.small_broker import SmallBroker
 from tests.model.small_controller import REPLICA
-from tests.model.world import World, has_record
+from tests.model.world import Cluster, has_record
 
 
-def broken_by(before: World | None, after: World) -> str:
+def broken_by(before: Cluster | None, after: Cluster) -> str:
     """What the move from `before` to `after` broke."""
     broken = "" if before is None else broken_on_the_way(before, after)
     return broken or broken_in(after)
 
 
-def broken_on_the_way(before: World, after: World) -> str:
+def broken_on_the_way(before: Cluster, after: Cluster) -> str:
     """What only the move itself shows."""
     return after.broken or _moved_replicas(before, after) or _slice(before, after)
 
 
-def broken_in(world: World) -> str:
+def broken_in(world: Cluster) -> str:
     """What the state shows, however it was reached."""
     return world.broken or _replicas(world) or _complete_logs(world) or _leaders(world)
 
 
-def _replicas(world: World) -> str:
+def _replicas(world: Cluster) -> str:
     running = [broker for broker in world.brokers if broker.process is not None]
     for broker in running:
         log, watermark = broker.log, broker.high_watermark
@@ -51,7 +51,7 @@ def _replicas(world: World) -> str:
     return ""
 
 
-def _complete_logs(world: World) -> str:
+def _complete_logs(world: Cluster) -> str:
     """I6: whoever may lead, and whoever leads, has what was committed."""
     if not world.committed:
         return ""
@@ -73,7 +73,7 @@ def _complete_logs(world: World) -> str:
     return ""
 
 
-def _missing(world: World, broker: SmallBroker) -> str:
+def _missing(world: Cluster, broker: SmallBroker) -> str:
     return " ".join(
         f"{value}@{epoch}"
         for offset, (epoch, value) in enumerate(world.committed)
@@ -81,7 +81,7 @@ def _missing(world: World, broker: SmallBroker) -> str:
     )
 
 
-def _leaders(world: World) -> str:
+def _leaders(world: Cluster) -> str:
     state = world.store.partition
     acting: dict[int, int] = {}
     for broker in world.brokers:
@@ -110,7 +110,7 @@ def _leaders(world: World) -> str:
     return ""
 
 
-def _moved_replicas(before: World, after: World) -> str:
+def _moved_replicas(before: Cluster, after: Cluster) -> str:
     for broker_id in after.moved:
         old, new = before.brokers[broker_id], after.brokers[broker_id]
         if old.process is None or new.process is None:
@@ -127,7 +127,7 @@ def _moved_replicas(before: World, after: World) -> str:
     return ""
 
 
-def _slice(before: World, after: World) -> str:
+def _slice(before: Cluster, after: Cluster) -> str:
     old, new = before.store.partition, after.store.partition
     if old == new:
         return ""
@@ -147,7 +147,7 @@ def _epochs(old: PartitionState, new: PartitionState) -> str:
     return ""
 
 
-def _members(world: World, new: PartitionState, eligibility: Eligibility) -> str:
+def _members(world: Cluster, new: PartitionState, eligibility: Eligibility) -> str:
     in_sync = new.in_sync_ids
     eligible = {member.broker_id for member in new.eligible_leaders}
     if in_sync & eligible or not in_sync | eligible <= set(new.replicas):
@@ -169,7 +169,7 @@ def _members(world: World, new: PartitionState, eligibility: Eligibility) -> str
     return ""
 
 
-def _eligible(world: World, old: PartitionState, new: PartitionState) -> str:
+def _eligible(world: Cluster, old: PartitionState, new: PartitionState) -> str:
     """I13. A write of a deposed controller may know less of what is void."""
     found = {member.broker_id for member in new.eligible_leaders}
     if world.controller.unclean_recovery is not None:

@@ -11,7 +11,7 @@ from tidemark_protocol.ids import BrokerId
 
 from tests.model.in_flight import FetchInFlight, ResponseInFlight
 from tests.model.small_broker import NOW_MS, SmallBroker
-from tests.model.world import World
+from tests.model.world import Cluster
 
 Move = tuple[str, int]  # a line of a transcript, the faults that it costs
 
@@ -23,7 +23,7 @@ KINDS = ("kill", "fence", "lag", "fetch", "propose", "controller", "min-isr")
 
 
 def moves(
-    world: World, *, records_left: int, faults_left: int, kinds: tuple[str, ...] = KINDS
+    world: Cluster, *, records_left: int, faults_left: int, kinds: tuple[str, ...] = KINDS
 ) -> Iterator[Move]:
     for broker in world.brokers:
         if broker.process is None:
@@ -46,7 +46,7 @@ def _of_a_dead_one(broker: SmallBroker) -> Iterator[Move]:
         yield f"restart {broker.broker_id} disk keep={broker.synced_end}", 0
 
 
-def _of_a_process(world: World, broker: SmallBroker, records_left: int) -> Iterator[Move]:
+def _of_a_process(world: Cluster, broker: SmallBroker, records_left: int) -> Iterator[Move]:
     me, process = broker.broker_id, broker.process
     assert process is not None
     brokers, state = world.controller.image()
@@ -82,12 +82,12 @@ def _may_flush(broker: SmallBroker) -> bool:
     return known < broker.log.log_end_offset
 
 
-def _is_requested(world: World, broker_id: BrokerId) -> bool:
+def _is_requested(world: Cluster, broker_id: BrokerId) -> bool:
     controller = world.controller
     return controller.notes[broker_id].report is None and controller.wants_reports()
 
 
-def _reaches_its_leader(world: World, broker: SmallBroker) -> bool:
+def _reaches_its_leader(world: Cluster, broker: SmallBroker) -> bool:
     """A fetch of it would be heard by somebody who leads in its epoch."""
     process = broker.process
     if process is None or process.follower is None or _may_flush(broker):
@@ -102,7 +102,7 @@ def _reaches_its_leader(world: World, broker: SmallBroker) -> bool:
     )
 
 
-def _of_the_wire(world: World) -> Iterator[Move]:
+def _of_the_wire(world: Cluster) -> Iterator[Move]:
     for message in world.in_flight:
         if isinstance(message, FetchInFlight):
             yield f"deliver fetch {message.follower} {message.leader}", 0
@@ -114,7 +114,7 @@ def _of_the_wire(world: World) -> Iterator[Move]:
         yield f"deliver write {position}", 0
 
 
-def _of_the_controller(world: World) -> Iterator[Move]:
+def _of_the_controller(world: Cluster) -> Iterator[Move]:
     if world.controller.hides:
         yield "settle", 0
     state = world.controller.known
@@ -126,7 +126,7 @@ def _of_the_controller(world: World) -> Iterator[Move]:
             yield f"fence {broker_id}", 0
 
 
-def _faults(world: World) -> Iterator[str]:
+def _faults(world: Cluster) -> Iterator[str]:
     if world.store.late_writes:  # else a successor differs from the former one in nothing
         yield "controller"
     for broker in world.brokers:

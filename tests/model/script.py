@@ -12,14 +12,14 @@ from tidemark_protocol.partition_state import Member, PartitionState
 from tests.model.beginning import Setting
 from tests.model.invariants import broken_by
 from tests.model.small_broker import SmallBroker
-from tests.model.world import World
+from tests.model.world import Cluster
 
 
 class BadLine(Exception):
     """A line that is no move; the text says what was expected."""
 
 
-def begun(line: str) -> World:
+def begun(line: str) -> Cluster:
     """`world min-isr=2 isr=0,1 replicas=0,1,2 leader=0 rule=MinInsync flush=Os`, each optional."""
     word, *rest = line.split()
     if word != "world":
@@ -38,10 +38,10 @@ def begun(line: str) -> World:
     )
     if options:
         raise BadLine(f"unknown options {sorted(options)} in {line!r}")
-    return World(setting)
+    return Cluster(setting)
 
 
-def moved(world: World, line: str) -> World:
+def moved(world: Cluster, line: str) -> Cluster:
     """The world after that move; this one stays as it is."""
     word, *rest = line.split()
     move = _MOVES.get(word)
@@ -56,7 +56,7 @@ def moved(world: World, line: str) -> World:
     return after
 
 
-def reported(world: World, line: str) -> tuple[World, list[str]]:
+def reported(world: Cluster, line: str) -> tuple[Cluster, list[str]]:
     """As `moved`, with what a transcript says about it."""
     if line == "show":
         return world, [*map(shown_broker, world.brokers), shown_slice(world.store.partition)]
@@ -77,7 +77,7 @@ def reported(world: World, line: str) -> tuple[World, list[str]]:
     return after, lines
 
 
-def _restart(world: World, broker: str, *rest: str) -> None:
+def _restart(world: Cluster, broker: str, *rest: str) -> None:
     named = dict(part.split("=") for part in rest if "=" in part)
     proof = next((part for part in rest if part in ("proof", "disk")), "")
     keep = int(named.pop("keep")) if "keep" in named else None
@@ -87,7 +87,7 @@ def _restart(world: World, broker: str, *rest: str) -> None:
     world.restart(int(broker), proof=proof, keep=keep, checkpoint=checkpoint)
 
 
-def _deliver(world: World, what: str, *parties: str) -> None:
+def _deliver(world: Cluster, what: str, *parties: str) -> None:
     match what:
         case "fetch":
             world.deliver_fetch(*map(int, parties))
@@ -101,20 +101,20 @@ def _deliver(world: World, what: str, *parties: str) -> None:
             raise ValueError("expected fetch, answer, proposal or write")
 
 
-def _history(world: World, broker: str, epochs: str, end: str, start: str = "start=0") -> None:
+def _history(world: Cluster, broker: str, epochs: str, end: str, start: str = "start=0") -> None:
     """`history 0 epochs=0@0,3@2 end=17 start=5`: its log from here on, records named x."""
     pairs = (part.split("@") for part in epochs.split("=")[1].split(","))
     begins = [(int(epoch), int(at)) for epoch, at in pairs]
     world.set_log(int(broker), begins, start=int(start.split("=")[1]), end=int(end.split("=")[1]))
 
 
-def _ask(world: World, leader: str, follower: str, last: str, offset: str) -> None:
+def _ask(world: Cluster, leader: str, follower: str, last: str, offset: str) -> None:
     """`ask 0 2 last=3 offset=8`: what 0 would say to such a fetch of 2 in its leader epoch."""
     last_epoch, at = (int(text.split("=")[1]) for text in (last, offset))
     world.ask(int(leader), int(follower), last_epoch, at)
 
 
-def _fence(world: World, *rest: str) -> None:
+def _fence(world: Cluster, *rest: str) -> None:
     world.fence(*(int(part) for part in rest if part != "late"), late="late" in rest)
 
 

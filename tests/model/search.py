@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tests.model.invariants import broken_by, broken_in, broken_on_the_way
 from tests.model.moves import KINDS, moves
 from tests.model.script import begun, moved, reported
-from tests.model.world import World
+from tests.model.world import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Result:
         return int(self.states / max(self.seconds, 1e-9))
 
 
-State = tuple[World, int, int, int]  # world, records left, faults left, hash of its key
+State = tuple[Cluster, int, int, int]  # world, records left, faults left, hash of its key
 
 
 def explored(
-    begin: Callable[[], World], bounds: Bounds, progress: Callable[[Result], None] | None = None
+    begin: Callable[[], Cluster], bounds: Bounds, progress: Callable[[Result], None] | None = None
 ) -> Result:
     started = time.process_time()
     gc.freeze()
@@ -100,7 +100,7 @@ def _next_depth(
     return following
 
 
-def _state(world: World, records_left: int, faults_left: int) -> State:
+def _state(world: Cluster, records_left: int, faults_left: int) -> State:
     return world, records_left, faults_left, hash((world.key(), records_left, faults_left))
 
 
@@ -113,10 +113,10 @@ def _path(came_from: dict[int, tuple[int, str]], key: int) -> list[str]:
         lines.append(line)
 
 
-def begun_in(situation: str) -> Callable[[], World]:
+def begun_in(situation: str) -> Callable[[], Cluster]:
     """The world after those lines of a transcript."""
 
-    def begin() -> World:
+    def begin() -> Cluster:
         first, *lines = situation.strip().splitlines()
         world = begun(first)
         for line in lines:

@@ -77,7 +77,7 @@ class Process:
 
 
 class SmallBroker:
-    """Copied before it is changed (`World.own`)."""
+    """Copied before it is changed (`Cluster.own`)."""
 
     def __init__(self, broker_id: BrokerId, log: SmallLog) -> None:
         self.broker_id = broker_id

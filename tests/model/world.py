@@ -43,7 +43,7 @@ from tests.model.small_log import Record, SmallLog
 from tests.support.broker_records import a_record
 
 
-class World:
+class Cluster:
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self.events: list[str] | None = None  # what a transcript says beside the new states
@@ -63,8 +63,8 @@ class World:
             broker.process = Process(broker.broker_id, broker.last_incarnation, Offset(0))
             self.push(broker.broker_id)
 
-    def copied(self) -> "World":
-        copy = World.__new__(World)
+    def copied(self) -> "Cluster":
+        copy = Cluster.__new__(Cluster)
         copy.__dict__.update(self.__dict__)
         copy.brokers = list(self.brokers)
         copy.moved = frozenset()

@@ -13,7 +13,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
 from tests.regression.lease_candidates import candidate
-from tests.simulation.engine.world import World
+from tests.simulation.engine.world import Cluster
 from tests.support.controller_harness import (
     ORDERS,
     POOL,
@@ -157,7 +157,7 @@ def test_a_refused_probe_that_is_looked_at_before_the_first_tick_after_a_stall_f
 def test_a_lease_is_renewed_while_its_holders_loop_is_busy() -> None:
     """In the simulator, where its thread is a loop of its own. Busy for longer than a Lease, with
     three brokers that poll on: nobody is fenced, and the same one leads."""
-    with World(1) as world:
+    with Cluster(1) as world:
         world.start()
         world.run_for(3_000)
         slot = world.leading_controller
@@ -172,7 +172,7 @@ def test_a_lease_is_renewed_while_its_holders_loop_is_busy() -> None:
 
 def test_a_loop_that_turns_no_more_loses_its_lease_to_another() -> None:
     """Whoever hangs for good leads for ten seconds more, and a Lease's duration."""
-    with World(1) as world:
+    with Cluster(1) as world:
         world.start()
         world.run_for(3_000)
         stuck = world.leading_controller

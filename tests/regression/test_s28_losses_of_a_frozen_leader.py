@@ -17,7 +17,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 
 from tests.simulation.engine.broker_process import BrokerSlot
-from tests.simulation.engine.world import World, WorldOptions
+from tests.simulation.engine.world import Cluster, ClusterOptions
 from tests.simulation.faults.ambushes import keep_down
 from tests.simulation.faults.faults import isolate, kill_controller
 from tests.simulation.test_simulated_world import ends, leader_of, produce
@@ -26,15 +26,15 @@ UNCLEAN = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    with World(28) as world:
+def world() -> Iterator[Cluster]:
+    with Cluster(28) as world:
         world.start()
         world.create_topic("orders", partitions=1, replication_factor=3, config=UNCLEAN)
         world.run_for(2_000)
         yield world
 
 
-def unclean_election(world: World) -> dict[str, Any]:
+def unclean_election(world: Cluster) -> dict[str, Any]:
     """The one that is stored."""
     (item,) = world.store.objects(PARTITION_SLICE)
     (found,) = item["recoveries"]
@@ -42,13 +42,13 @@ def unclean_election(world: World) -> dict[str, Any]:
     return found
 
 
-def lost(world: World) -> tuple[int, int]:
+def lost(world: Cluster) -> tuple[int, int]:
     """(records, those below a high watermark)."""
     found = unclean_election(world)
     return found["lostRecords"], found["lostCommitted"]
 
 
-def alone_with_seven_records(world: World) -> BrokerSlot:
+def alone_with_seven_records(world: Cluster) -> BrokerSlot:
     """Of twelve, all committed; the other brokers have five and are about to come back."""
     everywhere = produce(world, *(f"everywhere {number}" for number in range(5)))
     world.run_for(500)
@@ -64,7 +64,7 @@ def alone_with_seven_records(world: World) -> BrokerSlot:
     return leader
 
 
-def another_leads(world: World, previous: BrokerSlot) -> None:
+def another_leads(world: Cluster, previous: BrokerSlot) -> None:
     """The others are back; the former leader's session runs out; whoever leads now goes on."""
     world.run_for(6_000)
     (item,) = world.store.objects(PARTITION_SLICE)
@@ -73,7 +73,7 @@ def another_leads(world: World, previous: BrokerSlot) -> None:
     assert (unclean_election(world)["startOffset"], lost(world)) == (5, (0, 0))
 
 
-def test_a_leader_that_thaws_reports_what_it_cuts(world: World) -> None:
+def test_a_leader_that_thaws_reports_what_it_cuts(world: Cluster) -> None:
     previous = alone_with_seven_records(world)
     assert previous.process is not None
     previous.process.freeze()
@@ -84,7 +84,7 @@ def test_a_leader_that_thaws_reports_what_it_cuts(world: World) -> None:
     assert lost(world) == (7, 7)
 
 
-def test_a_leader_that_was_cut_off_reports_it_too(world: World) -> None:
+def test_a_leader_that_was_cut_off_reports_it_too(world: Cluster) -> None:
     previous = alone_with_seven_records(world)
     isolate(world, previous.machine.name, "both", 6_000_000)
     another_leads(world, previous)
@@ -92,7 +92,7 @@ def test_a_leader_that_was_cut_off_reports_it_too(world: World) -> None:
     assert lost(world) == (7, 7)
 
 
-def test_it_is_reported_until_a_controller_recorded_it_and_counted_once(world: World) -> None:
+def test_it_is_reported_until_a_controller_recorded_it_and_counted_once(world: Cluster) -> None:
     previous = alone_with_seven_records(world)
     assert previous.process is not None and previous.broker is not None
     previous.process.freeze()
@@ -113,7 +113,7 @@ def test_it_is_reported_until_a_controller_recorded_it_and_counted_once(world: W
 def test_what_compaction_left_empty_over_the_cut_is_no_loss() -> None:
     """Seed 41011 of the simulator: the cut takes the whole run, its leader has the beginning."""
     config = {**UNCLEAN, "cleanup.policy": "compact", "segment.ms": "100"}
-    with World(28, WorldOptions(log_cleaner_backoff_seconds=0.3)) as world:
+    with Cluster(28, ClusterOptions(log_cleaner_backoff_seconds=0.3)) as world:
         world.start()
         world.create_topic("orders", partitions=1, replication_factor=3, config=config)
         world.run_for(2_000)

@@ -11,16 +11,16 @@ from tests.simulation.checks.lease_checks import LeaseJudge
 from tests.simulation.checks.violations import Violation
 from tests.simulation.engine.costs import Costs, charge, charged_decisions
 from tests.simulation.engine.processes import SimulatedProcess
-from tests.simulation.engine.world import World, WorldOptions
+from tests.simulation.engine.world import Cluster, ClusterOptions
 
 EPOCHS = (ControllerEpoch(1), ControllerEpoch(2))
 
 
-def world_of(costs: Costs | None) -> World:
-    return World(1, WorldOptions(costs=costs))
+def cluster_of(costs: Costs | None) -> Cluster:
+    return Cluster(1, ClusterOptions(costs=costs))
 
 
-def process_in(world: World) -> SimulatedProcess:
+def process_in(world: Cluster) -> SimulatedProcess:
     return world.spawn("p", world.new_machine("m"), "10.8.0.1")
 
 
@@ -35,7 +35,7 @@ def test_a_callback_that_works_long_makes_the_next_ones_late(
         await asyncio.sleep(0.6)
         woken_us.append(world.now_us)
 
-    with world_of(costs) as world:
+    with cluster_of(costs) as world:
         process_in(world).start(main)
         world.run_for(3_000)
     assert woken_us[0] - 600_000 == pytest.approx(late_us, abs=2_000)
@@ -57,7 +57,7 @@ def test_a_thread_goes_on_while_its_process_works() -> None:
         thread.cancel()
         await asyncio.gather(thread, return_exceptions=True)
 
-    with world_of(Costs()) as world:
+    with cluster_of(Costs()) as world:
         process = process_in(world)
         process.start(main)
         world.run_for(3_000)
@@ -76,7 +76,7 @@ def test_a_frozen_process_freezes_with_its_threads() -> None:
     async def main() -> None:
         await process.run_thread("beats", beat())
 
-    with world_of(None) as world:
+    with cluster_of(None) as world:
         process = process_in(world)
         process.start(main)
         world.run_for(250)
@@ -99,7 +99,7 @@ def test_what_ends_a_thread_ends_its_process() -> None:
     async def main() -> None:
         await process.run_thread("fails", fail())
 
-    with world_of(None) as world:
+    with cluster_of(None) as world:
         process = process_in(world)
         process.start(main)
         world.run_for(100)
@@ -120,7 +120,7 @@ def test_a_job_that_syncs_ends_that_much_later() -> None:
             await asyncio.to_thread(write) if not took_us else await asyncio.to_thread(int)
             took_us.append(world.now_us - began_us)
 
-    with world_of(Costs(sync_us=500_000)) as world:
+    with cluster_of(Costs(sync_us=500_000)) as world:
         process = process_in(world)
         process.start(main)
         world.run_for(3_000)

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from tests.simulation.engine.shape import UNCLEAN, Shape, faults_of
-from tests.simulation.engine.world import World, WorldOptions
+from tests.simulation.engine.world import Cluster, ClusterOptions
 from tests.simulation.faults.additions import (
     COMPACTED,
     CONTROLLERS_CUT_OFF,
@@ -90,7 +90,7 @@ def test_a_quarter_of_all_seeds_has_one_of_all_weathers_and_a_storm_only_when_as
 @pytest.mark.parametrize("kind", sorted(ALL_KINDS.keys() - MISTAKES.keys()))
 def test_the_world_comes_back_from_each_kind_of_fault(kind: str) -> None:
     draw, arguments = Draw(Random(kind), SHAPE), ALL_KINDS[kind]
-    with World(5) as world:
+    with Cluster(5) as world:
         started(world)
         produce(world, "a")
         world.run_for(100)
@@ -111,7 +111,7 @@ def test_the_world_comes_back_from_each_kind_of_fault(kind: str) -> None:
 def test_a_run_with_every_mistake_ends_with_brokers_that_serve(seed: int) -> None:
     """Not with every record: that is for judges that know what was done."""
     shape = PlanShape(3, 2, kinds_wanted=0, mistakes=tuple(MISTAKES), most_per_run=2)
-    with World(seed) as world:
+    with Cluster(seed) as world:
         started(world)
         produce(world, "a")
         schedule(world, draw_plan(seed, shape))
@@ -123,7 +123,7 @@ def test_a_run_with_every_mistake_ends_with_brokers_that_serve(seed: int) -> Non
 
 
 def test_a_partition_moves_to_other_brokers_and_its_records_with_it() -> None:
-    with World(3, WorldOptions(brokers=4)) as world:
+    with Cluster(3, ClusterOptions(brokers=4)) as world:
         world.start()
         world.create_topic("orders", partitions=1, replication_factor=2)
         world.run_for(2_000)

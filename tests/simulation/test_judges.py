@@ -11,11 +11,11 @@ from rich.console import Console
 from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_batch, read_header
 from tidemark_broker.log.leader_epoch_cache import LeaderEpochs
 
+from tests.simulation.checks.cluster_observer import ClusterObserver
 from tests.simulation.checks.committed_log import CommittedLog
 from tests.simulation.checks.coverage_rows import ROWS
 from tests.simulation.checks.producer_expiry import ProducerExpiry
 from tests.simulation.checks.violations import Violation
-from tests.simulation.checks.watched_world import WatchedWorld
 from tests.simulation.clients.clients import records_shown
 from tests.simulation.engine.campaign import CampaignResult, show_coverage
 from tests.simulation.engine.picture import Mark, ReplicaSample, Sample, picture
@@ -337,5 +337,5 @@ def test_a_process_whose_pod_was_deleted_before_anybody_looked_is_watched() -> N
     lives = {Previous(): SimpleNamespace(partitions=object())}
     slot = SimpleNamespace(broker_id=2, process=object(), broker=None, lives=lives)
     world: Any = SimpleNamespace(brokers={2: slot})
-    watched = WatchedWorld(world)
+    watched = ClusterObserver(world)
     assert [broker.process for broker in watched.live_brokers()] == [1]

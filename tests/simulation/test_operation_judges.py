@@ -21,6 +21,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import PartitionState
 
+from tests.simulation.checks.cluster_observer import ClusterObserver
 from tests.simulation.checks.operation_checks import (
     NOISY_TIMES,
     Erasures,
@@ -32,7 +33,6 @@ from tests.simulation.checks.operation_checks import (
 )
 from tests.simulation.checks.slice_checks import SliceJudge
 from tests.simulation.checks.violations import BeyondPromises, Violation
-from tests.simulation.checks.watched_world import WatchedWorld
 from tests.support.broker_records import a_record
 from tests.support.controller_values import partition, topic
 
@@ -154,7 +154,7 @@ QUIET, NEEDLESS, NEEDED = (0, False), (1, False), (1, True)
 def test_it_gets_quiet(seconds: list[tuple[int, bool]], quiet_after: int | None) -> None:
     """I21: what is needed is written, and then there is an end of it."""
     world = Seconds(*seconds)
-    quiet = QuietTime(cast(WatchedWorld, world))
+    quiet = QuietTime(cast(ClusterObserver, world))
 
     def seconds_until_quiet() -> int:
         for passed in range(1, 2 * NOISY_TIMES):
@@ -262,7 +262,7 @@ def test_what_a_controller_knew_counts_when_it_died_before_its_write_was_stored(
     service = SimpleNamespace(_pools={"": SimpleNamespace(decisions=SimpleNamespace(state=state))})
     slot = SimpleNamespace(name="controller-0", service=service)
     world: Any = SimpleNamespace(controllers=[slot], brokers={}, topics=[])
-    watched = WatchedWorld(world)
+    watched = ClusterObserver(world)
     watched.remember_lost()  # at its first writes
     config = {"unclean.leader.election.enable": "true"}
     old = replace(a_slice(partition("", eligible="0@1", min_insync=2)), topic=topic(**config))
@@ -299,7 +299,7 @@ def test_a_failure_that_is_heard_of_while_a_write_is_under_way_makes_no_void_ent
     service = SimpleNamespace(_pools={"": SimpleNamespace(decisions=SimpleNamespace(state=state))})
     slot = SimpleNamespace(name="controller-0", service=service)
     world: Any = SimpleNamespace(controllers=[slot], brokers={}, topics=[])
-    judge = SliceJudge(WatchedWorld(world))
+    judge = SliceJudge(ClusterObserver(world))
     judge.on_broker(None, active(1, 1))
     old = a_slice(partition("0@1 1@1", leader="0@1"))
     new = a_slice(partition("0@1 1@1", leader="1@1", leader_epoch=6, partition_epoch=10))
@@ -322,7 +322,7 @@ def test_a_slice_from_long_ago_waits_for_reports_before_a_dead_leader_goes() -> 
     lock = SimpleNamespace(locked=lambda: False)
     pool = SimpleNamespace(decisions=SimpleNamespace(state=state, lock=lock, is_dirty=False))
     slot = SimpleNamespace(service=SimpleNamespace(_pools={"": pool}))
-    watched = WatchedWorld(cast(Any, SimpleNamespace(leading_controller=slot)))
+    watched = ClusterObserver(cast(Any, SimpleNamespace(leading_controller=slot)))
     watched._values[value.name] = value
     with pytest.raises(Violation, match=r"I12: orders-0: .*all is written"):
         check_led_at_rest(watched)

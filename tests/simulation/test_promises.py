@@ -13,11 +13,11 @@ from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.store.lease import LeaseSettings
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
 
+from tests.simulation.checks.cluster_observer import ClusterObserver
 from tests.simulation.checks.coverage_rows import FROZEN, KILLED, KILLED_WITH_CONTROLLER, kept
 from tests.simulation.checks.last_ends import end_of
 from tests.simulation.checks.promises import SECOND_US, Bounds, Promises
 from tests.simulation.checks.violations import Violation
-from tests.simulation.checks.watched_world import WatchedWorld
 from tests.simulation.clients.topic_wishes import TopicWish
 from tests.simulation.engine.campaign import CampaignResult, percentile, show_times
 from tests.simulation.engine.run import Run, RunPlan
@@ -63,7 +63,7 @@ class Watched:
 
 
 def checked_proposal(watched: Watched) -> Promises:
-    return Promises(cast(WatchedWorld, watched), BOUNDS)
+    return Promises(cast(ClusterObserver, watched), BOUNDS)
 
 
 def test_metadata_are_waited_for_since_the_last_change() -> None:
@@ -111,7 +111,7 @@ def test_a_topic_that_its_user_wants_again_has_a_leader_before_it_is_well() -> N
     stored: dict[str, PartitionSlice] = {}
     wish = TopicWish("orders", topic().topic_id, partitions=1, replication_factor=3)
     world: Any = SimpleNamespace(topics=[wish])
-    watched = WatchedWorld(world)
+    watched = ClusterObserver(world)
     watched._values = stored
     assert watched.unserved() == "orders: 0 of 1 partitions are served"
     stored["orders-0"] = retained = a_slice(is_retained=True)

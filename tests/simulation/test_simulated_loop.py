@@ -10,13 +10,13 @@ import pytest
 from tests.simulation.engine.clock import MILLION
 from tests.simulation.engine.loop import ProcessDied
 from tests.simulation.engine.processes import KILLED, SimulatedProcess
-from tests.simulation.engine.world import World
+from tests.simulation.engine.world import Cluster
 from tests.simulation.faults.faults import freeze
 
 Main = Callable[[], Coroutine[Any, Any, Any]]
 
 
-def process_of(world: World, main: Main, name: str = "p") -> SimulatedProcess:
+def process_of(world: Cluster, main: Main, name: str = "p") -> SimulatedProcess:
     process = world.spawn(name, world.new_machine(f"machine-of-{name}"), f"10.8.0.{name}")
     process.start(main)
     return process
@@ -34,7 +34,7 @@ def test_sleepers_wake_in_the_order_of_their_times_and_the_loop_tells_the_time()
         await asyncio.gather(sleep("late", 2.0), sleep("soon", 0.5), sleep("now", 0))
         return 3
 
-    with World(1) as world:
+    with Cluster(1) as world:
         process = process_of(world, main)
         world.run_for(3_000)
         assert heard == [("now", 0.0), ("soon", 0.5), ("late", 2.0)]
@@ -50,7 +50,7 @@ def test_a_killed_process_runs_no_finally() -> None:
         finally:
             heard.append("finally")
 
-    with World(1) as world:
+    with Cluster(1) as world:
         process = process_of(world, main)
         world.run_for(500)
         process.kill()
@@ -68,7 +68,7 @@ def test_a_frozen_process_finds_its_timers_late() -> None:
             await asyncio.sleep(0.1)
             lates_ms.append(round((loop.time() - before) * 1000) - 100)
 
-    with World(1) as world:
+    with Cluster(1) as world:
         process = process_of(world, main)
         world.run_for(150)
         process.freeze()
@@ -86,7 +86,7 @@ def test_a_clock_with_another_rate_moves_timers_that_are_set_already() -> None:
         await asyncio.sleep(10)
         woke_at_us.append(world.now_us)
 
-    with World(1) as world:
+    with Cluster(1) as world:
         process = process_of(world, main)
         world.run_for(2_000)
         process.machine.set_clock_rate(2 * MILLION)
@@ -108,7 +108,7 @@ def test_a_job_of_a_worker_takes_time_and_its_result_comes_back() -> None:
             await asyncio.to_thread(job, True)
         heard.append(world.now_us > 0)
 
-    with World(1) as world:
+    with Cluster(1) as world:
         process = process_of(world, main)
         world.run_for(100)
         assert (heard, process.exit_code) == (["done", True], 0)
@@ -123,7 +123,7 @@ def test_the_executor_shuts_down_after_its_last_job() -> None:
         await loop.shutdown_default_executor()
         heard.append("shut down")
 
-    with World(1) as world:
+    with Cluster(1) as world:
         process_of(world, main)
         world.run_for(100)
         assert heard == ["job", "shut down"]
@@ -139,7 +139,7 @@ def test_sigterm_calls_the_handler_and_ends_a_process_without_one() -> None:
     async def ignores() -> None:
         await asyncio.sleep(100)
 
-    with World(1) as world:
+    with Cluster(1) as world:
         processes = [process_of(world, stops, "1"), process_of(world, ignores, "2")]
         world.run_for(10)
         for process in processes:
@@ -154,7 +154,7 @@ def test_an_exception_that_nobody_caught_is_the_worlds_to_judge() -> None:
         await asyncio.sleep(0.1)
         raise ValueError("the end")
 
-    with World(1) as world:
+    with Cluster(1) as world:
         process_of(world, main)
         world.run_for(1_000)
         assert [type(crash.error) for crash in world.crashes] == [ZeroDivisionError, ValueError]
@@ -165,7 +165,7 @@ def test_a_process_that_dies_inside_a_call_is_no_defect() -> None:
         process.kill()
         raise ProcessDied
 
-    with World(1) as world:
+    with Cluster(1) as world:
         process = process_of(world, main)
         world.run_for(10)
         assert (world.crashes, process.exit_code) == ([], KILLED)
@@ -179,7 +179,7 @@ def test_a_blocked_loop_waits_for_its_system_call() -> None:
         await asyncio.sleep(0)
         ran_at_us.append(world.now_us)
 
-    with World(1) as world:
+    with Cluster(1) as world:
         process = process_of(world, main)
         world.run_for(100)
         assert ran_at_us == [5_000]
@@ -202,7 +202,7 @@ def test_tasks_are_cancelled_in_one_order_whatever_their_addresses() -> None:
             await asyncio.sleep(1)
             raise ValueError
 
-    with World(1) as world:
+    with Cluster(1) as world:
         process_of(world, main)
         world.run_for(2_000)
         assert heard == sorted(heard)
@@ -217,7 +217,7 @@ def test_who_is_frozen_for_good_is_thawed_by_no_fault_of_before() -> None:
         await asyncio.sleep(1)
         woke.append(world.now_us)
 
-    with World(1) as world:
+    with Cluster(1) as world:
         process = process_of(world, main)
         freeze(world, process, 500_000)
         process.thaw()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.engine.messages import MessageFaults, MessageServer, RequestFailed, request
 from tests.simulation.engine.processes import SimulatedProcess
-from tests.simulation.engine.world import World
+from tests.simulation.engine.world import Cluster
 
 HERE, THERE = "10.9.0.1", "10.9.0.2"
 PORT = 1234
@@ -34,7 +34,7 @@ class Recorder(asyncio.Protocol):
 class Harness:
     """A client process and a server process on two machines."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Cluster) -> None:
         self.world = world
         self.client = world.spawn("client", world.new_machine("here"), HERE)
         self.server = world.spawn("server", world.new_machine("there"), THERE)
@@ -74,7 +74,7 @@ class Harness:
 
 
 def test_bytes_arrive_in_order_and_a_close_after_them() -> None:
-    with World(1) as world:
+    with Cluster(1) as world:
         bench = Harness(world)
         bench.connected()
         bench.send("a", "b", "c")
@@ -85,7 +85,7 @@ def test_bytes_arrive_in_order_and_a_close_after_them() -> None:
 
 
 def test_a_port_that_nobody_listens_at_refuses_at_once() -> None:
-    with World(1) as world:
+    with Cluster(1) as world:
         bench = Harness(world)
         bench.server.kill()
         refused: list[OSError] = []
@@ -102,7 +102,7 @@ def test_a_port_that_nobody_listens_at_refuses_at_once() -> None:
 
 
 def test_a_killed_process_closes_its_connections_and_a_frozen_one_keeps_them() -> None:
-    with World(1) as world:
+    with Cluster(1) as world:
         bench = Harness(world)
         bench.connected()
         bench.server.freeze()
@@ -118,7 +118,7 @@ def test_a_killed_process_closes_its_connections_and_a_frozen_one_keeps_them() -
 
 
 def test_a_connection_to_a_frozen_process_is_made_by_its_kernel() -> None:
-    with World(1) as world:
+    with Cluster(1) as world:
         bench = Harness(world)
         world.run_for(1)
         bench.server.freeze()
@@ -128,7 +128,7 @@ def test_a_connection_to_a_frozen_process_is_made_by_its_kernel() -> None:
 
 
 def test_one_blocked_direction_swallows_until_it_heals() -> None:
-    with World(1) as world:
+    with Cluster(1) as world:
         bench = Harness(world)
         bench.connected()
         world.network.block("here", "there")
@@ -143,7 +143,7 @@ def test_one_blocked_direction_swallows_until_it_heals() -> None:
 
 
 def test_a_connection_through_a_blocked_link_is_made_after_it_healed() -> None:
-    with World(1) as world:
+    with Cluster(1) as world:
         bench = Harness(world)
         world.run_for(1)
         world.network.block("there", "here")
@@ -156,7 +156,7 @@ def test_a_connection_through_a_blocked_link_is_made_after_it_healed() -> None:
 
 
 def test_a_machine_without_power_says_nothing_and_resets_after_its_boot() -> None:
-    with World(1) as world:
+    with Cluster(1) as world:
         bench = Harness(world)
         bench.connected()
         bench.server.machine.lose_power()
@@ -169,7 +169,7 @@ def test_a_machine_without_power_says_nothing_and_resets_after_its_boot() -> Non
 
 
 def test_a_reset_is_heard_by_both() -> None:
-    with World(1) as world:
+    with Cluster(1) as world:
         bench = Harness(world)
         bench.connected()
         world.network.reset(bench.mine.transport)
@@ -178,7 +178,7 @@ def test_a_reset_is_heard_by_both() -> None:
 
 
 def test_what_a_paused_reader_left_is_read_later() -> None:
-    with World(1) as world:
+    with Cluster(1) as world:
         bench = Harness(world)
         bench.connected()
         bench.theirs.transport.pause_reading()
@@ -198,7 +198,7 @@ def test_what_a_paused_reader_left_is_read_later() -> None:
 class Asking:
     """A server of one path, and what a client heard of it."""
 
-    def __init__(self, world: World, faults: MessageFaults | None = None) -> None:
+    def __init__(self, world: Cluster, faults: MessageFaults | None = None) -> None:
         self.world = world
         self.calls: list[str] = []
         self.heard: list[object] = []
@@ -234,7 +234,7 @@ class Asking:
 
 
 def test_a_request_is_answered() -> None:
-    with World(2) as world:
+    with Cluster(2) as world:
         requesting = Asking(world)
         requesting.ask()
         requesting.ask("/else")
@@ -243,7 +243,7 @@ def test_a_request_is_answered() -> None:
 
 
 def test_a_client_that_gives_up_cancels_the_handler() -> None:
-    with World(2) as world:
+    with Cluster(2) as world:
         requesting = Asking(world)
         requesting.ask(timeout_s=0.05)
         world.run_for(200)
@@ -251,7 +251,7 @@ def test_a_client_that_gives_up_cancels_the_handler() -> None:
 
 
 def test_a_server_that_dies_breaks_the_request() -> None:
-    with World(2) as world:
+    with Cluster(2) as world:
         requesting = Asking(world)
         requesting.ask()
         world.run_for(50)
@@ -270,7 +270,7 @@ def test_a_server_that_dies_breaks_the_request() -> None:
     ],
 )
 def test_bad_messages(faults: MessageFaults, heard: list[object], calls: list[str]) -> None:
-    with World(2) as world:
+    with Cluster(2) as world:
         requesting = Asking(world, faults)
         requesting.ask()
         world.run_for(1_500)

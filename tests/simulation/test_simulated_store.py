@@ -14,9 +14,9 @@ from tidemark_operator.store.object_store import (
 )
 
 from tests.simulation.engine.store import REQUESTS, RESPONSES, StoreClient, StoreFaults
-from tests.simulation.engine.world import World
+from tests.simulation.engine.world import Cluster
 
-Scenario = Callable[[World, StoreClient], Awaitable[None]]
+Scenario = Callable[[Cluster, StoreClient], Awaitable[None]]
 
 
 def lease(**spec: Any) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def lease(**spec: Any) -> dict[str, Any]:
 
 
 def run(scenario: Scenario) -> None:
-    with World(1) as world:
+    with Cluster(1) as world:
         process = world.spawn("operator", world.new_machine("m"), "10.7.0.1")
 
         async def main() -> int:
@@ -45,7 +45,7 @@ async def raised(work: Awaitable[Any]) -> type[BaseException] | None:
 
 
 def test_a_replace_compares_versions() -> None:
-    async def scenario(world: World, store: StoreClient) -> None:
+    async def scenario(world: Cluster, store: StoreClient) -> None:
         first = await store.create(LEASE, lease(a=1))
         assert await raised(store.create(LEASE, lease())) is AlreadyExists
         second = await store.replace(LEASE, {**first, "spec": {"a": 2}})
@@ -63,7 +63,7 @@ def test_a_replace_compares_versions() -> None:
 
 
 def test_nobody_shares_an_object_with_the_server() -> None:
-    async def scenario(world: World, store: StoreClient) -> None:
+    async def scenario(world: Cluster, store: StoreClient) -> None:
         item = lease(a=[1])
         created = await store.create(LEASE, item)
         created["spec"]["a"].append(2)
@@ -75,7 +75,7 @@ def test_nobody_shares_an_object_with_the_server() -> None:
 
 
 def test_status_and_content_are_written_apart() -> None:
-    async def scenario(world: World, store: StoreClient) -> None:
+    async def scenario(world: Cluster, store: StoreClient) -> None:
         topic = await store.create(TOPIC, {**lease(p=1), "status": {"x": 1}})
         assert "status" not in topic
         topic = await store.replace_status(TOPIC, {**topic, "status": {"x": 2}, "spec": {}})
@@ -88,7 +88,7 @@ def test_status_and_content_are_written_apart() -> None:
 
 
 def test_a_lost_answer_leaves_the_write_and_a_lost_request_does_not() -> None:
-    async def scenario(world: World, store: StoreClient) -> None:
+    async def scenario(world: Cluster, store: StoreClient) -> None:
         world.store.faults = StoreFaults(request_lost=1.0)
         assert await raised(store.create(LEASE, lease())) is OutcomeUnknown
         world.store.faults = StoreFaults()
@@ -102,7 +102,7 @@ def test_a_lost_answer_leaves_the_write_and_a_lost_request_does_not() -> None:
 
 
 def test_a_write_whose_caller_is_gone_is_written_all_the_same() -> None:
-    async def scenario(world: World, store: StoreClient) -> None:
+    async def scenario(world: Cluster, store: StoreClient) -> None:
         writing = asyncio.ensure_future(store.create(LEASE, lease()))
         await asyncio.sleep(0)
         writing.cancel()
@@ -113,7 +113,7 @@ def test_a_write_whose_caller_is_gone_is_written_all_the_same() -> None:
 
 
 def test_an_outage_refuses_reads_and_leaves_writes_unknown() -> None:
-    async def scenario(world: World, store: StoreClient) -> None:
+    async def scenario(world: Cluster, store: StoreClient) -> None:
         world.store.is_down = True
         assert await raised(store.get(LEASE, "n", "l")) is StoreError
         assert await raised(store.create(LEASE, lease())) is OutcomeUnknown
@@ -122,7 +122,7 @@ def test_an_outage_refuses_reads_and_leaves_writes_unknown() -> None:
 
 
 def test_an_operator_out_of_reach_is_so_alone_and_in_one_direction() -> None:
-    async def scenario(world: World, store: StoreClient) -> None:
+    async def scenario(world: Cluster, store: StoreClient) -> None:
         other = world.store.client("controller-1")
         world.store.out_of_reach["controller-0"] = REQUESTS
         assert await raised(store.create(LEASE, lease())) is OutcomeUnknown

@@ -12,12 +12,12 @@ from tidemark_protocol.error_codes import ErrorCode
 
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.store import REQUESTS, RESPONSES
-from tests.simulation.engine.world import World, WorldOptions
+from tests.simulation.engine.world import Cluster, ClusterOptions
 
 ROOT = Path(__file__).parents[2]
 
 
-def leader_of(world: World, partition: int = 0) -> BrokerSlot:
+def leader_of(world: Cluster, partition: int = 0) -> BrokerSlot:
     for broker in world.brokers.values():
         for replica in broker.partitions.replicas if broker.partitions else ():
             if replica.partition == partition and replica.leader is not None:
@@ -26,7 +26,7 @@ def leader_of(world: World, partition: int = 0) -> BrokerSlot:
 
 
 def produce(
-    world: World,
+    world: Cluster,
     *values: str,
     partition: int = 0,
     key: bytes | None = None,
@@ -49,7 +49,7 @@ def produce(
     return results
 
 
-def started(world: World) -> None:
+def started(world: Cluster) -> None:
     world.start()
     world.create_topic(
         "orders", partitions=2, replication_factor=3, config={"min.insync.replicas": "2"}
@@ -57,7 +57,7 @@ def started(world: World) -> None:
     world.run_for(2_000)
 
 
-def ends(world: World, partition: int = 0) -> dict[int, tuple[int, int]]:
+def ends(world: Cluster, partition: int = 0) -> dict[int, tuple[int, int]]:
     """(high watermark, log end) by broker."""
     return {
         int(broker.broker_id): (int(replica.high_watermark), int(replica.log.log_end_offset))
@@ -69,7 +69,7 @@ def ends(world: World, partition: int = 0) -> dict[int, tuple[int, int]]:
 
 
 def test_records_replicate_in_virtual_time() -> None:
-    with World(1) as world:
+    with Cluster(1) as world:
         started(world)
         results = produce(world, "a", "b", "c")
         world.run_for(100)
@@ -80,7 +80,7 @@ def test_records_replicate_in_virtual_time() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_killed_leader_is_followed_by_another_and_comes_back(seed: int) -> None:
-    with World(seed) as world:
+    with Cluster(seed) as world:
         started(world)
         assert not produce(world, "a")
         world.run_for(100)
@@ -97,7 +97,7 @@ def test_a_killed_leader_is_followed_by_another_and_comes_back(seed: int) -> Non
 
 
 def test_an_orderly_stop_leaves_a_proof_and_the_restart_is_clean() -> None:
-    with World(3) as world:
+    with Cluster(3) as world:
         started(world)
         produce(world, "a")
         world.run_for(100)
@@ -111,7 +111,7 @@ def test_an_orderly_stop_leaves_a_proof_and_the_restart_is_clean() -> None:
 
 
 def test_a_standby_takes_over_from_a_killed_controller() -> None:
-    with World(4) as world:
+    with Cluster(4) as world:
         started(world)
         previous = world.leading_controller
         assert previous is not None and previous.process is not None
@@ -123,7 +123,7 @@ def test_a_standby_takes_over_from_a_killed_controller() -> None:
 
 @pytest.mark.parametrize("loses", [REQUESTS, RESPONSES])
 def test_an_operator_that_alone_cannot_reach_the_api_server_gives_way(loses: str) -> None:
-    with World(4) as world:
+    with Cluster(4) as world:
         started(world)
         previous = world.leading_controller
         assert previous is not None
@@ -143,7 +143,7 @@ def test_an_operator_that_alone_cannot_reach_the_api_server_gives_way(loses: str
 def test_a_node_that_falls_silent_with_a_leader_and_the_controller_is_done_without(
     seed: int,
 ) -> None:
-    with World(seed) as world:
+    with Cluster(seed) as world:
         started(world)
         previous, leader = world.leading_controller, leader_of(world)
         assert previous is not None
@@ -159,8 +159,8 @@ def test_a_node_that_falls_silent_with_a_leader_and_the_controller_is_done_witho
 
 SCRIPT = """
 from tests.simulation.test_simulated_world import leader_of, produce, started
-from tests.simulation.engine.world import World, WorldOptions
-with World(11, WorldOptions(has_logs=True)) as world:
+from tests.simulation.engine.world import World, ClusterOptions
+with World(11, ClusterOptions(has_logs=True)) as world:
     started(world)
     produce(world, "a")
     world.run_for(100)
@@ -190,7 +190,7 @@ def test_one_seed_has_one_trace_whatever_the_hash_seed() -> None:
 def test_different_seeds_have_different_traces() -> None:
     digests = set()
     for seed in range(3):
-        with World(seed, WorldOptions(brokers=1)) as world:
+        with Cluster(seed, ClusterOptions(brokers=1)) as world:
             world.start()
             world.run_for(1_000)
             digests.add(world.trace_digest())

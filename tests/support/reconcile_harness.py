@@ -285,7 +285,7 @@ class KeepingRuntime:
 Experiment = Callable[["World"], Coroutine[Any, Any, None]]
 
 
-class World:
+class Cluster:
     def __init__(self, directory: Path) -> None:
         self.store = CountingStore(directory / "objects.db")
         self.controller = KeepingController(self.store)

@@ -6,13 +6,13 @@ from dataclasses import replace
 from tidemark_chaos.history_checker import Operation, SuspendedGuarantee
 from tidemark_protocol.ids import TopicId
 
+from tests.simulation.checks.cluster_observer import ClusterObserver
 from tests.simulation.checks.committed_log import CommittedLog
 from tests.simulation.checks.compacted_log import CompactedLog
 from tests.simulation.checks.producer_expiry import ProducerExpiry
-from tests.simulation.checks.watched_world import WatchedWorld
 
 
-def new_committed_log(name: str, world: WatchedWorld, topic_id: TopicId) -> CommittedLog:
+def new_committed_log(name: str, world: ClusterObserver, topic_id: TopicId) -> CommittedLog:
     log = CommittedLog(name)
     if world.is_compacted(topic_id):
         log = CompactedLog(name, world.latest_wall_ms)

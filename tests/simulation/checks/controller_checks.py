@@ -5,25 +5,25 @@ from tidemark_operator.api.broker import BrokerRecord
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.settings import ControllerSettings
 
+from tests.simulation.checks.cluster_observer import ClusterObserver
 from tests.simulation.checks.lease_checks import LeaseJudge
 from tests.simulation.checks.session_checks import check_not_in_vain, check_one_event, kinds_so_far
 from tests.simulation.checks.stall_checks import MoveJudge, both, check_evicted_in_vain
 from tests.simulation.checks.violations import Violation
-from tests.simulation.checks.watched_world import WatchedWorld
 
 
 class ControllerJudge:
     """Each method raises Violation."""
 
-    def __init__(self, world: WatchedWorld) -> None:
-        self._world = world
+    def __init__(self, world: ClusterObserver) -> None:
+        self._cluster = world
         interval_ms = world.world.options.balance_interval_ms
         is_often = interval_ms < ControllerSettings().balance_interval_ms
         self._moves = MoveJudge(world.cannot_write, balances_often=is_often)
         self._lease = LeaseJudge()
 
     def on_broker(self, before: BrokerRecord | None, after: BrokerRecord) -> None:
-        world = self._world.world
+        world = self._cluster.world
         is_held_down = world.brokers[after.broker_id].is_held_down
         check_not_in_vain(
             before,
@@ -36,7 +36,7 @@ class ControllerJudge:
 
     def on_slice(self, before: PartitionSlice | None, after: PartitionSlice) -> None:
         """`before`: None also where a backup came between them."""
-        world = self._world.world
+        world = self._cluster.world
         self._lease.on_object(after.controller_epoch, world.now_us)
         if before is None:
             return
@@ -51,8 +51,8 @@ class ControllerJudge:
 
     def look(self) -> None:
         """Whenever something was written."""
-        world = self._world.world
+        world = self._cluster.world
         befell = None if world.is_healed else kinds_so_far(world.coverage)
-        self._lease.on_lease(self._world.lease_epoch(), self._world.now_us, befell=befell)
-        for name in self._world.gone_again():
+        self._lease.on_lease(self._cluster.lease_epoch(), self._cluster.now_us, befell=befell)
+        for name in self._cluster.gone_again():
             raise Violation("I20", f"{name}, which somebody put back, is deleted, nobody asked")

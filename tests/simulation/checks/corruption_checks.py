@@ -15,10 +15,10 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
+from tests.simulation.checks.cluster_observer import ClusterObserver
 from tests.simulation.checks.replica_audit import ReplicaAudit
 from tests.simulation.checks.slice_checks import proves_since
 from tests.simulation.checks.violations import Violation
-from tests.simulation.checks.watched_world import WatchedWorld
 
 TopicPartition = tuple[TopicId, int]
 
@@ -26,7 +26,7 @@ TopicPartition = tuple[TopicId, int]
 def check_file_ends(who: str, log: PartitionLog) -> None:
     """I10, S10: of an append that failed nothing stays behind the log's end."""
     segment = log.segments[-1]
-    size_bytes = len(WatchedWorld.segment_bytes(segment))
+    size_bytes = len(ClusterObserver.segment_bytes(segment))
     if not log.failure and size_bytes > segment.size_bytes:
         raise Violation(
             "I10",
@@ -36,8 +36,8 @@ def check_file_ends(who: str, log: PartitionLog) -> None:
 
 
 class CorruptionChecker:
-    def __init__(self, world: WatchedWorld) -> None:
-        self._world = world
+    def __init__(self, world: ClusterObserver) -> None:
+        self._cluster = world
         self._known: dict[tuple[TopicPartition, BrokerId], dict[int, None]] = {}  # offsets met
         self._met_by: dict[tuple[TopicPartition, BrokerId], Partition] = {}
         self._rebuilt: dict[Partition, Corruption] = {}  # the last time, if it was
@@ -74,7 +74,7 @@ class CorruptionChecker:
         whatever name it calls that (0089)."""
         if result.error is ErrorCode.NONE:
             return False
-        if self._world.is_unreadable(replica.log, offset):
+        if self._cluster.is_unreadable(replica.log, offset):
             key = (replica.topic_id, replica.partition), broker.settings.broker_id
             self._known.setdefault(key, {})[offset] = None
         return True
@@ -88,12 +88,12 @@ class CorruptionChecker:
     def _is_isr_or_elr_member(
         self, key: TopicPartition, broker_id: BrokerId, state: PartitionState, flush: str
     ) -> bool:
-        record = self._world.broker_records().get(broker_id)
+        record = self._cluster.broker_records().get(broker_id)
         least = -1 if record is None else proves_since(record, flush)
         return any(
             member.broker_id == broker_id
             and member.broker_epoch >= least
-            and not self._world.is_lost(*key, member)
+            and not self._cluster.is_lost(*key, member)
             for member in state.in_sync_replicas + state.eligible_leaders
         )
 

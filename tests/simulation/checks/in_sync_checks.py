@@ -10,11 +10,11 @@ from tidemark_operator.api.broker import BrokerRecord
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 
+from tests.simulation.checks.cluster_observer import ClusterObserver, LiveBroker
 from tests.simulation.checks.corruption_checks import CorruptionChecker
 from tests.simulation.checks.replica_audit import ReplicaAudit
 from tests.simulation.checks.slice_checks import proves_since
 from tests.simulation.checks.violations import Violation
-from tests.simulation.checks.watched_world import LiveBroker, WatchedWorld
 
 TopicPartition = tuple[TopicId, int]
 
@@ -73,11 +73,11 @@ class EntryJudge:
 
     def __init__(
         self,
-        world: WatchedWorld,
+        world: ClusterObserver,
         damages: CorruptionChecker,
         audit_of: Callable[[Any, Partition], ReplicaAudit],
     ) -> None:
-        self._world = world
+        self._cluster = world
         self._damages = damages
         self._audit_of = audit_of
 
@@ -89,7 +89,7 @@ class EntryJudge:
         live: Mapping[BrokerId, LiveBroker],
     ) -> None:
         """As it is stored, of a partition in which something was acknowledged. Raises Violation."""
-        records = self._world.broker_records()
+        records = self._cluster.broker_records()
         for member in state.in_sync_replicas + state.eligible_leaders:
             broker, record = live.get(member.broker_id), records.get(member.broker_id)
             if broker is None or record is None or not _is_proof(member, record, flush, broker):
@@ -102,7 +102,7 @@ class EntryJudge:
     def _check_held(
         self, key: TopicPartition, member: Member, broker: LiveBroker, why: str
     ) -> None:
-        if self._world.is_lost(*key, member):
+        if self._cluster.is_lost(*key, member):
             return
         replica = broker.partitions.hosted(*key)
         if replica is None:

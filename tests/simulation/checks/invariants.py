@@ -19,6 +19,7 @@ from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
 from tests.simulation.checks import producer_checks
+from tests.simulation.checks.cluster_observer import ClusterObserver, LiveBroker
 from tests.simulation.checks.committed_log import CommittedLog
 from tests.simulation.checks.compacted_history import new_committed_log
 from tests.simulation.checks.controller_checks import ControllerJudge
@@ -46,7 +47,6 @@ from tests.simulation.checks.seen_epochs import GivenIds, SeenEpochs
 from tests.simulation.checks.slice_checks import WITHOUT_CLEAN_SHUTDOWN, SliceEvent, SliceJudge
 from tests.simulation.checks.unclean_recovery_checks import UncleanRecoveryChecker
 from tests.simulation.checks.violations import Violation
-from tests.simulation.checks.watched_world import LiveBroker, WatchedWorld
 from tests.simulation.clients.client_port import Fetch, Produce
 from tests.simulation.clients.clients import history_name
 
@@ -57,9 +57,9 @@ TopicPartition = tuple[TopicId, int]
 
 
 class Invariants:
-    def __init__(self, world: WatchedWorld) -> None:
+    def __init__(self, world: ClusterObserver) -> None:
         self.coverage: Counter[str] = Counter()
-        self._world = world
+        self._cluster = world
         self._committed: dict[TopicPartition, CommittedLog] = {}
         self._audits: dict[Partition, ReplicaAudit] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}  # I11: epoch -> process
@@ -137,7 +137,7 @@ class Invariants:
         if replica is None or self._damages.record_error(broker, replica, request.offset, result):
             return
         try:
-            check_in_touch(self._world, broker.settings.broker_id, replica)
+            check_in_touch(self._cluster, broker.settings.broker_id, replica)
             if not result.data:
                 return
             self.coverage[f"read from {'follower' if replica.leader is None else 'leader'}"] += 1
@@ -186,7 +186,7 @@ class Invariants:
         self._events += 1
         if self._said_wrongly is not None:
             raise self._said_wrongly
-        world = self._world
+        world = self._cluster
         broker = world.touched_broker()
         if world.has_written:
             self._look_at_store()
@@ -201,20 +201,20 @@ class Invariants:
             self.check_everything()
 
     def check_everything(self) -> None:
-        live = self._world.live_brokers()
+        live = self._cluster.live_brokers()
         for broker in live:
             self._look_at_broker(broker)
             for replica in broker.partitions.replicas:
                 check_file_ends(f"broker {broker.broker_id}", replica.log)
         self._check_entries(live)
-        check_locks(self._world, live)
+        check_locks(self._cluster, live)
         self._check_conditions()
-        check_led_at_rest(self._world)
+        check_led_at_rest(self._cluster)
 
     def _check_conditions(self) -> None:
         if all(state.has_leader for state in self.states.values()):
             return
-        for view in self._world.topic_views():
+        for view in self._cluster.topic_views():
             if text := unnamed_leaderless(view):
                 raise Violation("L6", text)
 
@@ -222,8 +222,8 @@ class Invariants:
         """At the end of a healed run: also what needs a full read or everybody's registration."""
         self._audits.clear()
         self.check_everything()
-        self._judge.conclude(self._world.broker_records())
-        if not self._world.has_flipped_bits:
+        self._judge.conclude(self._cluster.broker_records())
+        if not self._cluster.has_flipped_bits:
             living = set(self._audits)
             for value in self._slices.values():
                 self._losses.conclude(value, self._committed, living)
@@ -245,23 +245,23 @@ class Invariants:
     # ---- the store
 
     def _look_at_store(self) -> None:
-        self._world.look_at_store()
-        for previous, record in self._world.changed_brokers():
+        self._cluster.look_at_store()
+        for previous, record in self._cluster.changed_brokers():
             self._judge.on_broker(previous, record)
             self._controllers.on_broker(previous, record)
             self._resorts.on_broker(previous, record)
-            self._registered_us.setdefault(record.broker_id, self._world.now_us)
-            self._notes_due_us = self._world.now_us + NOTES_US
+            self._registered_us.setdefault(record.broker_id, self._cluster.now_us)
+            self._notes_due_us = self._cluster.now_us + NOTES_US
         self._controllers.look()
-        changes = self._world.changed_slices()
+        changes = self._cluster.changed_slices()
         if not changes:
             return
-        records = self._world.broker_records()
+        records = self._cluster.broker_records()
         for name, after in changes:
-            if after is None and self._world.is_lost_by_hand(name):
+            if after is None and self._cluster.is_lost_by_hand(name):
                 continue  # brokers go on with what they have (S12)
             before = self._slices.get(name)
-            if after is not None and self._world.take_restored(name):
+            if after is not None and self._cluster.take_restored(name):
                 before = None
                 self._record_restored(after)
             if before is not None and (
@@ -284,7 +284,7 @@ class Invariants:
                 self._erasures.record_state(key[0], state, records)
             for event in events:
                 self._on_slice_event(after, event)
-        live = self._world.live_brokers()
+        live = self._cluster.live_brokers()
         self._check_entries(live)
         for broker in live:
             for replica in broker.partitions.replicas:
@@ -303,9 +303,9 @@ class Invariants:
         if key in self._placed:
             return
         self._placed[key] = None
-        before_us = self._world.now_us - REGISTERED_FOR_US
+        before_us = self._cluster.now_us - REGISTERED_FOR_US
         present = [i for i, since_us in self._registered_us.items() if since_us <= before_us]
-        racks = {i: record.rack for i, record in self._world.broker_records().items()}
+        racks = {i: record.rack for i, record in self._cluster.broker_records().items()}
         if text := crowded_racks(state.replicas, racks, present):
             raise Violation("I18", f"{self._names[key]}: {text}")
 
@@ -318,12 +318,12 @@ class Invariants:
     def _on_slice_event(self, value: PartitionSlice, event: SliceEvent) -> None:
         self.coverage[event.kind] += 1
         key = (event.topic_id, event.partition)
-        self._world.note(f"{self._names[key]}: {event.kind}: {event.state}")
+        self._cluster.note(f"{self._names[key]}: {event.kind}: {event.state}")
         if event.kind in WITHOUT_CLEAN_SHUTDOWN:
             self._losses.on_elected(value, event.state)
             self._resorts.on_elected(value, event)
             committed = self._committed_of(key)
-            leader = self._world.live_broker(event.state.leader)
+            leader = self._cluster.live_broker(event.state.leader)
             replica = None if leader is None else leader.partitions.hosted(*key)
             parting_offset = 0  # not known
             if leader is not None and replica is not None:
@@ -389,7 +389,7 @@ class Invariants:
             name = f"{replica.topic}-{replica.partition}"
             self._names.setdefault(key, name)
             who = f"broker {broker.settings.broker_id} ({broker.incarnation[:4]}) {name}"
-            audit = ReplicaAudit(who, replica, self._committed_of(key), self._world)
+            audit = ReplicaAudit(who, replica, self._committed_of(key), self._cluster)
             self._audits[replica] = audit
         return audit
 
@@ -429,7 +429,7 @@ class Invariants:
         producer_checks.check_knows_producers(audit, epoch)
 
     def _check_began(self, key: TopicPartition, leader: PartitionLeader) -> None:
-        if self._world.has_flipped_bits:
+        if self._cluster.has_flipped_bits:
             return  # one that is found cuts the log after it was reported
         for value in self._slices.values():
             if value.topic.topic_id == key[0] and key[1] in value.numbers:
@@ -454,7 +454,7 @@ class Invariants:
         committed = self._committed.get(key)
         if committed is None:
             name = self._names.get(key, f"{key[0]}-{key[1]}")
-            self._committed[key] = committed = new_committed_log(name, self._world, key[0])
+            self._committed[key] = committed = new_committed_log(name, self._cluster, key[0])
         return committed
 
 

@@ -14,8 +14,8 @@ from tidemark_operator.controller.core.views import TopicView
 from tidemark_protocol.ids import BrokerId, PartitionEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
+from tests.simulation.checks.cluster_observer import ClusterObserver, LiveBroker
 from tests.simulation.checks.violations import Violation
-from tests.simulation.checks.watched_world import LiveBroker, WatchedWorld
 
 REGISTERED_FOR_US = 1_000_000  # only such brokers was a placement surely made over
 QUIET_SECONDS = 1.0
@@ -60,7 +60,7 @@ def unnamed_leaderless(view: TopicView) -> str:
     return ""
 
 
-def check_led_at_rest(world: WatchedWorld) -> None:
+def check_led_at_rest(world: ClusterObserver) -> None:
     """I12: a fenced broker leads nothing, once its controller has nothing left to write. I20: and
     no broker leads what is retained, but while it moves."""
     for record, value, state in world.led_at_rest():
@@ -73,7 +73,7 @@ def check_led_at_rest(world: WatchedWorld) -> None:
             )
 
 
-def check_locks(world: WatchedWorld, live: Iterable[LiveBroker]) -> None:
+def check_locks(world: ClusterObserver, live: Iterable[LiveBroker]) -> None:
     """I17."""
     open_in: dict[str, int] = {}
     for broker in live:
@@ -138,8 +138,8 @@ class QuietTime:
     as a proposal to shrink an ISR. After either two seconds in a row have to be quiet, as one alone
     is what a slow repetition leaves."""
 
-    def __init__(self, world: WatchedWorld) -> None:
-        self._world = world
+    def __init__(self, world: ClusterObserver) -> None:
+        self._cluster = world
         self._before = self._moment()
         self._written: list[int] = []  # in each second
         self._unchanged: list[int] = []  # in those after which nothing was different
@@ -159,12 +159,12 @@ class QuietTime:
         return False
 
     def _moment(self) -> _ClockReading:
-        writes = self._world.world.store.writes_requested
+        writes = self._cluster.world.store.writes_requested
         return _ClockReading(
             writes[PARTITION_SLICE.kind] + writes[BROKER.kind],
             {
                 (topic_id, state.partition): replace(state, partition_epoch=PartitionEpoch(0))
-                for _, topic_id, state in self._world.served_partitions()
+                for _, topic_id, state in self._cluster.served_partitions()
             },
-            tuple(read_broker(item) for item in self._world.world.store.objects(BROKER)),
+            tuple(read_broker(item) for item in self._cluster.world.store.objects(BROKER)),
         )

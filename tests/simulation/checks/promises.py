@@ -13,9 +13,9 @@ from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.store.lease import LeaseSettings
 from tidemark_protocol.ids import BrokerId
 
+from tests.simulation.checks.cluster_observer import ClusterObserver
 from tests.simulation.checks.coverage_rows import RESTARTED_TO_READ
 from tests.simulation.checks.violations import Violation
-from tests.simulation.checks.watched_world import WatchedWorld
 
 SECOND_US = 1_000_000
 KILLED_MS = 500  # until a process that was killed is replaced, while all else is well
@@ -51,8 +51,8 @@ class Bounds:
 
 
 class Promises:
-    def __init__(self, world: WatchedWorld, bounds: Bounds) -> None:
-        self._world = world
+    def __init__(self, world: ClusterObserver, bounds: Bounds) -> None:
+        self._cluster = world
         self._bounds = bounds
         # L1 counts from the last fault on, or since leadership was whole once more: it may move
         # again as a broker stops that was told to before.
@@ -65,10 +65,10 @@ class Promises:
 
     def are_kept(self) -> bool:
         """All at once, now. Raises Violation when one is broken past its bound."""
-        now_us = self._world.now_us
+        now_us = self._cluster.now_us
         # A process that has just started registers before it is told anything.
-        stored = self._world.served_partitions()
-        processes = [broker.process for broker in self._world.live_brokers()]
+        stored = self._cluster.served_partitions()
+        processes = [broker.process for broker in self._cluster.live_brokers()]
         if self._reported != (stored, processes):
             self._reported, self._changed_us = (stored, processes), now_us
         placed = {(topic_id, s.partition): set(s.replicas) for _, topic_id, s in stored}
@@ -102,16 +102,16 @@ class Promises:
         bound_seconds = self._bounds.preferred_seconds
         if bound_seconds is None:
             return True
-        balancing = (self._placed, self._world.lease_epoch())
+        balancing = (self._placed, self._cluster.lease_epoch())
         if not could_be or balancing != self._balancing:
-            self._balancing, self._balanced_us = balancing, self._world.now_us
+            self._balancing, self._balanced_us = balancing, self._cluster.now_us
         is_kept = self._is_kept("L5", self._led_by_others(), self._balanced_us, bound_seconds)
         if is_kept:
-            self._balanced_us = self._world.now_us
+            self._balanced_us = self._cluster.now_us
         return is_kept
 
     def _is_kept(self, name: str, missing: str, since_us: int, bound_seconds: float) -> bool:
-        waited_us = self._world.now_us - since_us
+        waited_us = self._cluster.now_us - since_us
         if not missing:
             self._retained_us.setdefault(name, waited_us)
             return True
@@ -126,7 +126,7 @@ class Promises:
         Whether anybody was."""
         waiting = [
             broker
-            for broker in self._world.live_brokers()
+            for broker in self._cluster.live_brokers()
             if broker.broker_id not in self._restarted
             for replica in broker.partitions.replicas
             if replica.corruption is not None
@@ -137,7 +137,7 @@ class Promises:
         ]
         for broker in waiting:
             self._restarted[broker.broker_id] = None
-            self._world.restart(broker, RESTARTED_TO_READ)
+            self._cluster.restart(broker, RESTARTED_TO_READ)
         return bool(waiting)
 
     def retained_after_us(self) -> dict[str, int]:
@@ -148,14 +148,14 @@ class Promises:
 
     def missing_leader(self, ended: BrokerId | None = None) -> str:
         """`ended`: a broker whose process may believe for ever that it leads."""
-        if unserved := self._world.unserved():
+        if unserved := self._cluster.unserved():
             return unserved
-        for name, topic_id, state in self._world.served_partitions():
+        for name, topic_id, state in self._cluster.served_partitions():
             if not state.has_leader:
                 return f"{name} has no leader"
             if state.leader == ended:
                 return f"{name} is led by broker {ended} still"
-            broker = self._world.live_broker(state.leader)
+            broker = self._cluster.live_broker(state.leader)
             replica = (
                 None if broker is None else broker.partitions.hosted(topic_id, state.partition)
             )
@@ -165,7 +165,7 @@ class Promises:
         return ""
 
     def _out_of_sync(self) -> str:
-        for name, _, state in self._world.served_partitions():
+        for name, _, state in self._cluster.served_partitions():
             missing = set(state.replicas) - state.in_sync_ids
             if missing:
                 return f"{name}: {sorted(missing)} not in the ISR {sorted(state.in_sync_ids)}"
@@ -175,8 +175,8 @@ class Promises:
 
     def _led_by_others(self) -> str:
         """Not by the preferred replica, which is in sync, unfenced and stays."""
-        records = self._world.broker_records()
-        for name, _, state in self._world.served_partitions():
+        records = self._cluster.broker_records()
+        for name, _, state in self._cluster.served_partitions():
             preferred = state.replicas[0]
             record = records.get(preferred)
             is_there = record is not None and record.is_live and not record.is_stopping
@@ -185,8 +185,8 @@ class Promises:
         return ""
 
     def _behind_in_metadata(self) -> str:
-        for name, topic_id, state in self._world.served_partitions():
-            for broker in self._world.live_brokers():
+        for name, topic_id, state in self._cluster.served_partitions():
+            for broker in self._cluster.live_brokers():
                 known = broker.partitions.metadata.partitions.get((topic_id, state.partition))
                 if known != state:
                     return f"{name}: broker {broker.broker_id} knows {known}, stored is {state}"

@@ -9,14 +9,14 @@ from tidemark_broker.kafka_wire.records.record_batch import BatchHeader, Corrupt
 from tidemark_broker.replication.partition import Partition
 from tidemark_protocol.ids import BrokerId
 
+from tests.simulation.checks.cluster_observer import ClusterObserver
 from tests.simulation.checks.replica_audit import ReplicaAudit, is_corrupt
 from tests.simulation.checks.violations import Violation
-from tests.simulation.checks.watched_world import WatchedWorld
 
 RESPONSE_US = 500_000  # a read waits for records, and what was sent before the cut arrives
 
 
-def check_in_touch(world: WatchedWorld, broker_id: BrokerId, replica: Partition) -> None:
+def check_in_touch(world: ClusterObserver, broker_id: BrokerId, replica: Partition) -> None:
     """B10: a follower that is cut off from its leader for the lag window serves no readers."""
     cut_off_us = world.cut_off_us(broker_id)
     if replica.leader is None and cut_off_us > replica.replica_lag_max_ms * 1000 + RESPONSE_US:

@@ -22,14 +22,14 @@ from tidemark_broker.log.segment import Segment
 from tidemark_broker.replication.partition import Partition
 from tidemark_protocol.ids import NO_EPOCH, Offset, TopicId
 
+from tests.simulation.checks.cluster_observer import EPOCH_BYTES
 from tests.simulation.checks.committed_log import CommittedLog
 from tests.simulation.checks.compacted_log import COMPACTION
 from tests.simulation.checks.violations import FLIPPED_EPOCH, BeyondPromises, Violation
-from tests.simulation.checks.watched_world import EPOCH_BYTES
 
 
 class Files(Protocol):
-    """How to see what is in a segment's file; `WatchedWorld`."""
+    """How to see what is in a segment's file; `ClusterObserver`."""
 
     def segment_bytes(self, segment: Segment) -> bytearray: ...
     def flipped_positions(self, segment: Segment) -> set[int]: ...

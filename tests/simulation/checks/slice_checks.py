@@ -66,7 +66,7 @@ class DroppedEntry:
 
 
 class NotStored(Protocol):
-    """What a write may rest on that no object says; `WatchedWorld`."""
+    """What a write may rest on that no object says; `ClusterObserver`."""
 
     def is_lost(
         self,
@@ -101,7 +101,7 @@ class NotStored(Protocol):
 
 class SliceJudge:
     def __init__(self, world: NotStored) -> None:
-        self._world = world
+        self._cluster = world
         self._unfenced: dict[Member, None] = {}  # lives that were stored as active
         self.dropped: list[DroppedEntry] = []
         # Put back from a backup by hand, and nobody was elected since (S17).
@@ -153,7 +153,7 @@ class SliceJudge:
             record = brokers.get(entry.member.broker_id)
             if record is None or entry.member.broker_epoch < proves_since(record, entry.flush):
                 continue
-            if self._world.was_lost(entry.topic_id, entry.partition, entry.member):
+            if self._cluster.was_lost(entry.topic_id, entry.partition, entry.member):
                 continue  # known to the controller only once that registration was done
             raise Violation("I13", f"{entry.text}; its broker is {record}")
 
@@ -204,7 +204,7 @@ class SliceJudge:
         if rise > 1:
             # A log that reports it looks like one that knows more than the slice (S17).
             flipped = value.topic.topic, new.partition, new.leader_epoch - 1
-            if self._world.has_flipped_epoch(*flipped):
+            if self._cluster.has_flipped_epoch(*flipped):
                 raise BeyondPromises(FLIPPED_EPOCH)
             raise Violation("I14", f"{where}: leader epoch rose by {rise}")
         if early := left_too_early(old, new):
@@ -219,7 +219,7 @@ class SliceJudge:
             if self._is_by_disk_alone(old, new, brokers, kind):
                 kinds.append(RETAINED_DISK)
             self._check_granted(value, new, where)
-            is_chosen = self._world.is_chosen(key[0], old, new.leader)
+            is_chosen = self._cluster.is_chosen(key[0], old, new.leader)
             if kind == LONGEST_LOG and not is_chosen:
                 self._check_unclean_recovery(value, old, brokers, where)
             if kind == UNCLEAN:
@@ -240,7 +240,7 @@ class SliceJudge:
             raise Violation("I12", f"{where}: led by {leader}, which the ISR does not name")
         if leader not in self._unfenced:
             raise Violation("I12", f"{where}: led by {leader}, which was never unfenced")
-        known = self._world.known_broker(new.leader, value.controller_epoch)
+        known = self._cluster.known_broker(new.leader, value.controller_epoch)
         if known is None:
             return
         is_present = known.broker_epoch == new.leader_broker_epoch
@@ -260,7 +260,7 @@ class SliceJudge:
         if record is not None and member.broker_epoch < proves_since(record, value.topic.flush):
             return True
         topic_id, epoch = value.topic.topic_id, value.controller_epoch
-        return self._world.is_lost(topic_id, number, member, epoch, surely=surely)
+        return self._cluster.is_lost(topic_id, number, member, epoch, surely=surely)
 
     def _kind_of_election(
         self, value: PartitionSlice, old: PartitionState, new: PartitionState, brokers: Brokers
@@ -307,7 +307,7 @@ class SliceJudge:
             record = brokers.get(member.broker_id)
             # The controller fences, and lets go who wants to stop, and writes it down afterwards:
             # never, should it die before.
-            known = self._world.last_known_broker(member.broker_id, value.controller_epoch)
+            known = self._cluster.last_known_broker(member.broker_id, value.controller_epoch)
             is_there = known is None or (known.is_live and not known.is_stopping)
             is_there &= record is not None and record.is_live and not record.is_stopping
             if is_there and not self._is_invalid(value, old.partition, member, brokers):
@@ -336,7 +336,7 @@ class SliceJudge:
         for member in members:
             replica = (value.topic.topic_id, new.partition, member)
             # Struck out before the registration that says so is stored, which may never be.
-            if not self._world.was_lost(*replica) and not self._world.is_missing(*replica):
+            if not self._cluster.was_lost(*replica) and not self._cluster.is_missing(*replica):
                 self.dropped.append(
                     DroppedEntry(
                         value.topic.topic_id,

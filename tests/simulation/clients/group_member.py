@@ -31,7 +31,7 @@ from tests.simulation.clients.clients import Surroundings
 from tests.simulation.clients.session_consumer import SessionConsumer
 from tests.simulation.clients.topic_wishes import TopicWish
 from tests.simulation.engine.broker_process import KAFKA_PORT
-from tests.simulation.engine.world import World
+from tests.simulation.engine.world import Cluster
 
 RETRY_SECONDS = 0.1
 OFFSETS_PARTITIONS = 2
@@ -271,7 +271,7 @@ class SimulatedGroup:
             coordinates=self._coordinates,
         )
 
-    def create_topic(self, world: World) -> None:
+    def create_topic(self, world: Cluster) -> None:
         self._offsets = world.create_topic(
             OFFSETS_TOPIC,
             partitions=OFFSETS_PARTITIONS,

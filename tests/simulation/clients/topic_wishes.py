@@ -26,7 +26,7 @@ from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
 if TYPE_CHECKING:
-    from tests.simulation.engine.world import World
+    from tests.simulation.engine.world import Cluster
 
 LOOK_SECONDS = 0.2
 RETAINED_MOVES = "moves of retained partitions"
@@ -70,7 +70,7 @@ class TopicWish:
         )
 
 
-def states_of(world: "World", wish: TopicWish) -> tuple[PartitionState, ...]:
+def states_of(world: "Cluster", wish: TopicWish) -> tuple[PartitionState, ...]:
     """As the leading operator knows them."""
     slot = world.leading_controller
     if slot is None or slot.service is None or world.pool not in slot.service.pools():
@@ -79,7 +79,7 @@ def states_of(world: "World", wish: TopicWish) -> tuple[PartitionState, ...]:
     return () if view is None else view.partitions
 
 
-async def keep_topics(world: "World", who: str, service: ControllerService) -> None:
+async def keep_topics(world: "Cluster", who: str, service: ControllerService) -> None:
     """Until cancelled."""
     reported = 0
     while True:
@@ -103,7 +103,7 @@ async def keep_topics(world: "World", who: str, service: ControllerService) -> N
                 world.note(who, f"topic {wish.topic} {wish.topic_id}: {done}")
 
 
-async def _keep_settings(world: "World", service: ControllerService, reported: int) -> int:
+async def _keep_settings(world: "Cluster", service: ControllerService, reported: int) -> int:
     """Of the pool, as a BrokerPool object has them; what this controller knows then. One that
     leads anew knows nothing."""
     if not service.is_leading:
@@ -116,7 +116,7 @@ async def _keep_settings(world: "World", service: ControllerService, reported: i
     return reported
 
 
-async def _step(service: ControllerService, world: "World", wish: TopicWish) -> str:
+async def _step(service: ControllerService, world: "Cluster", wish: TopicWish) -> str:
     """The next one; what it was."""
     pool = world.pool
     if wish.is_gone or pool not in service.pools():

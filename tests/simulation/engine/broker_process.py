@@ -25,7 +25,7 @@ from tests.simulation.engine.messages import MessageFaults, MessageServer, Reque
 from tests.simulation.engine.processes import Machine, SimulatedProcess
 
 if TYPE_CHECKING:
-    from tests.simulation.engine.world import World
+    from tests.simulation.engine.world import Cluster
 
 KAFKA_PORT = 9092
 HTTP_PORT = 8080
@@ -60,7 +60,7 @@ class SimulatedTransport:
 class BrokerSlot:
     """One broker identity."""
 
-    def __init__(self, broker_id: int, world: "World") -> None:
+    def __init__(self, broker_id: int, world: "Cluster") -> None:
         self.broker_id = BrokerId(broker_id)
         self.name = f"broker-{broker_id}"
         self.machine = Machine(f"node-{broker_id}", world.timeline, world.network, world.random)
@@ -71,7 +71,7 @@ class BrokerSlot:
         self.snapshot: DiskImage | None = None  # of the volume
         self._pods = 0
         self._claims = 1
-        self._world = world
+        self._cluster = world
         self._new_pod()
 
     @property
@@ -101,7 +101,7 @@ class BrokerSlot:
         """In the present pod; nothing if it runs, or cannot."""
         if self.process is not None or self.is_held_down or not self.machine.is_up:
             return
-        world = self._world
+        world = self._cluster
         process = SimulatedProcess(
             f"{self.name}.{self._pods}", self.machine, self.host, world, ended=self._ended
         )
@@ -122,11 +122,11 @@ class BrokerSlot:
             self.previous = [previous for previous in self.previous if previous is not process]
             return
         self.process = None
-        self._world.on_broker_ended(self)
+        self._cluster.on_broker_ended(self)
         self.start_later()
 
     def start_later(self) -> None:
-        world = self._world
+        world = self._cluster
         if self.machine.is_up and not self.is_held_down:
             world.timeline.after(world.random.randint(100_000, 1_500_000), self.start)
 
@@ -141,10 +141,10 @@ class BrokerSlot:
     # ---- what it is given
 
     def _settings(self) -> BrokerConfig:
-        options = self._world.options
+        options = self._cluster.options
         return BrokerConfig(
             broker_id=self.broker_id,
-            pool=self._world.pool,
+            pool=self._cluster.pool,
             data_directory=DATA_DIRECTORY,
             controllers=(CONTROLLERS,),
             listen_host=self.host,
@@ -164,7 +164,7 @@ class BrokerSlot:
         )
 
     def _environment(self, process: SimulatedProcess) -> BrokerEnvironment:
-        world = self._world
+        world = self._cluster
         return BrokerEnvironment(
             disk=process.disk,
             new_controller_transport=lambda: SimulatedTransport(world.controller_hosts),
@@ -179,7 +179,7 @@ class BrokerSlot:
         self, broker: BrokerServer, stop: asyncio.Event, on_listening: Callable[[int], None]
     ) -> None:
         """Health for the controller's probe, and whatever the clients of this run speak."""
-        world = self._world
+        world = self._cluster
         host, port = broker.settings.listen_host, broker.settings.http_port
 
         async def health(_: bytes) -> bytes:

@@ -29,7 +29,7 @@ from tests.simulation.engine.messages import MessageServer, RequestFailed, reque
 from tests.simulation.engine.processes import Machine, SimulatedProcess
 
 if TYPE_CHECKING:
-    from tests.simulation.engine.world import World
+    from tests.simulation.engine.world import Cluster
 
 CONTROLLER_PORT = 8070
 TERMINATED_AFTER_US = 500_000  # until the kubelet has said so
@@ -68,7 +68,7 @@ class MessageProbe:
 class ControllerSlot:
     """One replica of the operator's Deployment."""
 
-    def __init__(self, number: int, world: "World") -> None:
+    def __init__(self, number: int, world: "Cluster") -> None:
         self.name = f"controller-{number}"
         self.host = f"10.1.{number}.1"
         self.machine = Machine(self.name, world.timeline, world.network, world.random)
@@ -78,7 +78,7 @@ class ControllerSlot:
         self.lease: ControllerLease | None = None
         self.ended_at_us = 0
         self.is_held_down = False
-        self._world = world
+        self._cluster = world
 
     @property
     def identity(self) -> str:
@@ -92,24 +92,24 @@ class ControllerSlot:
         if self.process is not None or self.is_held_down or not self.machine.is_up:
             return
         process = SimulatedProcess(
-            self.name, self.machine, self.host, self._world, ended=self._ended
+            self.name, self.machine, self.host, self._cluster, ended=self._ended
         )
         self.process = process
         process.start(self._run)
-        self._world.note(self.name, "started")
+        self._cluster.note(self.name, "started")
 
     def _ended(self, process: SimulatedProcess) -> None:
         self.process = self.service = self.lease = None
-        self.ended_at_us = self._world.timeline.now_us
+        self.ended_at_us = self._cluster.timeline.now_us
         self.start_later()
 
     def start_later(self) -> None:
-        world = self._world
+        world = self._cluster
         if self.machine.is_up and not self.is_held_down:
             world.timeline.after(world.random.randint(300_000, 2_000_000), self.start)
 
     async def _run(self) -> int:
-        world = self._world
+        world = self._cluster
         address = f"{self.host}:{CONTROLLER_PORT}"
         store = world.store.client(self.name)
         settings = ControllerSettings(

@@ -1,6 +1,6 @@
 """Virtual time that work takes: callbacks, messages, objects, files, decided partitions.
 
-In most runs a callback takes none, so no loop is ever busy. Where `World.costs` is set, each loop
+In most runs a callback takes none, so no loop is ever busy. Where `Cluster.costs` is set, each loop
 owes what its callbacks did and stands still for that long after them, and each job of a worker ends
 so much later. A partition costs some twenty times what it takes on a machine: so a hundred in a run
 are what thousands are to a cluster.

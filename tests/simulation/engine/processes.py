@@ -98,7 +98,7 @@ class SimulatedProcess(Host):
         self.disk = SimulatedDisk(machine.volume, self)
         self._worker_us = 0
         self.threads: list[SimulatedLoop] = []
-        self._world = world
+        self._cluster = world
         self._ended = ended
         self._is_in_worker = False
         self._main: asyncio.Task[Any] | None = None
@@ -124,9 +124,9 @@ class SimulatedProcess(Host):
     async def run_thread(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """On a loop of its own; cancelled, it cancels that and waits for its end."""
         thread = SimulatedLoop(
-            f"{self.name} {name}", self._world.timeline, self.machine.clock, self
+            f"{self.name} {name}", self._cluster.timeline, self.machine.clock, self
         )  # type: ignore[abstract]
-        thread.costs = self._world.costs
+        thread.costs = self._cluster.costs
         self.threads.append(thread)
         ended = self.loop.create_future()
         task = thread.create_task(work, name=name)
@@ -152,7 +152,7 @@ class SimulatedProcess(Host):
     def _on_main_done(self, main: "asyncio.Task[Any]") -> None:
         error = None if main.cancelled() else main.exception()
         if error is not None and not isinstance(error, ProcessDied):
-            self._world.on_crash(self.name, error)
+            self._cluster.on_crash(self.name, error)
             self.end(70)
         else:
             result = 0 if main.cancelled() or error is not None else main.result()
@@ -190,15 +190,15 @@ class SimulatedProcess(Host):
         if not self.is_alive:
             return
         if exit_code == POWER_LOST:
-            self._world.network.power_lost(self)
+            self._cluster.network.power_lost(self)
         self.is_alive = False
         self.exit_code = exit_code
         for loop in self.loops:
             loop.kill()
-        self._world.network.process_ended(self)
+        self._cluster.network.process_ended(self)
         self.machine.volume.release_locks(self)
         self.machine.processes.pop(self, None)
-        self._world.note(self.name, f"ended with {exit_code}")
+        self._cluster.note(self.name, f"ended with {exit_code}")
         self._ended(self)
 
     # ---- Host: what its loop asks for
@@ -206,8 +206,8 @@ class SimulatedProcess(Host):
     def job_delay_us(self) -> int:
         volume = self.machine.volume
         most_us = SLOW_JOB_US if volume.is_slow else MOST_JOB_US
-        delay_us = self._world.random.randint(LEAST_JOB_US, most_us)
-        return max(delay_us, volume.hangs_until_us - self._world.timeline.now_us)
+        delay_us = self._cluster.random.randint(LEAST_JOB_US, most_us)
+        return max(delay_us, volume.hangs_until_us - self._cluster.timeline.now_us)
 
     def in_worker(self, job: Callable[[], object]) -> object:
         self._is_in_worker = True
@@ -217,15 +217,15 @@ class SimulatedProcess(Host):
             self._is_in_worker = False
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[Any, Any]:
-        return await self._world.network.connect(self, factory, host, port)
+        return await self._cluster.network.connect(self, factory, host, port)
 
     def listen(self, factory: Callable[[], Any], host: str, port: int) -> Any:
-        return self._world.network.listen(self, factory, port)
+        return self._cluster.network.listen(self, factory, port)
 
     def on_error(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if error is not None and not isinstance(error, ProcessDied):
-            self._world.on_crash(self.name, error)
+            self._cluster.on_crash(self.name, error)
 
     def take_worker_us(self) -> int:
         spent_us, self._worker_us = self._worker_us, 0
@@ -233,7 +233,7 @@ class SimulatedProcess(Host):
 
     def charge_call(self, kind: str) -> None:
         """A system call takes its time, where work does: on the loop, or in a worker."""
-        costs = self._world.costs
+        costs = self._cluster.costs
         if costs is None:
             return
         if self._is_in_worker:
@@ -243,11 +243,11 @@ class SimulatedProcess(Host):
 
     def spend(self, microseconds: int) -> None:
         if not self._is_in_worker:  # a worker's job has its time already
-            self.loop.block_until(self._world.timeline.now_us + microseconds)
+            self.loop.block_until(self._cluster.timeline.now_us + microseconds)
 
 
 class Surroundings(Protocol):
-    """What processes need of the world; `World` is one."""
+    """What processes need of the world; `Cluster` is one."""
 
     timeline: Timeline
     network: Network

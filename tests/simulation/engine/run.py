@@ -20,6 +20,7 @@ from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.store.lease import LeaseSettings
 from tidemark_protocol.ids import BrokerId
 
+from tests.simulation.checks.cluster_observer import ClusterObserver
 from tests.simulation.checks.compacted_history import check_last_reads, with_compacted
 from tests.simulation.checks.coverage_rows import (
     UNSEEN,
@@ -34,7 +35,6 @@ from tests.simulation.checks.operation_checks import QUIET_SECONDS, QuietTime
 from tests.simulation.checks.placed_history import placed
 from tests.simulation.checks.promises import Bounds, Promises
 from tests.simulation.checks.violations import BeyondPromises, Violation
-from tests.simulation.checks.watched_world import WatchedWorld
 from tests.simulation.clients.client_port import Fetch, Produce, serve_clients
 from tests.simulation.clients.clients import (
     PARTITIONS_AT_FIRST,
@@ -49,7 +49,7 @@ from tests.simulation.clients.idempotent_client import IdempotentProducer
 from tests.simulation.engine.clock import EPOCH_US
 from tests.simulation.engine.shape import Shape, faults_of
 from tests.simulation.engine.timeline import FOREVER_US
-from tests.simulation.engine.world import NewClient, World, WorldOptions
+from tests.simulation.engine.world import Cluster, ClusterOptions, NewClient
 from tests.simulation.faults.faults import Fault, heal, schedule
 
 SECOND_US = 1_000_000
@@ -131,7 +131,7 @@ class Run:
             self.faults = faults_of(plan.seed, plan.safety_seconds, plan.weather)
         self.ears = _Ears()
         serve = serve_clients(self.ears, lambda b: (b.settings.listen_host, CLIENT_PORT))
-        options = WorldOptions(
+        options = ClusterOptions(
             brokers=len(self.shape.racks),
             racks=self.shape.racks,
             serve_clients=serve,
@@ -141,9 +141,9 @@ class Run:
             replica_fetch_max_bytes=self.shape.replica_fetch_max_bytes,
             costs=self.shape.costs,
         )
-        self.world = World(plan.seed, options)
+        self.world = Cluster(plan.seed, options)
         self.world.call_client = self._call_client
-        self.watched = WatchedWorld(self.world)
+        self.watched = ClusterObserver(self.world)
         self.invariants = self.ears.invariants = Invariants(self.watched)
         self.group = SimulatedGroup(self.invariants) if self.shape.has_group else None
         self.history: list[Operation] = []

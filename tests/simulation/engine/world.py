@@ -1,6 +1,7 @@
 """The simulated world: brokers, controllers, the API server and the network between them.
 
-`World(seed, options)` is a function: the same seed and options give the same trace, on any machine.
+`Cluster(seed, options)` is a function: the same seed and options give the same trace, on any
+machine.
 `timeline.step` runs one callback of one process, or the next event in time. Nothing here judges:
 who uses the world looks at the production objects between steps.
 """
@@ -43,7 +44,7 @@ POOL = f"{NAMESPACE}/default"
 
 
 @dataclass(frozen=True, slots=True)
-class WorldOptions:
+class ClusterOptions:
     brokers: int = 3
     controllers: int = 2
     racks: tuple[str, ...] = ()
@@ -73,9 +74,9 @@ class Crash:
 
 
 @dataclass
-class World(Surroundings):
+class Cluster(Surroundings):
     seed: int
-    options: WorldOptions = field(default_factory=WorldOptions)
+    options: ClusterOptions = field(default_factory=ClusterOptions)
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
@@ -110,7 +111,7 @@ class World(Surroundings):
 
     # ---- a run
 
-    def __enter__(self) -> "World":
+    def __enter__(self) -> "Cluster":
         """Garbage collection is off: collecting a dead process's tasks would run their `finally`
         blocks, at a moment that no seed decides."""
         self._had_gc = gc.isenabled()
@@ -265,9 +266,9 @@ class World(Surroundings):
 class _Logging(logging.Handler):
     """Production log lines: silenced, or in the trace."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Cluster) -> None:
         super().__init__(logging.INFO)
-        self._world = world
+        self._cluster = world
         self._loggers = [
             logging.getLogger("tidemark_broker"),
             logging.getLogger("tidemark_operator"),
@@ -276,7 +277,7 @@ class _Logging(logging.Handler):
         self._disabled = logging.root.manager.disable
 
     def start(self) -> None:
-        if not self._world.options.has_logs:
+        if not self._cluster.options.has_logs:
             logging.disable(logging.CRITICAL)
             return
         self._before = [(logger.level, logger.propagate) for logger in self._loggers]
@@ -299,7 +300,9 @@ class _Logging(logging.Handler):
         text = " ".join(f"{name}={value}" for name, value in fields.items())
         if record.exc_info and record.exc_info[1] is not None:
             text += f" {type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
-        self._world.note(self._world.running_process(), f"{record.getMessage()} {text}".rstrip())
+        self._cluster.note(
+            self._cluster.running_process(), f"{record.getMessage()} {text}".rstrip()
+        )
 
 
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "taskName"}

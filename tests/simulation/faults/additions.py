@@ -11,7 +11,7 @@ from tidemark_operator.controller.core.reassignment import is_moving
 from tests.simulation.clients.topic_wishes import TopicWish, states_of
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.store import REQUESTS, RESPONSES
-from tests.simulation.engine.world import World
+from tests.simulation.engine.world import Cluster
 from tests.simulation.faults.ambushes import keep_down, leading
 from tests.simulation.faults.fault_plan import Arguments, Draw
 from tests.simulation.faults.faults import (
@@ -52,7 +52,7 @@ FILES = {
 
 
 @fault
-def cancel_moves(world: World, topic: str, wait_us: int) -> None:
+def cancel_moves(world: Cluster, topic: str, wait_us: int) -> None:
     """As soon as one is under way the user asks for the brokers that each partition had."""
     ends_us = world.now_us + wait_us
 
@@ -68,12 +68,12 @@ def cancel_moves(world: World, topic: str, wait_us: int) -> None:
     look()
 
 
-def _is_moving(world: World, wish: TopicWish) -> bool:
+def _is_moving(world: Cluster, wish: TopicWish) -> bool:
     return any(is_moving(state) for state in states_of(world, wish))
 
 
 @fault
-def lose_node(world: World, which: int, off_us: int) -> None:
+def lose_node(world: Cluster, which: int, off_us: int) -> None:
     """A leader and the leading controller are pods of one node, and it falls silent."""
     found, controller = leading(world), world.leading_controller
     if not found or controller is None:
@@ -83,7 +83,7 @@ def lose_node(world: World, which: int, off_us: int) -> None:
 
 
 @fault
-def part_leading_from_store(world: World, loses: str, for_us: int) -> None:
+def part_leading_from_store(world: Cluster, loses: str, for_us: int) -> None:
     """Whoever leads then; brokers go on asking it."""
     controller = world.leading_controller
     if controller is not None:
@@ -91,19 +91,19 @@ def part_leading_from_store(world: World, loses: str, for_us: int) -> None:
 
 
 @fault
-def slow_moves(world: World, bytes_per_second: int, for_us: int) -> None:
+def slow_moves(world: Cluster, bytes_per_second: int, for_us: int) -> None:
     """moveBytesPerSecond of the pool: a move takes long enough for something to happen in it."""
     world.move_bytes_per_second = bytes_per_second
     world.timeline.after(for_us, setattr, world, "move_bytes_per_second", 0)
 
 
 @fault
-def allow_unclean(world: World, topic: str, value: str) -> None:
+def allow_unclean(world: Cluster, topic: str, value: str) -> None:
     configure_topic(world, topic, "unclean.leader.election.enable", value)
 
 
 @fault
-def strand_leader(world: World, which: int, blow: str, wait_us: int, for_us: int) -> None:
+def strand_leader(world: Cluster, which: int, blow: str, wait_us: int, for_us: int) -> None:
     """A leader loses its followers, but for those that min ISR asks for, commits without the others
     and then goes away with those that stayed. `freeze`, `isolate`: it comes back with all it had;
     `down`: its process ends."""
@@ -139,20 +139,20 @@ def strand_leader(world: World, which: int, blow: str, wait_us: int, for_us: int
     look()
 
 
-def _freeze(world: World, slot: BrokerSlot, for_us: int) -> None:
+def _freeze(world: Cluster, slot: BrokerSlot, for_us: int) -> None:
     if slot.process is not None:
         freeze(world, slot.process, for_us)
 
 
-def _isolate(world: World, slot: BrokerSlot, for_us: int) -> None:
+def _isolate(world: Cluster, slot: BrokerSlot, for_us: int) -> None:
     isolate(world, slot.machine.name, "both", for_us)
 
 
-def _keep_down(world: World, slot: BrokerSlot, for_us: int) -> None:
+def _keep_down(world: Cluster, slot: BrokerSlot, for_us: int) -> None:
     keep_down(world, slot.broker_id, for_us)
 
 
-BLOWS: dict[str, Callable[[World, BrokerSlot, int], None]] = {
+BLOWS: dict[str, Callable[[Cluster, BrokerSlot, int], None]] = {
     "freeze": _freeze,
     "isolate": _isolate,
     "down": _keep_down,
@@ -160,7 +160,7 @@ BLOWS: dict[str, Callable[[World, BrokerSlot, int], None]] = {
 
 
 @fault
-def flip_bit_at_rest(world: World, number: int, kind: str, end: str) -> None:
+def flip_bit_at_rest(world: Cluster, number: int, kind: str, end: str) -> None:
     """In a file that the next start reads: between two lives of the broker, of which the first was
     killed, or stopped in order."""
     slot = broker_of(world, number)
@@ -187,7 +187,7 @@ def flip_bit_at_rest(world: World, number: int, kind: str, end: str) -> None:
 
 
 @fault
-def strike_compaction(world: World, number: int, suffix: str, blow: str, calls: int) -> None:
+def strike_compaction(world: Cluster, number: int, suffix: str, blow: str, calls: int) -> None:
     """The broker's next pass that comes so far: in the middle of the so-manieth call to its disk
     from then on, that of the new file's name excepted. `kill`: the process; `power`: the machine's
     fails for a moment."""

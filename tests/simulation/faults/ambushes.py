@@ -12,7 +12,7 @@ from tidemark_operator.api.kinds import LEASE
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.controller_process import ControllerSlot
 from tests.simulation.engine.store import StoreFaults
-from tests.simulation.engine.world import World
+from tests.simulation.engine.world import Cluster
 from tests.simulation.faults.fault_plan import Arguments
 from tests.simulation.faults.faults import (
     block_link,
@@ -27,7 +27,9 @@ from tests.simulation.faults.faults import (
 LOOK_EVERY_US = 200
 
 
-def when(world: World, is_so: Callable[[], bool], act: Callable[[], object], wait_us: int) -> None:
+def when(
+    world: Cluster, is_so: Callable[[], bool], act: Callable[[], object], wait_us: int
+) -> None:
     """As soon as it is so, if it is within that time and before all is healed."""
     ends_us = world.now_us + wait_us
 
@@ -42,7 +44,7 @@ def when(world: World, is_so: Callable[[], bool], act: Callable[[], object], wai
     look()
 
 
-def leading(world: World) -> list[tuple[int, BrokerSlot, Any]]:
+def leading(world: Cluster) -> list[tuple[int, BrokerSlot, Any]]:
     """(number of the broker, its slot, the leading replica), in order of partitions."""
     found = []
     for number, slot in enumerate(world.brokers.values()):
@@ -58,7 +60,7 @@ def leading(world: World) -> list[tuple[int, BrokerSlot, Any]]:
 
 
 @fault
-def lose_pages(world: World, number: int) -> None:
+def lose_pages(world: Cluster, number: int) -> None:
     """The process is killed, and the kernel's write-back of what it left fails; memory pressure
     takes the pages. The next sync hears of it (S8)."""
     slot = broker_of(world, number)
@@ -70,14 +72,14 @@ def lose_pages(world: World, number: int) -> None:
 
 
 @fault
-def lose_write_back_and_pages(world: World, number: int) -> None:
+def lose_write_back_and_pages(world: Cluster, number: int) -> None:
     """The next sync fails; when its process has ended, what it should have written is gone from
     memory too (S8)."""
     _lose_write_back_and_pages(world, broker_of(world, number))
 
 
 @fault
-def lose_write_back_unheard(world: World, number: int, for_us: int) -> None:
+def lose_write_back_unheard(world: Cluster, number: int, for_us: int) -> None:
     """The same, and no controller hears of it."""
     slot = broker_of(world, number)
     for controller in world.controllers:
@@ -85,7 +87,7 @@ def lose_write_back_unheard(world: World, number: int, for_us: int) -> None:
     _lose_write_back_and_pages(world, slot)
 
 
-def _lose_write_back_and_pages(world: World, slot: BrokerSlot) -> None:
+def _lose_write_back_and_pages(world: Cluster, slot: BrokerSlot) -> None:
     volume = slot.machine.volume
     lost_before = volume.syncs_lost
     volume.lose_write_backs(1, of=lambda path: path.endswith(".log"))
@@ -107,7 +109,7 @@ def _lose_write_back_and_pages(world: World, slot: BrokerSlot) -> None:
 
 
 @fault
-def cut_off_leader(world: World, which: int, for_us: int) -> None:
+def cut_off_leader(world: Cluster, which: int, for_us: int) -> None:
     """From all brokers and controllers: clients reach it, and it takes what nobody copies."""
     slots = [
         slot
@@ -120,7 +122,7 @@ def cut_off_leader(world: World, which: int, for_us: int) -> None:
 
 
 @fault
-def strike_who_cut(world: World, delay_us: int, wait_us: int) -> None:
+def strike_who_cut(world: Cluster, delay_us: int, wait_us: int) -> None:
     """A broker's power fails soon after it cut its log, and is back at once."""
     before = {number: _truncate_records(slot) for number, slot in enumerate(world.brokers.values())}
     found: list[int] = []
@@ -151,7 +153,7 @@ def _truncate_records(slot: BrokerSlot) -> int:
 
 
 @fault
-def freeze_writing_controller(world: World, for_us: int) -> None:
+def freeze_writing_controller(world: Cluster, for_us: int) -> None:
     """The leading one, as soon as it decides something: it thaws into its successor's term with a
     write in hand (I16)."""
     found: list[ControllerSlot] = []
@@ -175,7 +177,7 @@ def freeze_writing_controller(world: World, for_us: int) -> None:
 
 
 @fault
-def split_controllers(world: World, apart_us: int) -> None:
+def split_controllers(world: Cluster, apart_us: int) -> None:
     """The Lease is deleted by hand (S16) while the API server is slow: its holder goes on for a
     while beside whoever took the new one, and both have brokers to fence."""
     world.store.delete(LEASE, world.namespace, "tidemark-controller")
@@ -192,7 +194,7 @@ def split_controllers(world: World, apart_us: int) -> None:
     when(world, lambda: sum(slot.is_leading for slot in world.controllers) > 1, strike, 3_000_000)
 
 
-def _kill_and_notify(world: World, number: int) -> None:
+def _kill_and_notify(world: Cluster, number: int) -> None:
     slot = broker_of(world, number)
     if slot.process is not None and not world.is_healed:
         slot.process.kill()
@@ -203,7 +205,7 @@ def _kill_and_notify(world: World, number: int) -> None:
 
 
 @fault
-def deafen_controller(world: World, for_us: int) -> None:
+def deafen_controller(world: Cluster, for_us: int) -> None:
     """The leading one reaches the API server and no broker (S18)."""
     slot = world.leading_controller
     if slot is not None:
@@ -216,7 +218,7 @@ def deafen_controller(world: World, for_us: int) -> None:
 
 
 @fault
-def keep_down(world: World, number: int, down_us: int) -> None:
+def keep_down(world: Cluster, number: int, down_us: int) -> None:
     """Killed, and not started again for a while."""
     slot = broker_of(world, number)
     slot.is_held_down = True
@@ -226,7 +228,7 @@ def keep_down(world: World, number: int, down_us: int) -> None:
 
 
 @fault
-def last_one_leaves(world: World, first: int, apart_us: int, down_us: int) -> None:
+def last_one_leaves(world: Cluster, first: int, apart_us: int, down_us: int) -> None:
     """One broker after the other goes; the one that went last stays away, the others come back."""
     for index in range(len(world.brokers)):
         number = (first + index) % len(world.brokers)
@@ -236,7 +238,7 @@ def last_one_leaves(world: World, first: int, apart_us: int, down_us: int) -> No
         )
 
 
-def _keep_down_unless_healed(world: World, number: int, down_us: int) -> None:
+def _keep_down_unless_healed(world: Cluster, number: int, down_us: int) -> None:
     if not world.is_healed:
         keep_down(world, number, down_us)
 

@@ -7,13 +7,13 @@ Lease is lost, however long a loop's turn is.
 from typing import Any
 
 from tests.simulation.engine.costs import Costs
-from tests.simulation.engine.world import World
+from tests.simulation.engine.world import Cluster
 from tests.simulation.faults.fault_plan import Arguments
 from tests.simulation.faults.faults import fault
 
 
 @fault
-def make_bulk(world: World, topics: int, partitions: int, for_us: int) -> None:
+def make_bulk(world: Cluster, topics: int, partitions: int, for_us: int) -> None:
     """So many topics are applied at once, and deleted together."""
     name = f"bulk-{len(world.topics)}"
     wishes = [
@@ -29,7 +29,7 @@ def make_bulk(world: World, topics: int, partitions: int, for_us: int) -> None:
 
 
 @fault
-def starve_controller(world: World, turns: int, turn_us: int, apart_us: int) -> None:
+def starve_controller(world: Cluster, turns: int, turn_us: int, apart_us: int) -> None:
     """Its loop has work for long turns, one soon after the other; its threads go on."""
     slot = world.leading_controller
     if slot is None or slot.process is None:

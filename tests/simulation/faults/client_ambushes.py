@@ -22,7 +22,7 @@ from tests.simulation.clients.clients import PARTITIONS_AT_FIRST, ProducerPlan, 
 from tests.simulation.clients.idempotent_client import PassingProducer
 from tests.simulation.engine.network import SimulatedTransport
 from tests.simulation.engine.store import StoreFaults
-from tests.simulation.engine.world import World
+from tests.simulation.engine.world import Cluster
 from tests.simulation.faults.ambushes import when
 from tests.simulation.faults.fault_plan import Arguments
 from tests.simulation.faults.faults import block_link, broker_of, fault, freeze, isolate
@@ -38,13 +38,13 @@ BACK_US = 300_000
 
 
 @fault
-def ask_for_ids(world: World, batches: int) -> None:
+def ask_for_ids(world: Cluster, batches: int) -> None:
     """Of every broker, by a new producer each; it writes so many batches and goes."""
     for number in range(len(world.brokers)):
         _ask(world, number, batches)
 
 
-def _ask(world: World, number: int, batches: int) -> None:
+def _ask(world: Cluster, number: int, batches: int) -> None:
     if world.is_healed:
         return
     broker_id = broker_of(world, number).broker_id
@@ -55,7 +55,7 @@ def _ask(world: World, number: int, batches: int) -> None:
     world.call_client(make)
 
 
-def _plan(world: World, give_up_seconds: float) -> ProducerPlan:
+def _plan(world: Cluster, give_up_seconds: float) -> ProducerPlan:
     number = len(world.processes)
     return ProducerPlan(
         name=f"passing-{number}",
@@ -70,7 +70,7 @@ def _plan(world: World, give_up_seconds: float) -> ProducerPlan:
 
 
 @fault
-def give_ids_apart(world: World) -> None:
+def give_ids_apart(world: Cluster) -> None:
     """The Lease is deleted by hand while its holder stands still and the API server is slow. It
     wakes as another one leads, whom no broker reaches yet, and every broker asks it for ids; later,
     under the one that stays, every broker's next life does."""
@@ -97,7 +97,7 @@ def give_ids_apart(world: World) -> None:
 
 
 @fault
-def give_ids_and_die(world: World) -> None:
+def give_ids_and_die(world: Cluster) -> None:
     """The leading controller gives ids and is killed; under the next one every broker's next life
     is asked for ids."""
     ask_for_ids(world, 0)
@@ -116,7 +116,7 @@ def give_ids_and_die(world: World) -> None:
     world.timeline.after(BACK_US, kill)
 
 
-def _ask_next_lives(world: World) -> None:
+def _ask_next_lives(world: Cluster) -> None:
     world.coverage["ids asked for in a next life"] += 1
     for slot in world.brokers.values():
         if slot.process is not None and not world.is_healed:
@@ -125,7 +125,7 @@ def _ask_next_lives(world: World) -> None:
 
 
 @fault
-def lose_broker_object(world: World, number: int) -> None:
+def lose_broker_object(world: Cluster, number: int) -> None:
     """A broker gives an id of a new block, whose producer writes; then its Broker object is deleted
     by hand, and no controller is left that knew it. Only its disk says what was given."""
     slot = broker_of(world, number)
@@ -156,7 +156,7 @@ def lose_broker_object(world: World, number: int) -> None:
     when(world, is_on_disk, lose, WAIT_US)
 
 
-def _record(world: World, broker_id: BrokerId) -> BrokerRecord | None:
+def _record(world: Cluster, broker_id: BrokerId) -> BrokerRecord | None:
     records = map(read_broker, world.store.objects(BROKER))
     return next((r for r in records if r is not None and r.broker_id == broker_id), None)
 
@@ -165,7 +165,7 @@ def _record(world: World, broker_id: BrokerId) -> BrokerRecord | None:
 
 
 @fault
-def hold_up_producer(world: World, for_us: int) -> None:
+def hold_up_producer(world: Cluster, for_us: int) -> None:
     """A new producer's first batch takes another way than all others, and it gives up waiting: its
     next epoch has written when the batch comes (B8)."""
 
@@ -184,7 +184,7 @@ def hold_up_producer(world: World, for_us: int) -> None:
 
 
 @fault
-def leave_to_clients(world: World, number: int, for_us: int) -> None:
+def leave_to_clients(world: Cluster, number: int, for_us: int) -> None:
     """A broker is cut off from all others, and clients reach it (B10)."""
     slot = broker_of(world, number)
     if slot.broker_id in world.cut_off_since_us:

@@ -14,7 +14,7 @@ from tidemark_operator.api.kinds import LEASE, PARTITION_SLICE
 from tests.simulation.clients.topic_wishes import TopicWish, states_of
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.processes import SimulatedProcess
-from tests.simulation.engine.world import World
+from tests.simulation.engine.world import Cluster
 from tests.simulation.faults.ambushes import (
     ALL_IN_SYNC,
     deafen_controller,
@@ -47,7 +47,7 @@ SLOW_US, SLOW_FOR_US = 80_000, 1_000_000
 
 
 @fault
-def deafen_controller_for_long(world: World, for_us: int, late_us: int) -> None:
+def deafen_controller_for_long(world: Cluster, for_us: int, late_us: int) -> None:
     """For more than two sessions; the others come late to the Lease that it gives away (S18)."""
     slot = world.leading_controller
     if slot is None:
@@ -63,7 +63,7 @@ def deafen_controller_for_long(world: World, for_us: int, late_us: int) -> None:
 
 
 @fault
-def reject_probes(world: World, number: int, for_us: int) -> None:
+def reject_probes(world: Cluster, number: int, for_us: int) -> None:
     """A network policy rejects what controllers send to a broker, and word comes that its container
     ended, which is wrong. Its own polls go through (S19)."""
     slot = broker_of(world, number)
@@ -75,7 +75,7 @@ def reject_probes(world: World, number: int, for_us: int) -> None:
 
 
 @fault
-def stall_after_silence(world: World, number: int, silent_us: int, stall_us: int) -> None:
+def stall_after_silence(world: Cluster, number: int, silent_us: int, stall_us: int) -> None:
     """A broker is not heard for a part of its session, and then the controller stands still for
     another part of it: together longer than the session."""
     slot, leading = broker_of(world, number), world.leading_controller
@@ -88,7 +88,7 @@ def stall_after_silence(world: World, number: int, silent_us: int, stall_us: int
 
 
 @fault
-def lose_two_and_controller(world: World, which: int, off_us: int) -> None:
+def lose_two_and_controller(world: Cluster, which: int, off_us: int) -> None:
     """The power of a leader, of a follower and of the controller's process fail in one event: the
     sessions that its successor grants to both run out together."""
     found = leading(world)
@@ -103,7 +103,7 @@ def lose_two_and_controller(world: World, which: int, off_us: int) -> None:
     lose_power(world, ids.index(max(followers)), off_us)
 
 
-def _stall(world: World, process: SimulatedProcess, for_us: int) -> None:
+def _stall(world: Cluster, process: SimulatedProcess, for_us: int) -> None:
     if not world.is_healed:
         freeze(world, process, for_us)
 
@@ -112,7 +112,7 @@ def _stall(world: World, process: SimulatedProcess, for_us: int) -> None:
 
 
 @fault
-def stall_broker(world: World, number: int, for_us: int) -> None:
+def stall_broker(world: Cluster, number: int, for_us: int) -> None:
     """For less than a session, and longer than followers may lag; what it says then takes longer to
     them than it waits for their fetches (S21)."""
     slot = broker_of(world, number)
@@ -127,14 +127,14 @@ def stall_broker(world: World, number: int, for_us: int) -> None:
 
 
 @fault
-def hang_disks(world: World, first: int, apart_us: int, for_us: int) -> None:
+def hang_disks(world: Cluster, first: int, apart_us: int, for_us: int) -> None:
     """One after the other. Only workers hang: brokers poll on, and say that they cannot write."""
     for index in range(len(world.brokers)):
         slot = broker_of(world, (first + index) % len(world.brokers))
         world.timeline.after(index * apart_us, _hang, world, slot, for_us)
 
 
-def _hang(world: World, slot: BrokerSlot, for_us: int) -> None:
+def _hang(world: Cluster, slot: BrokerSlot, for_us: int) -> None:
     if not world.is_healed:
         slot.machine.volume.hangs_until_us = world.now_us + for_us
 
@@ -143,7 +143,7 @@ def _hang(world: World, slot: BrokerSlot, for_us: int) -> None:
 
 
 @fault
-def choose_leader(world: World, first: int, apart_us: int, down_us: int) -> None:
+def choose_leader(world: Cluster, first: int, apart_us: int, down_us: int) -> None:
     """One broker after the other leaves. The last one stays away, and a human annotates the Topic:
     who is back shall lead, whatever is lost. When all are in sync again the same happens once more,
     and the annotation is still there (B4)."""
@@ -159,7 +159,7 @@ def choose_leader(world: World, first: int, apart_us: int, down_us: int) -> None
     when(world, lambda: any(_choose(world, wish) for wish in world.topics), chosen, WAIT_US)
 
 
-def _choose(world: World, wish: TopicWish) -> bool:
+def _choose(world: Cluster, wish: TopicWish) -> bool:
     for state in states_of(world, wish):
         running = [b for b in state.replicas if world.brokers[b].process is not None]
         if running and not state.has_leader:
@@ -170,13 +170,13 @@ def _choose(world: World, wish: TopicWish) -> bool:
     return False
 
 
-def _are_all_in_sync(world: World) -> bool:
+def _are_all_in_sync(world: Cluster) -> bool:
     states = [state for wish in world.topics for state in states_of(world, wish)]
     return bool(states) and all(len(s.in_sync_replicas) == len(s.replicas) for s in states)
 
 
 @fault
-def last_one_hesitates(world: World, number: int, away_us: int, still_us: int) -> None:
+def last_one_hesitates(world: Cluster, number: int, away_us: int, still_us: int) -> None:
     """The power of all others fails for a moment as one is killed: it alone can prove what it has.
     It comes back after them, and stands still between its registration and its next word (S14)."""
     slot = broker_of(world, number)
@@ -193,7 +193,7 @@ def last_one_hesitates(world: World, number: int, away_us: int, still_us: int) -
     when(world, lambda: _is_starting(world, slot), hesitate, WAIT_US)
 
 
-def _is_starting(world: World, slot: BrokerSlot) -> bool:
+def _is_starting(world: Cluster, slot: BrokerSlot) -> bool:
     """Registered, and nothing more."""
     leading, broker = world.leading_controller, slot.broker
     if leading is None or leading.service is None or broker is None:
@@ -208,7 +208,7 @@ def _is_starting(world: World, slot: BrokerSlot) -> bool:
 
 
 @fault
-def put_back_deleted(world: World, number: int) -> None:
+def put_back_deleted(world: Cluster, number: int) -> None:
     """A topic is deleted while a broker is away. Then somebody puts its slice back, and another
     controller takes over (S12)."""
     name = f"archive-{len(world.topics)}"
@@ -243,7 +243,7 @@ def put_back_deleted(world: World, number: int) -> None:
 
 
 @fault
-def register_apart(world: World, number: int) -> None:
+def register_apart(world: Cluster, number: int) -> None:
     """The Lease is deleted by hand while a broker is away, and for a moment two controllers lead.
     The broker's next life registers with the deposed one, the only one that brokers reach, and
     comes in sync. Both are killed then: the life after that asks the one that stays, which knows of

@@ -26,7 +26,7 @@ from tests.simulation.clients.clients import PassingReader, Surroundings
 from tests.simulation.engine.broker_process import DATA_DIRECTORY, BrokerSlot
 from tests.simulation.engine.disk import SimulatedFile
 from tests.simulation.engine.disk_image import DiskImage, FileNode
-from tests.simulation.engine.world import World
+from tests.simulation.engine.world import Cluster
 from tests.simulation.faults.ambushes import ALL_IN_SYNC, LOOK_EVERY_US, when
 from tests.simulation.faults.fault_plan import Arguments
 from tests.simulation.faults.faults import broker_of, fault, let_up, lose_all_power, lose_power
@@ -40,7 +40,7 @@ HIGH_LENGTH_BYTE = 9  # of a batch: a bit there makes it longer than any file he
 
 
 @fault
-def flip_in_tail(world: World, number: int, part: str, end: str) -> None:
+def flip_in_tail(world: Cluster, number: int, part: str, end: str) -> None:
     """A bit flips in a committed batch past the recovery point of a broker that was killed, or that
     stopped in order. `part`: of the batch, its `length` or its `body`."""
     slot = broker_of(world, number)
@@ -48,7 +48,7 @@ def flip_in_tail(world: World, number: int, part: str, end: str) -> None:
 
 
 @fault
-def flip_in_tail_and_kill(world: World, number: int) -> None:
+def flip_in_tail_and_kill(world: Cluster, number: int) -> None:
     """And the start that reads it, and cuts, is killed before it could say so (S1)."""
     slot = broker_of(world, number)
 
@@ -99,7 +99,7 @@ class _Tail:
 
 
 def _flip_between_lives(
-    world: World, slot: BrokerSlot, part: str, end: str, go_on: Callable[[FileNode], None]
+    world: Cluster, slot: BrokerSlot, part: str, end: str, go_on: Callable[[FileNode], None]
 ) -> None:
     """Which goes on with the file in which a bit flipped."""
     if slot.process is None or slot.partitions is None or slot.is_held_down:
@@ -149,7 +149,7 @@ def _offsets(image: DiskImage, name: str) -> dict[tuple[str, int], Offset]:
         return {}
 
 
-def _flip(world: World, node: FileNode, position: int, part: str) -> int:
+def _flip(world: Cluster, node: FileNode, position: int, part: str) -> int:
     """Where."""
     if part == "length":
         at = position + HIGH_LENGTH_BYTE
@@ -163,27 +163,27 @@ def _flip(world: World, node: FileNode, position: int, part: str) -> int:
 
 
 @fault
-def flip_and_read(world: World, number: int, end: str) -> None:
+def flip_and_read(world: Cluster, number: int, end: str) -> None:
     """A bit flips in a committed batch under a running broker, and a reader asks it for that very
     batch. `end`: "" or what becomes of the process soon after: `kill`, `stop`."""
     _corruption_and_read(world, number, end, "flipped where a reader looks")
 
 
 @fault
-def spoil_and_read(world: World, number: int, end: str) -> None:
+def spoil_and_read(world: Cluster, number: int, end: str) -> None:
     """The same of a sector: until all is well again its drive cannot read it, and then reads
     something else."""
     _corruption_and_read(world, number, end, "unreadable where a reader looks")
 
 
 @fault
-def miss_and_read(world: World, number: int, end: str) -> None:
+def miss_and_read(world: Cluster, number: int, end: str) -> None:
     """Until its replica is known as damaged a sector cannot be read, and then again as it was.
     `end`: `power` too, of all brokers."""
     _corruption_and_read(world, number, end, "unreadable once where a reader looks")
 
 
-def _corruption_and_read(world: World, number: int, end: str, how: str) -> None:
+def _corruption_and_read(world: Cluster, number: int, end: str, how: str) -> None:
     slot = broker_of(world, number)
     if slot.partitions is None:
         return
@@ -225,7 +225,7 @@ def _corruption_and_read(world: World, number: int, end: str, how: str) -> None:
     when(world, lambda: replica.corruption is not None, strike, WAIT_US)
 
 
-def _soon(world: World, act: Callable[[], None]) -> None:
+def _soon(world: Cluster, act: Callable[[], None]) -> None:
     world.timeline.after(world.random.randint(1_000, SHORT_US), act)
 
 
@@ -233,7 +233,7 @@ def _soon(world: World, act: Callable[[], None]) -> None:
 
 
 @fault
-def fail_sync_stop_and_strike(world: World, number: int, live_us: int) -> None:
+def fail_sync_stop_and_strike(world: Cluster, number: int, live_us: int) -> None:
     """A sync fails, and the broker ends. The next life has the same pages in memory; it stops in
     order, and then the power fails (S8)."""
     slot = broker_of(world, number)
@@ -274,14 +274,14 @@ class _Truncation:
 class _Truncations:
     """What brokers cut from now on, looked at again and again."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: Cluster) -> None:
+        self._cluster = world
         self._known: dict[Any, tuple[int, int]] = {}  # replica: (truncated records, recovery point)
         self.found: list[_Truncation] = []
         self.look()
 
     def look(self) -> None:
-        for number, slot in enumerate(self._world.brokers.values()):
+        for number, slot in enumerate(self._cluster.brokers.values()):
             for replica in () if slot.partitions is None else slot.partitions.replicas:
                 cut = replica.snapshot(0).truncated_records
                 before = self._known.get(replica, (0, 0))
@@ -292,32 +292,32 @@ class _Truncations:
 
 
 @fault
-def strike_who_wrote_down(world: World, wait_us: int) -> None:
+def strike_who_wrote_down(world: Cluster, wait_us: int) -> None:
     """A broker's power fails once it cut its log, and has written down a watermark past the cut,
     over what it fetched in the place of the old records (S29)."""
     _strike(world, wait_us, "struck after a watermark past a cut", _has_written_down)
 
 
-def _has_written_down(world: World, cut: _Truncation) -> bool:
+def _has_written_down(world: Cluster, cut: _Truncation) -> bool:
     offsets = _offsets(broker_of(world, cut.number).machine.volume.image, HIGH_WATERMARKS)
     return offsets.get((cut.replica.topic, cut.replica.partition), 0) > cut.to_offset
 
 
 @fault
-def strike_who_trusts_a_sync(world: World, wait_us: int) -> None:
+def strike_who_trusts_a_sync(world: Cluster, wait_us: int) -> None:
     """A broker's power fails once something was committed in the place of what it cut, and its log
     is not as long again as what it had synced before (S11)."""
     _strike(world, wait_us, "struck before it was as long as before a cut", _has_less_than_before)
 
 
-def _has_less_than_before(world: World, cut: _Truncation) -> bool:
+def _has_less_than_before(world: Cluster, cut: _Truncation) -> bool:
     replica = cut.replica
     end_offset = replica.log.log_end_offset
     return cut.to_offset < replica.high_watermark <= end_offset <= cut.recovery_point
 
 
 def _strike(
-    world: World, wait_us: int, counted: str, is_moment: Callable[[World, _Truncation], bool]
+    world: Cluster, wait_us: int, counted: str, is_moment: Callable[[Cluster, _Truncation], bool]
 ) -> None:
     ends_us = world.now_us + wait_us
     cuts = _Truncations(world)

@@ -16,7 +16,7 @@ from tests.simulation.engine.messages import MessageFaults
 from tests.simulation.engine.network import LinkDelay
 from tests.simulation.engine.processes import Machine, SimulatedProcess
 from tests.simulation.engine.store import StoreFaults
-from tests.simulation.engine.world import World
+from tests.simulation.engine.world import Cluster
 
 REST_AFTER_MOVE_US = 3_000_000
 
@@ -39,12 +39,12 @@ Act = Callable[..., None]
 ACTS: dict[str, Act] = {}
 
 
-def schedule(world: World, plan: "tuple[Fault, ...] | list[Fault]") -> None:
+def schedule(world: Cluster, plan: "tuple[Fault, ...] | list[Fault]") -> None:
     for fault in plan:
         world.timeline.at(fault.at_us, apply, world, fault)
 
 
-def apply(world: World, fault: Fault) -> None:
+def apply(world: Cluster, fault: Fault) -> None:
     if world.is_healed:
         return
     world.coverage[f"fault {fault.kind}"] += 1
@@ -58,15 +58,15 @@ def fault(act: Act) -> Act:
     return act
 
 
-def broker_of(world: World, number: int) -> BrokerSlot:
+def broker_of(world: Cluster, number: int) -> BrokerSlot:
     return tuple(world.brokers.values())[number]
 
 
-def _controller(world: World, number: int) -> ControllerSlot:
+def _controller(world: Cluster, number: int) -> ControllerSlot:
     return world.controllers[number]
 
 
-def _machines(world: World) -> list[Machine]:
+def _machines(world: Cluster) -> list[Machine]:
     slots: list[BrokerSlot | ControllerSlot] = [*world.brokers.values(), *world.controllers]
     return [slot.machine for slot in slots]
 
@@ -75,14 +75,14 @@ def _machines(world: World) -> list[Machine]:
 
 
 @fault
-def kill_broker(world: World, number: int) -> None:
+def kill_broker(world: Cluster, number: int) -> None:
     process = broker_of(world, number).process
     if process is not None:
         process.kill()
 
 
 @fault
-def kill_broker_in_call(world: World, number: int, calls: int) -> None:
+def kill_broker_in_call(world: Cluster, number: int, calls: int) -> None:
     """In the middle of the so-manieth call to its disk from now; a write may be cut short."""
     slot = broker_of(world, number)
     process = slot.process
@@ -91,19 +91,19 @@ def kill_broker_in_call(world: World, number: int, calls: int) -> None:
 
 
 @fault
-def freeze_broker(world: World, number: int, for_us: int) -> None:
+def freeze_broker(world: Cluster, number: int, for_us: int) -> None:
     process = broker_of(world, number).process
     if process is not None:
         freeze(world, process, for_us)
 
 
-def freeze(world: World, process: SimulatedProcess, for_us: int) -> None:
+def freeze(world: Cluster, process: SimulatedProcess, for_us: int) -> None:
     process.freeze()
     world.timeline.after(for_us, process.thaw)
 
 
 @fault
-def stutter_broker(world: World, number: int, most_us: int, for_us: int) -> None:
+def stutter_broker(world: Cluster, number: int, most_us: int, for_us: int) -> None:
     """Short freezes, one after the other: a machine with too little processor."""
     slot = broker_of(world, number)
     ends_us = world.now_us + for_us
@@ -120,7 +120,7 @@ def stutter_broker(world: World, number: int, most_us: int, for_us: int) -> None
 
 
 @fault
-def stop_broker(world: World, number: int, down_us: int) -> None:
+def stop_broker(world: Cluster, number: int, down_us: int) -> None:
     """SIGTERM; the pod stays away for a while."""
     slot = broker_of(world, number)
     if slot.process is not None:
@@ -135,20 +135,20 @@ def let_up(slot: BrokerSlot | ControllerSlot) -> None:
 
 
 @fault
-def roll_brokers(world: World, apart_us: int) -> None:
+def roll_brokers(world: Cluster, apart_us: int) -> None:
     """A rolling restart, as careless as a drain of one node after the other."""
     for index in range(len(world.brokers)):
         world.timeline.after(index * apart_us, _terminate, world, index)
 
 
-def _terminate(world: World, number: int) -> None:
+def _terminate(world: Cluster, number: int) -> None:
     process = broker_of(world, number).process
     if process is not None and not world.is_healed:
         process.terminate()
 
 
 @fault
-def delete_pod_by_force(world: World, number: int, old_lives_us: int) -> None:
+def delete_pod_by_force(world: Cluster, number: int, old_lives_us: int) -> None:
     """The successor starts on the same volume while the old process lives on."""
     slot = broker_of(world, number)
     old = slot.process
@@ -161,24 +161,24 @@ def delete_pod_by_force(world: World, number: int, old_lives_us: int) -> None:
 
 
 @fault
-def lose_power(world: World, number: int, off_us: int) -> None:
+def lose_power(world: Cluster, number: int, off_us: int) -> None:
     _cut_power(world, broker_of(world, number), off_us)
 
 
 @fault
-def lose_power_in_call(world: World, number: int, calls: int, off_us: int) -> None:
+def lose_power_in_call(world: Cluster, number: int, calls: int, off_us: int) -> None:
     slot = broker_of(world, number)
     slot.machine.volume.crash_in(calls, lambda: _cut_power(world, slot, off_us))
 
 
 @fault
-def lose_all_power(world: World, off_us: int) -> None:
+def lose_all_power(world: Cluster, off_us: int) -> None:
     """Of all brokers' machines; they boot one after the other."""
     for slot in world.brokers.values():
         _cut_power(world, slot, off_us + world.random.randrange(1_000_000))
 
 
-def _cut_power(world: World, slot: BrokerSlot, off_us: int) -> None:
+def _cut_power(world: Cluster, slot: BrokerSlot, off_us: int) -> None:
     if not slot.machine.is_up:
         return
     world.coverage["power losses"] += 1
@@ -195,7 +195,7 @@ def _boot(slot: BrokerSlot | ControllerSlot) -> None:
 
 
 @fault
-def clock_rate(world: World, number: int, rate_ppm: int, for_us: int) -> None:
+def clock_rate(world: Cluster, number: int, rate_ppm: int, for_us: int) -> None:
     """Of any machine, controllers' too."""
     machine = _machines(world)[number]
     machine.set_clock_rate(rate_ppm)
@@ -203,7 +203,7 @@ def clock_rate(world: World, number: int, rate_ppm: int, for_us: int) -> None:
 
 
 @fault
-def clock_jump(world: World, number: int, by_us: int) -> None:
+def clock_jump(world: Cluster, number: int, by_us: int) -> None:
     """The wall clock; monotonic time does not jump."""
     _machines(world)[number].clock.wall_offset_us += by_us
 
@@ -212,7 +212,7 @@ def clock_jump(world: World, number: int, by_us: int) -> None:
 
 
 @fault
-def flip_bit(world: World, number: int) -> None:
+def flip_bit(world: Cluster, number: int) -> None:
     """In a segment of a log."""
     volume = broker_of(world, number).machine.volume
     found = volume.flip_bit(lambda path: path.endswith(".log"))
@@ -221,27 +221,27 @@ def flip_bit(world: World, number: int) -> None:
 
 
 @fault
-def slow_disk(world: World, number: int, call_us: int, for_us: int) -> None:
+def slow_disk(world: Cluster, number: int, call_us: int, for_us: int) -> None:
     volume = broker_of(world, number).machine.volume
     volume.slow_call_us = call_us
     volume.slow_until_us = world.now_us + for_us
 
 
 @fault
-def full_disk(world: World, number: int, space_bytes: int, for_us: int) -> None:
+def full_disk(world: Cluster, number: int, space_bytes: int, for_us: int) -> None:
     volume = broker_of(world, number).machine.volume
     volume.space_bytes = space_bytes
     world.timeline.after(for_us, setattr, volume, "space_bytes", None)
 
 
 @fault
-def fail_disk(world: World, number: int, kind: str, calls: int) -> None:
+def fail_disk(world: Cluster, number: int, kind: str, calls: int) -> None:
     """EIO of the next reads, writes or syncs."""
     broker_of(world, number).machine.volume.io_failure[kind] = calls
 
 
 @fault
-def lose_write_back(world: World, number: int) -> None:
+def lose_write_back(world: Cluster, number: int) -> None:
     """The next sync with something to write fails, and its pages count as clean (S8)."""
     broker_of(world, number).machine.volume.lose_write_backs(1)
 
@@ -250,14 +250,14 @@ def lose_write_back(world: World, number: int) -> None:
 
 
 @fault
-def block_link(world: World, source: str, destination: str, for_us: int) -> None:
+def block_link(world: Cluster, source: str, destination: str, for_us: int) -> None:
     """One direction."""
     world.network.block(source, destination)
     world.timeline.after(for_us, world.network.unblock, source, destination)
 
 
 @fault
-def isolate(world: World, name: str, direction: str, for_us: int) -> None:
+def isolate(world: Cluster, name: str, direction: str, for_us: int) -> None:
     """A machine from all others: `in`, `out` or `both`."""
     for other in _machines(world):
         if other.name == name:
@@ -269,14 +269,14 @@ def isolate(world: World, name: str, direction: str, for_us: int) -> None:
 
 
 @fault
-def slow_link(world: World, source: str, destination: str, most_us: int, for_us: int) -> None:
+def slow_link(world: Cluster, source: str, destination: str, most_us: int, for_us: int) -> None:
     link = (source, destination)
     world.network.delays[link] = LinkDelay(world.network.usual_delay.least_us, most_us)
     world.timeline.after(for_us, world.network.delays.pop, link, None)
 
 
 @fault
-def reset_connections(world: World, name: str) -> None:
+def reset_connections(world: Cluster, name: str) -> None:
     """All of a machine's, as a stateful firewall that restarts would."""
     for machine in _machines(world):
         if machine.name == name:
@@ -287,7 +287,7 @@ def reset_connections(world: World, name: str) -> None:
 
 @fault
 def bad_messages(
-    world: World, lost: float, doubled: float, late: float, response_lost: float, for_us: int
+    world: Cluster, lost: float, doubled: float, late: float, response_lost: float, for_us: int
 ) -> None:
     """Requests to controllers."""
     faults = world.controller_faults
@@ -296,7 +296,7 @@ def bad_messages(
     world.timeline.after(for_us, _good_messages, world)
 
 
-def _good_messages(world: World) -> None:
+def _good_messages(world: Cluster) -> None:
     good = MessageFaults()
     faults = world.controller_faults
     faults.request_lost, faults.request_doubled = good.request_lost, good.request_doubled
@@ -307,21 +307,21 @@ def _good_messages(world: World) -> None:
 
 
 @fault
-def kill_controller(world: World, number: int) -> None:
+def kill_controller(world: Cluster, number: int) -> None:
     process = _controller(world, number).process
     if process is not None:
         process.kill()
 
 
 @fault
-def stop_controller(world: World, number: int) -> None:
+def stop_controller(world: Cluster, number: int) -> None:
     process = _controller(world, number).process
     if process is not None:
         process.terminate()
 
 
 @fault
-def freeze_controller(world: World, number: int, for_us: int) -> None:
+def freeze_controller(world: Cluster, number: int, for_us: int) -> None:
     """Long enough, and its successor leads when it thaws: two controllers at once."""
     process = _controller(world, number).process
     if process is not None:
@@ -329,7 +329,7 @@ def freeze_controller(world: World, number: int, for_us: int) -> None:
 
 
 @fault
-def lose_controller_power(world: World, number: int, off_us: int) -> None:
+def lose_controller_power(world: Cluster, number: int, off_us: int) -> None:
     """Its node falls silent: nothing refuses brokers that wait for its answers."""
     slot = _controller(world, number)
     if slot.machine.is_up:
@@ -338,7 +338,7 @@ def lose_controller_power(world: World, number: int, off_us: int) -> None:
 
 
 @fault
-def part_from_store(world: World, number: int, loses: str, for_us: int) -> None:
+def part_from_store(world: Cluster, number: int, loses: str, for_us: int) -> None:
     """One operator alone from the API server; brokers reach it all the while."""
     name = _controller(world, number).name
     world.store.out_of_reach[name] = loses
@@ -346,14 +346,14 @@ def part_from_store(world: World, number: int, loses: str, for_us: int) -> None:
 
 
 @fault
-def api_outage(world: World, for_us: int) -> None:
+def api_outage(world: Cluster, for_us: int) -> None:
     world.store.is_down = True
     world.timeline.after(for_us, setattr, world.store, "is_down", False)
 
 
 @fault
 def bad_store(
-    world: World, conflict: float, lost: float, response_lost: float, most_us: int, for_us: int
+    world: Cluster, conflict: float, lost: float, response_lost: float, most_us: int, for_us: int
 ) -> None:
     usual = world.store.faults
     world.store.faults = StoreFaults(conflict, lost, response_lost, usual.least_delay_us, most_us)
@@ -364,21 +364,21 @@ def bad_store(
 
 
 @fault
-def configure_topic(world: World, topic: str, name: str, value: str) -> None:
+def configure_topic(world: Cluster, topic: str, name: str, value: str) -> None:
     for wish in world.topics:
         if wish.topic == topic and wish.is_wanted:
             wish.config = {**wish.config, name: value}
 
 
 @fault
-def grow_topic(world: World, topic: str) -> None:
+def grow_topic(world: Cluster, topic: str) -> None:
     for wish in world.topics:
         if wish.topic == topic and wish.is_wanted and wish.partitions < MAX_PARTITIONS:
             wish.partitions += 1
 
 
 @fault
-def move_partition(world: World, topic: str, number: int, first_broker: int) -> None:
+def move_partition(world: Cluster, topic: str, number: int, first_broker: int) -> None:
     """To the brokers from that one on: to others, or only in another order of preference. The data
     of a deleted topic that is retained moves too."""
     ids = tuple(world.brokers)
@@ -389,7 +389,7 @@ def move_partition(world: World, topic: str, number: int, first_broker: int) -> 
 
 
 @fault
-def retain_topic(world: World, topic: str, for_us: int) -> None:
+def retain_topic(world: Cluster, topic: str, for_us: int) -> None:
     """Delete the Topic object with deletionPolicy Retain, and apply it again later.
 
     Moves of its data are complete by then, since a move takes longer than most retentions, and
@@ -401,7 +401,7 @@ def retain_topic(world: World, topic: str, for_us: int) -> None:
             world.timeline.after(for_us, _apply_once_moved, world, wish)
 
 
-def _apply_once_moved(world: World, wish: TopicWish) -> None:
+def _apply_once_moved(world: Cluster, wish: TopicWish) -> None:
     if wish.moves and wish.is_retained:
         world.timeline.after(REST_AFTER_MOVE_US, _apply_once_moved, world, wish)
     else:
@@ -409,7 +409,7 @@ def _apply_once_moved(world: World, wish: TopicWish) -> None:
 
 
 @fault
-def recreate_topic(world: World, topic: str) -> None:
+def recreate_topic(world: Cluster, topic: str) -> None:
     """Deleted and applied again under its name: another topic id."""
     for wish in tuple(world.topics):
         if wish.topic == topic and wish.is_wanted:
@@ -427,7 +427,7 @@ def recreate_topic(world: World, topic: str) -> None:
 # ---- the end of all of it
 
 
-def heal(world: World) -> None:
+def heal(world: Cluster) -> None:
     """Nothing is broken from now on; what died is started, what is planned does not happen."""
     world.healed_us = world.now_us
     world.note("fault", "healed")

@@ -11,20 +11,20 @@ from tidemark_operator.controller.core.deleted_topics import is_tombstone
 
 from tests.simulation.engine.broker_process import DATA_DIRECTORY, BrokerSlot
 from tests.simulation.engine.disk_image import DiskImage
-from tests.simulation.engine.world import World
+from tests.simulation.engine.world import Cluster
 from tests.simulation.faults.faults import broker_of, fault, let_up
 
 REMOVAL_LOOK_US = 10_000
 
 
 @fault
-def lose_volume(world: World, number: int) -> None:
+def lose_volume(world: Cluster, number: int) -> None:
     """The disk is gone: a new pod gets an empty one."""
     _replace_volume(world, broker_of(world, number), DiskImage())
 
 
 @fault
-def snapshot_volume(world: World, number: int) -> None:
+def snapshot_volume(world: Cluster, number: int) -> None:
     """As a storage system takes one: what a power cut at this moment might leave."""
     slot = broker_of(world, number)
     slot.snapshot = copy.deepcopy(slot.machine.volume.image)
@@ -32,14 +32,14 @@ def snapshot_volume(world: World, number: int) -> None:
 
 
 @fault
-def restore_volume(world: World, number: int) -> None:
+def restore_volume(world: Cluster, number: int) -> None:
     """From the last snapshot, into a new claim of the same name (S7)."""
     slot = broker_of(world, number)
     if slot.snapshot is not None:
         _replace_volume(world, slot, copy.deepcopy(slot.snapshot))
 
 
-def _replace_volume(world: World, slot: BrokerSlot, image: DiskImage) -> None:
+def _replace_volume(world: Cluster, slot: BrokerSlot, image: DiskImage) -> None:
     for process in tuple(slot.machine.processes):
         process.kill()
     slot.machine.volume.image = image
@@ -49,7 +49,7 @@ def _replace_volume(world: World, slot: BrokerSlot, image: DiskImage) -> None:
 
 
 @fault
-def lose_replica(world: World, number: int, which: int) -> None:
+def lose_replica(world: Cluster, number: int, which: int) -> None:
     """The broker is stopped in order, and then one partition's files are removed (S9)."""
     slot = broker_of(world, number)
     if slot.process is None or slot.is_held_down:
@@ -77,13 +77,13 @@ def lose_replica(world: World, number: int, which: int) -> None:
 
 
 @fault
-def delete_lease(world: World) -> None:
+def delete_lease(world: Cluster) -> None:
     """By hand, or with its namespace's backup (S16)."""
     world.store.delete(LEASE, world.namespace, "tidemark-controller")
 
 
 @fault
-def delete_slice(world: World) -> None:
+def delete_slice(world: Cluster) -> None:
     """By hand (S12)."""
     names = [item["metadata"]["name"] for item in world.store.objects(PARTITION_SLICE)]
     if names:
@@ -91,19 +91,19 @@ def delete_slice(world: World) -> None:
 
 
 @fault
-def back_up_slices(world: World) -> None:
+def back_up_slices(world: Cluster) -> None:
     world.backup = world.store.objects(PARTITION_SLICE)
 
 
 @fault
-def restore_slices(world: World) -> None:
+def restore_slices(world: Cluster) -> None:
     """Each as it was at the last backup, under running brokers (S17)."""
     for item in world.backup:
         world.put_back(item)
 
 
 @fault
-def lose_slice(world: World, for_us: int) -> None:
+def lose_slice(world: Cluster, for_us: int) -> None:
     """Deleted by hand, and after a while put back from the last backup, or as it was (S12)."""
     present = world.store.objects(PARTITION_SLICE)
     slices = [item for item in present if not is_tombstone(item)]

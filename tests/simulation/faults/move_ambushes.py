@@ -12,7 +12,7 @@ from tidemark_protocol.partition_state import PartitionState
 
 from tests.simulation.clients.topic_wishes import TopicWish, states_of
 from tests.simulation.engine.broker_process import BrokerSlot
-from tests.simulation.engine.world import World
+from tests.simulation.engine.world import Cluster
 from tests.simulation.faults.ambushes import keep_down, leading, when
 from tests.simulation.faults.fault_plan import Arguments
 from tests.simulation.faults.faults import api_outage, block_link, fault, freeze
@@ -28,7 +28,7 @@ HEARD_US = 50_000
 class _Move:
     """Under way, and not done before `away` is back: its place in the target keeps it open."""
 
-    world: World
+    world: Cluster
     wish: TopicWish
     number: int  # of the partition
     target: tuple[BrokerId, ...]
@@ -55,7 +55,7 @@ class _Move:
         self.wish.moves[self.number] = self.target
 
 
-def _begun(world: World, which: int, *, keeps_leader: bool) -> _Move | None:
+def _begun(world: Cluster, which: int, *, keeps_leader: bool) -> _Move | None:
     """One of the followers is kept down; the newcomer takes the place of the other one, or of the
     leader."""
     found = leading(world)
@@ -77,12 +77,12 @@ def _begun(world: World, which: int, *, keeps_leader: bool) -> _Move | None:
     return move
 
 
-def _keep_down(world: World, slot: BrokerSlot, down_us: int = UNTIL_HEALED_US) -> None:
+def _keep_down(world: Cluster, slot: BrokerSlot, down_us: int = UNTIL_HEALED_US) -> None:
     keep_down(world, tuple(world.brokers.values()).index(slot), down_us)
 
 
 @fault
-def take_back_and_ask_again(world: World, which: int) -> None:
+def take_back_and_ask_again(world: Cluster, which: int) -> None:
     """A newcomer is in sync when its move is taken back, and asked for again as soon as it has
     erased its log. The leader stands still and hears of both at once (S30)."""
     move = _begun(world, which, keeps_leader=True)
@@ -112,7 +112,7 @@ def take_back_and_ask_again(world: World, which: int) -> None:
 
 
 @fault
-def leave_newcomer_alone(world: World, which: int) -> None:
+def leave_newcomer_alone(world: Cluster, which: int) -> None:
     """All but the newcomer die, and the move is taken back: of those that would stay nobody has
     what it commits meanwhile (I19)."""
     move = _begun(world, which, keeps_leader=False)
@@ -136,7 +136,7 @@ def leave_newcomer_alone(world: World, which: int) -> None:
 
 
 @fault
-def take_back_as_leader_dies(world: World, which: int, outage_us: int) -> None:
+def take_back_as_leader_dies(world: Cluster, which: int, outage_us: int) -> None:
     """The leader dies while the API server is away, so that nobody can be written down in its
     place; and the move is taken back: whichever of the two is written first then."""
     move = _begun(world, which, keeps_leader=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.store import StoreFaults
-from tests.simulation.engine.world import World
+from tests.simulation.engine.world import Cluster
 from tests.simulation.faults.additions import ADDED, ADDITIONS
 from tests.simulation.faults.ambushes import AMBUSHED, AMBUSHES, SECONDS_OF, leading
 from tests.simulation.faults.bulk import BULK_FAULTS, BULK_SECONDS, BULK_WEATHERS
@@ -41,27 +41,27 @@ UNDER_WAY_US = 1_000  # a proposal has reached its controller, its answer is not
 SHARE_OF_SEEDS = 0.25
 
 
-def _leader(world: World, which: int) -> BrokerSlot | None:
+def _leader(world: Cluster, which: int) -> BrokerSlot | None:
     found = leading(world)
     return found[which % len(found)][1] if found else None
 
 
 @fault
-def kill_leader(world: World, which: int) -> None:
+def kill_leader(world: Cluster, which: int) -> None:
     slot = _leader(world, which)
     if slot is not None and slot.process is not None:
         slot.process.kill()
 
 
 @fault
-def freeze_leader(world: World, which: int, for_us: int) -> None:
+def freeze_leader(world: Cluster, which: int, for_us: int) -> None:
     slot = _leader(world, which)
     if slot is not None and slot.process is not None:
         freeze(world, slot.process, for_us)
 
 
 @fault
-def deafen_leader(world: World, which: int, for_us: int) -> None:
+def deafen_leader(world: Cluster, which: int, for_us: int) -> None:
     """What controllers say does not reach it; followers do, and what it says goes out."""
     slot = _leader(world, which)
     if slot is not None:
@@ -70,7 +70,7 @@ def deafen_leader(world: World, which: int, for_us: int) -> None:
 
 
 @fault
-def mute_leader(world: World, which: int, for_us: int) -> None:
+def mute_leader(world: Cluster, which: int, for_us: int) -> None:
     """What it says to controllers waits in its kernel; it hears, and followers reach it."""
     slot = _leader(world, which)
     if slot is not None:
@@ -79,7 +79,7 @@ def mute_leader(world: World, which: int, for_us: int) -> None:
 
 
 @fault
-def slow_followers(world: World, which: int, most_us: int, for_us: int) -> None:
+def slow_followers(world: Cluster, which: int, most_us: int, for_us: int) -> None:
     """What a leader sends to one follower after the other takes its time: ends differ."""
     slot = _leader(world, which)
     if slot is not None:
@@ -90,7 +90,7 @@ def slow_followers(world: World, which: int, most_us: int, for_us: int) -> None:
 
 
 @fault
-def freeze_leading_controller(world: World, for_us: int) -> None:
+def freeze_leading_controller(world: Cluster, for_us: int) -> None:
     """Its successor leads when it thaws, with all that was sent to it meanwhile."""
     slot = world.leading_controller
     if slot is not None and slot.process is not None:
@@ -98,7 +98,7 @@ def freeze_leading_controller(world: World, for_us: int) -> None:
 
 
 @fault
-def strike_joiner(world: World, blow: str, wait_us: int) -> None:
+def strike_joiner(world: Cluster, blow: str, wait_us: int) -> None:
     """When a leader next proposes that somebody joins. `power`: the joiner's power fails for a
     moment while the proposal is under way; `freeze`: the joiner stands still; `leader`: the leader
     dies; `deaf`: the leader hears no answer."""
@@ -129,37 +129,37 @@ def _joiner_of(replica: Any) -> int | None:
     return joining[0] if joining else None
 
 
-def _power(world: World, number: int, slot: BrokerSlot, joiner: int) -> None:
+def _power(world: Cluster, number: int, slot: BrokerSlot, joiner: int) -> None:
     for controller in world.controllers:
         slow_link(world, slot.machine.name, controller.machine.name, 800_000, 1_500_000)
     _hold_up(world, slot, joiner)
     lose_power(world, joiner, world.random.randint(5_000, 100_000))
 
 
-def _hold_up(world: World, slot: BrokerSlot, joiner: int) -> None:
+def _hold_up(world: Cluster, slot: BrokerSlot, joiner: int) -> None:
     """It gets records late."""
     slow_link(world, slot.machine.name, broker_of(world, joiner).machine.name, 500_000, 2_000_000)
 
 
-def _freeze(world: World, number: int, slot: BrokerSlot, joiner: int) -> None:
+def _freeze(world: Cluster, number: int, slot: BrokerSlot, joiner: int) -> None:
     process = broker_of(world, joiner).process
     if process is not None:
         freeze(world, process, world.random.randint(100_000, 3_000_000))
 
 
-def _kill_leader(world: World, number: int, slot: BrokerSlot, joiner: int) -> None:
+def _kill_leader(world: Cluster, number: int, slot: BrokerSlot, joiner: int) -> None:
     if slot.process is not None:
         world.timeline.after(world.random.randint(0, 30_000), slot.process.kill)
 
 
-def _deafen(world: World, number: int, slot: BrokerSlot, joiner: int) -> None:
+def _deafen(world: Cluster, number: int, slot: BrokerSlot, joiner: int) -> None:
     _hold_up(world, slot, joiner)
     for controller in world.controllers:
         link = (controller.machine.name, slot.machine.name)
         world.timeline.after(UNDER_WAY_US, block_link, world, *link, 1_200_000)
 
 
-BLOWS: dict[str, Callable[[World, int, BrokerSlot, int], None]] = {
+BLOWS: dict[str, Callable[[Cluster, int, BrokerSlot, int], None]] = {
     "power": _power,
     "freeze": _freeze,
     "leader": _kill_leader,
@@ -180,7 +180,7 @@ AIMED: dict[str, Arguments] = {
 
 
 @fault
-def slow_store(world: World, most_us: int, for_us: int) -> None:
+def slow_store(world: Cluster, most_us: int, for_us: int) -> None:
     """The API server takes its time, and loses nothing."""
     usual = world.store.faults
     world.store.faults = StoreFaults(least_delay_us=usual.least_delay_us, most_delay_us=most_us)
@@ -188,7 +188,7 @@ def slow_store(world: World, most_us: int, for_us: int) -> None:
 
 
 @fault
-def short_power_loss(world: World, number: int, off_us: int) -> None:
+def short_power_loss(world: Cluster, number: int, off_us: int) -> None:
     """A machine that is back before anybody missed it."""
     lose_power(world, number, off_us)
 

@@ -11,7 +11,7 @@ from tidemark_operator.store.object_store import Forbidden
 from tidemark_protocol.controller_messages import Endpoints, RegisterRequest, StorageIdentity
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
 
-from tests.support.reconcile_harness import CountingStore, World
+from tests.support.reconcile_harness import Cluster, CountingStore
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -76,7 +76,7 @@ def test_the_rack_is_the_nodes_label(
 
 def test_replicas_wait_for_racks_that_nobody_knows_yet(tmp_path: Path) -> None:
     async def story() -> None:
-        world = World(tmp_path)
+        world = Cluster(tmp_path)
         await world.apply(BROKER_POOL, "default", replicas=3, rackKey=ZONE)
         await world.topic()
         world.controller.active = {0, 2}

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.reconcile_harness import Experiment, World
+from tests.support.reconcile_harness import Cluster, Experiment
 
 
 @pytest.fixture
 def tell(tmp_path: Path) -> Callable[[Experiment], None]:
     def run(story: Experiment) -> None:
-        world = World(tmp_path)
+        world = Cluster(tmp_path)
         try:
             asyncio.run(story(world))
         finally:

@@ -10,10 +10,10 @@ from tidemark_operator.reconcile.topic import purges
 from tidemark_operator.store.object_store import OutcomeUnknown
 from tidemark_protocol.ids import BrokerId, TopicId
 
-from tests.support.reconcile_harness import NAMESPACE, Experiment, World
+from tests.support.reconcile_harness import NAMESPACE, Cluster, Experiment
 
 
-async def with_retained(world: World, name: str = "orders", **spec: Any) -> TopicId:
+async def with_retained(world: Cluster, name: str = "orders", **spec: Any) -> TopicId:
     """A topic that was served and deleted; its id."""
     item = await world.ready_topic(name, **spec)
     await world.store.delete(TOPIC, NAMESPACE, name)
@@ -21,30 +21,30 @@ async def with_retained(world: World, name: str = "orders", **spec: Any) -> Topi
     return TopicId(item["metadata"]["uid"])
 
 
-async def ask_for(world: World, *names: str, **spec: Any) -> list[dict[str, str]]:
+async def ask_for(world: Cluster, *names: str, **spec: Any) -> list[dict[str, str]]:
     """The results in the status after a pass over the pool."""
     await world.apply(BROKER_POOL, "default", replicas=3, purgeRetained=list(names), **spec)
     await world.pass_pool()
     return await results(world)
 
 
-async def results(world: World) -> list[dict[str, str]]:
+async def results(world: Cluster) -> list[dict[str, str]]:
     status = (await world.stored(BROKER_POOL, "default"))["status"]
     found: list[dict[str, str]] = status.get("purgeRetained", [])
     return found
 
 
-async def purged(world: World) -> tuple[str, str, str]:
+async def purged(world: Cluster) -> tuple[str, str, str]:
     condition = await world.condition(BROKER_POOL, "default", "Purged")
     return condition["status"], condition["reason"], condition["message"]
 
 
-def deletions(world: World) -> list[str]:
+def deletions(world: Cluster) -> list[str]:
     return [call for call in world.controller.calls if call.endswith("retain=False")]
 
 
 def test_retained_data_that_is_named_is_purged_and_told(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         orders = await with_retained(world)
         payments = await with_retained(world, "payments")
         found = await ask_for(world, "orders", "of-nobody", drain=[2])
@@ -67,7 +67,7 @@ def test_retained_data_that_is_named_is_purged_and_told(tell: Callable[[Experime
 
 
 def test_a_topic_that_has_an_object_is_never_purged(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.ready_topic()
         assert await ask_for(world, "orders") == [{"topicName": "orders", "result": "HasTopic"}]
         status, reason, message = await purged(world)
@@ -90,7 +90,7 @@ def test_a_topic_that_has_an_object_is_never_purged(tell: Callable[[Experiment],
 def test_data_that_a_new_topic_will_take_is_not_purged(
     tell: Callable[[Experiment], None], name: str, spec: dict[str, str]
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await with_retained(world)
         await world.topic(name, **spec)  # no pass has seen it yet
         assert await ask_for(world, "orders") == [{"topicName": "orders", "result": "HasTopic"}]
@@ -104,7 +104,7 @@ def test_data_that_a_new_topic_will_take_is_not_purged(
 def test_data_of_a_topic_that_adopted_it_under_another_name_is_not_purged(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         topic_id = await with_retained(world)
         other = await world.topic("elsewhere", topicName="elsewhere")
         await world.store.replace_status(TOPIC, {**other, "status": {"topicId": topic_id}})
@@ -116,7 +116,7 @@ def test_data_of_a_topic_that_adopted_it_under_another_name_is_not_purged(
 def test_a_name_is_purged_once_until_it_is_asked_for_again(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await with_retained(world)
         await ask_for(world, "orders")
         again = await with_retained(world)
@@ -135,7 +135,7 @@ def test_a_name_is_purged_once_until_it_is_asked_for_again(
 def test_a_deleted_topic_that_is_not_retained_yet_is_waited_for(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.ready_topic()
         await world.store.delete(TOPIC, NAMESPACE, "orders")  # no pass has seen that yet
         assert await ask_for(world, "orders") == []
@@ -152,7 +152,7 @@ def test_a_deleted_topic_that_is_not_retained_yet_is_waited_for(
 def test_data_of_which_a_slice_is_served_is_not_purged(tell: Callable[[Experiment], None]) -> None:
     """An adoption was cut short: the Topic object went before its last slice was taken."""
 
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         topic_id = await with_retained(world)
         view = world.controller.views[topic_id]
         world.controller.views[topic_id] = replace(view, is_retained=False)
@@ -165,7 +165,7 @@ def test_data_of_which_a_slice_is_served_is_not_purged(tell: Callable[[Experimen
 def test_a_purge_that_fails_keeps_no_broker_from_its_start_and_is_tried_again(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await with_retained(world)
         world.runtime.brokers.clear()
         with pytest.MonkeyPatch.context() as patched:
@@ -186,7 +186,7 @@ async def io_failure(*given: Any, **named: Any) -> None:
 def test_many_purges_take_several_turns_of_their_pool(
     tell: Callable[[Experiment], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         names = ["a", "b", "c"]
         for name in names:
             await with_retained(world, name)
@@ -200,7 +200,7 @@ def test_many_purges_take_several_turns_of_their_pool(
 
 
 def test_a_list_without_the_topic_is_not_believed(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await with_retained(world)
         await world.topic()
         listed = world.store.list

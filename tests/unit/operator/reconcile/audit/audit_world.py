@@ -77,7 +77,7 @@ class ClusterStore(CountingStore):
         await super().delete(kind, namespace, name, uid=uid, resource_version=resource_version)
 
 
-class AuditWorld:
+class AuditCluster:
     def __init__(self, directory: Path) -> None:
         self.store = ClusterStore(directory / "store.sqlite")
         self.now_ms = 0
@@ -139,9 +139,9 @@ class AuditWorld:
         await self.turn()
 
 
-def in_world(tmp_path: Path, scenario: Callable[[AuditWorld], Awaitable[None]]) -> None:
+def in_world(tmp_path: Path, scenario: Callable[[AuditCluster], Awaitable[None]]) -> None:
     asyncio.run(scenario_of(tmp_path, scenario))
 
 
-async def scenario_of(tmp_path: Path, scenario: Callable[[AuditWorld], Awaitable[None]]) -> None:
-    await scenario(AuditWorld(tmp_path))
+async def scenario_of(tmp_path: Path, scenario: Callable[[AuditCluster], Awaitable[None]]) -> None:
+    await scenario(AuditCluster(tmp_path))

@@ -17,11 +17,11 @@ from tests.support.audit_objects import (
     incident,
     summary,
 )
-from tests.unit.operator.reconcile.audit.audit_world import AuditWorld, in_world
+from tests.unit.operator.reconcile.audit.audit_world import AuditCluster, in_world
 
 
 def test_without_a_schedule_it_runs_once_for_every_generation(tmp_path: Path) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await world.apply(audit_object())
         await world.turn()
         generation = (await world.audit())["metadata"]["generation"]
@@ -37,7 +37,7 @@ def test_without_a_schedule_it_runs_once_for_every_generation(tmp_path: Path) ->
 
 
 def test_a_schedule_is_a_cron_job_that_follows_its_audit(tmp_path: Path) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await world.apply(audit_object(schedule="0 6 * * *", timeZone="Etc/UTC"))
         await world.turn()
         (cron_job,) = await world.store.list(CRON_JOB, "shop")
@@ -58,7 +58,7 @@ def test_a_schedule_is_a_cron_job_that_follows_its_audit(tmp_path: Path) -> None
 
 
 def test_what_a_run_said_stands_in_the_status(tmp_path: Path) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await world.apply(audit_object(schedule="0 6 * * *"))
         await world.run_ends("daily-1", summary())
         status = await world.status()
@@ -79,7 +79,7 @@ def test_what_a_run_said_stands_in_the_status(tmp_path: Path) -> None:
 
 
 def test_a_run_that_passes_clears_what_the_last_one_said(tmp_path: Path) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await world.apply(audit_object(schedule="0 6 * * *"))
         await world.run_ends("daily-1", summary())
         kept = summary(verdict="PASS", lost_records=0, findings={}, rules=(), incidents=())
@@ -94,7 +94,7 @@ def test_a_run_that_passes_clears_what_the_last_one_said(tmp_path: Path) -> None
 
 
 def test_a_run_without_a_verdict_says_why_and_keeps_what_is_known(tmp_path: Path) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await world.apply(audit_object(schedule="0 6 * * *"))
         await world.run_ends("daily-1", summary())
         trouble = "Job has reached the specified backoff limit"
@@ -113,7 +113,7 @@ def test_a_run_without_a_verdict_says_why_and_keeps_what_is_known(tmp_path: Path
 
 
 def test_a_run_that_read_nothing_clears_no_loss_and_is_no_success(tmp_path: Path) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await world.apply(audit_object(schedule="0 6 * * *"))
         await world.run_ends("daily-1", summary())
         blind = summary(verdict="NO-SOURCE", sentence="no such host", lost_records=0, rules=())
@@ -150,7 +150,7 @@ def test_of_pods_without_a_verdict_the_newest_says_why(first: int, second: int) 
 
 
 def test_an_incident_has_one_event_however_many_runs_see_it(tmp_path: Path) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await world.apply(audit_object(schedule="0 6 * * *"))
         await world.run_ends("daily-1", summary())
         again = summary(incidents=(incident(1), incident(2, severity="minor")))
@@ -165,7 +165,7 @@ def test_an_incident_has_one_event_however_many_runs_see_it(tmp_path: Path) -> N
 
 
 def test_history_is_bounded_and_old_single_jobs_go(tmp_path: Path) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         for number in range(1, 7):
             await world.apply(audit_object(historyLimit=4, window=f"{number}h"))
             await world.turn()

@@ -28,7 +28,7 @@ from tests.support.audit_objects import (
     driver_pod,
     summary,
 )
-from tests.unit.operator.reconcile.audit.audit_world import AuditWorld, in_world
+from tests.unit.operator.reconcile.audit.audit_world import AuditCluster, in_world
 
 ROOT = Path(__file__).parents[5]
 SPARK = {"serviceAccountName": "spark"}
@@ -45,12 +45,12 @@ def application_of(audit: Object) -> Object:
     return spark_application_manifest(spec, spec.spark)
 
 
-async def look(world: AuditWorld) -> None:
+async def look(world: AuditCluster) -> None:
     """A turn with a run or a schedule of SparkApplications, which wants to look again."""
     await world.turn(again_after_ms=APPLICATIONS_INTERVAL_MS)
 
 
-async def application_ends(world: AuditWorld, name: str, said: Any, **status: Any) -> None:
+async def application_ends(world: AuditCluster, name: str, said: Any, **status: Any) -> None:
     application = await world.store.get(SPARK_APPLICATION, "shop", name)
     assert application is not None
     status = application_status(**status)
@@ -62,7 +62,7 @@ async def application_ends(world: AuditWorld, name: str, said: Any, **status: An
 def test_a_single_run_is_a_spark_application_and_its_driver_says_the_verdict(
     tmp_path: Path,
 ) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await world.apply(spark_audit())
         await look(world)
         (name,) = await world.names(SPARK_APPLICATION)
@@ -87,7 +87,7 @@ def test_a_single_run_is_a_spark_application_and_its_driver_says_the_verdict(
 def test_without_spark_applications_it_is_a_job_that_says_why(
     tmp_path: Path, error: type[StoreError], reason: str, schedule: str | None
 ) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         world.store.without_spark = error
         await world.apply(spark_audit(**({} if schedule is None else {"schedule": schedule})))
         await world.turn()
@@ -104,7 +104,7 @@ def test_without_spark_applications_it_is_a_job_that_says_why(
 def test_other_trouble_with_the_api_server_is_no_absence(
     tmp_path: Path, error: type[StoreError]
 ) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         world.store.without_spark = error
         await world.apply(spark_audit())
         with pytest.raises(error):
@@ -116,7 +116,7 @@ def test_other_trouble_with_the_api_server_is_no_absence(
 
 @pytest.mark.parametrize("error", [NotFound, Forbidden, StoreError])
 def test_who_does_not_ask_hears_nothing_of_it(tmp_path: Path, error: type[StoreError]) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         world.store.without_spark = error
         await world.apply(audit_object())
         await world.turn()
@@ -133,7 +133,7 @@ def test_who_does_not_ask_hears_nothing_of_it(tmp_path: Path, error: type[StoreE
 def test_one_kind_without_the_other_is_of_no_use(
     tmp_path: Path, error: type[StoreError], reason: str, schedule: str | None
 ) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         world.store.without_schedules = error
         await world.apply(spark_audit(**({} if schedule is None else {"schedule": schedule})))
         await world.turn()
@@ -144,7 +144,7 @@ def test_one_kind_without_the_other_is_of_no_use(
 
 
 def test_a_run_that_is_on_while_spec_spark_goes_is_heard_out(tmp_path: Path) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await world.apply(spark_audit())
         await look(world)
         (name,) = await world.names(SPARK_APPLICATION)
@@ -162,7 +162,7 @@ def test_a_run_that_is_on_while_spec_spark_goes_is_heard_out(tmp_path: Path) -> 
 
 
 def test_one_kind_of_schedule_goes_when_the_other_comes(tmp_path: Path) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         async def schedules() -> tuple[int, int]:
             kinds = (CRON_JOB, SCHEDULED_SPARK_APPLICATION)
             found = [len(await world.names(kind)) for kind in kinds]
@@ -197,7 +197,7 @@ def test_one_kind_of_schedule_goes_when_the_other_comes(tmp_path: Path) -> None:
 
 
 def test_runs_that_the_spark_operator_made_of_a_schedule_count(tmp_path: Path) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await world.apply(spark_audit(schedule=DAILY))
         await look(world)
         # It gives the schedule's labels to the SparkApplications that it makes.
@@ -234,7 +234,7 @@ def test_runs_that_the_spark_operator_made_of_a_schedule_count(tmp_path: Path) -
 def test_a_run_without_a_verdict_says_what_the_spark_operator_says(
     tmp_path: Path, status: dict[str, Any], said: str | None, words: str
 ) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await world.apply(spark_audit())
         await look(world)
         (name,) = await world.names(SPARK_APPLICATION)
@@ -258,7 +258,7 @@ def test_a_run_without_a_verdict_says_what_the_spark_operator_says(
 def test_a_run_that_failed_ended_when_it_was_last_tried(
     tmp_path: Path, times: dict[str, Any], reported: str
 ) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await world.apply(spark_audit())
         await look(world)
         (name,) = await world.names(SPARK_APPLICATION)
@@ -275,7 +275,7 @@ def test_a_run_that_failed_ended_when_it_was_last_tried(
 def test_a_run_that_the_spark_operator_goes_on_with_has_not_ended(
     tmp_path: Path, state: str
 ) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await world.apply(spark_audit())
         await look(world)
         (name,) = await world.names(SPARK_APPLICATION)
@@ -287,7 +287,7 @@ def test_a_run_that_the_spark_operator_goes_on_with_has_not_ended(
 
 
 def test_old_single_runs_go(tmp_path: Path) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         for number in range(1, 6):
             await world.apply(spark_audit(window=f"{number}h"))
             await look(world)
@@ -310,7 +310,7 @@ def test_old_single_runs_go(tmp_path: Path) -> None:
 def test_a_schedule_of_somebody_else_is_let_be(
     tmp_path: Path, kind: Any, spec: dict[str, Any]
 ) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         theirs = {
             "apiVersion": kind.api_version,
             "kind": kind.kind,
@@ -329,7 +329,7 @@ def test_a_schedule_of_somebody_else_is_let_be(
 
 
 def test_a_schedule_that_the_spark_operator_refused_is_made_anew(tmp_path: Path) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await world.apply(spark_audit(schedule="0 25 * * *"))
         await look(world)
         (refused,) = await world.store.list(SCHEDULED_SPARK_APPLICATION, "shop")

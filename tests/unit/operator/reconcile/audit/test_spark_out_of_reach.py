@@ -17,19 +17,19 @@ from tidemark_operator.reconcile.audit.reconciler import APPLICATIONS_INTERVAL_M
 from tidemark_operator.store.object_store import Forbidden, NotFound, OutcomeUnknown
 
 from tests.support.audit_objects import audit_object
-from tests.unit.operator.reconcile.audit.audit_world import KEY, AuditWorld, in_world
+from tests.unit.operator.reconcile.audit.audit_world import KEY, AuditCluster, in_world
 
 SPARK = {"serviceAccountName": "spark"}
 DAILY = "0 6 * * *"
 OUT_OF_REACH = ("False", "OutOfReach")
 
 
-async def on_spark(world: AuditWorld, **spec: Any) -> None:
+async def on_spark(world: AuditCluster, **spec: Any) -> None:
     await world.apply(audit_object(spark=SPARK, **spec))
     await world.turn(again_after_ms=APPLICATIONS_INTERVAL_MS)
 
 
-async def started(world: AuditWorld) -> list[str]:
+async def started(world: AuditCluster) -> list[str]:
     """Jobs and CronJobs."""
     return [*await world.names(JOB), *await world.names(CRON_JOB)]
 
@@ -47,7 +47,7 @@ async def started(world: AuditWorld) -> list[str]:
 def test_nothing_is_started_beside_a_schedule_that_is_out_of_reach(
     tmp_path: Path, after: dict[str, Any]
 ) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await on_spark(world, schedule=DAILY)
         world.store.without_spark = Forbidden
         await world.apply(audit_object(**after))
@@ -66,7 +66,7 @@ def test_nothing_is_started_beside_a_schedule_that_is_out_of_reach(
 
 
 def test_once_a_human_took_the_condition_away_a_cron_job_takes_over(tmp_path: Path) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await on_spark(world, schedule=DAILY)
         world.store.without_spark = Forbidden
         await world.turn(again_after_ms=APPLICATIONS_INTERVAL_MS)
@@ -81,7 +81,7 @@ def test_once_a_human_took_the_condition_away_a_cron_job_takes_over(tmp_path: Pa
 
 
 def test_with_the_right_the_schedule_goes_as_it_should_have(tmp_path: Path) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await on_spark(world, schedule=DAILY)
         world.store.without_spark = Forbidden
         await world.apply(audit_object(schedule=DAILY))
@@ -96,7 +96,7 @@ def test_with_the_right_the_schedule_goes_as_it_should_have(tmp_path: Path) -> N
 
 
 def test_with_the_crds_the_schedules_went_too(tmp_path: Path) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await on_spark(world, schedule=DAILY)
         world.store.without_spark = NotFound
         await world.turn()
@@ -112,7 +112,7 @@ def test_what_was_made_while_the_status_could_not_be_written_is_remembered(
 ) -> None:
     """A Job of the same name would write the same report."""
 
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         spec: dict[str, Any] = {} if schedule is None else {"schedule": schedule}
         await world.apply(audit_object(spark=SPARK, **spec))
         world.store.lost_status_writes_after = (
@@ -131,7 +131,7 @@ def test_what_was_made_while_the_status_could_not_be_written_is_remembered(
 
 @pytest.mark.parametrize("trouble", ["a wrong manifest", "a refused change"])
 def test_trouble_of_another_kind_does_not_make_it_forget(tmp_path: Path, trouble: str) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await on_spark(world, schedule=DAILY)
         if trouble == "a wrong manifest":
             await world.apply(audit_object(spark=SPARK, schedule=DAILY, window="soon"))
@@ -163,7 +163,7 @@ def test_a_schedule_that_cannot_be_removed_has_no_other_beside_it(
     kept: ResourceKind,
     created: ResourceKind,
 ) -> None:
-    async def scenario(world: AuditWorld) -> None:
+    async def scenario(world: AuditCluster) -> None:
         await world.apply(audit_object(schedule=DAILY, **before))
         await world.reconciler.reconcile(KEY)
         world.store.kept = kept

@@ -25,7 +25,7 @@ from tidemark_operator.resources.broker_pod import PodSettings, broker_pod_manif
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import TopicState
 
-from tests.support.reconcile_harness import CountingStore, World, partition_state
+from tests.support.reconcile_harness import Cluster, CountingStore, partition_state
 
 POOL = PoolSpec("shop", "default", "uid", 1, 3, "image:1", "Never", "1Gi", None, "Retain")
 ALL = frozenset(BrokerId(number) for number in range(3))
@@ -202,7 +202,7 @@ def test_pods_are_seen_to_be_outdated(tmp_path: Path) -> None:
 
 def test_a_pool_is_rolled_one_broker_after_another(tmp_path: Path) -> None:
     async def story() -> None:
-        world = World(tmp_path)
+        world = Cluster(tmp_path)
         await world.ready_topic(partitions=3)
         for number, found in world.runtime.brokers.items():
             world.runtime.brokers[number] = replace(found, is_outdated=True)

@@ -24,7 +24,7 @@ from tidemark_operator.reconcile.pool.plan import plan_pool, pool_conditions
 from tidemark_operator.store.object_store import OutcomeUnknown, Rejected, StoreError
 from tidemark_protocol.ids import BrokerId
 
-from tests.support.reconcile_harness import NAMESPACE, World
+from tests.support.reconcile_harness import NAMESPACE, Cluster
 
 POOL = PoolSpec("shop", "default", "uid", 1, 1, "image", "Never", "1Gi", None, "Retain")
 ZERO = BrokerId(0)
@@ -89,7 +89,7 @@ def test_brokers_beyond_replicas_are_left_alone() -> None:
 
 def test_a_pool_is_ready_when_all_its_brokers_are_active(tmp_path: Path) -> None:
     async def story() -> None:
-        world = World(tmp_path)
+        world = Cluster(tmp_path)
         await world.apply(BROKER_POOL, "default", replicas=3)
         world.controller.active = {0, 2}
         await world.pass_pool()
@@ -107,7 +107,7 @@ def test_a_pool_is_ready_when_all_its_brokers_are_active(tmp_path: Path) -> None
 
 def test_a_deleted_pool_is_confirmed_by_a_live_read(tmp_path: Path) -> None:
     async def story() -> None:
-        world = World(tmp_path)
+        world = Cluster(tmp_path)
         await world.pass_pool()
         assert world.runtime.gone == [f"{NAMESPACE}/default"]
         world.store.close()
@@ -117,7 +117,7 @@ def test_a_deleted_pool_is_confirmed_by_a_live_read(tmp_path: Path) -> None:
 
 def test_what_the_api_server_refuses_is_told_to_the_user_and_tried_again(tmp_path: Path) -> None:
     async def story() -> None:
-        world = World(tmp_path)
+        world = Cluster(tmp_path)
         await world.apply(BROKER_POOL, "default", replicas=1)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(world.runtime, "apply", refusing)
@@ -144,7 +144,7 @@ def test_what_one_action_meets_keeps_nothing_else_from_being_done(
     """As a listener's Service that the API server or a webhook refuses."""
 
     async def story() -> None:
-        world = World(tmp_path)
+        world = Cluster(tmp_path)
         await world.apply(BROKER_POOL, "default", replicas=1, moveBytesPerSecond=4096)
         really = world.runtime.apply
 
@@ -175,7 +175,7 @@ def test_what_one_action_meets_keeps_nothing_else_from_being_done(
 
 
 def test_how_fast_replicas_may_be_moved_is_told_to_the_controller(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.apply(BROKER_POOL, "default", replicas=1, moveBytesPerSecond=4096)
         await world.pass_pool()
         assert world.controller.settings.move_bytes_per_second == 4096
@@ -183,7 +183,7 @@ def test_how_fast_replicas_may_be_moved_is_told_to_the_controller(tmp_path: Path
         await world.pass_pool()
         assert world.controller.settings.move_bytes_per_second == 0  # unlimited
 
-    world = World(tmp_path)
+    world = Cluster(tmp_path)
     try:
         asyncio.run(story(world))
     finally:

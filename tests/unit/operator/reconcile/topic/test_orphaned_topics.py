@@ -6,10 +6,10 @@ from typing import Any
 from tidemark_operator.api.kinds import PARTITION_SLICE, TOPIC
 from tidemark_protocol.ids import TopicId
 
-from tests.support.reconcile_harness import NAMESPACE, POOL, Experiment, World
+from tests.support.reconcile_harness import NAMESPACE, POOL, Cluster, Experiment
 
 
-async def without_slices(world: World, **spec: Any) -> TopicId:
+async def without_slices(world: Cluster, **spec: Any) -> TopicId:
     """Its only one was deleted by hand, and a pass has seen so."""
     topic = await world.ready_topic(**spec)
     topic_id = TopicId(topic["metadata"]["uid"])
@@ -23,7 +23,7 @@ async def without_slices(world: World, **spec: Any) -> TopicId:
 def test_a_deleted_topic_without_slices_is_erased_by_its_deletion_policy(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         topic_id = await without_slices(world, deletionPolicy="Delete", topicName="orders.v1")
         await world.store.delete(TOPIC, NAMESPACE, "orders")
         await world.pass_topic()
@@ -36,7 +36,7 @@ def test_a_deleted_topic_without_slices_is_erased_by_its_deletion_policy(
 def test_one_that_was_applied_anew_before_anybody_looked_is_erased_too(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         topic_id = await without_slices(world, deletionPolicy="Delete")
         await world.store.delete(TOPIC, NAMESPACE, "orders")
         await world.topic(deletionPolicy="Delete")
@@ -52,7 +52,7 @@ def test_one_that_was_applied_anew_before_anybody_looked_is_erased_too(
 def test_with_deletion_policy_retain_and_while_it_is_there_nothing_is_erased(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await without_slices(world)
         await world.pass_topic()
         await world.store.delete(TOPIC, NAMESPACE, "orders")
@@ -65,7 +65,7 @@ def test_with_deletion_policy_retain_and_while_it_is_there_nothing_is_erased(
 def test_an_id_that_another_object_has_is_not_erased(tell: Callable[[Experiment], None]) -> None:
     """A slice of it is there again, and its own copy of the policy decides; or a Topic has it."""
 
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         topic_id = await without_slices(world, deletionPolicy="Delete")
         await world.store.delete(TOPIC, NAMESPACE, "orders")
         other = await world.topic("other", topicName="another")
@@ -80,7 +80,7 @@ def test_an_id_that_another_object_has_is_not_erased(tell: Callable[[Experiment]
 def test_a_slice_that_is_there_again_decides_by_its_own_copy_of_the_policy(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         topic_id = await without_slices(world, deletionPolicy="Delete")
         await world.store.create(
             PARTITION_SLICE,

@@ -9,13 +9,13 @@ from tidemark_operator.controller.core.views import StateChange
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.store.object_store import Rejected
 
-from tests.support.reconcile_harness import NAMESPACE, POOL, Experiment, World
+from tests.support.reconcile_harness import NAMESPACE, POOL, Cluster, Experiment
 
 POOL_KEY = WorkKey("BrokerPool", NAMESPACE, "default")
 
 
 def test_one_manifest_is_enough(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.topic(partitions=3)
         await world.pass_topic()
         pool = await world.stored(BROKER_POOL, "default")
@@ -36,7 +36,7 @@ def test_one_manifest_is_enough(tell: Callable[[Experiment], None]) -> None:
 def test_a_placement_holds_from_the_first_moment_on(tell: Callable[[Experiment], None]) -> None:
     """No partition is made elsewhere and moved then (Kafka's CreateTopics with assignments)."""
 
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.apply(BROKER_POOL, "default", replicas=4)
         world.controller.active = {0, 1, 2, 3}
         await world.pass_pool()
@@ -52,7 +52,7 @@ def test_a_placement_holds_from_the_first_moment_on(tell: Callable[[Experiment],
 def test_the_default_pool_has_brokers_enough_for_the_topic(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.topic(replicationFactor=5)
         await world.pass_topic()
         pool = await world.stored(BROKER_POOL, "default")
@@ -64,7 +64,7 @@ def test_the_default_pool_has_brokers_enough_for_the_topic(
 def test_a_topic_begins_once_min_insync_replicas_are_active(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.topic()
         world.controller.active = {2}
         await world.pass_topic()
@@ -79,7 +79,7 @@ def test_a_topic_begins_once_min_insync_replicas_are_active(
 
 
 def test_another_missing_pool_is_a_condition(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.topic(brokerPool="mine")
         await world.pass_topic()
         condition = await world.condition()
@@ -92,7 +92,7 @@ def test_another_missing_pool_is_a_condition(tell: Callable[[Experiment], None])
 def test_fewer_brokers_than_replication_factor_says_which_number_to_change(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.apply(BROKER_POOL, "default", replicas=2)
         world.controller.active = {0, 1}
         await world.topic(replicationFactor=3)
@@ -110,7 +110,7 @@ def test_fewer_brokers_than_replication_factor_says_which_number_to_change(
 def test_a_manifest_that_reached_the_store_around_the_rules_is_told_so(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.topic(config={"min.insync.replica": "2"})
         await world.pass_topic()
         condition = await world.condition()
@@ -123,7 +123,7 @@ def test_a_manifest_that_reached_the_store_around_the_rules_is_told_so(
 def test_a_pass_over_an_unchanged_cluster_writes_nothing(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.ready_topic(partitions=3)
         await world.topic("broken", brokerPool="mine")
         await world.evaluate()
@@ -140,7 +140,7 @@ def test_a_pass_over_an_unchanged_cluster_writes_nothing(
 
 
 def test_more_partitions_are_added_behind_the_first(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.ready_topic(partitions=2)
         await world.topic(partitions=4)
         await world.pass_topic()
@@ -151,7 +151,7 @@ def test_more_partitions_are_added_behind_the_first(tell: Callable[[Experiment],
 
 
 def test_a_new_config_is_told_to_the_controller_once(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.ready_topic()
         await world.topic(config={"min.insync.replicas": "1"})
         await world.pass_topic()
@@ -164,7 +164,7 @@ def test_a_new_config_is_told_to_the_controller_once(tell: Callable[[Experiment]
 def test_a_deleted_topic_is_retained_and_adopted_by_its_successor(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         previous = await world.ready_topic(partitions=3)
         await world.store.delete(TOPIC, NAMESPACE, "orders")
         await world.pass_topic()
@@ -193,7 +193,7 @@ def test_a_deleted_topic_is_retained_and_adopted_by_its_successor(
 
 
 def test_deleted_and_made_anew_before_anybody_looked(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         previous = await world.ready_topic()
         await world.store.delete(TOPIC, NAMESPACE, "orders")
         await world.topic()
@@ -205,7 +205,7 @@ def test_deleted_and_made_anew_before_anybody_looked(tell: Callable[[Experiment]
 
 
 def test_deletion_policy_delete_removes_the_slices(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         previous = await world.ready_topic(deletionPolicy="Delete")
         await world.store.delete(TOPIC, NAMESPACE, "orders")
         await world.topic(deletionPolicy="Delete")
@@ -223,7 +223,7 @@ def test_made_anew_with_another_topic_name_before_anybody_looked(
 ) -> None:
     """Its slices would have the names of the former's, which nobody else would ever end."""
 
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         policy = "Retain" if retain else "Delete"
         previous = await world.ready_topic(deletionPolicy=policy)
         await world.store.delete(TOPIC, NAMESPACE, "orders")
@@ -240,7 +240,7 @@ def test_made_anew_with_another_topic_name_before_anybody_looked(
 
 
 def test_what_the_api_server_refuses_is_told(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.topic()
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(world.store, "create", refusing)
@@ -255,7 +255,7 @@ def test_what_the_api_server_refuses_is_told(tell: Callable[[Experiment], None])
 
 
 def test_the_policy_that_counts_is_the_slices_own_copy(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         previous = await world.ready_topic(deletionPolicy="Delete")
         await world.topic(deletionPolicy="Retain")
         await world.pass_topic()
@@ -271,7 +271,7 @@ def test_slices_that_another_topic_adopted_survive_a_sweep(
 ) -> None:
     """The slices are named after the former object, which is gone for good."""
 
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         previous = await world.ready_topic(deletionPolicy="Delete")
         await world.topic(deletionPolicy="Retain")
         await world.pass_topic()
@@ -290,7 +290,7 @@ def test_slices_that_another_topic_adopted_survive_a_sweep(
 def test_retained_data_with_other_numbers_is_not_adopted(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.ready_topic(partitions=3)
         await world.store.delete(TOPIC, NAMESPACE, "orders")
         await world.pass_topic()
@@ -308,7 +308,7 @@ OTHER_PROMISES = pytest.mark.parametrize(
 )
 
 
-async def reported(world: World) -> tuple[str, str, str]:
+async def reported(world: Cluster) -> tuple[str, str, str]:
     condition = await world.condition()
     return condition["status"], condition["reason"], condition["message"]
 
@@ -326,7 +326,7 @@ def rejection_of(name: str, found: str, requested: str) -> tuple[str, str, str]:
 def test_retained_data_of_another_promise_is_not_adopted(
     tell: Callable[[Experiment], None], name: str, found: str, requested: str
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.ready_topic()
         await world.store.delete(TOPIC, NAMESPACE, "orders")
         await world.pass_topic()
@@ -346,7 +346,7 @@ def test_an_adoption_cut_short_does_not_go_on_under_another_promise(
 ) -> None:
     """The id is recorded, the slices are retained still."""
 
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.ready_topic()
         ((topic_id, view),) = world.controller.views.items()
         world.controller.views[topic_id] = replace(view, is_retained=True)
@@ -364,7 +364,7 @@ def test_a_served_topic_does_not_take_another_promise_over(
 ) -> None:
     """The manifest reached the store around the rules; what else it changes waits too."""
 
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.ready_topic()
         await world.topic(**{name: requested}, config={"min.insync.replicas": "1"})
         await world.pass_topic()
@@ -375,7 +375,7 @@ def test_a_served_topic_does_not_take_another_promise_over(
 
 
 def test_the_oldest_topic_has_the_name(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.ready_topic()
         await world.topic("late", topicName="orders")
         await world.pass_topic("late")
@@ -389,7 +389,7 @@ def test_the_oldest_topic_has_the_name(tell: Callable[[Experiment], None]) -> No
 def test_churn_costs_one_status_write_a_second_and_the_last_state_lands(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         topic = await world.ready_topic()
         topic_id = topic["metadata"]["uid"]
         world.time_ms = 60_000
@@ -417,7 +417,7 @@ def test_churn_costs_one_status_write_a_second_and_the_last_state_lands(
 def test_a_conditions_time_moves_only_when_its_status_flips(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.topic()
         await world.pass_topic()
         first = await world.condition()
@@ -438,7 +438,7 @@ def test_a_conditions_time_moves_only_when_its_status_flips(
 def test_what_attention_says_is_looked_at_again_when_brokers_come_and_go(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.ready_topic()
         broker_came = StateChange("broker", POOL, "1")
         world.added.clear()
@@ -460,7 +460,7 @@ def test_an_impossible_placement_is_named_beside_what_else_there_is_to_say(
 ) -> None:
     """And what the status counts goes on to be true meanwhile."""
 
-    async def story(world: World) -> None:
+    async def story(world: Cluster) -> None:
         await world.ready_topic()
         ((topic_id, view),) = world.controller.views.items()
         (state,) = view.partitions

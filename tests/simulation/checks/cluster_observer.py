@@ -1,6 +1,6 @@
 """The world as its judges see it: living replicas and what the store holds. It changes nothing.
 
-The one place that knows how `World` is built; invariants and promises ask here.
+The one place that knows how `Cluster` is built; invariants and promises ask here.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ from tests.simulation.engine.disk_image import FileNode
 from tests.simulation.engine.loop import SimulatedLoop
 from tests.simulation.engine.processes import SimulatedProcess
 from tests.simulation.engine.timeline import Runnable
-from tests.simulation.engine.world import World
+from tests.simulation.engine.world import Cluster
 
 EPOCH_BYTES = range(12, 16)  # of a batch's header: its leader epoch
 
@@ -51,8 +51,8 @@ class LiveBroker:
         return self.loop.is_dead
 
 
-class WatchedWorld:
-    def __init__(self, world: World) -> None:
+class ClusterObserver:
+    def __init__(self, world: Cluster) -> None:
         self.world = world
         self._version = -1
         self._stored: dict[tuple[str, str, str], bytes] = {}
