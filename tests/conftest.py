@@ -33,7 +33,7 @@ LONGEST = (
     "tests/integration/test_local_mode.py",
     "tests/compatibility/test_groups.py",
 )
-LAST = "tests/simulation/test_new_seeds.py"
+LAST = "tests/simulation/test_fresh_seeds.py"
 SCOPES = {path: fixture for fixture, paths in SHARED.items() for path in paths}
 
 # How long an example takes says how busy the machine is.
@@ -42,7 +42,7 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
-FIRST_SEED = "SIM_SEED"  # of tests/simulation/test_new_seeds.py
+FIRST_SEED = "SIM_SEED"  # of tests/simulation/test_fresh_seeds.py
 
 
 def pytest_configure() -> None:

@@ -89,7 +89,7 @@ def run_under_kills(
             if codes[client]:
                 outcome.failures.append(work.producer.errors_text())
             if members:
-                _judge_group(outcome, work)
+                _checker_group(outcome, work)
             outcomes[client] = outcome
         return outcomes
 
@@ -140,7 +140,7 @@ def late_ones(values: Sequence[str]) -> Iterator[str]:
         greatest = max(greatest, number)
 
 
-def _judge_group(outcome: Outcome, work: _AtWork) -> None:
+def _checker_group(outcome: Outcome, work: _AtWork) -> None:
     """Waits until the group has read what was acknowledged: it must go on after the kills."""
     wanted = set(work.producer.values("producer_send_success"))
 

@@ -241,7 +241,7 @@ class SmallController:
         self.evaluate()
         return outcome
 
-    def judge(self, sender: BrokerId, proposal: IsrProposal, *, late: bool = False) -> Verdict:
+    def checker(self, sender: BrokerId, proposal: IsrProposal, *, late: bool = False) -> Verdict:
         verdicts: list[Verdict] = []
         eligibility = self._current_eligibility()
 

@@ -279,19 +279,19 @@ class Cluster:
         if how == "delayed":
             self._put_in_flight(sent)
         else:
-            self._judge(sent, late=how == "late")
+            self._checker(sent, late=how == "late")
 
     def deliver_proposal(self, broker_id: int) -> None:
         sent = self._take(ProposalInFlight, broker_id, broker_id)
         assert isinstance(sent, ProposalInFlight)
-        self._judge(sent, late=False)
+        self._checker(sent, late=False)
 
-    def _judge(self, sent: ProposalInFlight, *, late: bool) -> None:
+    def _checker(self, sent: ProposalInFlight, *, late: bool) -> None:
         record = self.controller.brokers[sent.sender]
         if record.broker_epoch != sent.broker_epoch:
             self.say(f"controller: {sent.sender} is told STALE_BROKER_EPOCH")
             return
-        verdict = self.own_controller().judge(sent.sender, sent.proposal, late=late)
+        verdict = self.own_controller().checker(sent.sender, sent.proposal, late=late)
         if self.controller.hides:
             self.say("controller: does not know whether its write was stored")
             return

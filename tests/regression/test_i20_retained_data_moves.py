@@ -118,7 +118,7 @@ def test_retained_records_are_on_the_new_broker_before_the_old_one_leaves(
         pool.age(number)  # nothing of retained data goes by time, also while it is led
     pool.replicate(rounds=6)
     pool.brokers[2].partitions.on_tick()
-    assert {1, 2, 3} == {int(m.broker_id) for m in pool.judge(2).new_in_sync_replicas}
+    assert {1, 2, 3} == {int(m.broker_id) for m in pool.checker(2).new_in_sync_replicas}
     pool.evaluate()
     assert (pool.state.replicas, pool.state.leader) == ((3, 2), NO_BROKER)
     assert pool.brokers[1].partitions.hosted(pool.topic.topic_id, 0) is None

@@ -28,7 +28,7 @@ class MovingPool(InProcessPool):
         self.push()
         self.replicate(rounds=3)
         # What 4 has it is not let in for: the answer is late, or the controller knows better.
-        self.judge(1, reject=ErrorCode.INELIGIBLE_REPLICA)
+        self.checker(1, reject=ErrorCode.INELIGIBLE_REPLICA)
         self.move_to(original_of(self.state))
 
     def move_to(self, target: tuple[BrokerId, ...]) -> None:

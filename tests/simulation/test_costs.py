@@ -7,7 +7,7 @@ import pytest
 from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_protocol.ids import ControllerEpoch
 
-from tests.simulation.checks.lease_checks import LeaseJudge
+from tests.simulation.checks.lease_checks import LeaseChecker
 from tests.simulation.checks.violations import Violation
 from tests.simulation.engine.costs import Costs, charge, charged_decisions
 from tests.simulation.engine.processes import SimulatedProcess
@@ -137,11 +137,11 @@ def test_what_is_charged_for_is_as_it_was_after_a_run() -> None:
 def test_a_lease_that_is_lost_for_work_alone_is_lost_in_vain() -> None:
     first, second = EPOCHS
     for befell in ((), ("make_bulk", "starve_controller")):
-        judge = LeaseJudge()
-        judge.on_lease(first, 1, befell=befell)
+        checker = LeaseChecker()
+        checker.on_lease(first, 1, befell=befell)
         with pytest.raises(Violation, match="lease"):
-            judge.on_lease(second, 2, befell=befell)
+            checker.on_lease(second, 2, befell=befell)
     for excuse in (("make_bulk", "freeze_controller"), None):
-        judge = LeaseJudge()
-        judge.on_lease(first, 1, befell=excuse)
-        judge.on_lease(second, 2, befell=excuse)
+        checker = LeaseChecker()
+        checker.on_lease(first, 1, befell=excuse)
+        checker.on_lease(second, 2, befell=excuse)

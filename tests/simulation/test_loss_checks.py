@@ -10,7 +10,7 @@ from tidemark_protocol.controller_messages import CommittedTruncation
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 
 from tests.simulation.checks.committed_log import CommittedLog
-from tests.simulation.checks.loss_checks import LossJudge
+from tests.simulation.checks.loss_checks import LossChecker
 from tests.simulation.checks.violations import Violation
 from tests.support.log_fixtures import TOPIC_ID
 
@@ -34,9 +34,9 @@ def conclude(
 ) -> None:
     """Who led in epoch 4 had committed all below 35, and lived on; nobody else had more than 15."""
     state: Any = SimpleNamespace(partition=0, leader_epoch=LeaderEpoch(5), leader=BrokerId(2))
-    judge, previous = LossJudge(Counter()), object()
-    judge.on_elected(a_slice(ELECTED), state)
-    judge.on_begun(a_slice(ELECTED), 0, LeaderEpoch(5), Offset(15))
+    checker, previous = LossChecker(Counter()), object()
+    checker.on_elected(a_slice(ELECTED), state)
+    checker.on_begun(a_slice(ELECTED), 0, LeaderEpoch(5), Offset(15))
     log: Any = CommittedLog("orders-0")
     log.record_led(4, 35, previous)
     log.end_offset = 35
@@ -45,7 +45,7 @@ def conclude(
         log.begun_anew[previous] = begun_anew_at
     if aged_to is not None:
         log.aged_to[previous] = aged_to
-    judge.conclude(a_slice(unclean_election), {(TOPIC_ID, 0): log}, [previous])
+    checker.conclude(a_slice(unclean_election), {(TOPIC_ID, 0): log}, [previous])
 
 
 def cut_at(offset: int) -> UncleanElection:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.engine import replay
-from tests.simulation.engine.replay import not_judged, with_names
+from tests.simulation.engine.replay import not_checked, with_names
 from tests.simulation.engine.run import RunResult
 from tests.simulation.faults.faults import ACTS
 
@@ -39,7 +39,7 @@ def test_a_replay_says_what_was_waived_and_where_both_files_are(
 ) -> None:
     result = RunResult(1, "options", None, 1, 1, 0.1)
     result.coverage.update(("L1 kept", "L3 not kept after flipped bits", "ended early: a reason"))
-    assert list(not_judged(result)) == ["L3 not kept after flipped bits", "ended early: a reason"]
+    assert list(not_checked(result)) == ["L3 not kept after flipped bits", "ended early: a reason"]
     assert replay.main(["--seed", "3", "--seconds", "3", "--out", str(tmp_path)]) == 0
     reported = capsys.readouterr().out
     for path in (tmp_path / "seed-3.txt", tmp_path / "seed-3.svg"):

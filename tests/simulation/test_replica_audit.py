@@ -99,18 +99,18 @@ def log(tmp_path: Path) -> PartitionLog:
 
 def test_a_log_that_begins_anew_was_not_retained_away(log: PartitionLog) -> None:
     """Seed 17000673: a follower that keeps nothing, or ends below its leader's log start."""
-    judges = [an_audit(log, SegmentFiles(oldest_retained=500)) for _ in range(2)]
-    for audit in judges:
+    checkers = [an_audit(log, SegmentFiles(oldest_retained=500)) for _ in range(2)]
+    for audit in checkers:
         audit.look()
     log.truncate_fully_and_start_at(Offset(9))
-    for audit in judges:
+    for audit in checkers:
         audit.replica.high_watermark = 9
     with pytest.raises(Violation, match=r"retention.*at 0 is a record of 1000"):
-        judges[0].look()  # it cut nothing in its epoch, so retention took them
-    judges[1].replica.follower.untruncated = object()
-    judges[1].look()
-    assert judges[1].aged_records == 0
-    assert list(judges[1].committed.begun_anew.values()) == [9]
+        checkers[0].look()  # it cut nothing in its epoch, so retention took them
+    checkers[1].replica.follower.untruncated = object()
+    checkers[1].look()
+    assert checkers[1].aged_records == 0
+    assert list(checkers[1].committed.begun_anew.values()) == [9]
 
 
 def test_a_log_that_goes_back_was_dropped_from_its_own_start_on(log: PartitionLog) -> None:
@@ -228,95 +228,95 @@ def a_corrupt_replica(corrupt_offsets: list[int]) -> Any:
     )
 
 
-def rebuilt(judge: CorruptionChecker, audit: Any, state: PartitionState = OTHERS) -> None:
-    judge.look(ME, audit, {KEY: state}, {KEY: "Os"})
+def rebuilt(checker: CorruptionChecker, audit: Any, state: PartitionState = OTHERS) -> None:
+    checker.look(ME, audit, {KEY: state}, {KEY: "Os"})
     audit.replica.corruption = None
-    judge.look(ME, audit, {KEY: state}, {KEY: "Os"})
+    checker.look(ME, audit, {KEY: state}, {KEY: "Os"})
 
 
-def a_judge() -> CorruptionChecker:
+def a_checker() -> CorruptionChecker:
     world: Any = SimpleNamespace(broker_records=dict, is_lost=lambda *_: False)
     return CorruptionChecker(world)
 
 
 def test_who_met_a_corrupt_batch_counts_again_only_with_that_batch_sound() -> None:
-    judge, audit = a_judge(), a_corrupt_replica([3])
-    rebuilt(judge, audit)
+    checker, audit = a_checker(), a_corrupt_replica([3])
+    rebuilt(checker, audit)
     with pytest.raises(Violation, match="had met before"):
-        judge.check_entry(KEY, ME, audit, "in sync")
+        checker.check_entry(KEY, ME, audit, "in sync")
 
 
 def test_a_count_of_offsets_that_flipped_says_nothing_of_what_lies_behind() -> None:
     """Seed 66003124: it seemed to reach over the batch that had been met, and mended."""
-    judge, audit = a_judge(), a_corrupt_replica([])
-    rebuilt(judge, audit)
-    judge._known[KEY, ME] = {3: None}
+    checker, audit = a_checker(), a_corrupt_replica([])
+    rebuilt(checker, audit)
+    checker._known[KEY, ME] = {3: None}
     audit.corrupt = lambda: [SimpleNamespace(base_offset=1, next_offset=130)]
     audit.is_truncated, audit.end_offset = True, 130
-    judge.check_entry(KEY, ME, audit, "in sync")
+    checker.check_entry(KEY, ME, audit, "in sync")
     audit.is_truncated = False
     with pytest.raises(Violation, match="had met before"):
-        judge.check_entry(KEY, ME, audit, "in sync")
+        checker.check_entry(KEY, ME, audit, "in sync")
 
 
 def test_a_batch_that_was_mended_may_be_flipped_again_unnoticed() -> None:
     """Seed 17000830."""
-    judge, audit = a_judge(), a_corrupt_replica([])
-    rebuilt(judge, audit)
+    checker, audit = a_checker(), a_corrupt_replica([])
+    rebuilt(checker, audit)
     audit.corrupt = a_corrupt_replica([3]).corrupt
-    judge.check_entry(KEY, ME, audit, "in sync")
+    checker.check_entry(KEY, ME, audit, "in sync")
 
 
 def test_what_was_mended_in_a_later_life_may_be_flipped_again_unnoticed() -> None:
     """The life that met it ended in the middle of being rebuilt, or a later leader epoch ended its
     damage before it was whole again."""
-    judge, audit = a_judge(), a_corrupt_replica([3])
-    rebuilt(judge, audit)
+    checker, audit = a_checker(), a_corrupt_replica([3])
+    rebuilt(checker, audit)
     for corrupt_offsets in ([3], []):
         audit = a_corrupt_replica(corrupt_offsets)
         audit.replica.corruption = None
-        judge.look(ME, audit, {KEY: OTHERS}, {KEY: "Os"})
+        checker.look(ME, audit, {KEY: OTHERS}, {KEY: "Os"})
         audit.corrupt = a_corrupt_replica([3]).corrupt
         if corrupt_offsets:
             with pytest.raises(Violation, match="had met before"):
-                judge.check_entry(KEY, ME, audit, "in sync")
+                checker.check_entry(KEY, ME, audit, "in sync")
         else:
-            judge.check_entry(KEY, ME, audit, "in sync")
+            checker.check_entry(KEY, ME, audit, "in sync")
 
 
 def test_what_was_mended_counts_also_while_the_log_does_not_reach_as_far_as_other_damage() -> None:
     """A last resort took what was there."""
-    judge, audit = a_judge(), a_corrupt_replica([])
+    checker, audit = a_checker(), a_corrupt_replica([])
     audit.replica.corruption = SimpleNamespace(offset=9, valid_from=None)
-    judge.look(ME, audit, {KEY: OTHERS}, {KEY: "Os"})
+    checker.look(ME, audit, {KEY: OTHERS}, {KEY: "Os"})
     audit.replica.corruption = SimpleNamespace(offset=3, valid_from=3)
     audit.is_valid = lambda offset: offset != 9
-    rebuilt(judge, audit)
+    rebuilt(checker, audit)
     for corrupt_offset in (3, 9):
         audit.corrupt = a_corrupt_replica([corrupt_offset]).corrupt
         if corrupt_offset == 9:
             with pytest.raises(Violation, match="had met before"):
-                judge.check_entry(KEY, ME, audit, "in sync")
+                checker.check_entry(KEY, ME, audit, "in sync")
         else:
-            judge.check_entry(KEY, ME, audit, "in sync")
+            checker.check_entry(KEY, ME, audit, "in sync")
 
 
 def test_who_met_it_and_was_not_rebuilt_knows_it() -> None:
-    judge, audit = a_judge(), a_corrupt_replica([3])
+    checker, audit = a_checker(), a_corrupt_replica([3])
     audit.replica.corruption.valid_from = None
-    rebuilt(judge, audit)
+    rebuilt(checker, audit)
     audit.is_valid = lambda offset: True
-    rebuilt(judge, audit)
+    rebuilt(checker, audit)
     with pytest.raises(Violation, match="had met before"):
-        judge.check_entry(KEY, ME, audit, "in sync")
+        checker.check_entry(KEY, ME, audit, "in sync")
 
 
 def test_who_was_rebuilt_once_is_not_rebuilt_again_while_others_count_on_it() -> None:
-    judge, audit = a_judge(), a_corrupt_replica([])
-    rebuilt(judge, audit)
+    checker, audit = a_checker(), a_corrupt_replica([])
+    rebuilt(checker, audit)
     audit.replica.corruption = SimpleNamespace(offset=5, valid_from=5)
     with pytest.raises(Violation, match="while others count on it"):
-        rebuilt(judge, audit, partition("0@1 1@1", leader="0@1"))
+        rebuilt(checker, audit, partition("0@1 1@1", leader="0@1"))
 
 
 def test_nobody_whom_others_count_on_is_rebuilt() -> None:
@@ -325,7 +325,7 @@ def test_nobody_whom_others_count_on_is_rebuilt() -> None:
         partition("0@1", leader="0@1", eligible="1@1"),
     ):
         with pytest.raises(Violation, match="while others count on it"):
-            rebuilt(a_judge(), a_corrupt_replica([]), state)
+            rebuilt(a_checker(), a_corrupt_replica([]), state)
 
 
 def test_a_log_without_a_common_record_parts_nobody_knows_where(log: PartitionLog) -> None:

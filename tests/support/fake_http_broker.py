@@ -176,7 +176,7 @@ class FakeCluster:
         log = self.logs[partition]
         offset = len(log)
         if "producer_id" in body:
-            found = self._judge(partition, body, offset)
+            found = self._checker(partition, body, offset)
             if not isinstance(found, int):
                 return found
             if found < offset:
@@ -194,7 +194,7 @@ class FakeCluster:
             return problem(413, "MESSAGE_TOO_LARGE", outcome="not_written")
         return None
 
-    def _judge(self, partition: int, body: dict[str, Any], end: int) -> int | web.Response:
+    def _checker(self, partition: int, body: dict[str, Any], end: int) -> int | web.Response:
         """The offset of the batch, old or new, or why not."""
         key = (partition, body["producer_id"])
         epoch, sequence = body["producer_epoch"], body["base_sequence"]

@@ -306,7 +306,7 @@ class InProcessPool:
             rack=self.racks.get(number, ""),
         )
 
-    def judge(self, number: int, *, reject: ErrorCode | None = None) -> IsrProposal:
+    def checker(self, number: int, *, reject: ErrorCode | None = None) -> IsrProposal:
         """Answer the oldest proposal of a leader; a refusal raises the partition epoch (S3)."""
         broker = self.brokers[number]
         proposal = broker.proposals.pop(0)

@@ -116,17 +116,17 @@ class RetriesAndFailovers(RuleBasedStateMachine):
         self.pool.push()
 
     @rule()
-    def judge_proposals(self):
+    def checker_proposals(self):
         leader = self.pool.brokers[self.leader]
         while leader.proposals:
-            self.pool.judge(self.leader)
+            self.pool.checker(self.leader)
             self.pool.push()
 
     def heal(self) -> None:
         self.come_back()
         for _ in range(4):
             self.pool.replicate()
-            self.judge_proposals()
+            self.checker_proposals()
         for producer_id in PRODUCERS:
             for sequence in self.open_sequences(producer_id):
                 self.send(producer_id, sequence)

@@ -98,7 +98,7 @@ class CommittedLog:
         """The lowest offset from which on committed records may have been lost, if any may."""
         return _least(self._lost_from, None if self._awaited is None else self._awaited[1])
 
-    def may_judge(self, last_offset: int, newest_epoch: int) -> bool:
+    def may_checker(self, last_offset: int, newest_epoch: int) -> bool:
         """Of a log that was led, or has records, of no later leader epoch than that."""
         if self._awaited is not None and last_offset >= self._awaited[1]:
             return False
@@ -277,7 +277,7 @@ class CommittedLog:
         """acks=all said so for a batch whose bytes, apart from those a leader writes, are these.
         `is_readable` False: the judge could not read all that is committed there."""
         end_offset = base_offset + read_header(sent).last_offset_delta + 1
-        if not self.may_judge(end_offset - 1, leader_epoch):
+        if not self.may_checker(end_offset - 1, leader_epoch):
             return
         if not is_readable and end_offset > self.end_offset:
             return

@@ -6,21 +6,21 @@ from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.settings import ControllerSettings
 
 from tests.simulation.checks.cluster_observer import ClusterObserver
-from tests.simulation.checks.lease_checks import LeaseJudge
+from tests.simulation.checks.lease_checks import LeaseChecker
 from tests.simulation.checks.session_checks import check_not_in_vain, check_one_event, kinds_so_far
-from tests.simulation.checks.stall_checks import MoveJudge, both, check_evicted_in_vain
+from tests.simulation.checks.stall_checks import MoveChecker, both, check_evicted_in_vain
 from tests.simulation.checks.violations import Violation
 
 
-class ControllerJudge:
+class ControllerChecker:
     """Each method raises Violation."""
 
     def __init__(self, world: ClusterObserver) -> None:
         self._cluster = world
         interval_ms = world.world.options.balance_interval_ms
         is_often = interval_ms < ControllerSettings().balance_interval_ms
-        self._moves = MoveJudge(world.cannot_write, balances_often=is_often)
-        self._lease = LeaseJudge()
+        self._moves = MoveChecker(world.cannot_write, balances_often=is_often)
+        self._lease = LeaseChecker()
 
     def on_broker(self, before: BrokerRecord | None, after: BrokerRecord) -> None:
         world = self._cluster.world

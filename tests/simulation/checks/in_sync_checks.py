@@ -19,7 +19,7 @@ from tests.simulation.checks.violations import Violation
 TopicPartition = tuple[TopicId, int]
 
 
-class MaximalJudge:
+class MaximalChecker:
     """I15. A proposal and a write of the slice change nothing of a replica or its log: they are
     looked for by themselves."""
 
@@ -68,7 +68,7 @@ def _check_maximal(who: str, leader: PartitionLeader, stored: PartitionState) ->
         )
 
 
-class EntryJudge:
+class EntryChecker:
     """I6: every valid ISR or eligible entry whose broker lives has all that was acknowledged."""
 
     def __init__(

@@ -22,7 +22,7 @@ from tests.simulation.checks import producer_checks
 from tests.simulation.checks.cluster_observer import ClusterObserver, LiveBroker
 from tests.simulation.checks.committed_log import CommittedLog
 from tests.simulation.checks.compacted_history import new_committed_log
-from tests.simulation.checks.controller_checks import ControllerJudge
+from tests.simulation.checks.controller_checks import ControllerChecker
 from tests.simulation.checks.corruption_checks import CorruptionChecker, check_file_ends
 from tests.simulation.checks.coverage_rows import (
     ACKNOWLEDGED,
@@ -30,9 +30,14 @@ from tests.simulation.checks.coverage_rows import (
     NEW_HISTORIES,
     REJECTED_BELOW_MIN_ISR,
 )
-from tests.simulation.checks.in_sync_checks import EntryJudge, MaximalJudge
-from tests.simulation.checks.loss_checks import LossJudge
-from tests.simulation.checks.min_insync_checks import MinInsyncJudge, check_acknowledged, has_enough
+from tests.simulation.checks.in_sync_checks import EntryChecker, MaximalChecker
+from tests.simulation.checks.loss_checks import LossChecker
+from tests.simulation.checks.min_insync_checks import (
+    MinInsyncChecker,
+    check_acknowledged,
+    has_enough,
+)
+from tests.simulation.checks.observed_epochs import GivenIds, SeenEpochs
 from tests.simulation.checks.operation_checks import (
     REGISTERED_FOR_US,
     Erasures,
@@ -43,8 +48,7 @@ from tests.simulation.checks.operation_checks import (
 )
 from tests.simulation.checks.read_checks import check_in_touch, check_shown
 from tests.simulation.checks.replica_audit import ReplicaAudit
-from tests.simulation.checks.seen_epochs import GivenIds, SeenEpochs
-from tests.simulation.checks.slice_checks import WITHOUT_CLEAN_SHUTDOWN, SliceEvent, SliceJudge
+from tests.simulation.checks.slice_checks import WITHOUT_CLEAN_SHUTDOWN, SliceChecker, SliceEvent
 from tests.simulation.checks.unclean_recovery_checks import UncleanRecoveryChecker
 from tests.simulation.checks.violations import Violation
 from tests.simulation.clients.client_port import Fetch, Produce
@@ -65,23 +69,23 @@ class Invariants:
         self._leaders: dict[tuple[TopicPartition, int], int] = {}  # I11: epoch -> process
         # Of leaders, as last looked at.
         self._counted: dict[Partition, tuple[int, int, int, int]] = {}
-        self._min_insync = MinInsyncJudge()
+        self._min_insync = MinInsyncChecker()
         self._seen_epochs = SeenEpochs()
         self._damages = CorruptionChecker(world)
-        self._entries = EntryJudge(world, self._damages, self._audit_of)
+        self._entries = EntryChecker(world, self._damages, self._audit_of)
         self._given_ids = GivenIds()
         self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers
-        self._judge = SliceJudge(world)
-        self._controllers = ControllerJudge(world)
+        self._checker = SliceChecker(world)
+        self._controllers = ControllerChecker(world)
         self._slices: dict[str, PartitionSlice] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
-        self._maximal = MaximalJudge(self.states, self._judge.restored)
+        self._maximal = MaximalChecker(self.states, self._checker.restored)
         self._flushes: dict[TopicPartition, str] = {}
         self._names: dict[TopicPartition, str] = {}
         self._events = 0
         # Epochs granted by the longest log or uncleanly, whose leader did not begin yet.
         self._awaited_grants: dict[tuple[TopicPartition, int], None] = {}
-        self._losses = LossJudge(self.coverage)
+        self._losses = LossChecker(self.coverage)
         self.deleted: dict[str, None] = {}  # partitions of topics that are gone
         self._resorts = UncleanRecoveryChecker(world)
         self._erasures = Erasures(world.was_requested_to_delete)
@@ -222,7 +226,7 @@ class Invariants:
         """At the end of a healed run: also what needs a full read or everybody's registration."""
         self._audits.clear()
         self.check_everything()
-        self._judge.conclude(self._cluster.broker_records())
+        self._checker.conclude(self._cluster.broker_records())
         if not self._cluster.has_flipped_bits:
             living = set(self._audits)
             for value in self._slices.values():
@@ -247,7 +251,7 @@ class Invariants:
     def _look_at_store(self) -> None:
         self._cluster.look_at_store()
         for previous, record in self._cluster.changed_brokers():
-            self._judge.on_broker(previous, record)
+            self._checker.on_broker(previous, record)
             self._controllers.on_broker(previous, record)
             self._resorts.on_broker(previous, record)
             self._registered_us.setdefault(record.broker_id, self._cluster.now_us)
@@ -272,7 +276,7 @@ class Invariants:
                 before = None  # deleted, maybe recreated under its name
             if after is None:
                 continue
-            events = self._judge.on_slice(before, after, records)
+            events = self._checker.on_slice(before, after, records)
             self._controllers.on_slice(before, after)
             self._slices[name] = after
             for state in after.partitions:
@@ -296,7 +300,7 @@ class Invariants:
         for state in value.partitions:
             key = (value.topic.topic_id, state.partition)
             if self.states.get(key) != state:
-                self._judge.restored[key] = None
+                self._checker.restored[key] = None
 
     def _check_placed(self, key: TopicPartition, state: PartitionState) -> None:
         """I18, of a new partition; later a user may move it as it pleases him."""
@@ -371,7 +375,7 @@ class Invariants:
         """I14, S3: nobody acts on a state that is not durable."""
         key = (replica.topic_id, replica.partition)
         stored, applied = self.states.get(key), replica.state
-        if stored is None or applied is None or key in self._judge.restored:
+        if stored is None or applied is None or key in self._checker.restored:
             return
         is_unknown = applied.partition_epoch > stored.partition_epoch
         is_another = applied.partition_epoch == stored.partition_epoch and applied != stored
@@ -445,7 +449,7 @@ class Invariants:
 
     def _check_entries_of(self, key: TopicPartition, live: Mapping[BrokerId, LiveBroker]) -> None:
         state = self.states.get(key)
-        if state is None or key in self._judge.restored:
+        if state is None or key in self._checker.restored:
             return
         if self._committed_of(key).acknowledged_end():
             self._entries.check(key, state, self._flushes[key], live)

@@ -15,7 +15,7 @@ from tests.simulation.checks.violations import Violation
 READ_BEFORE_US = 4_000_000  # from a candidate's first read until its Lease is stored, at most
 
 
-class LeaseJudge:
+class LeaseChecker:
     def __init__(self) -> None:
         self._taken = ControllerEpoch(NO_EPOCH)  # the Lease's
         self._stored_us: list[tuple[int, ControllerEpoch]] = []  # of objects, as they rose

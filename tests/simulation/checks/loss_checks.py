@@ -21,7 +21,7 @@ from tests.simulation.checks.violations import Violation
 TopicPartition = tuple[TopicId, int]
 
 
-class LossJudge:
+class LossChecker:
     def __init__(self, coverage: Counter[str]) -> None:
         self._coverage = coverage
         self._elected: dict[TopicPartition, list[LeaderEpoch]] = {}

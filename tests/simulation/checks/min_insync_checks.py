@@ -40,7 +40,7 @@ def _check_is_on_disk(replica: Partition, acks: int, base_offset: int) -> None:
     )
 
 
-class MinInsyncJudge:
+class MinInsyncChecker:
     def __init__(self) -> None:
         # Of leaders, as last looked at.
         self._watermarks: dict[Partition, tuple[PartitionState, int]] = {}

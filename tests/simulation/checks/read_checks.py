@@ -46,7 +46,7 @@ def _check_committed(
     audit: ReplicaAudit, header: BatchHeader, batch: bytes, high_watermark: int
 ) -> None:
     committed = audit.committed
-    if not audit.may_judge(header.last_offset):
+    if not audit.may_checker(header.last_offset):
         return
     if not audit.is_readable and header.next_offset > committed.end_offset:
         return

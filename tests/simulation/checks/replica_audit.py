@@ -74,7 +74,7 @@ class ReplicaAudit:
         self._was_leader = False
         self._led_epoch = -1
         self._leads_in = -1  # that epoch, if it leads, or did until the event looked at last
-        self._judged_history: int | None = -1  # None: it was judged in part only
+        self._checked_history: int | None = -1  # None: it was judged in part only
         self._taken_of = -1  # the history of which what is below was compared
         self._segments: tuple[Segment, ...] = ()  # of a compacted log, as last looked at
         self.compactions = 0  # that were seen here
@@ -130,7 +130,7 @@ class ReplicaAudit:
         self._check_last_epoch()
         self._take_committed()
         is_whole = self.committed.is_one_history(self.newest_epoch)
-        self._judged_history = self.committed.history_epoch if is_whole else None
+        self._checked_history = self.committed.history_epoch if is_whole else None
 
     @property
     def newest_epoch(self) -> int:
@@ -139,8 +139,8 @@ class ReplicaAudit:
         last_epoch = self._batches[-1].header.partition_leader_epoch if self._batches else -1
         return max(last_epoch, self._leads_in)
 
-    def may_judge(self, last_offset: int) -> bool:
-        return self.committed.may_judge(last_offset, self.newest_epoch)
+    def may_checker(self, last_offset: int) -> bool:
+        return self.committed.may_checker(last_offset, self.newest_epoch)
 
     def _compactable_segments(self) -> tuple[Segment, ...]:
         """That one was replaced shows in nothing else that is looked at."""
@@ -242,7 +242,7 @@ class ReplicaAudit:
         """Where another history began, and where a corrupt batch is cut off with all that follows
         it and fetched anew: a re-creation."""
         is_one = self.committed.is_one_history(self.newest_epoch)
-        is_same = self._judged_history == self.committed.history_epoch
+        is_same = self._checked_history == self.committed.history_epoch
         return self.is_unreliable or not (is_one and is_same)
 
     @property
@@ -414,7 +414,7 @@ class ReplicaAudit:
         epoch = self.committed.epoch_at(last_offset)
         if NO_EPOCH in (known_epoch, epoch) or known_epoch == epoch:
             return
-        if self.may_judge(last_offset):
+        if self.may_checker(last_offset):
             raise Violation(
                 "I5",
                 f"{self.who}: it is empty, the epoch cache says {known_epoch} of offset"
@@ -437,7 +437,7 @@ class ReplicaAudit:
             batch = self._batches[self._taken]
             if batch.header.next_offset > high_watermark:
                 break
-            if not self.may_judge(batch.header.last_offset):
+            if not self.may_checker(batch.header.last_offset):
                 break
             if batch.is_intact:
                 self._check_was_led_to(batch.header)

@@ -99,7 +99,7 @@ class NotStored(Protocol):
         """A human named that leader for that leader epoch."""
 
 
-class SliceJudge:
+class SliceChecker:
     def __init__(self, world: NotStored) -> None:
         self._cluster = world
         self._unfenced: dict[Member, None] = {}  # lives that were stored as active

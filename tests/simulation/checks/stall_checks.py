@@ -39,7 +39,7 @@ def check_evicted_in_vain(
             )
 
 
-class MoveJudge:
+class MoveChecker:
     """One move off a leader that cannot write in each lag window of its topic, by the clock of the
     controller that decides it; another controller knows nothing of it (S20). `cannot_write(broker,
     controller epoch)`: as that controller knows it. `balances_often`: leadership that goes back to

@@ -110,7 +110,7 @@ _DOUBTFUL = frozenset(
 )
 
 
-class Judge(Protocol):
+class Checker(Protocol):
     """Hears what a broker says to clients, as it says it."""
 
     def on_requested(self, broker: Any, request: Produce) -> Callable[[], None]:
@@ -157,10 +157,10 @@ def read_response(frame: bytes) -> Responded:
 
 @dataclass(frozen=True, slots=True)
 class ClientPort:
-    """One broker's; `broker` is the production object, `judge` the simulator's."""
+    """One broker's; `broker` is the production object, `checker` the simulator's."""
 
     broker: Any
-    judge: Judge
+    checker: Checker
 
     async def serve(
         self, stop: asyncio.Event, on_listening: Callable[[int], None], host: str, port: int
@@ -175,12 +175,12 @@ class ClientPort:
 
 
 def serve_clients(
-    judge: Judge, address_of: Callable[[Any], tuple[str, int]]
+    checker: Checker, address_of: Callable[[Any], tuple[str, int]]
 ) -> Callable[[Any, asyncio.Event, Callable[[int], None]], Coroutine[Any, Any, None]]:
     """`ServeHttp` of a simulated broker."""
 
     async def serve(broker: Any, stop: asyncio.Event, on_listening: Callable[[int], None]) -> None:
-        await ClientPort(broker, judge).serve(stop, on_listening, *address_of(broker))
+        await ClientPort(broker, checker).serve(stop, on_listening, *address_of(broker))
 
     return serve
 
@@ -188,7 +188,7 @@ def serve_clients(
 class _Connection(asyncio.Protocol):
     def __init__(self, port: ClientPort) -> None:
         self._broker = port.broker
-        self._judge = port.judge
+        self._checker = port.checker
         self._frames = Frames()
         self._transport: asyncio.Transport | None = None
         self._cancels: dict[int, Callable[[], None]] = {}
@@ -261,7 +261,7 @@ class _Connection(asyncio.Protocol):
             question.producer_id, question.producer_epoch
         )
         if question.producer_id < 0 and found.error is ErrorCode.NONE:
-            self._judge.on_producer_id(found.producer_id)
+            self._checker.on_producer_id(found.producer_id)
         answer = InitProducerResponse(int(found.error), found.producer_id, found.producer_epoch)
         self._reply(number, answer)
 
@@ -272,7 +272,7 @@ class _Connection(asyncio.Protocol):
         # timers come first.
         overdue = asyncio.get_running_loop().call_later(
             question.timeout_ms / 1000 + OVERDUE_SECONDS,
-            self._judge.on_overdue,
+            self._checker.on_overdue,
             self._broker,
             question,
         )
@@ -285,18 +285,18 @@ class _Connection(asyncio.Protocol):
                 and result.error not in _DOUBTFUL
             )
             if result.error is ErrorCode.NONE:
-                self._judge.on_acknowledged(self._broker, question, result.base_offset)
+                self._checker.on_acknowledged(self._broker, question, result.base_offset)
             elif result.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                self._judge.on_out_of_order(self._broker, question)
+                self._checker.on_out_of_order(self._broker, question)
             elif result.error is ErrorCode.UNKNOWN_PRODUCER_ID:
-                self._judge.on_unknown_producer(self._broker, question)
+                self._checker.on_unknown_producer(self._broker, question)
             if question.acks != 0:
                 answer = ProduceResponse(
                     int(result.error), result.base_offset, is_rejected, topic_id
                 )
                 self._reply(number, answer)
 
-        taken = self._judge.on_requested(self._broker, question)
+        taken = self._checker.on_requested(self._broker, question)
         self._partitions.produce(
             question.topic,
             question.partition,
@@ -313,7 +313,7 @@ class _Connection(asyncio.Protocol):
 
         def done(result: FetchResult) -> None:
             self._cancels.pop(number, None)
-            self._judge.on_shown(self._broker, question, result)
+            self._checker.on_shown(self._broker, question, result)
             self._reply(
                 number,
                 FetchResponse(

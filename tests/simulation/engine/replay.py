@@ -60,7 +60,7 @@ def replay(plan: RunPlan) -> tuple[RunResult, str]:
     if result.violation is not None:
         marks.append(Mark(result.simulated_us, f"{result.violation[0]}: {result.violation[1]}"))
     title = f"seed {plan.seed}: " + ("no violation" if not result.violation else "violation")
-    title += "".join(f"; {each}" for each in not_judged(result))
+    title += "".join(f"; {each}" for each in not_checked(result))
     return result, picture(title, recorder.samples, marks)
 
 
@@ -73,7 +73,7 @@ def with_names(fault: str) -> str:
     return " ".join((kind, *map("=".join, zip(names, values, strict=True))))
 
 
-def not_judged(result: RunResult) -> Iterator[str]:
+def not_checked(result: RunResult) -> Iterator[str]:
     """What "no violation" does not say: promises that were waived, a run that ended early."""
     for row in sorted(result.coverage):
         if row.endswith(waived("")) or row.startswith(ended_early("")):
@@ -90,7 +90,7 @@ def transcript(result: RunResult) -> str:
         lines.append("no violation")
     else:
         lines.append(f"VIOLATION {result.violation[0]}: {result.violation[1]}")
-    return "\n".join((*lines, *not_judged(result))) + "\n"
+    return "\n".join((*lines, *not_checked(result))) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -124,7 +124,7 @@ def _replay_into(folder: Path, plan: RunPlan, *, shrinks: bool) -> int:
     picture_path = text_path.with_suffix(".svg")
     picture_path.write_text(drawn)
     said = "no violation" if result.violation is None else ": ".join(result.violation)
-    lines = [f"seed {plan.seed}: {said}", *not_judged(result)]
+    lines = [f"seed {plan.seed}: {said}", *not_checked(result)]
     lines += [
         f"{now_us / 1e6:11.6f} s  {with_names(what)}"
         for now_us, who, what in result.trace

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidemark_broker.replication.replica_manager import FetchResult
-from tidemark_chaos.history_checker import Kind, Operation, judge
+from tidemark_chaos.history_checker import Kind, Operation, checker
 from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.store.lease import LeaseSettings
 from tidemark_protocol.ids import BrokerId
@@ -29,11 +29,11 @@ from tests.simulation.checks.coverage_rows import (
     kept,
     waived,
 )
+from tests.simulation.checks.final_log_ends import bound_ms, bring_about, end_of
+from tests.simulation.checks.history_by_partition import placed
 from tests.simulation.checks.invariants import Invariants
-from tests.simulation.checks.last_ends import bound_ms, bring_about, end_of
+from tests.simulation.checks.liveness_checks import Bounds, LivenessChecks
 from tests.simulation.checks.operation_checks import QUIET_SECONDS, QuietTime
-from tests.simulation.checks.placed_history import placed
-from tests.simulation.checks.promises import Bounds, Promises
 from tests.simulation.checks.violations import BeyondPromises, Violation
 from tests.simulation.clients.client_port import Fetch, Produce, serve_clients
 from tests.simulation.clients.clients import (
@@ -176,16 +176,16 @@ class Run:
     def _to_its_end(self) -> None:
         try:
             self._safety_phase()
-            self._heal_and_judge()
+            self._heal_and_checker()
         except BeyondPromises as found:
             self.invariants.coverage[ended_early(found.text)] += 1
             self.watched.note(f"the run ends here: {found.text}")
             # Each of them is found as a log is opened or as a batch is committed, before any
             # client could have been shown what came of it.
             self._is_over = True
-            self._judge_history(self._without_last_reads(), but=UNSEEN)
+            self._checker_history(self._without_last_reads(), but=UNSEEN)
 
-    def _heal_and_judge(self) -> None:
+    def _heal_and_checker(self) -> None:
         try:
             self._healing_phase()
             self._quiet_phase()
@@ -198,10 +198,10 @@ class Run:
             self.invariants.coverage[waived(found.name)] += 1
             self._is_over = True
             self.invariants.conclude()
-            self._judge_history(self._without_last_reads(), but=UNSEEN)
+            self._checker_history(self._without_last_reads(), but=UNSEEN)
             return
         check_last_reads(self.history, self.invariants.committed_logs())
-        self._judge_history(self.history)
+        self._checker_history(self.history)
 
     def _without_last_reads(self) -> list[Operation]:
         """Of a partition that nobody leads these show a beginning, or nothing."""
@@ -257,7 +257,7 @@ class Run:
 
     def _healing_phase(self) -> None:
         heal(self.world)
-        promises = Promises(self.watched, Bounds.of(*self._settings()))
+        promises = LivenessChecks(self.watched, Bounds.of(*self._settings()))
         self._until_retained(promises)
         self.retained_us.update(promises.retained_after_us())
         for name, retained_us in self.retained_us.items():
@@ -271,7 +271,7 @@ class Run:
         self._is_over = True
         self.invariants.conclude()
 
-    def _until_retained(self, promises: Promises) -> None:
+    def _until_retained(self, promises: LivenessChecks) -> None:
         next_look_us = 0
         while True:
             if self.world.now_us >= next_look_us:
@@ -308,7 +308,7 @@ class Run:
         is led by others."""
         if self.watched.has_flipped_bits:
             return
-        promises = Promises(self.watched, Bounds.of(*self._settings()))
+        promises = LivenessChecks(self.watched, Bounds.of(*self._settings()))
         # What came late in a quiet second, as a proposal to shrink an ISR, may leave nobody else
         # who can lead.
         self._until_retained(promises)
@@ -355,9 +355,9 @@ class Run:
             if ends.get(partition) is None:
                 raise Violation("L1", f"partition {partition} could not be read to its end")
 
-    def _judge_history(self, history: list[Operation], but: str = "") -> None:
+    def _checker_history(self, history: list[Operation], but: str = "") -> None:
         logs = self.invariants.committed_logs()
-        verdict = judge(
+        verdict = checker(
             placed([*history, *self.open_sends.values()]),
             with_compacted(self.invariants.suspensions(), logs),
         )

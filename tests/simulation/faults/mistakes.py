@@ -1,7 +1,7 @@
 """Faults that no machine has by itself: what people and backups do to volumes and objects.
 
 Weathers of their own have them (`ambushes.py`). Only a slice that is put back suspends a promise:
-what it says is from long ago (`SliceJudge.restored`); volumes, files and Leases suspend nothing.
+what it says is from long ago (`SliceChecker.restored`); volumes, files and Leases suspend nothing.
 """
 
 import copy

@@ -66,9 +66,9 @@ def test_every_count_of_the_verdict_is_a_flaw_whatever_the_exit_code(
 
 def test_no_field_of_the_verdict_is_new_to_the_test_above() -> None:
     left_alone = {"unknown", "unknown_found"}
-    judged_fields = {"acknowledged", "found", "lost", "duplicated", "refused_found", "misplaced"}
-    judged_fields |= {"read_otherwise", "complaints", "examples"}
-    assert {field.name for field in fields(Verdict)} == judged_fields | left_alone
+    checked_fields = {"acknowledged", "found", "lost", "duplicated", "refused_found", "misplaced"}
+    checked_fields |= {"read_otherwise", "complaints", "examples"}
+    assert {field.name for field in fields(Verdict)} == checked_fields | left_alone
 
 
 @pytest.mark.parametrize("name", ["poll-skip", "vanished", "duplicate-without-idempotence"])

@@ -41,7 +41,7 @@ def only_the_leader_is_in_sync(pool: InProcessPool) -> None:
 
 def another_joins(pool: InProcessPool) -> None:
     pool.replicate(2, rounds=2)
-    pool.judge(1)
+    pool.checker(1)
 
 
 def test_they_wait_for_the_isr_or_for_their_timeout(pool: InProcessPool) -> None:
@@ -53,7 +53,7 @@ def test_they_wait_for_the_isr_or_for_their_timeout(pool: InProcessPool) -> None
     assert (patient, errors(hasty)) == ([], [ErrorCode.REQUEST_TIMED_OUT])
     pool.replicate(2, rounds=2)
     assert patient == []
-    pool.judge(1)
+    pool.checker(1)
     assert patient == [STORED]
 
 

@@ -87,7 +87,7 @@ def test_records_below_min_isr_are_not_committed_until_the_isr_has_grown(
     pool.brokers[1].produce("a", acks=1)
     pool.replicate(2, rounds=2)
     assert pool.brokers[1].replica().high_watermark == 0
-    pool.judge(1)
+    pool.checker(1)
     assert pool.brokers[1].replica().high_watermark == 1
 
 
@@ -213,7 +213,7 @@ def test_a_restarted_replica_rejoins_with_its_new_broker_epoch(pool: InProcessPo
     pool.start(3)
     pool.push()
     pool.replicate(rounds=3)
-    proposal = pool.judge(1)
+    proposal = pool.checker(1)
     assert set(proposal.new_in_sync_replicas) == {pool.member(number) for number in (1, 2, 3)}
     assert pool.brokers[1].replica().state == pool.state
 
@@ -227,7 +227,7 @@ def test_an_entry_of_a_former_life_is_not_fed_by_the_next_one(pool: InProcessPoo
     waiting = pool.brokers[1].produce("a", timeout_ms=60_000)
     pool.replicate(rounds=3)
     assert waiting == []
-    proposal = pool.judge(1)
+    proposal = pool.checker(1)
     assert old_entry not in proposal.new_in_sync_replicas
     assert Member(BrokerId(3), pool.brokers[3].broker_epoch) in proposal.new_in_sync_replicas
     assert waiting == [stored(0)]
@@ -245,7 +245,7 @@ def test_a_replica_that_lost_its_records_is_expelled_at_once(
     pool.start(3)
     pool.push()
     pool.replicate(3)
-    proposal = pool.judge(1)
+    proposal = pool.checker(1)
     assert {member.broker_id for member in proposal.new_in_sync_replicas} == {1, 2}
     pool.replicate(3, rounds=2)
     assert pool.brokers[3].log_bytes() == pool.brokers[1].log_bytes()
@@ -260,7 +260,7 @@ def test_a_refused_expand_that_was_not_settled_keeps_the_watermark_waiting(
     waiting = pool.brokers[1].produce("a")
     pool.replicate(2, rounds=2)
     assert waiting == []
-    pool.judge(1, reject=ErrorCode.INELIGIBLE_REPLICA)  # it raised the partition epoch
+    pool.checker(1, reject=ErrorCode.INELIGIBLE_REPLICA)  # it raised the partition epoch
     leader = pool.brokers[1].replica().leader
     assert leader is not None
     assert leader.maximal_in_sync_replicas == (pool.member(1), pool.member(2))

@@ -28,7 +28,7 @@ ALL = eligibility("0@1", "1@2", "2@3")
 FULL = partition("0@1 1@2", leader="0@1")
 
 
-def judge(
+def checker(
     proposed: IsrProposal,
     *,
     state: PartitionState = FULL,
@@ -42,23 +42,23 @@ def judge(
 
 
 def test_an_expand_raises_the_partition_epoch_and_not_the_leader_epoch() -> None:
-    verdict = judge(proposal("0@1 1@2 2@3"))
+    verdict = checker(proposal("0@1 1@2 2@3"))
     assert verdict.error is ErrorCode.NONE
     assert shown(verdict.partition) == ("leader 0@1 epoch 5 isr [0@1 1@2 2@3] eligible [] pe 10")
 
 
 def test_a_shrink_below_min_isr_makes_the_leaver_eligible() -> None:
-    verdict = judge(proposal("0@1"))
+    verdict = checker(proposal("0@1"))
     assert shown(verdict.partition) == "leader 0@1 epoch 5 isr [0@1] eligible [1@2] pe 10"
 
 
 def test_a_shrink_with_commit_rule_isr_makes_nobody_eligible() -> None:
-    verdict = judge(proposal("0@1"), commit_rule="Isr")
+    verdict = checker(proposal("0@1"), commit_rule="Isr")
     assert verdict.partition.eligible_leaders == ()
 
 
 def test_proposing_what_is_stored_succeeds_and_changes_nothing() -> None:
-    verdict = judge(proposal("1@2 0@1"))
+    verdict = checker(proposal("1@2 0@1"))
     assert verdict == Verdict(ErrorCode.NONE, FULL)
     assert verdict.partition is FULL
 
@@ -85,7 +85,7 @@ def test_proposing_what_is_stored_succeeds_and_changes_nothing() -> None:
 def test_stale_and_malformed_proposals_are_refused_without_a_write(
     proposed: IsrProposal, sender: int, error: ErrorCode
 ) -> None:
-    verdict = judge(proposed, sender=sender)
+    verdict = checker(proposed, sender=sender)
     assert verdict == Verdict(error, FULL)
     assert verdict.partition is FULL
 
@@ -115,18 +115,18 @@ def test_an_ineligible_member_is_refused_and_the_refusal_raises_the_partition_ep
     proposed: IsrProposal, brokers: Eligibility
 ) -> None:
     """S3: once the refusal was heard, no delayed write on epoch 9 can land any more."""
-    verdict = judge(proposed, brokers=brokers)
+    verdict = checker(proposed, brokers=brokers)
     assert verdict.error is ErrorCode.INELIGIBLE_REPLICA
     assert shown(verdict.partition) == "leader 0@1 epoch 5 isr [0@1 1@2] eligible [] pe 10"
 
 
 def test_a_member_whose_fetch_the_leader_has_not_seen_yet_keeps_its_stored_entry() -> None:
-    verdict = judge(proposal("0@1 1@-1 2@3"))
+    verdict = checker(proposal("0@1 1@-1 2@3"))
     assert verdict.partition.in_sync_replicas == members("0@1 1@2 2@3")
 
 
 def test_a_void_member_is_not_kept_by_an_unseen_fetch() -> None:
-    verdict = judge(
+    verdict = checker(
         proposal("0@1 1@-1"),
         brokers=eligibility("0@1", broker_eligibility("1@8", clean_since=8), "2@3"),
     )
@@ -134,7 +134,7 @@ def test_a_void_member_is_not_kept_by_an_unseen_fetch() -> None:
 
 
 def test_a_retired_life_of_the_leader_itself_is_refused() -> None:
-    assert judge(proposal("0@0 1@2")).error is ErrorCode.INELIGIBLE_REPLICA
+    assert checker(proposal("0@0 1@2")).error is ErrorCode.INELIGIBLE_REPLICA
 
 
 # What the controller knows at all.

@@ -151,7 +151,7 @@ def test_from_an_election_without_proof_until_its_leader_begins_nothing_is_known
     log = committed_and_acknowledged(offsets=3)
     log.await_history(leader_epoch=1, parting_offset=1)
     assert log.acknowledged_end() == 1
-    assert [log.may_judge(offset, newest_epoch=1) for offset in range(3)] == [True, False, False]
+    assert [log.may_checker(offset, newest_epoch=1) for offset in range(3)] == [True, False, False]
     log.acknowledge(3, batch(b"z", 3), "a", leader_epoch=0)
     assert not log.is_awaited(leader_epoch=0)
     assert log.lost_from == 1
@@ -162,8 +162,8 @@ def test_the_log_of_a_leader_without_proof_says_what_is_committed_then() -> None
     log.await_history(leader_epoch=1, parting_offset=0)  # as far as was known
     log.begin_history(leader_epoch=1, parting_offset=1)
     assert (log.acknowledged_end(), log.end_offset, log.lost_from) == (1, 1, 1)
-    assert [log.may_judge(offset, newest_epoch=0) for offset in range(2)] == [True, False]
-    assert log.may_judge(5, newest_epoch=1)
+    assert [log.may_checker(offset, newest_epoch=0) for offset in range(2)] == [True, False]
+    assert log.may_checker(5, newest_epoch=1)
     take(log, batch(b"other", 1, epoch=1, sequence=1))
     log.acknowledge(1, batch(b"other", 1, sequence=1), "a", leader_epoch=1)
     assert log.acknowledged_end() == 2
@@ -193,7 +193,7 @@ def test_a_log_from_before_two_elections_without_proof_parts_where_the_first_did
         log.begin_history(epoch, parting_offset)
         take(log, batch(b"other", parting_offset, epoch=epoch))
     checked_proposal = {
-        epoch: [log.may_judge(offset, epoch) for offset in range(3)] for epoch in (0, 1, 3)
+        epoch: [log.may_checker(offset, epoch) for offset in range(3)] for epoch in (0, 1, 3)
     }
     assert checked_proposal == {
         0: [True, False, False],
@@ -223,8 +223,8 @@ def test_who_hears_late_of_a_grant_without_proof_began_no_history_and_has_what_p
     *, is_led_early: bool
 ) -> None:
     log = passed_over(is_led_early=is_led_early)
-    assert [log.may_judge(1, newest_epoch=epoch) for epoch in range(4)] == [False] * 3 + [True]
-    assert all(log.may_judge(0, newest_epoch=epoch) for epoch in range(4))
+    assert [log.may_checker(1, newest_epoch=epoch) for epoch in range(4)] == [False] * 3 + [True]
+    assert all(log.may_checker(0, newest_epoch=epoch) for epoch in range(4))
     log.acknowledge(1, batch(b"other", 1), "a", leader_epoch=2)  # it stands alone
     assert log.lost_from == 1  # its readers saw it
 

@@ -9,7 +9,7 @@ from tidemark_operator.api.broker import BrokerControlState, BrokerRecord
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
-from tests.simulation.checks.in_sync_checks import EntryJudge, MaximalJudge
+from tests.simulation.checks.in_sync_checks import EntryChecker, MaximalChecker
 from tests.simulation.checks.slice_checks import LONGEST_LOG, UNCLEAN, SliceEvent
 from tests.simulation.checks.unclean_recovery_checks import ACTIVE_FOR_US, UncleanRecoveryChecker
 from tests.simulation.checks.violations import Violation
@@ -42,27 +42,27 @@ LARGE = partition("0@1 1@1 2@1", leader="0@1", partition_epoch=10)
 
 def test_a_proposal_that_is_dropped_while_the_slice_has_it_is_seen_at_once() -> None:
     """I15: nothing of the replica or its log changes by that."""
-    judge = MaximalJudge({KEY: LARGE}, {})
+    checker = MaximalChecker({KEY: LARGE}, {})
     replica = leading(SMALL, proposed=LARGE)
-    judge.look(BrokerId(0), replica)
+    checker.look(BrokerId(0), replica)
     replica.leader.pending_proposal = None
     replica.leader.maximal_in_sync_replicas = SMALL.in_sync_replicas
     with pytest.raises(Violation, match="I15"):
-        judge.look(BrokerId(0), replica)
+        checker.look(BrokerId(0), replica)
 
 
 def test_a_write_of_the_slice_is_held_against_a_leader_that_nothing_touched() -> None:
     states = {KEY: SMALL}
-    judge = MaximalJudge(states, {})
+    checker = MaximalChecker(states, {})
     replica = leading(SMALL)
-    judge.look(BrokerId(0), replica)
+    checker.look(BrokerId(0), replica)
     states[KEY] = LARGE
     with pytest.raises(Violation, match="I15"):
-        judge.look(BrokerId(0), replica)
-    MaximalJudge(states, {KEY: None}).look(BrokerId(0), replica)  # put back from a backup (S17)
+        checker.look(BrokerId(0), replica)
+    MaximalChecker(states, {KEY: None}).look(BrokerId(0), replica)  # put back from a backup (S17)
     states[KEY] = replace(SMALL, in_sync_replicas=SMALL.in_sync_replicas[:1])
     with pytest.raises(Violation, match=r"I15.*at partition epoch 9"):
-        judge.look(BrokerId(0), replica)
+        checker.look(BrokerId(0), replica)
 
 
 def registered(broker_id: int, broker_epoch: int, *, end: tuple[int, int] | None = None) -> Any:
@@ -87,13 +87,13 @@ def test_a_member_of_the_isr_has_its_replica(why: str) -> None:
         broker_records=lambda: {BrokerId(1): record(1, 2, clean_since=clean_since)},
     )
     unused: Any = None
-    judge = EntryJudge(world, unused, unused)
+    checker = EntryChecker(world, unused, unused)
     live = {BrokerId(1): registered(1, -1 if why == "not registered" else 2)}
     if why:
-        judge.check(KEY, SMALL, OS, live)
+        checker.check(KEY, SMALL, OS, live)
         return
     with pytest.raises(Violation, match=r"I6.*broker 1 is in the ISR as 1@1, its replica is not"):
-        judge.check(KEY, SMALL, OS, live)
+        checker.check(KEY, SMALL, OS, live)
 
 
 def elected(kind: str, *brokers: Any, known: BrokerRecord | None = None, **world: Any) -> None:
@@ -110,13 +110,13 @@ def elected(kind: str, *brokers: Any, known: BrokerRecord | None = None, **world
         "last_known_broker": lambda *_: known,
     }
     watched: Any = SimpleNamespace(**seen | world)
-    judge = UncleanRecoveryChecker(watched)
+    checker = UncleanRecoveryChecker(watched)
     for each in records.values():
-        judge.on_broker(None, each)
+        checker.on_broker(None, each)
     watched.now_us += ACTIVE_FOR_US
     state = partition("0@1", leader="0@1", leader_epoch=6, partition_epoch=10)
     value: Any = SimpleNamespace(name="orders-0", controller_epoch=1, topic=topic())
-    judge.on_elected(value, SliceEvent(kind, ORDERS, 0, state))
+    checker.on_elected(value, SliceEvent(kind, ORDERS, 0, state))
 
 
 @pytest.mark.parametrize("kind", [LONGEST_LOG, UNCLEAN])

@@ -50,7 +50,7 @@ class Bounds:
         )
 
 
-class Promises:
+class LivenessChecks:
     def __init__(self, world: ClusterObserver, bounds: Bounds) -> None:
         self._cluster = world
         self._bounds = bounds

@@ -15,8 +15,8 @@ from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
 
 from tests.simulation.checks.cluster_observer import ClusterObserver
 from tests.simulation.checks.coverage_rows import FROZEN, KILLED, KILLED_WITH_CONTROLLER, kept
-from tests.simulation.checks.last_ends import end_of
-from tests.simulation.checks.promises import SECOND_US, Bounds, Promises
+from tests.simulation.checks.final_log_ends import end_of
+from tests.simulation.checks.liveness_checks import SECOND_US, Bounds, LivenessChecks
 from tests.simulation.checks.violations import Violation
 from tests.simulation.clients.topic_wishes import TopicWish
 from tests.simulation.engine.campaign import CampaignResult, percentile, show_times
@@ -62,8 +62,8 @@ class Watched:
         return self.live_brokers()[0]
 
 
-def checked_proposal(watched: Watched) -> Promises:
-    return Promises(cast(ClusterObserver, watched), BOUNDS)
+def checked_proposal(watched: Watched) -> LivenessChecks:
+    return LivenessChecks(cast(ClusterObserver, watched), BOUNDS)
 
 
 def test_metadata_are_waited_for_since_the_last_change() -> None:
@@ -299,7 +299,7 @@ def test_leadership_comes_back_within_an_interval_where_that_is_judged() -> None
     watched.broker_records, watched.lease_epoch = lambda: records, lambda: 1
     watched.stored = watched.reported = partition("0@1 1@1 2@1", leader="1@1")
     assert checked_proposal(watched).are_kept()
-    promises = Promises(watched, replace(BOUNDS, preferred_seconds=4.0))
+    promises = LivenessChecks(watched, replace(BOUNDS, preferred_seconds=4.0))
     assert not promises.are_kept()
     watched.now_us = 3 * SECOND_US
     watched.lease_epoch = lambda: 2  # which begins to count anew

@@ -31,7 +31,7 @@ from tests.simulation.checks.operation_checks import (
     left_too_early,
     unnamed_leaderless,
 )
-from tests.simulation.checks.slice_checks import SliceJudge
+from tests.simulation.checks.slice_checks import SliceChecker
 from tests.simulation.checks.violations import BeyondPromises, Violation
 from tests.support.broker_records import a_record
 from tests.support.controller_values import partition, topic
@@ -186,13 +186,13 @@ def active(broker_id: int, broker_epoch: int) -> BrokerRecord:
     return replace(a_record(BrokerId(broker_id)), broker_epoch=BrokerEpoch(broker_epoch))
 
 
-def a_judge(**known: Any) -> SliceJudge:
+def a_checker(**known: Any) -> SliceChecker:
     """By default no controller was told anything."""
     names = ("is_lost", "was_lost", "is_missing", "is_chosen", "has_flipped_epoch")
     nothing: Any = dict.fromkeys(names, lambda *_, **__: False)
     nothing |= dict.fromkeys(("known_broker", "last_known_broker"), lambda *_: None)
     world: Any = SimpleNamespace(**nothing | known)
-    return SliceJudge(world)
+    return SliceChecker(world)
 
 
 def test_an_entry_of_a_life_whose_broker_came_back_without_the_replica_may_go() -> None:
@@ -200,10 +200,10 @@ def test_an_entry_of_a_life_whose_broker_came_back_without_the_replica_may_go() 
     old = a_slice(partition("0@1 1@1", leader="0@1", min_insync=3))
     new = a_slice(partition("0@1", leader="0@1", min_insync=3, leader_epoch=6, partition_epoch=10))
     for is_missing in (True, False):
-        judge = a_judge(is_missing=lambda *_, found=is_missing: found)
-        judge.on_broker(None, active(0, 1))
-        judge.on_slice(old, new, {})
-        assert bool(judge.dropped) is not is_missing
+        checker = a_checker(is_missing=lambda *_, found=is_missing: found)
+        checker.on_broker(None, active(0, 1))
+        checker.on_slice(old, new, {})
+        assert bool(checker.dropped) is not is_missing
 
 
 def test_a_leader_epoch_leaps_by_nothing_but_a_bit_that_only_a_lost_file_could_tell() -> None:
@@ -211,49 +211,51 @@ def test_a_leader_epoch_leaps_by_nothing_but_a_bit_that_only_a_lost_file_could_t
     old = a_slice(partition("0@1", leader="0@1"))  # in leader epoch 5
     leapt = a_slice(partition("", leader_epoch=4102, partition_epoch=10))
     with pytest.raises(Violation, match=r"I14.*rose by 4097"):
-        a_judge().on_slice(old, leapt, {})
-    judge = a_judge(has_flipped_epoch=lambda _topic, _partition, epoch: epoch == 4101)
+        a_checker().on_slice(old, leapt, {})
+    checker = a_checker(has_flipped_epoch=lambda _topic, _partition, epoch: epoch == 4101)
     with pytest.raises(BeyondPromises):
-        judge.on_slice(old, leapt, {})
+        checker.on_slice(old, leapt, {})
 
 
 def test_leadership_is_granted_to_an_unfenced_life_by_an_entry_of_its_own() -> None:
     """I12: the same broker in a later life is somebody else."""
     known: dict[BrokerId, BrokerRecord] = {}
-    judge = a_judge(known_broker=lambda broker_id, _: known.get(broker_id))
+    checker = a_checker(known_broker=lambda broker_id, _: known.get(broker_id))
     old = a_slice(partition("0@1 1@1", leader="0@1"))
     again = a_slice(partition("0@2 1@1", leader="0@2", leader_epoch=6, partition_epoch=10))
     with pytest.raises(Violation, match=r"I12.*never unfenced"):
-        judge.on_slice(old, again, {})
-    judge.on_broker(None, active(0, 2))
-    assert [e.kind for e in judge.on_slice(old, again, {})] == ["election: same leader, new epoch"]
+        checker.on_slice(old, again, {})
+    checker.on_broker(None, active(0, 2))
+    assert [e.kind for e in checker.on_slice(old, again, {})] == [
+        "election: same leader, new epoch"
+    ]
     for fenced in (replace(active(0, 2), state=BrokerControlState.FENCED), active(0, 3)):
         known[BrokerId(0)] = fenced
         with pytest.raises(Violation, match=r"I12.*its controller knows"):
-            judge.on_slice(old, again, {})
+            checker.on_slice(old, again, {})
     by_former_entry = a_slice(
         partition("0@1 1@1", leader="0@2", leader_epoch=6, partition_epoch=10)
     )
     with pytest.raises(Violation, match=r"I12.*does not name"):
-        judge.on_slice(old, by_former_entry, {})
+        checker.on_slice(old, by_former_entry, {})
     unclean = replace(active(0, 2), clean_since=BrokerEpoch(2))
     known.clear()
     with pytest.raises(Violation, match=r"I12.*is valid"):
-        judge.on_slice(old, again, {BrokerId(0): unclean})
-    judge = a_judge(is_chosen=lambda _, __, leader: leader == 0)
-    judge.on_broker(None, active(0, 2))
-    kinds = [e.kind for e in judge.on_slice(old, again, {BrokerId(0): unclean})]
+        checker.on_slice(old, again, {BrokerId(0): unclean})
+    checker = a_checker(is_chosen=lambda _, __, leader: leader == 0)
+    checker.on_broker(None, active(0, 2))
+    kinds = [e.kind for e in checker.on_slice(old, again, {BrokerId(0): unclean})]
     assert kinds == ["election: longest log"]  # a human chose it
 
 
 def test_a_new_partition_begins_with_lives_that_were_unfenced() -> None:
-    judge = a_judge()
-    judge.on_broker(None, active(0, 1))
-    judge.on_broker(None, replace(active(1, 2), state=BrokerControlState.STARTING))
-    judge.on_slice(None, a_slice(partition("0@1", leader="0@1")), {})
+    checker = a_checker()
+    checker.on_broker(None, active(0, 1))
+    checker.on_broker(None, replace(active(1, 2), state=BrokerControlState.STARTING))
+    checker.on_slice(None, a_slice(partition("0@1", leader="0@1")), {})
     for in_sync in ("0@1 1@2", "0@2"):
         with pytest.raises(Violation, match=r"I12.*begins with .* never unfenced"):
-            judge.on_slice(None, a_slice(partition(in_sync, leader=in_sync[:3])), {})
+            checker.on_slice(None, a_slice(partition(in_sync, leader=in_sync[:3])), {})
 
 
 def test_what_a_controller_knew_counts_when_it_died_before_its_write_was_stored() -> None:
@@ -270,10 +272,10 @@ def test_what_a_controller_knew_counts_when_it_died_before_its_write_was_stored(
     stored = {BrokerId(0): active(0, 1), BrokerId(1): active(1, 1)}
 
     def elect(controller_epoch: int) -> list[str]:
-        judge = SliceJudge(watched)
-        judge.on_broker(None, active(1, 1))
+        checker = SliceChecker(watched)
+        checker.on_broker(None, active(1, 1))
         after = replace(old, partitions=(new,), controller_epoch=ControllerEpoch(controller_epoch))
-        return [event.kind for event in judge.on_slice(old, after, stored)]
+        return [event.kind for event in checker.on_slice(old, after, stored)]
 
     state.brokers.update(stored)
     slot.service = None
@@ -287,9 +289,9 @@ def test_what_a_controller_knew_counts_when_it_died_before_its_write_was_stored(
     state.soft_state_of(BrokerId(0)).failed_replicas = frozenset({(old.topic.topic_id, 0)})
     assert "election: unclean" in elect(1)
     # I13: it struck out what it was told of in the same moment.
-    judge, before = SliceJudge(watched), a_slice(partition("0@1 1@1", leader="1@1"))
-    judge.on_slice(before, a_slice(partition("1@1", leader="1@1", partition_epoch=10)), stored)
-    assert judge.dropped == []
+    checker, before = SliceChecker(watched), a_slice(partition("0@1 1@1", leader="1@1"))
+    checker.on_slice(before, a_slice(partition("1@1", leader="1@1", partition_epoch=10)), stored)
+    assert checker.dropped == []
 
 
 def test_a_failure_that_is_heard_of_while_a_write_is_under_way_makes_no_void_entry() -> None:
@@ -299,18 +301,18 @@ def test_a_failure_that_is_heard_of_while_a_write_is_under_way_makes_no_void_ent
     service = SimpleNamespace(_pools={"": SimpleNamespace(decisions=SimpleNamespace(state=state))})
     slot = SimpleNamespace(name="controller-0", service=service)
     world: Any = SimpleNamespace(controllers=[slot], brokers={}, topics=[])
-    judge = SliceJudge(ClusterObserver(world))
-    judge.on_broker(None, active(1, 1))
+    checker = SliceChecker(ClusterObserver(world))
+    checker.on_broker(None, active(1, 1))
     old = a_slice(partition("0@1 1@1", leader="0@1"))
     new = a_slice(partition("0@1 1@1", leader="1@1", leader_epoch=6, partition_epoch=10))
     stored = {BrokerId(0): active(0, 1), BrokerId(1): active(1, 1)}
     state.brokers.update(stored)
     notes = state.soft_state_of(BrokerId(1))
     notes.failed_replicas = frozenset({(old.topic.topic_id, 0)})
-    assert "election: in-sync replica" in [e.kind for e in judge.on_slice(old, new, stored)]
+    assert "election: in-sync replica" in [e.kind for e in checker.on_slice(old, new, stored)]
     notes.evaluated_failures = notes.failed_replicas
     with pytest.raises(Violation, match=r"I12.*led by a void entry"):
-        judge.on_slice(old, new, stored)
+        checker.on_slice(old, new, stored)
 
 
 def test_a_slice_from_long_ago_waits_for_reports_before_a_dead_leader_goes() -> None:
@@ -333,29 +335,29 @@ def test_a_slice_from_long_ago_waits_for_reports_before_a_dead_leader_goes() -> 
 
 def test_the_last_member_of_an_isr_that_commits_alone_stays() -> None:
     """I13, unless what it held is known to be lost."""
-    judge = a_judge()
+    checker = a_checker()
     old = a_slice(partition("0@1", leader="0@1"))
     old = replace(old, topic=topic(commit_rule="Isr"))
     emptied = partition("", leader_epoch=6, partition_epoch=10)
-    judge.on_slice(old, replace(old, partitions=(emptied,)), {})
-    judge.conclude({BrokerId(0): replace(active(0, 2), clean_since=BrokerEpoch(2))})
+    checker.on_slice(old, replace(old, partitions=(emptied,)), {})
+    checker.conclude({BrokerId(0): replace(active(0, 2), clean_since=BrokerEpoch(2))})
     with pytest.raises(Violation, match=r"I13.*nobody stayed in sync"):
-        judge.conclude({BrokerId(0): active(0, 2)})
+        checker.conclude({BrokerId(0): active(0, 2)})
 
 
 def test_only_a_slice_that_was_put_back_jumps_over_epochs_without_its_entries() -> None:
     """S17: rebuilt above all that anybody holds; after the election that follows all counts."""
-    judge = a_judge()
+    checker = a_checker()
     old = a_slice(partition("0@1 1@1", leader="0@1"))
     rebuilt = a_slice(partition("", leader_epoch=9, partition_epoch=20))
     with pytest.raises(Violation, match="I14"):
-        judge.on_slice(old, rebuilt, {})
-    judge.on_broker(None, active(2, 1))
-    judge.restored[old.topic.topic_id, 0] = None
-    assert [event.kind for event in judge.on_slice(old, rebuilt, {})] == ["rebuilt"]
+        checker.on_slice(old, rebuilt, {})
+    checker.on_broker(None, active(2, 1))
+    checker.restored[old.topic.topic_id, 0] = None
+    assert [event.kind for event in checker.on_slice(old, rebuilt, {})] == ["rebuilt"]
     led = a_slice(partition("2@1", leader="2@1", leader_epoch=10, partition_epoch=21))
-    judge.on_slice(rebuilt, led, {})
-    assert judge.restored == {}
+    checker.on_slice(rebuilt, led, {})
+    assert checker.restored == {}
 
 
 def test_a_slice_goes_only_with_its_topic() -> None:

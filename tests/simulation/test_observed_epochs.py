@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tidemark_protocol.ids import BrokerId
 
-from tests.simulation.checks.seen_epochs import GivenIds, SeenEpochs
+from tests.simulation.checks.observed_epochs import GivenIds, SeenEpochs
 from tests.simulation.checks.violations import Violation
 
 ME, PROCESS = BrokerId(0), 17
@@ -32,34 +32,34 @@ def reported(
     ],
 )
 def test_an_older_word_is_a_violation(later: Any, what: str) -> None:
-    judge = SeenEpochs()
-    judge.check(ME, PROCESS, reported())
+    checker = SeenEpochs()
+    checker.check(ME, PROCESS, reported())
     with pytest.raises(Violation, match=what):
-        judge.check(ME, PROCESS, later)
+        checker.check(ME, PROCESS, later)
 
 
 def test_a_later_word_and_one_to_another_process_are_none() -> None:
-    judge = SeenEpochs()
+    checker = SeenEpochs()
     for word in (reported(own=-1), reported(), reported(image=4), reported(image=5, other=9)):
-        judge.check(ME, PROCESS, word)
-    judge.check(ME, PROCESS + 1, reported(image=1, other=7))
+        checker.check(ME, PROCESS, word)
+    checker.check(ME, PROCESS + 1, reported(image=1, other=7))
 
 
 def test_who_is_left_out_for_a_while_does_not_come_back_as_an_earlier_one() -> None:
-    judge = SeenEpochs()
-    judge.check(ME, PROCESS, reported())
-    judge.check(ME, PROCESS, reported(image=4, others=False))
+    checker = SeenEpochs()
+    checker.check(ME, PROCESS, reported())
+    checker.check(ME, PROCESS, reported(image=4, others=False))
     with pytest.raises(Violation, match="epoch 8 of broker 1 became 7"):
-        judge.check(ME, PROCESS, reported(image=5, other=7))
+        checker.check(ME, PROCESS, reported(image=5, other=7))
 
 
 def test_a_later_controller_may_not_know_the_last_registrations_of_a_deposed_one() -> None:
     """Seed 30000087 of "leases go": it had read before they were written (0083)."""
-    judge = SeenEpochs()
-    judge.check(ME, PROCESS, reported())
-    judge.check(ME, PROCESS, reported(controller_epoch=6, image=1, other=7))
+    checker = SeenEpochs()
+    checker.check(ME, PROCESS, reported())
+    checker.check(ME, PROCESS, reported(controller_epoch=6, image=1, other=7))
     with pytest.raises(Violation, match="epoch 7 of broker 1 became 6"):
-        judge.check(ME, PROCESS, reported(controller_epoch=6, image=2, other=6))
+        checker.check(ME, PROCESS, reported(controller_epoch=6, image=2, other=6))
 
 
 def test_no_producer_id_is_given_twice() -> None:

@@ -11,7 +11,7 @@ from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.store.lease import LeaseSettings
 
 from tests.simulation.checks.coverage_rows import FROZEN, KILLED, KILLED_WITH_CONTROLLER
-from tests.simulation.checks.promises import KILLED_MS
+from tests.simulation.checks.liveness_checks import KILLED_MS
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.world import Cluster
 

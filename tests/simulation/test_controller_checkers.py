@@ -8,8 +8,8 @@ from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
-from tests.simulation.checks.lease_checks import LeaseJudge
-from tests.simulation.checks.stall_checks import MoveJudge, check_evicted_in_vain
+from tests.simulation.checks.lease_checks import LeaseChecker
+from tests.simulation.checks.stall_checks import MoveChecker, check_evicted_in_vain
 from tests.simulation.checks.violations import Violation
 from tests.support.controller_values import partition
 
@@ -39,39 +39,39 @@ def test_who_never_stalled_is_not_evicted_where_others_only_stall() -> None:
 
 
 def test_leadership_moves_off_a_leader_that_cannot_write_once_in_a_lag_window() -> None:
-    judge = MoveJudge(lambda broker_id, epoch: True)
-    judge.on_slice(LED_BY[0], LED_BY[1], 10 * SECOND_US)
-    judge.on_slice(LED_BY[1], LED_BY[2], 14 * SECOND_US)  # its clock may be fast
+    checker = MoveChecker(lambda broker_id, epoch: True)
+    checker.on_slice(LED_BY[0], LED_BY[1], 10 * SECOND_US)
+    checker.on_slice(LED_BY[1], LED_BY[2], 14 * SECOND_US)  # its clock may be fast
     with pytest.raises(Violation, match="S20"):
-        judge.on_slice(LED_BY[2], LED_BY[0], 17 * SECOND_US)
+        checker.on_slice(LED_BY[2], LED_BY[0], 17 * SECOND_US)
 
 
 def test_a_move_is_one_by_a_controller_that_remembers_off_a_leader_that_stays_in_sync() -> None:
-    judge = MoveJudge(lambda broker_id, epoch: broker_id != 2)
-    judge.on_slice(LED_BY[0], LED_BY[1], 10 * SECOND_US)
-    judge.on_slice(LED_BY[1], replace(LED_BY[2], controller_epoch=ControllerEpoch(2)), 11_000_000)
-    judge.on_slice(LED_BY[2], LED_BY[0], 12 * SECOND_US)  # 2 can write: preferred leadership
-    judge.on_slice(LED_BY[1], a_slice(partition("0@1 2@1", leader="0@1")), 12 * SECOND_US)
-    judge.on_slice(LED_BY[1], a_slice(partition("0@1 1@2", leader="0@1")), 12 * SECOND_US)
+    checker = MoveChecker(lambda broker_id, epoch: broker_id != 2)
+    checker.on_slice(LED_BY[0], LED_BY[1], 10 * SECOND_US)
+    checker.on_slice(LED_BY[1], replace(LED_BY[2], controller_epoch=ControllerEpoch(2)), 11_000_000)
+    checker.on_slice(LED_BY[2], LED_BY[0], 12 * SECOND_US)  # 2 can write: preferred leadership
+    checker.on_slice(LED_BY[1], a_slice(partition("0@1 2@1", leader="0@1")), 12 * SECOND_US)
+    checker.on_slice(LED_BY[1], a_slice(partition("0@1 1@2", leader="0@1")), 12 * SECOND_US)
 
 
 def test_leadership_that_goes_back_is_no_move_in_a_lag_window_where_that_comes_often() -> None:
     """L5: to the preferred replica, whatever its leader's disk does."""
-    judge = MoveJudge(lambda broker_id, epoch: True, balances_often=True)
-    judge.on_slice(LED_BY[0], LED_BY[1], 10 * SECOND_US)
-    judge.on_slice(LED_BY[1], LED_BY[0], 11 * SECOND_US)
+    checker = MoveChecker(lambda broker_id, epoch: True, balances_often=True)
+    checker.on_slice(LED_BY[0], LED_BY[1], 10 * SECOND_US)
+    checker.on_slice(LED_BY[1], LED_BY[0], 11 * SECOND_US)
     with pytest.raises(Violation, match="S20"):
-        judge.on_slice(LED_BY[0], LED_BY[1], 12 * SECOND_US)
+        checker.on_slice(LED_BY[0], LED_BY[1], 12 * SECOND_US)
 
 
 def test_the_lease_is_taken_above_all_that_objects_have_had_for_a_while() -> None:
-    judge = LeaseJudge()
-    judge.on_lease(ControllerEpoch(1), 0)
-    judge.on_object(ControllerEpoch(1), SECOND_US)
-    judge.on_object(ControllerEpoch(2), 9 * SECOND_US)
-    judge.on_lease(ControllerEpoch(-1), 9 * SECOND_US)  # deleted by hand
-    judge.on_lease(ControllerEpoch(2), 10 * SECOND_US)  # read before 2 was written
-    judge.on_lease(ControllerEpoch(2), 20 * SECOND_US)  # renewed
-    judge.on_lease(ControllerEpoch(-1), 20 * SECOND_US)
+    checker = LeaseChecker()
+    checker.on_lease(ControllerEpoch(1), 0)
+    checker.on_object(ControllerEpoch(1), SECOND_US)
+    checker.on_object(ControllerEpoch(2), 9 * SECOND_US)
+    checker.on_lease(ControllerEpoch(-1), 9 * SECOND_US)  # deleted by hand
+    checker.on_lease(ControllerEpoch(2), 10 * SECOND_US)  # read before 2 was written
+    checker.on_lease(ControllerEpoch(2), 20 * SECOND_US)  # renewed
+    checker.on_lease(ControllerEpoch(-1), 20 * SECOND_US)
     with pytest.raises(Violation, match=r"S16.*controller epoch 2, stored was 2"):
-        judge.on_lease(ControllerEpoch(2), 20 * SECOND_US)
+        checker.on_lease(ControllerEpoch(2), 20 * SECOND_US)
