@@ -17,7 +17,7 @@ class Mutant:
     rule: str  # the guard of invariants.md, or the rule of safety.md
     patches: tuple[Patch, ...]
     test: str  # a pytest node that fails with it: file, or file::name
-    weather: str = ""  # of storms.py; "": no seed is tried
+    profile: str = ""  # of fault_profiles.py; "": no seed is tried
     search: str = ""  # in exhaustive/planted.py: the same guard, noticed by every order of a few
     pair: str = ""  # the mutant that takes its other half away too: either alone keeps the promise
     why_no_seed: str = ""  # where no seed is tried: what the simulated faults lack

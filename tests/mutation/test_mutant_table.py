@@ -32,7 +32,7 @@ def test_the_known_seeds_are_those_of_the_table() -> None:
     seeds = {name: cells.split(" | ")[5] for name, cells in rows.items()}
     reported = {name: int(seed) for name, seed in seeds.items() if seed.isdigit()}
     assert reported == known_seeds()
-    assert all(mutant_of(name).weather for name in reported), SEEDS
+    assert all(mutant_of(name).profile for name in reported), SEEDS
 
 
 def test_no_weather_and_no_test_is_blind_for_its_mutant() -> None:

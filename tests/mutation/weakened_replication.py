@@ -314,7 +314,7 @@ MUTANTS = (
            (at("unknown-producer-begins-at-zero", returns(True)),),
            "tests/unit/broker/replication/core/test_idempotence.py::"
            "test_an_unknown_producer_may_not_begin_elsewhere",
-           weather="leaders die"),
+           profile="leaders die"),
     Mutant("any follower serves readers", "B10: in sync, and confirmed within the lag window",
            (at("follower-serves-in-sync-only", returns(True)),),
            "tests/unit/broker/replication/test_follower_reads.py::"

@@ -11,7 +11,7 @@ from tidemark_broker.log.producer_state_entry import ProducerEntry, ProducerStat
 
 from tests.mutation.edits import at, drop, returns, test, wrap
 from tests.mutation.mutant import Mutant
-from tests.simulation.faults.additions import COMPACTED, COMPACTED_FLIPS, OLD_RECORDS, RESTING
+from tests.simulation.faults.optional_faults import COMPACTED, COMPACTED_FLIPS, OLD_RECORDS, RESTING
 
 
 def _locks_a_file_of_its_own(original: Any) -> Any:

@@ -18,8 +18,8 @@ from tidemark_protocol.ids import NO_EPOCH, BrokerId, LeaderEpoch, Offset, Topic
 
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.world import Cluster, ClusterOptions
-from tests.simulation.faults.ambushes import keep_down
 from tests.simulation.faults.faults import isolate, kill_controller
+from tests.simulation.faults.triggered_faults import keep_down
 from tests.simulation.test_simulated_world import ends, leader_of, produce
 
 UNCLEAN = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from tests.simulation.engine.campaign import campaign, results_of
 from tests.simulation.engine.run import RunResult
-from tests.simulation.engine.runner import weather_at
-from tests.simulation.faults.storms import ALL_WEATHERS
+from tests.simulation.engine.runner import profile_at
+from tests.simulation.faults.fault_profiles import ALL_WEATHERS
 from tests.support.interrupts import Stop, workers_that_hear_no_ctrl_c
 from tests.support.waiting import wait_for
 
@@ -32,7 +32,7 @@ def broken_at(*seeds: int) -> tuple[list[int], str]:
     def work(seed: int) -> RunResult:
         requested.append(seed)
         violation = ("I6", "a record is gone") if seed in seeds else None
-        return RunResult(seed, "options", violation, 1, 1, 0.1, weather="files go")
+        return RunResult(seed, "options", violation, 1, 1, 0.1, profile="files go")
 
     reported = io.StringIO()
     campaign(SEEDS, 1, Console(file=reported), goes_on=len(seeds) > 1, work=work)
@@ -53,9 +53,9 @@ def test_told_to_go_on_it_runs_them_all() -> None:
 
 def test_all_weathers_come_one_after_another() -> None:
     every = list(ALL_WEATHERS)
-    assert [weather_at(seed, "all") for seed in range(1, len(every) + 1)] == every
-    assert weather_at(1 + len(every), "all") == every[0]
-    assert [weather_at(seed, "files go") for seed in (1, 2)] == ["files go"] * 2
+    assert [profile_at(seed, "all") for seed in range(1, len(every) + 1)] == every
+    assert profile_at(1 + len(every), "all") == every[0]
+    assert [profile_at(seed, "files go") for seed in (1, 2)] == ["files go"] * 2
 
 
 def test_an_interrupt_that_got_lost_in_a_run_ends_the_campaign_after_it() -> None:

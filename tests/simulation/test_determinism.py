@@ -9,8 +9,8 @@ import pytest
 
 from tests.simulation.engine.run import run_seed
 from tests.simulation.engine.shape import Shape, faults_of
-from tests.simulation.faults.fault_plan import MISTAKES
-from tests.simulation.faults.storms import weather_of
+from tests.simulation.faults.fault_plan import OPERATOR_ERRORS
+from tests.simulation.faults.fault_profiles import profile_of
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 8.0
@@ -45,10 +45,10 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 
 
 def test_the_runs_have_what_they_were_chosen_for() -> None:
-    shapes = [Shape.of(seed, weather) for seed, weather in RUNS]
+    shapes = [Shape.of(seed, profile) for seed, profile in RUNS]
     kinds = {fault.kind for run in RUNS for fault in faults_of(run[0], SECONDS, run[1])}
     assert any(shape.has_group for shape in shapes)
     assert any(shape.additions for shape in shapes)
-    assert any(weather_of(seed) for seed, weather in RUNS if not weather)
+    assert any(profile_of(seed) for seed, profile in RUNS if not profile)
     assert {"lose_power", "short_power_loss"} <= kinds
-    assert kinds & MISTAKES.keys()
+    assert kinds & OPERATOR_ERRORS.keys()

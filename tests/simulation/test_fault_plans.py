@@ -6,16 +6,22 @@ import pytest
 
 from tests.simulation.engine.shape import UNCLEAN, Shape, faults_of
 from tests.simulation.engine.world import Cluster, ClusterOptions
-from tests.simulation.faults.additions import (
+from tests.simulation.faults.fault_plan import KINDS, OPERATOR_ERRORS, Draw, PlanShape, draw_plan
+from tests.simulation.faults.fault_profiles import (
+    ALL_KINDS,
+    ALL_WEATHERS,
+    WEATHERS,
+    plan_of,
+    profile_of,
+)
+from tests.simulation.faults.faults import ACTS, Fault, heal, schedule
+from tests.simulation.faults.optional_faults import (
     COMPACTED,
     CONTROLLERS_CUT_OFF,
     OLD_RECORDS,
     RESTING,
     UNCLEAN_ELECTIONS,
 )
-from tests.simulation.faults.fault_plan import KINDS, MISTAKES, Draw, PlanShape, draw_plan
-from tests.simulation.faults.faults import ACTS, Fault, heal, schedule
-from tests.simulation.faults.storms import ALL_KINDS, ALL_WEATHERS, WEATHERS, plan_of, weather_of
 from tests.simulation.test_simulated_world import ends, produce, started
 
 SHAPE = PlanShape(brokers=3, controllers=2)
@@ -78,16 +84,16 @@ def test_all_kinds_occur_within_some_seeds() -> None:
 
 
 def test_a_quarter_of_all_seeds_has_one_of_all_weathers_and_a_storm_only_when_asked() -> None:
-    drawn = [weather_of(seed) for seed in range(400)]
+    drawn = [profile_of(seed) for seed in range(400)]
     assert set(drawn) == {"", *WEATHERS}
-    assert 60 < sum(weather != "" for weather in drawn) < 140
+    assert 60 < sum(profile != "" for profile in drawn) < 140
     calm = drawn.index("")
     assert plan_of(calm, SHAPE) == draw_plan(calm, SHAPE)
-    for weather, kinds in ALL_WEATHERS.items():
-        assert {fault.kind for fault in plan_of(calm, SHAPE, weather)} == set(kinds)
+    for profile, kinds in ALL_WEATHERS.items():
+        assert {fault.kind for fault in plan_of(calm, SHAPE, profile)} == set(kinds)
 
 
-@pytest.mark.parametrize("kind", sorted(ALL_KINDS.keys() - MISTAKES.keys()))
+@pytest.mark.parametrize("kind", sorted(ALL_KINDS.keys() - OPERATOR_ERRORS.keys()))
 def test_the_world_comes_back_from_each_kind_of_fault(kind: str) -> None:
     draw, arguments = Draw(Random(kind), SHAPE), ALL_KINDS[kind]
     with Cluster(5) as world:
@@ -110,7 +116,7 @@ def test_the_world_comes_back_from_each_kind_of_fault(kind: str) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_run_with_every_mistake_ends_with_brokers_that_serve(seed: int) -> None:
     """Not with every record: that is for judges that know what was done."""
-    shape = PlanShape(3, 2, kinds_wanted=0, mistakes=tuple(MISTAKES), most_per_run=2)
+    shape = PlanShape(3, 2, kinds_wanted=0, mistakes=tuple(OPERATOR_ERRORS), most_per_run=2)
     with Cluster(seed) as world:
         started(world)
         produce(world, "a")

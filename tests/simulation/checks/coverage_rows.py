@@ -12,7 +12,7 @@ from tests.simulation.checks.slice_checks import CHANGES, ELECTIONS
 from tests.simulation.checks.violations import FLIPPED_EPOCH, SENT_AGAIN_LATE, SENT_TO_A_NEWCOMER
 from tests.simulation.clients.topic_wishes import RETAINED_MOVES
 from tests.simulation.engine.disk_image import DATA_OUTCOMES
-from tests.simulation.faults import additions, storms
+from tests.simulation.faults import fault_profiles, optional_faults
 from tests.simulation.faults.fault_plan import KINDS
 
 UNSEEN = "unseen"  # acknowledged, and read by nobody: let pass where a run has no last reads
@@ -41,14 +41,14 @@ def ended_early(why: str) -> str:
 
 
 def _faults() -> Iterable[str]:
-    weathers = (*storms.WEATHERS.values(), *additions.ADDITIONS.values())
-    kinds = dict.fromkeys([*KINDS, *(kind for weather in weathers for kind in weather)])
+    weathers = (*fault_profiles.WEATHERS.values(), *optional_faults.OPTIONAL_FAULTS.values())
+    kinds = dict.fromkeys([*KINDS, *(kind for profile in weathers for kind in profile)])
     yield from (f"fault {kind}" for kind in kinds)
-    yield from (f"struck: {blow}" for blow in storms.BLOWS)
-    yield from (f"stranded: {blow}" for blow in additions.BLOWS)
-    yield from (f"struck in a compaction: {blow}" for blow in additions.COMPACTION_BLOWS)
+    yield from (f"struck: {blow}" for blow in fault_profiles.BLOWS)
+    yield from (f"stranded: {blow}" for blow in optional_faults.BLOWS)
+    yield from (f"struck in a compaction: {blow}" for blow in optional_faults.COMPACTION_BLOWS)
     yield from (f"power loss: data {outcome}" for outcome in DATA_OUTCOMES)
-    yield from (f"flipped at rest: {kind}" for kind in (*additions.FILES, "nothing"))
+    yield from (f"flipped at rest: {kind}" for kind in (*optional_faults.FILES, "nothing"))
     yield from ("power losses", "entries lost")
 
 

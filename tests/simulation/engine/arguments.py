@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from difflib import get_close_matches
 
-from tests.simulation.faults.storms import ALL_WEATHERS
+from tests.simulation.faults.fault_profiles import ALL_WEATHERS
 
 # Faults begin after two seconds and end one before the healing.
 LEAST_SECONDS = 3.0
@@ -34,7 +34,7 @@ def seconds(text: str) -> float:
     return found
 
 
-def weather(*also: str) -> Callable[[str], str]:
+def profile(*also: str) -> Callable[[str], str]:
     """ "" is what each seed brings by itself."""
     names = ("", *also, *ALL_WEATHERS)
 

@@ -143,8 +143,8 @@ def show_failure(console: Console, found: RunResult) -> None:
     console.print(f"seed {found.seed}: {name}", style="bold red", markup=False)
     console.print(f"  {text}", markup=False, soft_wrap=True)
     console.print(f"  at {found.simulated_us / 1e6:.3f} s; options: {found.options}", markup=False)
-    weather = f' WEATHER="{found.weather}"' if found.weather else ""
-    console.print(f"  make sim-replay SEED={found.seed}{weather}", markup=False)
+    profile = f' WEATHER="{found.profile}"' if found.profile else ""
+    console.print(f"  make sim-replay SEED={found.seed}{profile}", markup=False)
 
 
 def show_times(console: Console, result: CampaignResult) -> None:

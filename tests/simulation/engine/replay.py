@@ -12,12 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.simulation.checks.coverage_rows import ended_early, waived
-from tests.simulation.engine.arguments import WEATHERS, at_least, seconds, weather
+from tests.simulation.engine.arguments import WEATHERS, at_least, profile, seconds
 from tests.simulation.engine.picture import Mark, ReplicaSample, Sample, picture
 from tests.simulation.engine.run import SAFETY_SECONDS, Run, RunPlan, RunResult
 from tests.simulation.engine.shrinker import shrink
+from tests.simulation.faults.fault_profiles import seconds_of
 from tests.simulation.faults.faults import ACTS
-from tests.simulation.faults.storms import seconds_of
 from tests.support.interrupts import EXIT_INTERRUPTED
 
 SAMPLE_US = 20_000
@@ -97,12 +97,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, epilog=WEATHERS)
     parser.add_argument("--seed", type=at_least(0), required=True)
     parser.add_argument("--seconds", type=seconds, help="of faults; as make sim has it, else")
-    parser.add_argument("--weather", default="", metavar="NAME", type=weather(), help="only that")
+    parser.add_argument("--weather", default="", metavar="NAME", type=profile(), help="only that")
     parser.add_argument("--shrink", action="store_true", help="drop faults that are not needed")
     parser.add_argument("--out", type=Path, default=Path("build/sim"))
     options = parser.parse_args(arguments)
-    usual = seconds_of(options.weather) if options.weather else SAFETY_SECONDS
-    plan = RunPlan(options.seed, options.seconds or usual, weather=options.weather)
+    usual = seconds_of(options.profile) if options.profile else SAFETY_SECONDS
+    plan = RunPlan(options.seed, options.seconds or usual, profile=options.profile)
     try:
         return _replay_into(options.out, plan, shrinks=options.shrink)
     except KeyboardInterrupt:

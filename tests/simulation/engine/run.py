@@ -71,7 +71,7 @@ class RunResult:
     events: int
     simulated_us: int
     cpu_seconds: float
-    weather: str = ""
+    profile: str = ""
     coverage: Counter[str] = field(default_factory=Counter)
     retained_us: dict[str, int] = field(default_factory=dict)  # promise: after which time
     trace: tuple[tuple[int, str, str], ...] = ()
@@ -83,7 +83,7 @@ class RunPlan:
     seed: int
     safety_seconds: float = SAFETY_SECONDS
     faults: tuple[Fault, ...] | None = None  # None: those of the seed
-    weather: str = ""  # of storms.py, and nothing else; "": what the seed brings
+    profile: str = ""  # of fault_profiles.py, and nothing else; "": what the seed brings
     keeps_trace: bool = False
     has_logs: bool = False
 
@@ -125,10 +125,10 @@ class _Ears:
 class Run:
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
-        self.shape = Shape.of(plan.seed, plan.weather)
+        self.shape = Shape.of(plan.seed, plan.profile)
         self.faults = plan.faults
         if self.faults is None:
-            self.faults = faults_of(plan.seed, plan.safety_seconds, plan.weather)
+            self.faults = faults_of(plan.seed, plan.safety_seconds, plan.profile)
         self.ears = _Ears()
         serve = serve_clients(self.ears, lambda b: (b.settings.listen_host, CLIENT_PORT))
         options = ClusterOptions(
@@ -215,7 +215,7 @@ class Run:
             events=self.events,
             simulated_us=self.world.now_us,
             cpu_seconds=time.process_time() - self._began,
-            weather=self.plan.weather,
+            profile=self.plan.profile,
             coverage=self._coverage(),
             retained_us=self.retained_us,
             trace=tuple(self.world.trace) if self.plan.keeps_trace else (),
@@ -500,7 +500,7 @@ def _bounded() -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, previous)
 
 
-def run_seed(seed: int, safety_seconds: float = SAFETY_SECONDS, weather: str = "") -> RunResult:
-    result = Run(RunPlan(seed, safety_seconds, weather=weather)).go()
+def run_seed(seed: int, safety_seconds: float = SAFETY_SECONDS, profile: str = "") -> RunResult:
+    result = Run(RunPlan(seed, safety_seconds, profile=profile)).go()
     gc.collect()  # it was off in the run, whose world is full of cycles
     return result

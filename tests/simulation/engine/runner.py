@@ -14,17 +14,17 @@ from functools import partial
 
 from rich.console import Console
 
-from tests.simulation.engine.arguments import WEATHERS, at_least, weather
+from tests.simulation.engine.arguments import WEATHERS, at_least, profile
 from tests.simulation.engine.campaign import campaign, show_coverage
 from tests.simulation.engine.run import RunResult, run_seed
-from tests.simulation.faults.storms import ALL_WEATHERS, seconds_of
+from tests.simulation.faults.fault_profiles import ALL_WEATHERS, seconds_of
 from tests.support.interrupts import Stop
 
 EACH_IN_TURN = "all"
 NAMES = tuple(ALL_WEATHERS)
 
 
-def weather_at(seed: int, requested: str) -> str:
+def profile_at(seed: int, requested: str) -> str:
     if requested != EACH_IN_TURN:
         return requested
     return NAMES[(seed - 1) % len(NAMES)]
@@ -32,8 +32,8 @@ def weather_at(seed: int, requested: str) -> str:
 
 def run_in(seed: int, requested: str) -> RunResult:
     """For as long as mutants are looked for in that weather."""
-    weather = weather_at(seed, requested)
-    return run_seed(seed, seconds_of(weather), weather)
+    profile = profile_at(seed, requested)
+    return run_seed(seed, seconds_of(profile), profile)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--weather",
         default="",
         metavar="NAME",
-        type=weather(EACH_IN_TURN),
+        type=profile(EACH_IN_TURN),
         help="nothing but that one, shorter runs; all: each seed in the next one",
     )
     parser.add_argument("--go-on", action="store_true", help="do not stop at a violation")
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.disable(logging.CRITICAL)  # the trace says it all; see sim-replay
     console = Console()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
-    work = partial(run_in, requested=options.weather) if options.weather else run_seed
+    work = partial(run_in, requested=options.profile) if options.profile else run_seed
     result = campaign(seeds, options.jobs, console, goes_on=options.go_on, work=work, stop=stop)
     show_coverage(console, result)
     if stop.signal_number:

@@ -11,7 +11,15 @@ from tidemark_broker.replication.follower_session import REPLICA_FETCH_MAX_BYTES
 from tidemark_operator.controller.core.settings import ControllerSettings
 
 from tests.simulation.engine.costs import Costs
-from tests.simulation.faults.additions import (
+from tests.simulation.faults.bulk import BULK_SHAPES
+from tests.simulation.faults.client_triggers import CLIENT_SHAPES
+from tests.simulation.faults.controller_triggers import CONTROLLER_SHAPES
+from tests.simulation.faults.disk_triggers import DISK_SHAPES
+from tests.simulation.faults.fault_plan import SECOND_US, PlanShape
+from tests.simulation.faults.fault_profiles import plan_of
+from tests.simulation.faults.faults import Fault
+from tests.simulation.faults.move_triggers import MOVE_SHAPES
+from tests.simulation.faults.optional_faults import (
     COMPACTED,
     COMPACTED_FLIPS,
     CONTROLLERS_CUT_OFF,
@@ -23,7 +31,7 @@ from tests.simulation.faults.additions import (
     UNCLEAN_ELECTIONS,
     UNCLEAN_LATER,
 )
-from tests.simulation.faults.ambushes import (
+from tests.simulation.faults.triggered_faults import (
     ALL_IN_SYNC,
     BEGINS_EARLY,
     FLUSHES_ALWAYS,
@@ -31,14 +39,6 @@ from tests.simulation.faults.ambushes import (
     NEEDS_ALL_IN_SYNC,
     RACKS_OF,
 )
-from tests.simulation.faults.bulk import BULK_SHAPES
-from tests.simulation.faults.client_ambushes import CLIENT_SHAPES
-from tests.simulation.faults.controller_ambushes import CONTROLLER_SHAPES
-from tests.simulation.faults.disk_ambushes import DISK_SHAPES
-from tests.simulation.faults.fault_plan import SECOND_US, PlanShape
-from tests.simulation.faults.faults import Fault
-from tests.simulation.faults.move_ambushes import MOVE_SHAPES
-from tests.simulation.faults.storms import plan_of
 
 SHARE_WITH_GROUP = 0.25  # of seeds
 SHARE_WITH_SPARE_BROKERS = 0.25
@@ -81,7 +81,7 @@ class Shape:
     has_group: bool = False
     give_up_seconds: float = 6.0  # of idempotent producers, which then ask for the next epoch
     racks: tuple[str, ...] = NO_RACKS  # of as many brokers
-    additions: tuple[str, ...] = ()  # of additions.py
+    additions: tuple[str, ...] = ()  # of optional_faults.py
     config: tuple[tuple[str, str], ...] = ()  # of the topic, beside what is above
     record_bytes: int = 0  # at least
     log_cleaner_backoff_seconds: float = 15.0
@@ -95,7 +95,7 @@ class Shape:
         return COMPACTED in self.additions
 
     @staticmethod
-    def of(seed: int, weather: str = "") -> "Shape":
+    def of(seed: int, profile: str = "") -> "Shape":
         """Drawn from a stream of its own: a fault more or less changes nothing of it.
 
         In a storm that was asked for producers hurry, and some wait for no follower, so that log
@@ -109,30 +109,30 @@ class Shape:
             acks=(-1, -1, chance.choice((-1, 0, 1))),
             idempotent=(chance.random() < 0.5, chance.random() < 0.5, False),
         )
-        return _stormy(shape, seed, weather) if weather else _ordinary(shape, seed)
+        return _stormy(shape, seed, profile) if profile else _ordinary(shape, seed)
 
 
-def _stormy(shape: Shape, seed: int, weather: str) -> Shape:
-    if weather in NEEDS_ALL_IN_SYNC:
+def _stormy(shape: Shape, seed: int, profile: str) -> Shape:
+    if profile in NEEDS_ALL_IN_SYNC:
         shape = replace(shape, **ALL_IN_SYNC)
-    if weather == UNCLEAN_ELECTIONS:
+    if profile == UNCLEAN_ELECTIONS:
         shape = _allowing_unclean_elections(shape)
-    if weather == OLD_RECORDS:
+    if profile == OLD_RECORDS:
         shape = _growing_old(shape, seed)
-    if weather == RESTING:
+    if profile == RESTING:
         shape = _resting(shape, seed)
-    if weather in (COMPACTED, COMPACTED_FLIPS):
+    if profile in (COMPACTED, COMPACTED_FLIPS):
         shape = _compacted(shape, seed)
     stormy = replace(
         shape,
         acks=(*shape.acks, 1, 1),
         idempotent=(*shape.idempotent, False, False),
         pauses_ms=(5, 15, 40),
-        flush="Always" if weather in FLUSHES_ALWAYS else shape.flush,
-        give_up_seconds=1.0 if weather in GIVES_UP_SOON else shape.give_up_seconds,
-        racks=SPARE_RACKS[-1] if weather in HAS_SPARE else RACKS_OF.get(weather, NO_RACKS),
+        flush="Always" if profile in FLUSHES_ALWAYS else shape.flush,
+        give_up_seconds=1.0 if profile in GIVES_UP_SOON else shape.give_up_seconds,
+        racks=SPARE_RACKS[-1] if profile in HAS_SPARE else RACKS_OF.get(profile, NO_RACKS),
     )
-    return replace(stormy, **SHAPES.get(weather, {}))
+    return replace(stormy, **SHAPES.get(profile, {}))
 
 
 def _ordinary(shape: Shape, seed: int) -> Shape:
@@ -247,8 +247,8 @@ def _resting(shape: Shape, seed: int) -> Shape:
     )
 
 
-def faults_of(seed: int, safety_seconds: float, weather: str = "") -> tuple[Fault, ...]:
-    last_us = int((3 if weather in BEGINS_EARLY else safety_seconds - 1) * SECOND_US)
-    shape = Shape.of(seed, weather)
+def faults_of(seed: int, safety_seconds: float, profile: str = "") -> tuple[Fault, ...]:
+    last_us = int((3 if profile in BEGINS_EARLY else safety_seconds - 1) * SECOND_US)
+    shape = Shape.of(seed, profile)
     plan = PlanShape(len(shape.racks), controllers=2, last_us=last_us)
-    return plan_of(seed, plan, weather, shape.additions)
+    return plan_of(seed, plan, profile, shape.additions)

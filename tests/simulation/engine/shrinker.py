@@ -43,5 +43,5 @@ def shrink(plan: RunPlan, name: str, most_runs: int = 200) -> tuple[Fault, ...]:
         violation = Run(replace(plan, faults=faults)).go().violation
         return violation is not None and violation[0] == name
 
-    faults = faults_of(plan.seed, plan.safety_seconds, plan.weather)
+    faults = faults_of(plan.seed, plan.safety_seconds, plan.profile)
     return shrunk(faults, fails, most_runs)

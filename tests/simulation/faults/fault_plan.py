@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.simulation.engine.clock import MILLION
-from tests.simulation.faults import mistakes  # noqa: F401  its faults have names from then on
 from tests.simulation.faults.faults import Argument, Fault
 
 SECOND_US = 1_000_000
@@ -27,7 +26,7 @@ class PlanShape:
     last_us: int = 12 * SECOND_US
     kinds_wanted: int = 5  # about so many kinds in one run
     most_per_run: int = 6  # of one kind, about
-    mistakes: tuple[str, ...] = ()  # of MISTAKES, as one more kind each
+    operator_errors: tuple[str, ...] = ()  # of MISTAKES, as one more kind each
 
 
 class Draw:
@@ -140,7 +139,7 @@ KINDS: dict[str, Arguments] = {
     "retain_topic": lambda d: (d.topic, d.us(200, 4_000)),
 }
 
-MISTAKES: dict[str, Arguments] = {
+OPERATOR_ERRORS: dict[str, Arguments] = {
     "lose_volume": lambda d: (d.broker,),
     "snapshot_volume": lambda d: (d.broker,),
     "restore_volume": lambda d: (d.broker,),
@@ -158,10 +157,10 @@ def draw_plan(seed: int, shape: PlanShape) -> tuple[Fault, ...]:
     chance = Random(f"faults of {seed}")
     draw = Draw(chance, shape)
     faults: list[Fault] = []
-    for kind in (*KINDS, *shape.mistakes):
+    for kind in (*KINDS, *shape.operator_errors):
         if kind in KINDS and chance.random() >= shape.kinds_wanted / len(KINDS):
             continue
-        arguments = KINDS.get(kind) or MISTAKES[kind]
+        arguments = KINDS.get(kind) or OPERATOR_ERRORS[kind]
         for _ in range(chance.randint(1, shape.most_per_run)):
             at_us = chance.randint(shape.first_us, shape.last_us)
             faults.append(Fault(at_us, kind, arguments(draw)))

@@ -1,7 +1,8 @@
 """Faults that no machine has by itself: what people and backups do to volumes and objects.
 
-Weathers of their own have them (`ambushes.py`). Only a slice that is put back suspends a promise:
-what it says is from long ago (`SliceChecker.restored`); volumes, files and Leases suspend nothing.
+Weathers of their own have them (`triggered_faults.py`). Only a slice that is put back suspends a
+promise: what it says is from long ago (`SliceChecker.restored`); volumes, files and Leases suspend
+nothing.
 """
 
 import copy

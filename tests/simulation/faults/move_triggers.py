@@ -1,7 +1,7 @@
 """Ambushes of partitions on the way to other brokers: a newcomer that leaves and comes back while
 its leader stands still, one that is left alone; and weathers made of them.
 
-For mutants and hunting, as those of `ambushes.py`. There is one broker more than replicas.
+For mutants and hunting, as those of `triggered_faults.py`. There is one broker more than replicas.
 """
 
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from tidemark_protocol.partition_state import PartitionState
 from tests.simulation.clients.topic_wishes import TopicWish, states_of
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.world import Cluster
-from tests.simulation.faults.ambushes import keep_down, leading, when
 from tests.simulation.faults.fault_plan import Arguments
 from tests.simulation.faults.faults import api_outage, block_link, fault, freeze
+from tests.simulation.faults.triggered_faults import keep_down, leading, when
 
 WAIT_US = 5_000_000
 UNTIL_HEALED_US = 60_000_000
@@ -152,7 +152,7 @@ def take_back_as_leader_dies(world: Cluster, which: int, outage_us: int) -> None
     when(world, move.has_newcomer_in_sync, die, WAIT_US)
 
 
-MOVE_AMBUSHES: dict[str, Arguments] = {
+MOVE_TRIGGERED_FAULTS: dict[str, Arguments] = {
     "take_back_and_ask_again": lambda d: (d.chance.randrange(2),),
     "leave_newcomer_alone": lambda d: (d.chance.randrange(2),),
     "take_back_as_leader_dies": lambda d: (d.chance.randrange(2), d.us(1_200, 3_000)),

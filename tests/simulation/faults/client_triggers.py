@@ -1,7 +1,7 @@
 """Ambushes of what clients are told: producers that come, ask for an id and go, around controllers
 that part or die; words of a former epoch that come late; and weathers made of them.
 
-For mutants and hunting, as those of `ambushes.py`.
+For mutants and hunting, as those of `triggered_faults.py`.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from tests.simulation.clients.idempotent_client import PassingProducer
 from tests.simulation.engine.network import SimulatedTransport
 from tests.simulation.engine.store import StoreFaults
 from tests.simulation.engine.world import Cluster
-from tests.simulation.faults.ambushes import when
 from tests.simulation.faults.fault_plan import Arguments
 from tests.simulation.faults.faults import block_link, broker_of, fault, freeze, isolate
+from tests.simulation.faults.triggered_faults import when
 
 WAIT_US = 10_000_000
 SLOW_US = 150_000  # the API server, while two controllers lead
@@ -194,7 +194,7 @@ def leave_to_clients(world: Cluster, number: int, for_us: int) -> None:
     world.timeline.after(for_us, world.cut_off_since_us.pop, slot.broker_id, None)
 
 
-CLIENT_AMBUSHES: dict[str, Arguments] = {
+CLIENT_TRIGGERED_FAULTS: dict[str, Arguments] = {
     "ask_for_ids": lambda d: (d.chance.choice((0, 0, 0, 1)),),
     "give_ids_apart": lambda d: (),
     "give_ids_and_die": lambda d: (),

@@ -2,7 +2,7 @@
 that a lost kernel gives back, syncs that failed before a clean stop; and weathers made of them.
 
 Each makes the events that a guard of the storage is there for in their order: by chance they meet
-once in thousands of seeds. For mutants and hunting, as those of `ambushes.py`.
+once in thousands of seeds. For mutants and hunting, as those of `triggered_faults.py`.
 """
 
 from collections.abc import Callable
@@ -27,9 +27,9 @@ from tests.simulation.engine.broker_process import DATA_DIRECTORY, BrokerSlot
 from tests.simulation.engine.disk import SimulatedFile
 from tests.simulation.engine.disk_image import DiskImage, FileNode
 from tests.simulation.engine.world import Cluster
-from tests.simulation.faults.ambushes import ALL_IN_SYNC, LOOK_EVERY_US, when
 from tests.simulation.faults.fault_plan import Arguments
 from tests.simulation.faults.faults import broker_of, fault, let_up, lose_all_power, lose_power
+from tests.simulation.faults.triggered_faults import ALL_IN_SYNC, LOOK_EVERY_US, when
 
 WAIT_US = 10_000_000
 SHORT_US = 50_000
@@ -336,7 +336,7 @@ def _strike(
     look()
 
 
-DISK_AMBUSHES: dict[str, Arguments] = {
+DISK_TRIGGERED_FAULTS: dict[str, Arguments] = {
     "flip_in_tail": lambda d: (
         d.broker,
         *d.chance.choice((("length", "kill"), ("body", "kill"), ("length", "stop"))),

@@ -11,15 +11,16 @@ from typing import Any
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.store import StoreFaults
 from tests.simulation.engine.world import Cluster
-from tests.simulation.faults.additions import ADDED, ADDITIONS
-from tests.simulation.faults.ambushes import AMBUSHED, AMBUSHES, SECONDS_OF, leading
 from tests.simulation.faults.bulk import BULK_FAULTS, BULK_SECONDS, BULK_WEATHERS
-from tests.simulation.faults.client_ambushes import CLIENT_AMBUSHES, CLIENT_WEATHERS
-from tests.simulation.faults.controller_ambushes import CONTROLLER_AMBUSHES, CONTROLLER_WEATHERS
-from tests.simulation.faults.disk_ambushes import DISK_AMBUSHES, DISK_WEATHERS
+from tests.simulation.faults.client_triggers import CLIENT_TRIGGERED_FAULTS, CLIENT_WEATHERS
+from tests.simulation.faults.controller_triggers import (
+    CONTROLLER_TRIGGERED_FAULTS,
+    CONTROLLER_WEATHERS,
+)
+from tests.simulation.faults.disk_triggers import DISK_TRIGGERED_FAULTS, DISK_WEATHERS
 from tests.simulation.faults.fault_plan import (
     KINDS,
-    MISTAKES,
+    OPERATOR_ERRORS,
     Arguments,
     Draw,
     PlanShape,
@@ -34,7 +35,9 @@ from tests.simulation.faults.faults import (
     lose_power,
     slow_link,
 )
-from tests.simulation.faults.move_ambushes import MOVE_AMBUSHES, MOVE_WEATHERS
+from tests.simulation.faults.move_triggers import MOVE_TRIGGERED_FAULTS, MOVE_WEATHERS
+from tests.simulation.faults.optional_faults import ADDED, OPTIONAL_FAULTS
+from tests.simulation.faults.triggered_faults import AMBUSHED, SECONDS_OF, TRIGGERED_FAULTS, leading
 
 LOOK_EVERY_US = 500
 UNDER_WAY_US = 1_000  # a proposal has reached its controller, its answer is not back
@@ -221,46 +224,46 @@ ALL_WEATHERS: dict[str, dict[str, int]] = {
     **DISK_WEATHERS,
     **CLIENT_WEATHERS,
     **BULK_WEATHERS,
-    **ADDITIONS,
+    **OPTIONAL_FAULTS,
 }
 ALL_KINDS: dict[str, Arguments] = {
     **KINDS,
-    **MISTAKES,
+    **OPERATOR_ERRORS,
     **AIMED,
-    **AMBUSHES,
-    **CONTROLLER_AMBUSHES,
-    **MOVE_AMBUSHES,
-    **DISK_AMBUSHES,
-    **CLIENT_AMBUSHES,
+    **TRIGGERED_FAULTS,
+    **CONTROLLER_TRIGGERED_FAULTS,
+    **MOVE_TRIGGERED_FAULTS,
+    **DISK_TRIGGERED_FAULTS,
+    **CLIENT_TRIGGERED_FAULTS,
     **BULK_FAULTS,
     **ADDED,
 }
 
 
-def weather_of(seed: int) -> str:
+def profile_of(seed: int) -> str:
     """ "" for most."""
     chance = Random(f"weather of {seed}")
     return chance.choice(tuple(WEATHERS)) if chance.random() < SHARE_OF_SEEDS else ""
 
 
 def plan_of(
-    seed: int, shape: PlanShape, weather: str = "", additions: tuple[str, ...] = ()
+    seed: int, shape: PlanShape, profile: str = "", additions: tuple[str, ...] = ()
 ) -> tuple[Fault, ...]:
     """In order of time: of that weather alone, or what the seed brings."""
-    if weather:
-        return tuple(_storm(seed, shape, weather))
+    if profile:
+        return tuple(_targeted_fault(seed, shape, profile))
     found = list(draw_plan(seed, shape))
-    drawn = weather_of(seed)
+    drawn = profile_of(seed)
     for name in ((drawn,) if drawn else ()) + additions:
-        found += _storm(seed, shape, name)
+        found += _targeted_fault(seed, shape, name)
     return tuple(sorted(found, key=lambda each: each.at_us))
 
 
-def _storm(seed: int, shape: PlanShape, weather: str) -> list[Fault]:
-    chance = Random(f"{weather} in {seed}")
+def _targeted_fault(seed: int, shape: PlanShape, profile: str) -> list[Fault]:
+    chance = Random(f"{profile} in {seed}")
     draw = Draw(chance, shape)
     found = []
-    for kind, most in ALL_WEATHERS[weather].items():
+    for kind, most in ALL_WEATHERS[profile].items():
         arguments = ALL_KINDS[kind]
         for _ in range(chance.randint(1, most)):
             found.append(
@@ -269,7 +272,7 @@ def _storm(seed: int, shape: PlanShape, weather: str) -> list[Fault]:
     return sorted(found, key=lambda each: each.at_us)
 
 
-def seconds_of(weather: str) -> float:
+def seconds_of(profile: str) -> float:
     """Of faults, for mutants: short, but a Lease has to run out where controllers freeze."""
     seconds = {**SECONDS_OF, **BULK_SECONDS}
-    return seconds.get(weather, 14.0 if weather == "two controllers" else 8.0)
+    return seconds.get(profile, 14.0 if profile == "two controllers" else 8.0)

@@ -1,7 +1,8 @@
 """What a share of the ordinary seeds has beside its faults: a wider world, and faults that need it.
 
-`ADDITIONS` are kinds and how often at most, as the weathers of storms.py, and can be asked for like
-these. They are no kinds of every seed's swarm: that would change what each seed brings.
+`OPTIONAL_FAULTS` are kinds and how often at most, as the weathers of fault_profiles.py, and can be
+asked for like these. They are no kinds of every seed's swarm: that would change what each seed
+brings.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,6 @@ from tests.simulation.clients.topic_wishes import TopicWish, states_of
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.store import REQUESTS, RESPONSES
 from tests.simulation.engine.world import Cluster
-from tests.simulation.faults.ambushes import keep_down, leading
 from tests.simulation.faults.fault_plan import Arguments, Draw
 from tests.simulation.faults.faults import (
     Argument,
@@ -27,6 +27,7 @@ from tests.simulation.faults.faults import (
     lose_power,
     part_from_store,
 )
+from tests.simulation.faults.triggered_faults import keep_down, leading
 
 LOOK_EVERY_US = 50_000
 ALONE_FOR_US = 400_000  # so long a stranded leader commits what the others never get
@@ -242,7 +243,7 @@ ADDED: dict[str, Arguments] = {
     "slow_moves": lambda d: (d.chance.choice((500, 2_000, 8_000)), d.us(3_000, 10_000)),
 }
 
-ADDITIONS: dict[str, dict[str, int]] = {
+OPTIONAL_FAULTS: dict[str, dict[str, int]] = {
     SPARE_BROKERS: {
         "move_partition": 6,
         "cancel_moves": 3,

@@ -2,7 +2,7 @@
 probes that are refused, disks that hang, choices, backups; and weathers made of them.
 
 Each makes the moment that a guard of the controller is there for. For mutants and hunting, as those
-of `ambushes.py`.
+of `triggered_faults.py`.
 """
 
 from typing import Any
@@ -15,14 +15,6 @@ from tests.simulation.clients.topic_wishes import TopicWish, states_of
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.processes import SimulatedProcess
 from tests.simulation.engine.world import Cluster
-from tests.simulation.faults.ambushes import (
-    ALL_IN_SYNC,
-    deafen_controller,
-    keep_down,
-    last_one_leaves,
-    leading,
-    when,
-)
 from tests.simulation.faults.fault_plan import Arguments
 from tests.simulation.faults.faults import (
     block_link,
@@ -32,6 +24,14 @@ from tests.simulation.faults.faults import (
     let_up,
     lose_power,
     slow_link,
+)
+from tests.simulation.faults.triggered_faults import (
+    ALL_IN_SYNC,
+    deafen_controller,
+    keep_down,
+    last_one_leaves,
+    leading,
+    when,
 )
 
 HEARD_AGAIN_US = 100_000
@@ -282,7 +282,7 @@ def is_in_sync(slot: BrokerSlot) -> bool:
     )
 
 
-CONTROLLER_AMBUSHES: dict[str, Arguments] = {
+CONTROLLER_TRIGGERED_FAULTS: dict[str, Arguments] = {
     "deafen_controller_for_long": lambda d: (d.us(8_500, 11_000), d.us(700, 1_500)),
     "reject_probes": lambda d: (d.broker, d.us(1_000, 4_000)),
     "stall_after_silence": lambda d: (d.broker, d.us(1_600, 1_800), d.us(900, 1_000)),

@@ -243,7 +243,7 @@ def _keep_down_unless_healed(world: Cluster, number: int, down_us: int) -> None:
         keep_down(world, number, down_us)
 
 
-AMBUSHES: dict[str, Arguments] = {
+TRIGGERED_FAULTS: dict[str, Arguments] = {
     "lose_pages": lambda d: (d.broker,),
     "lose_write_back_and_pages": lambda d: (d.broker,),
     "lose_write_back_unheard": lambda d: (d.broker, d.us(9_000, 12_000)),
@@ -256,7 +256,7 @@ AMBUSHES: dict[str, Arguments] = {
     "last_one_leaves": lambda d: (d.broker, d.us(300, 2_500), d.us(1_000, 2_500)),
 }
 
-# As WEATHERS of storms.py: kinds, and how often at most.
+# As WEATHERS of fault_profiles.py: kinds, and how often at most.
 AMBUSHED: dict[str, dict[str, int]] = {
     "pages go": {"lose_pages": 6},
     "syncs lie": {"lose_write_back_and_pages": 3, "kill_leader": 1},
