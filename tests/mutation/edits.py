@@ -29,7 +29,7 @@ from tests.mutation.anchors import (
     product_packages,
 )
 
-Weaken = Callable[[Any], Any]  # the original function -> what takes its place
+Mutate = Callable[[Any], Any]  # the original function -> what takes its place
 Constant = bool | int | None
 Expression = str | Constant  # a str is source, evaluated where it comes to stand
 KIND = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -104,7 +104,7 @@ class Value(Edit):
 class Wrap:
     """The function is replaced by what is made of it: for what no other edit can say."""
 
-    weaken: Weaken
+    mutate: Mutate
 
 
 def drop() -> Drop:
@@ -123,8 +123,8 @@ def value(expression: Expression) -> Value:
     return Value(expression)
 
 
-def wrap(weaken: Weaken) -> Wrap:
-    return Wrap(weaken)
+def wrap(mutate: Mutate) -> Wrap:
+    return Wrap(mutate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def function_of(anchor: Anchor, place: Place) -> FunctionType:
     raise AnchorError(f"guard {anchor.name}: {place.qualname} is not in use as {anchor.place} says")
 
 
-def original_and_weaker(anchor: Anchor, edit: Wrap) -> tuple[FunctionType, Any]:
+def original_and_mutated(anchor: Anchor, edit: Wrap) -> tuple[FunctionType, Any]:
     text = anchor.path.read_text()
     place = place_of(anchor, text, ast.parse(text))
     if place.function is None or place.node is not place.function:
@@ -203,7 +203,7 @@ def original_and_weaker(anchor: Anchor, edit: Wrap) -> tuple[FunctionType, Any]:
             f"guard {anchor.name}: {anchor.place} is no function of a module or class"
         )
     original = function_of(anchor, place)
-    return original, edit.weaken(original)
+    return original, edit.mutate(original)
 
 
 def parsed(expression: Expression) -> ast.expr:
@@ -223,16 +223,16 @@ def _replaced(anchor: Anchor, edit: Wrap) -> Iterator[None]:
     place = place_of(anchor, text, ast.parse(text))
     owner, name = _owner_of(anchor, place)
     attribute = vars(owner)[name]
-    original, weaker = original_and_weaker(anchor, edit)
-    weaker.__wrapped__ = original  # a mutant that is planted twice is found by what it stands for
+    original, mutated = original_and_mutated(anchor, edit)
+    mutated.__wrapped__ = original  # a mutant that is planted twice is found by what it stands for
     if isinstance(attribute, staticmethod | classmethod):
-        weaker = type(attribute)(weaker)
+        mutated = type(attribute)(mutated)
     elif not isinstance(attribute, FunctionType):
         raise AnchorError(f"guard {anchor.name}: {type(attribute).__name__}s are not wrapped")
     with ExitStack() as stack:
         for holder, known_as in [(owner, name), *_importers(owner, attribute)]:
             stack.callback(setattr, holder, known_as, attribute)
-            setattr(holder, known_as, weaker)
+            setattr(holder, known_as, mutated)
         yield
 
 

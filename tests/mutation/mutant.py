@@ -29,7 +29,7 @@ class Mutant:
 
 
 @contextmanager
-def planted(mutant: Mutant) -> Iterator[None]:
+def injected(mutant: Mutant) -> Iterator[None]:
     """While inside, production code is as the mutant says."""
     with patched(mutant.patches):
         yield

@@ -22,11 +22,11 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.mutation.injected import INJECTED_BUGS
 
 from tests.model.search import begun_in, explored
-from tests.mutation.mutant import Mutant, planted
+from tests.mutation.mutant import Mutant, injected
 from tests.mutation.mutants import MUTANTS, mutant_of
-from tests.mutation.planted import PLANTED
 from tests.simulation.engine.arguments import at_least
 from tests.simulation.engine.campaign import results_of
 from tests.simulation.engine.run import RunResult, run_seed
@@ -40,7 +40,7 @@ TESTS_FAILED = 1  # pytest's exit code: not for a test that is not found
 
 
 @dataclass(frozen=True, slots=True)
-class Hunted:
+class MutationResult:
     mutant: Mutant
     violation: str  # the invariant; "" if no seed noticed
     seed: int  # that noticed, -1 if none did
@@ -74,7 +74,7 @@ class ControlFails(Exception):
 def run_mutated(seed: int, name: str) -> RunResult:
     """In any process: what is planted is gone with the context."""
     mutant = mutant_of(name)
-    with planted(mutant):
+    with injected(mutant):
         return run_seed(seed, seconds_of(mutant.profile), mutant.profile)
 
 
@@ -115,9 +115,9 @@ def hunt(mutant: Mutant, jobs: int, most_seeds: int, known: int | None) -> tuple
 
 def searched(mutant: Mutant) -> str:
     """The invariant, "" when no search looks for it."""
-    for bug in PLANTED:
+    for bug in INJECTED_BUGS:
         if bug.name == mutant.search:
-            with bug.planted():
+            with bug.injected():
                 return explored(begun_in(bug.situation), bug.bounds).broken.partition(":")[0]
     return ""
 
@@ -146,17 +146,17 @@ def _run_test_silently(name: str) -> None:
 
 def run_test_under(name: str) -> int:
     mutant = mutant_of(name)
-    with planted(mutant):
+    with injected(mutant):
         return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", mutant.test]))
 
 
-def row(hunted: Hunted) -> str:
-    mutant = hunted.mutant
-    seed = str(hunted.seed) if hunted.violation else "-"
-    test = f"`{mutant.test.removeprefix('tests/')}`" if hunted.is_tested else "**none**"
+def row(result: MutationResult) -> str:
+    mutant = result.mutant
+    seed = str(result.seed) if result.violation else "-"
+    test = f"`{mutant.test.removeprefix('tests/')}`" if result.is_tested else "**none**"
     return (
         f"| {mutant.rule} | {mutant.name} | `{mutant.guards}` | {mutant.profile or '-'} |"
-        f" {hunted.noticed_by} | {seed} | {test} |"
+        f" {result.noticed_by} | {seed} | {test} |"
     )
 
 
@@ -178,7 +178,7 @@ def table(rows: Iterable[str]) -> str:
         "nothing), and the test that fails with it planted and passes without. Of a pair of",
         "guards either alone keeps the promise:",
         "it is removed as one, and its halves say so. *Exhaustive search*: every order of a few",
-        "moves of a world of three replicas finds it (`tests/mutation/planted.py`).",
+        "moves of a world of three replicas finds it (`tests/mutation/injected_bugs.py`).",
         "",
         "| guard or rule | what is no longer done | anchor | weather | noticed by | seed"
         " | test that fails |",
@@ -188,14 +188,14 @@ def table(rows: Iterable[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def hunt_all_ways(mutant: Mutant, jobs: int, most_seeds: int, known: int | None) -> Hunted:
+def hunt_all_ways(mutant: Mutant, jobs: int, most_seeds: int, known: int | None) -> MutationResult:
     """By seeds, by the exhaustive search where none noticed, and by the named test."""
     violation, seed, tried = hunt(mutant, jobs, most_seeds, known)
     search = "" if violation else searched(mutant)
-    return Hunted(mutant, violation, seed, tried, search, fails_test(mutant))
+    return MutationResult(mutant, violation, seed, tried, search, fails_test(mutant))
 
 
-def renew(found: Sequence[Hunted], known: dict[str, int]) -> None:
+def renew(found: Sequence[MutationResult], known: dict[str, int]) -> None:
     """The table and the seeds; what was not looked for stays."""
     rows = known_rows(TABLE.read_text()) | {each.mutant.name: row(each) for each in found}
     TABLE.write_text(table(rows[mutant.name] for mutant in MUTANTS if mutant.name in rows))
@@ -232,17 +232,17 @@ def main(arguments: list[str] | None = None) -> int:
     found, refused = [], 0
     for mutant in chosen:
         try:
-            hunted = hunt_all_ways(mutant, options.jobs, options.seeds, known.get(mutant.name))
+            result = hunt_all_ways(mutant, options.jobs, options.seeds, known.get(mutant.name))
         except ControlFails as failure:
             console.print(f"{mutant.name}: REFUSED, {failure}")
             refused += 1
             continue
-        found.append(hunted)
-        at = f" at seed {hunted.seed}" if hunted.violation else ""
-        test = "fails" if hunted.is_tested else "PASSES"
-        console.print(f"{mutant.name}: {hunted.noticed_by}{at}; test {test}")
+        found.append(result)
+        at = f" at seed {result.seed}" if result.violation else ""
+        test = "fails" if result.is_tested else "PASSES"
+        console.print(f"{mutant.name}: {result.noticed_by}{at}; test {test}")
     renew(found, known)
-    return 0 if not refused and all(hunted.is_caught for hunted in found) else 1
+    return 0 if not refused and all(result.is_caught for result in found) else 1
 
 
 if __name__ == "__main__":

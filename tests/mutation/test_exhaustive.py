@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from tests.mutation.injected import INJECTED_BUGS, InjectedBug
 
 from tests.model.__main__ import PARTS
 from tests.model.search import Bounds, begun_in, explored, transcript
-from tests.mutation.planted import PLANTED, Planted
 
 
 def test_one_record_and_one_fault_break_nothing_in_any_order() -> None:
@@ -34,9 +34,9 @@ def test_a_bound_on_states_ends_in_the_middle_of_a_depth() -> None:
     assert explored(begun_in("world"), as_deep).states <= result.states
 
 
-@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
-def test_a_planted_bug_is_found(bug: Planted) -> None:
-    with bug.planted():
+@pytest.mark.parametrize("bug", INJECTED_BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: InjectedBug) -> None:
+    with bug.injected():
         result = explored(begun_in(bug.situation), bug.bounds)
         assert result.broken.startswith(bug.breaks), result
         # The counterexample is a transcript, and says the same when it is read.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.mutation.mutant import planted
+from tests.mutation.mutant import injected
 from tests.mutation.mutant_hunt import (
     ControlFails,
     check_control,
@@ -48,7 +48,7 @@ def test_those_that_always_run_have_a_seed() -> None:
 def test_a_seed_that_breaks_something_without_the_mutant_says_nothing_of_it() -> None:
     mutant, seed = mutant_of(QUICK), known_seeds()[QUICK]
     assert hunt(mutant, jobs=1, most_seeds=1, known=seed) == ("I18", seed, seed - 1)
-    with planted(mutant):  # as if the product had the defect
+    with injected(mutant):  # as if the product had the defect
         with pytest.raises(ControlFails):
             hunt(mutant, jobs=1, most_seeds=1, known=seed)
         with pytest.raises(ControlFails):

@@ -4,12 +4,21 @@ import re
 from collections import Counter
 from inspect import Parameter, signature
 
+from tests.mutation.injected import INJECTED_BUGS
+
 from tests.mutation.anchors import all_anchors, anchor_of
-from tests.mutation.edits import Wrap, original_and_weaker
-from tests.mutation.mutant import planted
-from tests.mutation.mutant_hunt import SEEDS, TABLE, Hunted, known_rows, known_seeds, row, table
+from tests.mutation.edits import Wrap, original_and_mutated
+from tests.mutation.mutant import injected
+from tests.mutation.mutant_hunt import (
+    SEEDS,
+    TABLE,
+    MutationResult,
+    known_rows,
+    known_seeds,
+    row,
+    table,
+)
 from tests.mutation.mutants import MUTANTS, mutant_of
-from tests.mutation.planted import PLANTED
 from tests.support.safety_rules import rules_of_safety
 
 
@@ -23,7 +32,7 @@ def test_every_row_says_what_its_mutant_says() -> None:
     rows = known_rows(TABLE.read_text())
     for mutant in MUTANTS:
         reported = rows[mutant.name].split(" | ")
-        expected = row(Hunted(mutant, "", -1, 0, "", is_tested=True)).split(" | ")
+        expected = row(MutationResult(mutant, "", -1, 0, "", is_tested=True)).split(" | ")
         assert (reported[:4], reported[6:]) == (expected[:4], expected[6:])
 
 
@@ -51,10 +60,10 @@ def test_what_takes_a_methods_place_takes_its_arguments() -> None:
         for each in mutant.patches:
             if not isinstance(each.edit, Wrap):
                 continue
-            original, weaker = original_and_weaker(anchor_of(each.guard), each.edit)
-            parameters = signature(weaker).parameters.values()
+            original, mutated = original_and_mutated(anchor_of(each.guard), each.edit)
+            parameters = signature(mutated).parameters.values()
             if all(one.kind is not Parameter.VAR_POSITIONAL for one in parameters):
-                taken = list(signature(weaker).parameters)
+                taken = list(signature(mutated).parameters)
                 given = list(signature(original).parameters)
                 if given[:1] == ["self"]:
                     taken[0] = "self"
@@ -63,13 +72,13 @@ def test_what_takes_a_methods_place_takes_its_arguments() -> None:
 
 def test_every_mutant_names_anchors_that_are_there_once_and_can_be_planted() -> None:
     for mutant in MUTANTS:
-        with planted(mutant):
+        with injected(mutant):
             pass
 
 
 def test_every_anchor_has_a_mutant() -> None:
     named = {each.guard for mutant in MUTANTS for each in mutant.patches}
-    named |= {each.guard for bug in PLANTED for each in bug.patches}
+    named |= {each.guard for bug in INJECTED_BUGS for each in bug.patches}
     assert [anchor.place for anchor in all_anchors() if anchor.name not in named] == []
 
 

@@ -63,7 +63,7 @@ def _reads_and_leaves(original: Any) -> Any:
 def _keeps(claim: str) -> Any:
     """Whatever recovery cut off."""
 
-    def weaken(original: Any) -> Any:
+    def mutate(original: Any) -> Any:
         def weigh(self: Any, only_a_torn_tail: bool) -> None:
             kept = getattr(self, claim)
             original(self, only_a_torn_tail)
@@ -71,7 +71,7 @@ def _keeps(claim: str) -> Any:
 
         return weigh
 
-    return weaken
+    return mutate
 
 
 MUTANTS = (

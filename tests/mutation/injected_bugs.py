@@ -17,7 +17,7 @@ from tests.mutation.edits import Patch, at, patched, returns, test, value, wrap
 
 
 @dataclass(frozen=True)
-class Planted:
+class InjectedBug:
     name: str
     patches: tuple[Patch, ...]
     situation: str  # lines of a transcript
@@ -25,7 +25,7 @@ class Planted:
     breaks: str  # the invariant
 
     @contextmanager
-    def planted(self) -> Iterator[None]:
+    def injected(self) -> Iterator[None]:
         with patched(self.patches):
             yield
 
@@ -55,8 +55,8 @@ push 0
 push 2
 fetch 2"""
 
-PLANTED = (
-    Planted(
+INJECTED_BUGS = (
+    InjectedBug(
         "expand without the check of the epoch's start",
         (at("join-past-epoch-start", returns(True)),),
         """world isr=0,1
@@ -72,28 +72,28 @@ push 2""",
         Bounds(records=0, faults=1, kinds=("fetch",)),
         "I6",
     ),
-    Planted(
+    InjectedBug(
         "expand below the high watermark",
         (at("join-at-watermark", returns(True)),),
         "world isr=0,1",
         Bounds(records=2, faults=0),
         "I6",
     ),
-    Planted(
+    InjectedBug(
         "watermark by the applied ISR instead of the maximal one",
         (at("watermark-waits-for-maximal-isr", returns("self.in_sync_replicas")),),
         "world isr=0,1",
         Bounds(records=1, faults=1, kinds=("fetch",)),
         "I6",
     ),
-    Planted(
+    InjectedBug(
         "watermark below min ISR",
         (at("watermark-waits-for-min-isr", returns(True)),),
         "world",
         Bounds(records=1, faults=2, kinds=("kill",)),
         "I6",
     ),
-    Planted(
+    InjectedBug(
         "truncation to the high watermark",
         (
             at(
@@ -105,7 +105,7 @@ push 2""",
         Bounds(records=1, faults=1, kinds=("kill",)),
         "I",
     ),
-    Planted(
+    InjectedBug(
         "no broker epoch is looked at when a fetch comes (a pair)",
         (
             at("fetch-not-of-earlier-life", returns(False)),
@@ -129,7 +129,7 @@ fetch 1""",
         Bounds(records=0, faults=1, kinds=("fetch",)),
         "I6",
     ),
-    Planted(
+    InjectedBug(
         "a refused expand that raises no partition epoch, and is dropped (a pair)",
         (
             at(
@@ -142,28 +142,28 @@ fetch 1""",
         Bounds(records=1, faults=1, kinds=("fence",)),
         "I",
     ),
-    Planted(
+    InjectedBug(
         "progress kept over an epoch that was missed (S27)",
         (at("progress-kept-in-next-epoch-only", returns(True)),),
         LEADS_UNHEARD.format("fetch 2"),
         Bounds(records=0, faults=1, kinds=("kill",)),
         "I6",
     ),
-    Planted(
+    InjectedBug(
         "no leader epoch is looked at when a fetch comes",
         (at("fetch-in-same-leader-epoch", returns("ErrorCode.NONE")),),
         LEADS_UNHEARD.format("fetch 2 request"),
         Bounds(records=0, faults=1, kinds=("kill",)),
         "I6",
     ),
-    Planted(
+    InjectedBug(
         "every start counts as clean",
         (at("clean-start", returns(True)),),
         "world\nappend 0 a\nfetch 1\nfetch 2\nfetch 1\nfetch 2",
         Bounds(records=0, faults=2, kinds=("kill",)),
         "I6",
     ),
-    Planted(
+    InjectedBug(
         "every disk counts as the one that was there",
         (at("same-disk", returns(True)),),
         """world flush=Always
@@ -178,28 +178,28 @@ flush 0""",
         Bounds(records=0, faults=2, kinds=("kill",)),
         "I6",
     ),
-    Planted(
+    InjectedBug(
         "void entries may lead",
         (at("void-entry", returns(True)),),
         "world\nappend 0 a\nfetch 1\nfetch 2\nfetch 1\nfetch 2",
         Bounds(records=0, faults=2, kinds=("kill",)),
         "I6",
     ),
-    Planted(
+    InjectedBug(
         "a write that asks not what is stored",
         (at("small-store-compares", test(False)),),
         "world isr=0,1\nfetch 2\npropose 0 late",
         Bounds(records=0, faults=1, kinds=("fence",)),
         "I14",
     ),
-    Planted(
+    InjectedBug(
         "an answer to a question of before counts",
         (at("answer-to-present-fetch", returns(True)),),
         "world\nappend 0 a\nfetch 1 answer\nfetch 1",
         Bounds(records=1, faults=0),
         "I7",
     ),
-    Planted(
+    InjectedBug(
         "an answer counts whose question was asked before the log was cut and filled again",
         (
             at(
