@@ -68,7 +68,7 @@ ENV PATH=/opt/tidemark/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 # Java's classes, loaded once here: Spark starts in half the time. The link is where SparkApplications
 # find the driver, whichever Python is the image's.
 RUN python -m tidemark_audit.engines.warm_up \
-    && ln -s "$(python -c 'from tidemark_cli.submitted import audit_driver; print(audit_driver.__file__)')" \
+    && ln -s "$(python -c 'from tidemark_cli.spark_driver import audit_driver; print(audit_driver.__file__)')" \
         /opt/tidemark/audit_driver.py
 USER 10001:10001
 # `tidemark audit`, or a driver or executor of Spark's where it is called as one.

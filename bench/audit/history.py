@@ -51,7 +51,7 @@ ABSENCES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reign:
+class LeaderTerm:
     """One leader's epoch, until the next one begins."""
 
     from_ms: int
@@ -72,16 +72,16 @@ def replicas_of(partition: int) -> tuple[int, ...]:
     return tuple((partition + place) % BROKERS for place in range(REPLICAS))
 
 
-def reigns_of(partition: int) -> tuple[Reign, ...]:
+def reigns_of(partition: int) -> tuple[LeaderTerm, ...]:
     """Leadership stays where it went: the next replica that is there takes it over."""
     replicas = replicas_of(partition)
-    found = [Reign(0, replicas[0], 5)]
+    found = [LeaderTerm(0, replicas[0], 5)]
     for absence in ABSENCES:
         if absence.broker == found[-1].leader:
             place = replicas.index(absence.broker)
             heir = replicas[(place + 1) % REPLICAS]
             at_ms = absence.start_ms + ELECTION_MS
-            found.append(Reign(at_ms, heir, found[-1].epoch + 1))
+            found.append(LeaderTerm(at_ms, heir, found[-1].epoch + 1))
     return tuple(found)
 
 

@@ -147,14 +147,14 @@ class _Partition:
     def add_all(self) -> None:
         for broker in self._replicas:
             times = history.scrapes_of(broker)
-            reign = np.searchsorted([each.from_ms for each in self._reigns], times, "right") - 1
-            leads = np.array([each.leader for each in self._reigns])[reign] == broker
-            epoch = np.array([each.epoch for each in self._reigns], dtype=np.float64)[reign]
-            self._add_replica(broker, times, reign, leads, epoch)
+            term = np.searchsorted([each.from_ms for each in self._reigns], times, "right") - 1
+            leads = np.array([each.leader for each in self._reigns])[term] == broker
+            epoch = np.array([each.epoch for each in self._reigns], dtype=np.float64)[term]
+            self._add_replica(broker, times, term, leads, epoch)
             self._add_leader(broker, times[leads])
 
     def _add_replica(
-        self, broker: int, times: Longs, reign: Longs, leads: np.ndarray, epoch: Floats
+        self, broker: int, times: Longs, term: Longs, leads: np.ndarray, epoch: Floats
     ) -> None:
         about = {**self._about, "broker": broker}
         behind = history.behind_ms(self._number, broker, self._episodes, times)
@@ -174,7 +174,7 @@ class _Partition:
         add = self._series.add
         add("replica_is_leader", times, leads.astype(np.float64), **about)
         add("replica_leader_epoch", times, epoch, **about)
-        add("replica_leader_epoch_start_offset", times, began[reign], **about)
+        add("replica_leader_epoch_start_offset", times, began[term], **about)
         add("replica_log_end_offset", times, end, **about)
         add("replica_high_watermark_offset", times, watermark, **about)
         add("replica_committed_truncated_records_total", times, cut, **about)

@@ -11,7 +11,7 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-from tests.compatibility.client_programs import CLIENTS, CODECS, LACKS
+from tests.compatibility.client_programs import CLIENTS, CODECS, UNSUPPORTED
 from tests.support.client_tools import ROOT
 
 PAGE = ROOT / "docs" / "user" / "clients.md"
@@ -35,7 +35,7 @@ class Capability:
         """Of one that is neither tested nor known to lack it there is none: KeyError."""
         if client in self.tested_clients():
             return "yes"
-        return f"no: {LACKS[self.title][client]}"
+        return f"no: {UNSUPPORTED[self.title][client]}"
 
 
 def the_test(name: str) -> Any:
@@ -47,8 +47,11 @@ def the_test(name: str) -> Any:
 
 
 LACKING = {
-    ("administrates", "kcat"): "test_lacks.py::test_kcat_has_no_admin_requests",
-    ("idempotent", "kafka-go"): "test_lacks.py::test_kafka_go_has_no_idempotent_producer",
+    ("administrates", "kcat"): "test_unsupported_features.py::test_kcat_has_no_admin_requests",
+    (
+        "idempotent",
+        "kafka-go",
+    ): "test_unsupported_features.py::test_kafka_go_has_no_idempotent_producer",
 }
 
 CAPABILITIES = (
@@ -108,7 +111,8 @@ def page() -> str:
         "",
         "Real clients, unmodified, against real brokers. Made by",
         "`python -m tests.compatibility.capabilities` from the tests in `tests/compatibility`: yes is a test",  # noqa: E501
-        "that runs with that client, no one in `test_lacks.py` that shows what it lacks.",
+        "that runs with that client, no one in `test_unsupported_features.py` that shows what it "
+        "lacks.",
         "",
         f"| client | {' | '.join(titles)} |",
         f"|---|{'---|' * len(titles)}",

@@ -39,7 +39,7 @@ IN_PYTHON = {
     "java": "java_program",
 }
 # What a client cannot do anywhere, by capability; docs/user/clients.md says it.
-LACKS = {
+UNSUPPORTED = {
     "administrates": {"kcat": "has no admin requests"},
     "idempotent": {"kafka-go": "has no idempotent producer"},
 }
@@ -161,4 +161,4 @@ def client_programs(directory: Path) -> ClientPrograms:
 
 
 def able(capability: str) -> list[str]:
-    return [client for client in CLIENTS if client not in LACKS.get(capability, {})]
+    return [client for client in CLIENTS if client not in UNSUPPORTED.get(capability, {})]

@@ -27,7 +27,7 @@ def topic_of(client: str) -> str:
 
 
 @dataclass
-class Steady:
+class SteadyWorkload:
     """A record for each partition of the topics, again and again, until the end."""
 
     cluster: LocalCluster
@@ -63,7 +63,9 @@ def reads_beyond(member: ClientProgram, number: int) -> set[int]:
     return {p for p, found in numbers(member).items() if found and found[-1] > number}
 
 
-def story(client: str, cluster: LocalCluster, programs: ClientPrograms, steady: Steady) -> None:
+def story(
+    client: str, cluster: LocalCluster, programs: ClientPrograms, steady: SteadyWorkload
+) -> None:
     def member() -> ClientProgram:
         how = {"group": f"members-{client}"}
         return programs.start(client, "group", cluster, topic_of(client), **how)
@@ -102,7 +104,7 @@ def stories(
 ) -> Iterator[dict[str, Future[None]]]:
     topics = {topic_of(client): 3 for client in CLIENTS}
     with kafka_cluster(tmp_path_factory.mktemp("groups"), **topics) as cluster:
-        steady = Steady(cluster, list(topics))
+        steady = SteadyWorkload(cluster, list(topics))
         with ThreadPoolExecutor(len(CLIENTS) + 1) as pool:
             writing = pool.submit(steady.run)
             reported = {c: pool.submit(story, c, cluster, programs, steady) for c in CLIENTS}

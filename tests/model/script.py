@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from tidemark_protocol.partition_state import Member, PartitionState
 
-from tests.model.beginning import Setting
+from tests.model.initial_state import Setting
 from tests.model.invariants import broken_by
 from tests.model.small_broker import SmallBroker
 from tests.model.world import Cluster

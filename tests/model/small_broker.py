@@ -26,7 +26,7 @@ from tidemark_protocol.controller_messages import BrokerState
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
-from tests.model.copies import copied_core, core_key
+from tests.model.replicas import copied_core, core_key
 from tests.model.small_log import Record, SmallLog
 
 TOPIC_ID = TopicId("00000000-0000-0000-0000-000000000001")

@@ -21,7 +21,6 @@ from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
-from tests.model.beginning import Setting, first_partition, the_topic
 from tests.model.in_flight import (
     FetchInFlight,
     InFlight,
@@ -29,6 +28,7 @@ from tests.model.in_flight import (
     ResponseInFlight,
     address,
 )
+from tests.model.initial_state import Setting, first_partition, the_topic
 from tests.model.small_broker import (
     NOW_MS,
     TOPIC_ID,

@@ -111,7 +111,7 @@ class SlowLeader:
         return ""
 
 
-class StandingClock:
+class FrozenClock:
     def now_ms(self) -> int:
         return 0
 
@@ -127,7 +127,7 @@ def test_a_take_over_cut_short_is_taken_back_and_made_again_whole() -> None:
             "one",
             "one:8070",
             leader=leader,
-            clock=StandingClock(),
+            clock=FrozenClock(),
             settings=LeaseSettings(namespace="tidemark", take_over_limit_ms=20),
         )
         await lease.step()

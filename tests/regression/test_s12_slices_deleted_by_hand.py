@@ -50,7 +50,7 @@ class ReadStore(FakeStore):
         return [item for item in found if item["metadata"]["name"] not in self.unlisted]
 
 
-class Shop:
+class OrderStore:
     """A Topic on three brokers that are idle."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Shop:
             indexed, self.rig.service, KeepingRuntime(), settings=ReconcilerSettings()
         )
 
-    async def open(self, *, partitions: int = 1) -> "Shop":
+    async def open(self, *, partitions: int = 1) -> "OrderStore":
         await self.rig.start(3)
         await self.rig.create(partitions=partitions)
         spec = {"partitions": partitions, "replicationFactor": 3}
@@ -95,7 +95,7 @@ class Shop:
 
 def test_a_slice_deleted_on_an_idle_pool_is_a_condition_at_the_next_sweep() -> None:
     async def scenario() -> None:
-        shop = await Shop().open()
+        shop = await OrderStore().open()
         shop.delete_slice()
         await shop.sweep()
         ready = await shop.ready()
@@ -110,7 +110,7 @@ def test_a_slice_deleted_on_an_idle_pool_is_a_condition_at_the_next_sweep() -> N
 
 def test_nothing_is_decided_any_more_by_a_slice_that_a_sweep_found_missing() -> None:
     async def scenario() -> None:
-        shop = await Shop().open()
+        shop = await OrderStore().open()
         rig = shop.rig
         leader = rig.brokers[rig.partition().leader]
         shop.delete_slice()
@@ -128,7 +128,7 @@ def test_once_its_name_is_anothers_nobody_is_told_of_it_any_more() -> None:
     """A broker that starts would make room for it in the place of the other one's log."""
 
     async def scenario() -> None:
-        shop = await Shop().open()
+        shop = await OrderStore().open()
         rig = shop.rig
         shop.delete_slice()
         await shop.sweep()
@@ -146,7 +146,7 @@ def test_once_its_name_is_anothers_nobody_is_told_of_it_any_more() -> None:
 
 def test_a_slice_that_is_put_back_is_taken_in_again() -> None:
     async def scenario() -> None:
-        shop = await Shop().open()
+        shop = await OrderStore().open()
         deleted = shop.delete_slice()
         await shop.sweep()
         shop.store.objects[SLICE] = deleted
@@ -159,7 +159,7 @@ def test_a_slice_that_is_put_back_is_taken_in_again() -> None:
 
 def test_a_list_that_lacks_a_slice_which_is_there_changes_nothing() -> None:
     async def scenario() -> None:
-        shop = await Shop().open(partitions=129)
+        shop = await OrderStore().open(partitions=129)
         shop.store.unlisted = {"orders-0", "orders-1"}
         writes = shop.store.writes
         await shop.sweep()
@@ -173,7 +173,7 @@ def test_a_list_that_lacks_a_slice_which_is_there_changes_nothing() -> None:
 
 def test_a_sweep_over_an_idle_pool_lists_slices_once_reads_none_and_writes_nothing() -> None:  # I21
     async def scenario() -> None:
-        shop = await Shop().open(partitions=129)
+        shop = await OrderStore().open(partitions=129)
         writes = shop.store.writes
         await shop.sweep()
         assert shop.store.slice_reads == ["list"]
@@ -184,7 +184,7 @@ def test_a_sweep_over_an_idle_pool_lists_slices_once_reads_none_and_writes_nothi
 
 def test_of_two_slices_the_one_that_is_there_is_decided_by_and_the_other_one_is_named() -> None:
     async def scenario() -> None:
-        shop = await Shop().open(partitions=129)
+        shop = await OrderStore().open(partitions=129)
         rig = shop.rig
         shop.delete_slice("orders-0")
         await shop.sweep()
@@ -228,7 +228,7 @@ def test_a_slice_put_back_after_its_name_became_another_topics_is_left_alone() -
 
 def test_a_slice_of_that_name_which_is_another_topics_is_not_the_one_that_is_missing() -> None:
     async def scenario() -> None:
-        shop = await Shop().open()
+        shop = await OrderStore().open()
         shop.store.touch(PARTITION_SLICE, "orders-0", topicId=ORDERS[:-1] + "2")
         await shop.sweep()
         assert (await shop.ready())["reason"] == "SliceMissing"
@@ -238,7 +238,7 @@ def test_a_slice_of_that_name_which_is_another_topics_is_not_the_one_that_is_mis
 
 def test_a_read_that_fails_says_nothing_and_is_tried_again() -> None:
     async def scenario() -> None:
-        shop = await Shop().open()
+        shop = await OrderStore().open()
         shop.delete_slice()
         shop.store.is_deaf = True
         with pytest.raises(StoreError):
@@ -253,7 +253,7 @@ def test_a_read_that_fails_says_nothing_and_is_tried_again() -> None:
 
 def test_a_sweep_that_finds_its_controller_deposed_is_no_failure() -> None:
     async def scenario() -> None:
-        shop = await Shop().open()
+        shop = await OrderStore().open()
         await shop.rig.service.step_down()
         assert KEY in await shop.reconciler.all_keys(None)
 

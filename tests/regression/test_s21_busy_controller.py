@@ -35,17 +35,17 @@ def states(rig: Harness) -> list[str]:
 
 
 async def responses_in(
-    rig: Harness, ms: int, broker: FakeBroker, **wishes: object
+    rig: Harness, ms: int, broker: FakeBroker, **desired_topics: object
 ) -> list[HeartbeatResponse]:
     """Of a broker that goes on asking, beside the others."""
     found: list[HeartbeatResponse] = []
-    requesting = broker.heartbeat(**wishes)
+    requesting = broker.heartbeat(**desired_topics)
     for _ in range(ms // 500):
         await rig.advance(500, *[other for other in rig.brokers if other is not broker])
         if requesting.done():
             found.append(requesting.result())
             broker.apply(requesting.result())
-            requesting = broker.heartbeat(**wishes)
+            requesting = broker.heartbeat(**desired_topics)
     requesting.cancel()
     await evaluate()
     return found

@@ -18,7 +18,7 @@ from tests.simulation.checks.coverage_rows import FROZEN, KILLED, KILLED_WITH_CO
 from tests.simulation.checks.final_log_ends import end_of
 from tests.simulation.checks.liveness_checks import SECOND_US, Bounds, LivenessChecks
 from tests.simulation.checks.violations import Violation
-from tests.simulation.clients.topic_wishes import TopicWish
+from tests.simulation.clients.desired_topics import DesiredTopic
 from tests.simulation.engine.campaign import CampaignResult, percentile, show_times
 from tests.simulation.engine.run import Run, RunPlan
 from tests.support.broker_records import a_record
@@ -109,8 +109,8 @@ def test_a_leader_is_waited_for_since_the_last_fault() -> None:
 def test_a_topic_that_its_user_wants_again_has_a_leader_before_it_is_well() -> None:
     """Seed 63000326: retained until the last fault ended, it was no partition that anybody led."""
     stored: dict[str, PartitionSlice] = {}
-    wish = TopicWish("orders", topic().topic_id, partitions=1, replication_factor=3)
-    world: Any = SimpleNamespace(topics=[wish])
+    desired_topic = DesiredTopic("orders", topic().topic_id, partitions=1, replication_factor=3)
+    world: Any = SimpleNamespace(topics=[desired_topic])
     watched = ClusterObserver(world)
     watched._values = stored
     assert watched.unserved() == "orders: 0 of 1 partitions are served"
@@ -118,9 +118,9 @@ def test_a_topic_that_its_user_wants_again_has_a_leader_before_it_is_well() -> N
     assert watched.unserved() == "orders: 0 of 1 partitions are served"
     stored["orders-0"] = replace(retained, is_retained=False)
     assert watched.unserved() == ""
-    wish.partitions = 2
+    desired_topic.partitions = 2
     assert watched.unserved() == "orders: 1 of 2 partitions are served"
-    wish.is_deleted = True
+    desired_topic.is_deleted = True
     assert watched.unserved() == ""
 
 

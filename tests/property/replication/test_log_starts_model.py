@@ -49,7 +49,7 @@ STEPS = st.lists(
 )
 
 
-class LivingPool:
+class RunningPool:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.pool = InProcessPool(path, min_insync=1)
@@ -127,7 +127,7 @@ class LivingPool:
 @given(STEPS)
 def test_followers_end_with_their_leaders_log(steps):
     path = Path(tempfile.mkdtemp())
-    living = LivingPool(path)
+    living = RunningPool(path)
     try:
         for step in steps:
             living.take(*step)

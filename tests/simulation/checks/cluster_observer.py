@@ -144,13 +144,19 @@ class ClusterObserver:
     def unserved(self) -> str:
         """Which topic that its user wants has not all its partitions, or is retained still."""
         served = Counter(topic_id for _, topic_id, _ in self.served_partitions())
-        for wish in self.world.topics:
-            if wish.is_wanted and (found := served[wish.topic_id]) < wish.partitions:
-                return f"{wish.topic}: {found} of {wish.partitions} partitions are served"
+        for desired_topic in self.world.topics:
+            if (
+                desired_topic.is_wanted
+                and (found := served[desired_topic.topic_id]) < desired_topic.partitions
+            ):
+                return f"{desired_topic.topic}: {found} of {desired_topic.partitions} partitions are served"  # noqa: E501
         return ""
 
     def was_requested_to_delete(self, topic_id: TopicId) -> bool:
-        return any(wish.topic_id == topic_id and wish.is_deleted for wish in self.world.topics)
+        return any(
+            desired_topic.topic_id == topic_id and desired_topic.is_deleted
+            for desired_topic in self.world.topics
+        )
 
     def is_lost_by_hand(self, slice_name: str) -> bool:
         """Somebody deleted the object, and will put it back."""
@@ -238,9 +244,9 @@ class ClusterObserver:
         """A human named that leader for that leader epoch (B4)."""
         choice = LeaderChoice(before.partition, leader, before.leader_epoch)
         return any(
-            wish.choices.get(before.partition) == choice
-            for wish in self.world.topics
-            if wish.topic_id == topic_id
+            desired_topic.choices.get(before.partition) == choice
+            for desired_topic in self.world.topics
+            if desired_topic.topic_id == topic_id
         )
 
     def led_at_rest(
@@ -383,33 +389,33 @@ class ClusterObserver:
         """The topic asks for records to go while a run lasts."""
         names = ("retention.ms", "retention.bytes")
         return any(
-            name in wish.config
-            for wish in self.world.topics
-            if wish.topic_id == topic_id
+            name in desired_topic.config
+            for desired_topic in self.world.topics
+            if desired_topic.topic_id == topic_id
             for name in names
         )
 
     def oldest_retained_ms(self, topic_id: TopicId) -> int | None:
         """Of a topic with retention by time alone: from which time on records stay."""
-        for wish in self.world.topics:
-            if wish.topic_id == topic_id and "retention.bytes" not in wish.config:
-                retention_ms = wish.config.get("retention.ms")
+        for desired_topic in self.world.topics:
+            if desired_topic.topic_id == topic_id and "retention.bytes" not in desired_topic.config:
+                retention_ms = desired_topic.config.get("retention.ms")
                 return None if retention_ms is None else self.latest_wall_ms() - int(retention_ms)
         return None
 
     def producers_expire_ms(self, topic_id: TopicId) -> float:
         """inf: not within a run."""
-        for wish in self.world.topics:
-            if wish.topic_id == topic_id:
-                return float(wish.config.get("producer.id.expiration.ms", inf))
+        for desired_topic in self.world.topics:
+            if desired_topic.topic_id == topic_id:
+                return float(desired_topic.config.get("producer.id.expiration.ms", inf))
         return inf
 
     def is_compacted(self, topic_id: TopicId) -> bool:
         """From its start on, as no run changes that."""
         return any(
-            "compact" in wish.config.get("cleanup.policy", "")
-            for wish in self.world.topics
-            if wish.topic_id == topic_id
+            "compact" in desired_topic.config.get("cleanup.policy", "")
+            for desired_topic in self.world.topics
+            if desired_topic.topic_id == topic_id
         )
 
     def latest_wall_ms(self) -> int:

@@ -10,7 +10,7 @@ from tidemark_chaos.history_checker import REPORTED_ONLY, Kind, Outcome
 
 from tests.simulation.checks.slice_checks import CHANGES, ELECTIONS
 from tests.simulation.checks.violations import FLIPPED_EPOCH, SENT_AGAIN_LATE, SENT_TO_A_NEWCOMER
-from tests.simulation.clients.topic_wishes import RETAINED_MOVES
+from tests.simulation.clients.desired_topics import RETAINED_MOVES
 from tests.simulation.engine.disk_image import DATA_OUTCOMES
 from tests.simulation.faults import fault_profiles, optional_faults
 from tests.simulation.faults.fault_plan import KINDS

@@ -49,7 +49,7 @@ POLL_MS = 200  # that a consumer waits for records
 MOST_SHORT_READS = 50  # ten seconds of them
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """Nothing came back: the question may have had its effect or not."""
 
 
@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
         self.transport = None
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(NoAnswer("connection lost"))
+                future.set_exception(NoResponse("connection lost"))
         self._waiting.clear()
 
     def data_received(self, data: bytes) -> None:
@@ -98,7 +98,7 @@ class Connection(asyncio.Protocol):
                 future.set_result(responded.reply)
 
     async def ask(self, question: Question, timeout_ms: int) -> Reply:
-        """Raises NoAnswer, NotSent."""
+        """Raises NoResponse, NotSent."""
         if self.transport is None or self.transport.is_closing():
             raise NotSent("connection closed")
         self._number += 1
@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol):
             async with asyncio.timeout(timeout_ms / 1000):
                 return await future
         except TimeoutError as error:
-            raise NoAnswer("timed out") from error
+            raise NoResponse("timed out") from error
         finally:
             self._waiting.pop(number, None)
 
@@ -157,7 +157,7 @@ class Links:
             try:
                 connection = await self.to(broker)
                 reply = await connection.ask(Metadata(topic), timeout_ms=500)
-            except (NotSent, NoAnswer):
+            except (NotSent, NoResponse):
                 self.drop(broker)
                 continue
             assert isinstance(reply, MetadataResponse)
@@ -305,7 +305,7 @@ class Producer:
         except NotSent:
             self._links.forget_leader(plan.topic, partition)
             return Outcome.FAIL, -1, ""
-        except NoAnswer:
+        except NoResponse:
             self._links.forget_leader(plan.topic, partition)
             self._links.drop(broker)
             return Outcome.INFO, -1, ""
@@ -341,13 +341,13 @@ class Consumer:
             for partition in range(self._around.partitions(self._plan.topic)):
                 try:
                     await self.poll(partition)
-                except (NotSent, NoAnswer):
+                except (NotSent, NoResponse):
                     self._links.forget_leader(self._plan.topic, partition)
             await asyncio.sleep(self._chance.expovariate(1 / mean_seconds))
 
     async def poll(self, partition: int, *, is_final: bool = False) -> int | None:
         """The offset after the last record shown when that is the high watermark, else None.
-        Raises NotSent, NoAnswer."""
+        Raises NotSent, NoResponse."""
         plan, around = self._plan, self._around
         offset = self._positions.offset(partition)
         invoked_us = around.now_us()
@@ -360,7 +360,7 @@ class Consumer:
             connection = await self._links.to(broker)
             question = Fetch(plan.topic, partition, offset, POLL_MS, is_in_rack)
             reply = await connection.ask(question, 1500)
-        except (NotSent, NoAnswer):
+        except (NotSent, NoResponse):
             self._links.drop(broker)
             raise
         assert isinstance(reply, FetchResponse)
@@ -398,7 +398,7 @@ class Consumer:
         return position if position >= reply.high_watermark else None
 
     async def first_offset(self, partition: int) -> OffsetsResponse:
-        """Raises NotSent, NoAnswer."""
+        """Raises NotSent, NoResponse."""
         broker = await self._links.leader(self._plan.topic, partition)
         connection = await self._links.to(broker)
         reply = await connection.ask(Offsets(self._plan.topic, partition), 1000)
@@ -416,7 +416,7 @@ class Consumer:
         for _ in range(tries):
             try:
                 end = await self.poll(partition, is_final=True)
-            except (NotSent, NoAnswer):
+            except (NotSent, NoResponse):
                 self._links.forget_leader(self._plan.topic, partition)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
@@ -446,7 +446,7 @@ class PassingReader:
 
     async def run(self) -> None:
         for _ in range(3):
-            with contextlib.suppress(NotSent, NoAnswer):
+            with contextlib.suppress(NotSent, NoResponse):
                 connection = await self._links.to(self._broker)
                 await connection.ask(self._question, 500)
             await asyncio.sleep(PAUSE_SECONDS)

@@ -28,8 +28,8 @@ from tidemark_protocol.topic_names import OFFSETS_TOPIC
 from tests.simulation.checks.group_checks import GroupChecks, mark_of, metadata_of
 from tests.simulation.checks.invariants import Invariants
 from tests.simulation.clients.clients import Surroundings
+from tests.simulation.clients.desired_topics import DesiredTopic
 from tests.simulation.clients.session_consumer import SessionConsumer
-from tests.simulation.clients.topic_wishes import TopicWish
 from tests.simulation.engine.broker_process import KAFKA_PORT
 from tests.simulation.engine.world import Cluster
 
@@ -261,7 +261,7 @@ class SimulatedGroup:
 
     def __init__(self, invariants: Invariants) -> None:
         self._invariants = invariants
-        self._offsets: TopicWish | None = None
+        self._offsets: DesiredTopic | None = None
         self.reader: SessionConsumer | None = None
         self.checks = GroupChecks(
             "readers",

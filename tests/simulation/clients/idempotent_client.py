@@ -25,7 +25,7 @@ from tests.simulation.clients.client_port import (
 from tests.simulation.clients.clients import (
     PAUSE_SECONDS,
     Links,
-    NoAnswer,
+    NoResponse,
     NotSent,
     ProducerPlan,
     Surroundings,
@@ -88,7 +88,7 @@ class IdempotentProducer:
         try:
             connection = await self._links.to(broker)
             reply = await connection.ask(question, timeout_ms=2000)
-        except (NotSent, NoAnswer):
+        except (NotSent, NoResponse):
             self._links.drop(broker)
             return
         assert isinstance(reply, InitProducerResponse)
@@ -139,7 +139,7 @@ class IdempotentProducer:
                 reply = await connection.ask(question, plan.timeout_ms + 500)
             except NotSent:
                 pass
-            except NoAnswer:
+            except NoResponse:
                 self._links.drop(broker)
                 is_doubtful = True
             else:

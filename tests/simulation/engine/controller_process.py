@@ -1,6 +1,6 @@
 """An operator of the simulated cluster: ControllerService, its Lease, and the wishes for topics.
 
-Production code but for the reconcilers; what Topic objects would ask for: topic_wishes.py. The
+Production code but for the reconcilers; what Topic objects would ask for: desired_topics.py. The
 Lease has a loop of its own, as in production a thread.
 """
 
@@ -22,7 +22,7 @@ from tidemark_operator.store.lease import ControllerLease, LeaseSettings
 from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.loop_lag import LoopLag
 
-from tests.simulation.clients.topic_wishes import keep_topics
+from tests.simulation.clients.desired_topics import keep_topics
 from tests.simulation.engine.broker_process import HEALTH_PATH
 from tests.simulation.engine.clock import MachineClock
 from tests.simulation.engine.messages import MessageServer, RequestFailed, request

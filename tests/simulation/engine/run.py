@@ -88,7 +88,7 @@ class RunPlan:
     has_logs: bool = False
 
 
-class _Ears:
+class ReceivedMessages:
     """What client ports report to; the invariants exist only after the world."""
 
     invariants: Invariants | None = None
@@ -129,8 +129,8 @@ class Run:
         self.faults = plan.faults
         if self.faults is None:
             self.faults = faults_of(plan.seed, plan.safety_seconds, plan.profile)
-        self.ears = _Ears()
-        serve = serve_clients(self.ears, lambda b: (b.settings.listen_host, CLIENT_PORT))
+        self.received = ReceivedMessages()
+        serve = serve_clients(self.received, lambda b: (b.settings.listen_host, CLIENT_PORT))
         options = ClusterOptions(
             brokers=len(self.shape.racks),
             racks=self.shape.racks,
@@ -144,7 +144,7 @@ class Run:
         self.world = Cluster(plan.seed, options)
         self.world.call_client = self._call_client
         self.watched = ClusterObserver(self.world)
-        self.invariants = self.ears.invariants = Invariants(self.watched)
+        self.invariants = self.received.invariants = Invariants(self.watched)
         self.group = SimulatedGroup(self.invariants) if self.shape.has_group else None
         self.history: list[Operation] = []
         self.open_sends: dict[tuple[int, ...], Operation] = {}  # whose outcome nobody knows yet

@@ -26,7 +26,7 @@ from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_protocol.ids import BrokerId, TopicId
 
 from tests.simulation.clients.clients import Surroundings as ClientSurroundings
-from tests.simulation.clients.topic_wishes import TopicWish
+from tests.simulation.clients.desired_topics import DesiredTopic
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.controller_process import TERMINATED_AFTER_US, ControllerSlot
 from tests.simulation.engine.costs import Costs, charged_decisions
@@ -96,7 +96,7 @@ class Cluster(Surroundings):
         self.restored_slices: dict[str, None] = {}  # put back by hand; judges take their names
         self.left_alone: dict[str, str] = {}  # deleted topics' slices, put back: name and uid
         self.stalled: dict[BrokerId, None] = {}  # ever, of itself alone
-        self.topics: list[TopicWish] = []
+        self.topics: list[DesiredTopic] = []
         self.cut_off_since_us: dict[BrokerId, int] = {}  # from all but clients, as a fault says
         # One more client for this run, made of its surroundings; who has clients says how.
         self.call_client: Callable[[NewClient], None] = lambda make: None
@@ -180,15 +180,19 @@ class Cluster(Surroundings):
     def new_uuid(self) -> UUID:
         return UUID(int=self.random.getrandbits(128), version=4)
 
-    def create_topic(self, topic: str, **wishes: Any) -> TopicWish:
+    def create_topic(self, topic: str, **desired_topics: Any) -> DesiredTopic:
         """A Topic object is applied."""
-        wish = TopicWish(topic, TopicId(str(self.new_uuid())), **wishes)
-        self.topics.append(wish)
-        return wish
+        desired_topic = DesiredTopic(topic, TopicId(str(self.new_uuid())), **desired_topics)
+        self.topics.append(desired_topic)
+        return desired_topic
 
     def partitions_of(self, topic: str) -> int:
         """As its user wants them, who may have grown it."""
-        return next(wish.partitions for wish in reversed(self.topics) if wish.topic == topic)
+        return next(
+            desired_topic.partitions
+            for desired_topic in reversed(self.topics)
+            if desired_topic.topic == topic
+        )
 
     def put_back(self, item: dict[str, Any]) -> None:
         """A slice from a backup, by hand. Nothing if its topic was deleted meanwhile."""

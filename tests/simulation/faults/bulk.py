@@ -16,14 +16,14 @@ from tests.simulation.faults.faults import fault
 def make_bulk(world: Cluster, topics: int, partitions: int, for_us: int) -> None:
     """So many topics are applied at once, and deleted together."""
     name = f"bulk-{len(world.topics)}"
-    wishes = [
+    desired_topics = [
         world.create_topic(f"{name}-{number}", partitions=partitions, replication_factor=3)
         for number in range(topics)
     ]
 
     def delete() -> None:
-        for wish in wishes:
-            wish.is_deleted = True
+        for desired_topic in desired_topics:
+            desired_topic.is_deleted = True
 
     world.timeline.after(for_us, delete)
 

@@ -11,7 +11,7 @@ from tidemark_operator.api.broker import BrokerControlState
 from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.api.kinds import LEASE, PARTITION_SLICE
 
-from tests.simulation.clients.topic_wishes import TopicWish, states_of
+from tests.simulation.clients.desired_topics import DesiredTopic, states_of
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.processes import SimulatedProcess
 from tests.simulation.engine.world import Cluster
@@ -156,22 +156,27 @@ def choose_leader(world: Cluster, first: int, apart_us: int, down_us: int) -> No
     def chosen() -> None:
         when(world, lambda: _are_all_in_sync(world), leave_again, WAIT_US)
 
-    when(world, lambda: any(_choose(world, wish) for wish in world.topics), chosen, WAIT_US)
+    when(
+        world,
+        lambda: any(_choose(world, desired_topic) for desired_topic in world.topics),
+        chosen,
+        WAIT_US,
+    )
 
 
-def _choose(world: Cluster, wish: TopicWish) -> bool:
-    for state in states_of(world, wish):
+def _choose(world: Cluster, desired_topic: DesiredTopic) -> bool:
+    for state in states_of(world, desired_topic):
         running = [b for b in state.replicas if world.brokers[b].process is not None]
         if running and not state.has_leader:
             choice = LeaderChoice(state.partition, world.random.choice(running), state.leader_epoch)
-            wish.choices[state.partition] = choice
+            desired_topic.choices[state.partition] = choice
             world.note("fault", f"a human chooses: {choice}")
             return True
     return False
 
 
 def _are_all_in_sync(world: Cluster) -> bool:
-    states = [state for wish in world.topics for state in states_of(world, wish)]
+    states = [state for desired_topic in world.topics for state in states_of(world, desired_topic)]
     return bool(states) and all(len(s.in_sync_replicas) == len(s.replicas) for s in states)
 
 
@@ -212,18 +217,18 @@ def put_back_deleted(world: Cluster, number: int) -> None:
     """A topic is deleted while a broker is away. Then somebody puts its slice back, and another
     controller takes over (S12)."""
     name = f"archive-{len(world.topics)}"
-    wish = world.create_topic(name, partitions=1, replication_factor=3)
+    desired_topic = world.create_topic(name, partitions=1, replication_factor=3)
     saved: list[dict[str, Any]] = []
 
     def delete() -> None:
         slices = world.store.objects(PARTITION_SLICE)
-        saved.extend(item for item in slices if item.get("topicId") == wish.topic_id)
+        saved.extend(item for item in slices if item.get("topicId") == desired_topic.topic_id)
         keep_down(world, number, UNTIL_HEALED_US)
-        wish.is_deleted = True
+        desired_topic.is_deleted = True
         when(world, is_deleted, put_back, WAIT_US)
 
     def is_deleted() -> bool:
-        return wish.is_gone and not any(
+        return desired_topic.is_gone and not any(
             world.store.get(PARTITION_SLICE, world.namespace, item["metadata"]["name"])
             for item in saved
         )
@@ -236,7 +241,7 @@ def put_back_deleted(world: Cluster, number: int) -> None:
         if leading is not None and leading.process is not None:
             leading.process.kill()
 
-    when(world, lambda: wish.had_slices, delete, WAIT_US)
+    when(world, lambda: desired_topic.had_slices, delete, WAIT_US)
 
 
 # ---- two controllers

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.clients.topic_wishes import TopicWish
+from tests.simulation.clients.desired_topics import DesiredTopic
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.clock import MILLION
 from tests.simulation.engine.controller_process import ControllerSlot
@@ -365,16 +365,20 @@ def bad_store(
 
 @fault
 def configure_topic(world: Cluster, topic: str, name: str, value: str) -> None:
-    for wish in world.topics:
-        if wish.topic == topic and wish.is_wanted:
-            wish.config = {**wish.config, name: value}
+    for desired_topic in world.topics:
+        if desired_topic.topic == topic and desired_topic.is_wanted:
+            desired_topic.config = {**desired_topic.config, name: value}
 
 
 @fault
 def grow_topic(world: Cluster, topic: str) -> None:
-    for wish in world.topics:
-        if wish.topic == topic and wish.is_wanted and wish.partitions < MAX_PARTITIONS:
-            wish.partitions += 1
+    for desired_topic in world.topics:
+        if (
+            desired_topic.topic == topic
+            and desired_topic.is_wanted
+            and desired_topic.partitions < MAX_PARTITIONS
+        ):
+            desired_topic.partitions += 1
 
 
 @fault
@@ -382,10 +386,12 @@ def move_partition(world: Cluster, topic: str, number: int, first_broker: int) -
     """To the brokers from that one on: to others, or only in another order of preference. The data
     of a deleted topic that is retained moves too."""
     ids = tuple(world.brokers)
-    for wish in world.topics:
-        if wish.topic == topic and not wish.is_deleted:
-            target = [ids[(first_broker + n) % len(ids)] for n in range(wish.replication_factor)]
-            wish.moves[number % wish.partitions] = tuple(target)
+    for desired_topic in world.topics:
+        if desired_topic.topic == topic and not desired_topic.is_deleted:
+            target = [
+                ids[(first_broker + n) % len(ids)] for n in range(desired_topic.replication_factor)
+            ]
+            desired_topic.moves[number % desired_topic.partitions] = tuple(target)
 
 
 @fault
@@ -395,32 +401,32 @@ def retain_topic(world: Cluster, topic: str, for_us: int) -> None:
     Moves of its data are complete by then, since a move takes longer than most retentions, and
     the data has been at rest for a while, which the checkers look at.
     """
-    for wish in world.topics:
-        if wish.topic == topic and wish.is_wanted:
-            wish.is_retained = True
-            world.timeline.after(for_us, _apply_once_moved, world, wish)
+    for desired_topic in world.topics:
+        if desired_topic.topic == topic and desired_topic.is_wanted:
+            desired_topic.is_retained = True
+            world.timeline.after(for_us, _apply_once_moved, world, desired_topic)
 
 
-def _apply_once_moved(world: Cluster, wish: TopicWish) -> None:
-    if wish.moves and wish.is_retained:
-        world.timeline.after(REST_AFTER_MOVE_US, _apply_once_moved, world, wish)
+def _apply_once_moved(world: Cluster, desired_topic: DesiredTopic) -> None:
+    if desired_topic.moves and desired_topic.is_retained:
+        world.timeline.after(REST_AFTER_MOVE_US, _apply_once_moved, world, desired_topic)
     else:
-        wish.is_retained = False
+        desired_topic.is_retained = False
 
 
 @fault
 def recreate_topic(world: Cluster, topic: str) -> None:
     """Deleted and applied again under its name: another topic id."""
-    for wish in tuple(world.topics):
-        if wish.topic == topic and wish.is_wanted:
-            wish.is_deleted = True
+    for desired_topic in tuple(world.topics):
+        if desired_topic.topic == topic and desired_topic.is_wanted:
+            desired_topic.is_deleted = True
             world.create_topic(
                 topic,
-                partitions=wish.partitions,
-                replication_factor=wish.replication_factor,
-                commit_rule=wish.commit_rule,
-                flush=wish.flush,
-                config=dict(wish.config),
+                partitions=desired_topic.partitions,
+                replication_factor=desired_topic.replication_factor,
+                commit_rule=desired_topic.commit_rule,
+                flush=desired_topic.flush,
+                config=dict(desired_topic.config),
             )
 
 
@@ -444,8 +450,8 @@ def heal(world: Cluster) -> None:
     _good_messages(world)
     for machine in _machines(world):
         _heal_machine(machine)
-    for wish in world.topics:
-        wish.is_retained = False
+    for desired_topic in world.topics:
+        desired_topic.is_retained = False
     for name in tuple(world.lost_slices):
         world.put_back_lost(name)
     if world.coverage["slices put back"]:

@@ -10,7 +10,7 @@ from typing import Any
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import PartitionState
 
-from tests.simulation.clients.topic_wishes import TopicWish, states_of
+from tests.simulation.clients.desired_topics import DesiredTopic, states_of
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.world import Cluster
 from tests.simulation.faults.fault_plan import Arguments
@@ -29,7 +29,7 @@ class _Move:
     """Under way, and not done before `away` is back: its place in the target keeps it open."""
 
     world: Cluster
-    wish: TopicWish
+    desired_topic: DesiredTopic
     number: int  # of the partition
     target: tuple[BrokerId, ...]
     newcomer: BrokerSlot
@@ -37,7 +37,7 @@ class _Move:
     other: BrokerSlot
 
     def state(self) -> PartitionState | None:
-        states = states_of(self.world, self.wish)
+        states = states_of(self.world, self.desired_topic)
         return next((s for s in states if s.partition == self.number), None)
 
     def has_newcomer_in_sync(self) -> bool:
@@ -48,30 +48,32 @@ class _Move:
         partitions = self.newcomer.partitions
         return (
             partitions is not None
-            and partitions.hosted(self.wish.topic_id, self.number) is not None
+            and partitions.hosted(self.desired_topic.topic_id, self.number) is not None
         )
 
     def ask(self) -> None:
-        self.wish.moves[self.number] = self.target
+        self.desired_topic.moves[self.number] = self.target
 
 
 def _begun(world: Cluster, which: int, *, keeps_leader: bool) -> _Move | None:
     """One of the followers is kept down; the newcomer takes the place of the other one, or of the
     leader."""
     found = leading(world)
-    wish = next((each for each in world.topics if each.is_wanted), None)
-    if not found or wish is None:
+    desired_topic = next((each for each in world.topics if each.is_wanted), None)
+    if not found or desired_topic is None:
         return None
     _, leader, replica = found[which % len(found)]
     state = replica.leader.state
     followers = [b for b in state.replicas if b != leader.broker_id]
     spare = [slot for slot in world.brokers.values() if slot.broker_id not in state.replicas]
-    if len(followers) != 2 or not spare or replica.topic_id != wish.topic_id:
+    if len(followers) != 2 or not spare or replica.topic_id != desired_topic.topic_id:
         return None
     away, other = followers
     stays = leader.broker_id if keeps_leader else other
     target = (stays, away, spare[0].broker_id)
-    move = _Move(world, wish, replica.partition, target, spare[0], leader, world.brokers[other])
+    move = _Move(
+        world, desired_topic, replica.partition, target, spare[0], leader, world.brokers[other]
+    )
     _keep_down(world, world.brokers[away])
     move.ask()
     return move
@@ -94,7 +96,7 @@ def take_back_and_ask_again(world: Cluster, which: int) -> None:
         if leader.process is None:
             return
         freeze(world, leader.process, STILL_US)
-        move.wish.is_cancelling = True
+        move.desired_topic.is_cancelling = True
         when(world, lambda: not move.is_hosted_by_newcomer(), ask_again, WAIT_US)
 
     def ask_again() -> None:
@@ -130,7 +132,7 @@ def leave_newcomer_alone(world: Cluster, which: int) -> None:
 
     def take_back() -> None:
         world.coverage["newcomers left alone"] += 1
-        move.wish.is_cancelling = True
+        move.desired_topic.is_cancelling = True
 
     when(world, move.has_newcomer_in_sync, leave, WAIT_US)
 
@@ -147,7 +149,7 @@ def take_back_as_leader_dies(world: Cluster, which: int, outage_us: int) -> None
         world.coverage["moves taken back as the leader died"] += 1
         api_outage(world, outage_us)
         _keep_down(world, move.leader, 2 * outage_us)
-        move.wish.is_cancelling = True
+        move.desired_topic.is_cancelling = True
 
     when(world, move.has_newcomer_in_sync, die, WAIT_US)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from tidemark_operator.controller.core.reassignment import is_moving
 
-from tests.simulation.clients.topic_wishes import TopicWish, states_of
+from tests.simulation.clients.desired_topics import DesiredTopic, states_of
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.store import REQUESTS, RESPONSES
 from tests.simulation.engine.world import Cluster
@@ -60,17 +60,21 @@ def cancel_moves(world: Cluster, topic: str, wait_us: int) -> None:
     def look() -> None:
         if world.is_healed or world.now_us >= ends_us:
             return
-        for wish in world.topics:
-            if wish.topic == topic and wish.is_wanted and _is_moving(world, wish):
-                wish.is_cancelling = True
+        for desired_topic in world.topics:
+            if (
+                desired_topic.topic == topic
+                and desired_topic.is_wanted
+                and _is_moving(world, desired_topic)
+            ):
+                desired_topic.is_cancelling = True
                 return
         world.timeline.after(LOOK_EVERY_US, look)
 
     look()
 
 
-def _is_moving(world: Cluster, wish: TopicWish) -> bool:
-    return any(is_moving(state) for state in states_of(world, wish))
+def _is_moving(world: Cluster, desired_topic: DesiredTopic) -> bool:
+    return any(is_moving(state) for state in states_of(world, desired_topic))
 
 
 @fault

@@ -10,7 +10,7 @@ import pyspark
 import pytest
 from tidemark_audit.spark_pod import NotFromSpark, command_of
 from tidemark_cli.main import main
-from tidemark_cli.submitted import audit_driver
+from tidemark_cli.spark_driver import audit_driver
 from tidemark_protocol.audit_summary import decode_summary
 
 from tests.support.audit_exports import Export, brokers, partition

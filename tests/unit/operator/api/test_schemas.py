@@ -215,10 +215,10 @@ def test_listeners_that_cannot_be_are_refused(listeners: list[dict[str, Any]]) -
 
 
 @pytest.mark.parametrize("wish", [True, False])
-def test_topics_are_made_for_clients_only_where_the_pool_says_so(wish: bool) -> None:
-    requested = pool(autoCreateTopics=True) if wish else pool()
+def test_topics_are_made_for_clients_only_where_the_pool_says_so(desired_topic: bool) -> None:
+    requested = pool(autoCreateTopics=True) if desired_topic else pool()
     requested["metadata"]["namespace"] = "shop"
-    assert pool_spec(effective(requested)).creates_topics is wish
+    assert pool_spec(effective(requested)).creates_topics is desired_topic
 
 
 def test_quotas_are_read_from_the_pool() -> None:

@@ -105,7 +105,7 @@ class CallStore(FakeStore):
         return item
 
 
-class Shop:
+class OrderStore:
     """Some Topics that are served already, all known to the operator."""
 
     def __init__(self, others: int, store: CallStore | None = None, **settings: Any) -> None:
@@ -137,7 +137,7 @@ class Shop:
                 retained=False,
             )
 
-    async def open(self) -> "Shop":
+    async def open(self) -> "OrderStore":
         await self.reconciler.all_keys(None)
         self.store.calls.clear()
         return self
@@ -173,7 +173,7 @@ class Shop:
 @OTHERS
 def test_new_topic_costs_four_calls_until_it_is_ready(others: int) -> None:
     async def scenario() -> None:
-        shop = await Shop(others).open()
+        shop = await OrderStore(others).open()
         shop.user_puts("new")
         await shop.work(lambda: shop.ready("new") == "AllPartitionsLed")
         assert shop.store.calls == {
@@ -188,7 +188,7 @@ def test_new_topic_costs_four_calls_until_it_is_ready(others: int) -> None:
 
 def test_event_of_an_own_status_write_costs_nothing() -> None:
     async def scenario() -> None:
-        shop = await Shop(1).open()
+        shop = await OrderStore(1).open()
         shop.user_puts("new")
         await shop.work(lambda: shop.ready("new"))
         shop.store.calls.clear()
@@ -202,7 +202,7 @@ def test_event_of_an_own_status_write_costs_nothing() -> None:
 @OTHERS
 def test_deleted_topic_costs_reads_of_its_own_objects_alone(others: int) -> None:
     async def scenario() -> None:
-        shop = await Shop(others).open()
+        shop = await OrderStore(others).open()
         shop.user_deletes("t7")
         await shop.work(lambda: shop.store.calls["replace BrokerPool"])
         assert shop.controller.calls == ["delete uid-t7 retain=True"]
@@ -220,7 +220,7 @@ def test_deleted_topic_costs_reads_of_its_own_objects_alone(others: int) -> None
 @OTHERS
 def test_topic_of_a_taken_name_costs_a_read_of_the_other_one(others: int) -> None:
     async def scenario() -> None:
-        shop = await Shop(others).open()
+        shop = await OrderStore(others).open()
         shop.user_puts("a-late-one", topicName="t7")
         await shop.work(lambda: shop.ready("a-late-one") == "TopicNameTaken")
         assert shop.store.calls == {"get Topic": 2, "get BrokerPool": 1, "replace Topic": 1}

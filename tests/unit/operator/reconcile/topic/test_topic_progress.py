@@ -13,7 +13,7 @@ from tidemark_protocol.partition_state import PartitionState, TopicState
 
 from tests.support.reconcile_harness import NAMESPACE, partition_state
 from tests.support.waiting import eventually, run
-from tests.unit.operator.reconcile.test_reconcile_cost import Shop
+from tests.unit.operator.reconcile.test_reconcile_cost import OrderStore
 
 REPLICAS = (BrokerId(0), BrokerId(1), BrokerId(2))
 
@@ -56,7 +56,7 @@ def test_partition_that_lost_its_leader_is_no_progress() -> None:
 
 def test_status_tells_progress_while_partitions_are_made() -> None:
     async def scenario() -> None:
-        shop = await Shop(0, status_interval_ms=1).open()
+        shop = await OrderStore(0, status_interval_ms=1).open()
         made, sound = asyncio.Event(), shop.controller.create_topic
 
         async def slow(pool: str, topic: TopicState, assignments: Any, **given: Any) -> None:

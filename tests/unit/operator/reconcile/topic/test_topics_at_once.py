@@ -6,14 +6,14 @@ from tidemark_operator.api.kinds import PARTITION_SLICE, TOPIC
 
 from tests.support.reconcile_harness import NAMESPACE
 from tests.support.waiting import eventually, run
-from tests.unit.operator.reconcile.test_reconcile_cost import Shop
+from tests.unit.operator.reconcile.test_reconcile_cost import OrderStore
 
 
 def test_topics_made_at_once_all_become_ready() -> None:
     names = [f"new{number}" for number in range(60)]
 
     async def scenario() -> None:
-        shop = await Shop(0).open()
+        shop = await OrderStore(0).open()
         for name in names:
             shop.user_puts(name)
         await shop.work(lambda: all(shop.ready(name) for name in names))
@@ -27,7 +27,7 @@ def test_topics_made_at_once_all_become_ready() -> None:
 
 def test_topics_deleted_at_once_are_all_forgotten() -> None:
     async def scenario() -> None:
-        shop = await Shop(60).open()
+        shop = await OrderStore(60).open()
         for number in range(60):
             shop.user_deletes(f"t{number}")
         await shop.work(lambda: len(shop.controller.calls) == 60)
@@ -39,7 +39,7 @@ def test_topics_deleted_at_once_are_all_forgotten() -> None:
 
 def test_two_new_topics_of_one_name_make_one_topic() -> None:
     async def scenario() -> None:
-        shop = await Shop(0).open()
+        shop = await OrderStore(0).open()
         shop.user_puts("b", topicName="orders")
         shop.user_puts("a", topicName="orders")
         await shop.work(lambda: shop.ready("a") and shop.ready("b"))
@@ -53,7 +53,7 @@ def test_older_topic_seen_while_another_one_is_made_waits_for_it() -> None:
     """Events of two objects may come in another order than the objects were made."""
 
     async def scenario() -> None:
-        shop = await Shop(0).open()
+        shop = await OrderStore(0).open()
         shop.user_puts("b", topicName="orders")
         making = "create PartitionSlice b-0"
         made = shop.store.hold(making)
@@ -72,7 +72,7 @@ def test_older_topic_seen_while_another_one_is_made_waits_for_it() -> None:
 
 def test_deletion_decided_before_an_adoption_does_not_take_the_heirs_data() -> None:
     async def scenario() -> None:
-        shop = await Shop(0).open()
+        shop = await OrderStore(0).open()
         shop.user_puts("orders")
         await shop.work(lambda: shop.ready("orders"))
         confirming = "get Topic orders"
@@ -95,7 +95,7 @@ def test_deletion_decided_before_an_adoption_does_not_take_the_heirs_data() -> N
 
 def test_name_of_a_deleted_topic_is_free_for_one_that_waited() -> None:
     async def scenario() -> None:
-        shop = await Shop(1).open()
+        shop = await OrderStore(1).open()
         shop.user_puts("late", topicName="t0")
         await shop.work(lambda: shop.ready("late") == "TopicNameTaken")
         shop.store.objects.pop((PARTITION_SLICE.kind, NAMESPACE, "t0-0"))
@@ -109,7 +109,7 @@ def test_data_of_a_former_topic_goes_to_one_of_two_that_wait_for_the_name() -> N
     """Neither may begin anew beside data that is served still."""
 
     async def scenario() -> None:
-        shop = await Shop(0).open()
+        shop = await OrderStore(0).open()
         shop.user_puts("a", topicName="orders")
         await shop.work(lambda: shop.ready("a"))
         for name in ("b", "c"):
@@ -128,7 +128,7 @@ def test_data_of_a_former_topic_ends_though_its_successor_has_other_data() -> No
     """Deleted and made anew with the topicName of retained data, before anybody looked."""
 
     async def scenario() -> None:
-        shop = await Shop(0).open()
+        shop = await OrderStore(0).open()
         shop.user_puts("old", topicName="kept")
         await shop.work(lambda: shop.ready("old"))
         shop.user_deletes("old")

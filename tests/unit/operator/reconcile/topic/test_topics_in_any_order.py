@@ -10,7 +10,7 @@ from tidemark_operator.api.kinds import TOPIC, Object
 
 from tests.support.reconcile_harness import NAMESPACE
 from tests.support.waiting import run
-from tests.unit.operator.reconcile.test_reconcile_cost import CallStore, Shop
+from tests.unit.operator.reconcile.test_reconcile_cost import CallStore, OrderStore
 
 OBJECTS, NAMES, POLICIES = ("a", "b", "c"), ("x", "y"), ("Retain", "Delete")
 QUIET_LOOKS = 20  # of 2 ms each: Topics that wait, and late statuses, are due in 3 ms
@@ -30,7 +30,7 @@ class UnevenStore(CallStore):
 
 
 class Users:
-    def __init__(self, shop: Shop, chance: random.Random) -> None:
+    def __init__(self, shop: OrderStore, chance: random.Random) -> None:
         self._shop = shop
         self._chance = chance
         self._unannounced: list[tuple[Object, bool]] = []  # object, whether it was deleted
@@ -62,7 +62,7 @@ class Users:
         self._shop.tell(event[0], is_deleted=event[1])
 
 
-async def until_quiet(shop: Shop) -> None:
+async def until_quiet(shop: OrderStore) -> None:
     looks = 0
     while looks < QUIET_LOOKS:
         before = shop.store.version
@@ -70,7 +70,7 @@ async def until_quiet(shop: Shop) -> None:
         looks = looks + 1 if shop.store.version == before else 0
 
 
-def check(shop: Shop) -> None:
+def check(shop: OrderStore) -> None:
     topics = [item for (kind, _, _), item in shop.store.objects.items() if kind == TOPIC.kind]
     owned = {
         topic.get("status", {}).get("topicId") or topic["metadata"]["uid"]: topic
@@ -91,7 +91,7 @@ def check(shop: Shop) -> None:
 def test_names_have_one_owner_whatever_the_order(seed: int) -> None:
     async def scenario() -> None:
         chance = random.Random(seed)
-        shop = Shop(
+        shop = OrderStore(
             0,
             UnevenStore(chance),
             waiting_interval_ms=3,

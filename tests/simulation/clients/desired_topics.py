@@ -33,7 +33,7 @@ RETAINED_MOVES = "moves of retained partitions"
 
 
 @dataclass
-class TopicWish:
+class DesiredTopic:
     """A Topic object: what its user wants, and what its status remembers."""
 
     topic: str
@@ -70,12 +70,12 @@ class TopicWish:
         )
 
 
-def states_of(world: "Cluster", wish: TopicWish) -> tuple[PartitionState, ...]:
+def states_of(world: "Cluster", desired_topic: DesiredTopic) -> tuple[PartitionState, ...]:
     """As the leading operator knows them."""
     slot = world.leading_controller
     if slot is None or slot.service is None or world.pool not in slot.service.pools():
         return ()
-    view = slot.service.topic(world.pool, wish.topic_id)
+    view = slot.service.topic(world.pool, desired_topic.topic_id)
     return () if view is None else view.partitions
 
 
@@ -85,22 +85,22 @@ async def keep_topics(world: "Cluster", who: str, service: ControllerService) ->
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         reported = await _keep_settings(world, service, reported)
-        for wish in tuple(world.topics):
+        for desired_topic in tuple(world.topics):
             if not service.is_leading:
                 break
             try:
-                done = await _step(service, world, wish)
+                done = await _step(service, world, desired_topic)
             except (NotController, StoreError, NoLiveReplica, TooFewBrokers, TopicUnknown):
                 continue  # tried again
             except SliceMissing as error:
                 done = f"{type(error).__name__}: {error}"
                 with contextlib.suppress(NotController, StoreError):
-                    await service.find_slices(world.pool, wish.topic_id)
+                    await service.find_slices(world.pool, desired_topic.topic_id)
             except CannotReassign as error:
                 done = f"{type(error).__name__}: {error}"
-            if done and done != wish.last_news:
-                wish.last_news = done
-                world.note(who, f"topic {wish.topic} {wish.topic_id}: {done}")
+            if done and done != desired_topic.last_news:
+                desired_topic.last_news = done
+                world.note(who, f"topic {desired_topic.topic} {desired_topic.topic_id}: {done}")
 
 
 async def _keep_settings(world: "Cluster", service: ControllerService, reported: int) -> int:
@@ -116,35 +116,37 @@ async def _keep_settings(world: "Cluster", service: ControllerService, reported:
     return reported
 
 
-async def _step(service: ControllerService, world: "Cluster", wish: TopicWish) -> str:
+async def _step(service: ControllerService, world: "Cluster", desired_topic: DesiredTopic) -> str:
     """The next one; what it was."""
     pool = world.pool
-    if wish.is_gone or pool not in service.pools():
+    if desired_topic.is_gone or pool not in service.pools():
         return ""
-    view = service.topic(pool, wish.topic_id)
-    if wish.is_deleted:
-        await service.delete_topic(pool, wish.topic_id, retain=False)
-        wish.is_gone = True
+    view = service.topic(pool, desired_topic.topic_id)
+    if desired_topic.is_deleted:
+        await service.delete_topic(pool, desired_topic.topic_id, retain=False)
+        desired_topic.is_gone = True
         return "deleted"
-    if wish.is_retained:
+    if desired_topic.is_retained:
         if view is None:
             return ""
         if view.is_retained:  # off brokers that are to be emptied
-            done = await _move(service, pool, wish, view)
+            done = await _move(service, pool, desired_topic, view)
             world.coverage[RETAINED_MOVES] += "moved to" in done
             return done
-        await service.delete_topic(pool, wish.topic_id, retain=True)
+        await service.delete_topic(pool, desired_topic.topic_id, retain=True)
         return "retained"
     if view is None or view.is_retained:
-        return await _create(service, pool, wish)
-    if view.topic.partition_count < wish.partitions:
-        return await _grow(service, pool, wish, view.topic.partition_count)
-    if view.topic.config != wish.config or world.applies_again:
-        await service.update_topic(pool, wish.state)
-        return f"configured: {wish.config}"
-    if wish.choices:
-        await service.choose_leaders(pool, wish.topic_id, tuple(wish.choices.values()))
-    return await _move(service, pool, wish, view)
+        return await _create(service, pool, desired_topic)
+    if view.topic.partition_count < desired_topic.partitions:
+        return await _grow(service, pool, desired_topic, view.topic.partition_count)
+    if view.topic.config != desired_topic.config or world.applies_again:
+        await service.update_topic(pool, desired_topic.state)
+        return f"configured: {desired_topic.config}"
+    if desired_topic.choices:
+        await service.choose_leaders(
+            pool, desired_topic.topic_id, tuple(desired_topic.choices.values())
+        )
+    return await _move(service, pool, desired_topic, view)
 
 
 def _racks(service: ControllerService, pool: str) -> dict[BrokerId, str]:
@@ -152,39 +154,49 @@ def _racks(service: ControllerService, pool: str) -> dict[BrokerId, str]:
     return {broker.broker_id: broker.rack for broker in service.brokers(pool)}
 
 
-async def _create(service: ControllerService, pool: str, wish: TopicWish) -> str:
+async def _create(service: ControllerService, pool: str, desired_topic: DesiredTopic) -> str:
     racks = _racks(service, pool)
-    assignments = place(wish.partitions, wish.replication_factor, tuple(racks), racks=racks)
-    await service.create_topic(
-        pool, wish.state, assignments, had_slices=wish.had_slices, deletion_policy="Delete"
+    assignments = place(
+        desired_topic.partitions, desired_topic.replication_factor, tuple(racks), racks=racks
     )
-    wish.had_slices = True
+    await service.create_topic(
+        pool,
+        desired_topic.state,
+        assignments,
+        had_slices=desired_topic.had_slices,
+        deletion_policy="Delete",
+    )
+    desired_topic.had_slices = True
     return "created"
 
 
-async def _grow(service: ControllerService, pool: str, wish: TopicWish, present: int) -> str:
-    added = wish.partitions - present
+async def _grow(
+    service: ControllerService, pool: str, desired_topic: DesiredTopic, present: int
+) -> str:
+    added = desired_topic.partitions - present
     racks = _racks(service, pool)
     assignments = place(
-        added, wish.replication_factor, tuple(racks), first_partition=present, racks=racks
+        added, desired_topic.replication_factor, tuple(racks), first_partition=present, racks=racks
     )
-    await service.add_partitions(pool, wish.topic_id, assignments, first=present)
-    return f"has {wish.partitions} partitions"
+    await service.add_partitions(pool, desired_topic.topic_id, assignments, first=present)
+    return f"has {desired_topic.partitions} partitions"
 
 
-async def _move(service: ControllerService, pool: str, wish: TopicWish, view: TopicView) -> str:
+async def _move(
+    service: ControllerService, pool: str, desired_topic: DesiredTopic, view: TopicView
+) -> str:
     for state in view.partitions:
         is_settled = not (state.adding_replicas or state.removing_replicas)
-        if is_settled and wish.moves.get(state.partition) == state.replicas:
-            del wish.moves[state.partition]
+        if is_settled and desired_topic.moves.get(state.partition) == state.replicas:
+            del desired_topic.moves[state.partition]
             return f"partition {state.partition} moved to {list(state.replicas)}"
-    if wish.is_cancelling:
-        wish.is_cancelling = False
-        wish.moves = {s.partition: original_of(s) for s in view.partitions if is_moving(s)}
-    if wish.moves:
+    if desired_topic.is_cancelling:
+        desired_topic.is_cancelling = False
+        desired_topic.moves = {s.partition: original_of(s) for s in view.partitions if is_moving(s)}
+    if desired_topic.moves:
         try:
-            await service.reassign(pool, wish.topic_id, dict(wish.moves))
+            await service.reassign(pool, desired_topic.topic_id, dict(desired_topic.moves))
         except CannotReassign:
-            wish.moves.clear()  # a user reads the condition and lets it be
+            desired_topic.moves.clear()  # a user reads the condition and lets it be
             raise
     return ""

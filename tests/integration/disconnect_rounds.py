@@ -1,5 +1,5 @@
-"""`python -m tests.integration.cut_rounds`: rounds of cut links with figures, as `tidemark demo`
-tells.
+"""`python -m tests.integration.disconnect_rounds`: rounds of cut links with figures, as `tidemark
+demo` tells.
 
 Options as of the demo: --rounds, --kinds, --quiet-seconds, --interval-ms, --report.
 """  # noqa: E501
