@@ -2,7 +2,7 @@
 demo` tells.
 
 Options as of the demo: --rounds, --kinds, --quiet-seconds, --interval-ms, --report.
-"""  # noqa: E501
+"""
 
 import argparse
 import asyncio

@@ -194,8 +194,8 @@ class SmallController:
                 leader_counts=LeaderCounts([partition]),
                 evidence=ElectionEvidence(Reports(reports), self.choice),
             )
-            if election.recovery is not None:
-                self.unclean_recovery = election.recovery.cause
+            if election.unclean_election is not None:
+                self.unclean_recovery = election.unclean_election.cause
             return election.partition
 
         self._change(decide, late=late)

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.mutation.injected import INJECTED_BUGS
 
 from tests.model.search import begun_in, explored
+from tests.mutation.injected_bugs import INJECTED_BUGS
 from tests.mutation.mutant import Mutant, injected
 from tests.mutation.mutants import MUTANTS, mutant_of
 from tests.simulation.engine.arguments import at_least

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from tests.mutation.injected import INJECTED_BUGS, InjectedBug
 
 from tests.model.__main__ import PARTS
 from tests.model.search import Bounds, begun_in, explored, transcript
+from tests.mutation.injected_bugs import INJECTED_BUGS, InjectedBug
 
 
 def test_one_record_and_one_fault_break_nothing_in_any_order() -> None:

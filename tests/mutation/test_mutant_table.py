@@ -4,10 +4,9 @@ import re
 from collections import Counter
 from inspect import Parameter, signature
 
-from tests.mutation.injected import INJECTED_BUGS
-
 from tests.mutation.anchors import all_anchors, anchor_of
 from tests.mutation.edits import Wrap, original_and_mutated
+from tests.mutation.injected_bugs import INJECTED_BUGS
 from tests.mutation.mutant import injected
 from tests.mutation.mutant_hunt import (
     SEEDS,

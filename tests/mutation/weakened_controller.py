@@ -230,7 +230,7 @@ MUTANTS = (
            why_no_seed="a broker that comes back with a short log while its slice is away"),
     Mutant("an empty log takes the place of one that made room", "S9, S12",
            (at("displaced-log-is-not-empty", returns(False)),),
-           "tests/regression/test_s9_lost_partition.py::test_a_log_that_made_room_for_another_topics"  # noqa: E501
+           "tests/regression/test_s9_lost_partition.py::test_a_log_that_made_room_for_another_topics"
            "_is_not_counted_on_when_its_slice_is_put_back",
            why_no_seed="a slice put back after its name was another topic's for a while"),
     Mutant("a broker has spoken of what it was not told of", "S3, S9",

@@ -282,7 +282,7 @@ class KeepingRuntime:
         self.brokers[broker_id] = replace(self.brokers.get(broker_id, absent), **fields)
 
 
-Experiment = Callable[["World"], Coroutine[Any, Any, None]]
+Experiment = Callable[["Cluster"], Coroutine[Any, Any, None]]
 
 
 class Cluster:

@@ -13,7 +13,7 @@ Flags = NDArray[np.bool_]
 
 # Prometheus's mark that a series ended (model/value/value.go): one particular NaN.
 STALE_BITS = 0x7FF0000000000002
-STALE = np.array([STALE_BITS], dtype=np.uint64).timeline(np.float64)[0]
+STALE = np.array([STALE_BITS], dtype=np.uint64).view(np.float64)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def within(batch: SampleBatch, start_ms: int | None, end_ms: int | None) -> Samp
 
 
 def is_stale(values: Floats) -> Flags:
-    return np.asarray(values.timeline(np.uint64) == np.uint64(STALE_BITS))
+    return np.asarray(values.view(np.uint64) == np.uint64(STALE_BITS))
 
 
 DEFAULT_INTERVAL_MS = 15_000

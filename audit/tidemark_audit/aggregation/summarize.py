@@ -61,7 +61,7 @@ class _Columns:
         again = np.zeros(len(series), dtype=np.bool_)
         again[1:] = (series[1:] == series[:-1]) & (at_ms[1:] == at_ms[:-1])
         differs = np.zeros(len(series), dtype=np.bool_)
-        differs[1:] = again[1:] & (values.timeline(np.int64)[1:] != values.timeline(np.int64)[:-1])
+        differs[1:] = again[1:] & (values.view(np.int64)[1:] != values.view(np.int64)[:-1])
         self.duplicates = self._count(series[again & ~differs])
         self.conflicts = self._count(series[differs])
         return series[~again], at_ms[~again], values[~again]

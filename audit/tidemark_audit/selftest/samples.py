@@ -36,7 +36,7 @@ LABELS = (
     "cluster", "pool", "topic", "topic_id", "partition", "broker", "follower", "kind", "reason",
     "cause", "instance", "prometheus_replica",
 )  # fmt: skip
-STALE = np.array([0x7FF0000000000002], dtype=np.uint64).timeline(np.float64)[0]
+STALE = np.array([0x7FF0000000000002], dtype=np.uint64).view(np.float64)[0]
 Array = NDArray[np.float64]
 Times = NDArray[np.int64]
 

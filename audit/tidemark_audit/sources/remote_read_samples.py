@@ -71,7 +71,7 @@ def _samples(series: memoryview) -> tuple[Longs, Floats]:
     shifts = 7 * np.arange(_TIME_BYTES, dtype=np.int64)
     taken = usual[fits]
     times[taken] = ((digits[fits].astype(np.int64) & 0x7F) << shifts).sum(axis=1)
-    values[taken] = np.ascontiguousarray(rows[fits, 1:9]).timeline("<f8").ravel()
+    values[taken] = np.ascontiguousarray(rows[fits, 1:9]).view("<f8").ravel()
     for place in np.setdiff1d(np.arange(len(messages)), taken).tolist():
         times[place], values[place] = _sample(messages[place])
     return times, values

@@ -45,7 +45,7 @@ def decode(chunks: Sequence[bytes]) -> tuple[Longs, Longs, Floats]:
         place = out[:active] + step
         times[place] = decoder.time[:active]
         values[place] = decoder.value[:active]
-    return counts, times, values.timeline(np.float64)
+    return counts, times, values.view(np.float64)
 
 
 def samples_in(chunk: bytes) -> int:

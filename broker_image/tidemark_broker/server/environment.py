@@ -15,10 +15,10 @@ from tidemark_broker.log.disk import Disk
 from tidemark_broker.metadata.controller_channel import ControllerTransport
 
 if TYPE_CHECKING:
-    pass
+    from tidemark_broker.server.broker_server import BrokerServer
 
 # Serves HTTP for the broker until the event is set; tells the port once it listens.
-ServeHttp = Callable[["Broker", asyncio.Event, Callable[[int], None]], Awaitable[None]]
+ServeHttp = Callable[["BrokerServer", asyncio.Event, Callable[[int], None]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,13 +99,13 @@ class UncleanElection:
 
 _REASONS = {
     UncleanCause.ALL_UNCLEAN: "no replica could prove that it has every committed record, so the "
-                              "longest"
+    "longest"
     " log of all was taken",
     UncleanCause.UNCLEAN: "no safe replica was live and the topic allows unclean election, so the "
-                          "longest"
+    "longest"
     " log of those live was taken",
     UncleanCause.CHOSEN: "a human chose its leader, or asked for the longest log of those live",
     UncleanCause.RESTORED: "its slice was older than what brokers held (restored from a backup?), "
-                           "so it"
+    "so it"
     " was rebuilt",
 }

@@ -93,7 +93,7 @@ class SimulatedProcess(Host):
         self.sockets: dict[SimulatedTransport, None] = {}
         self.listeners: dict[SimulatedServer, None] = {}
         # abstract for typeshed only: loop.py says what the methods it leaves out do
-        self.loop = SimulatedLoop(name, world.timeline, machine.clock, self)  # type: ignore[abstract]  # noqa: E501
+        self.loop = SimulatedLoop(name, world.timeline, machine.clock, self)  # type: ignore[abstract]
         self.loop.costs = world.costs
         self.disk = SimulatedDisk(machine.volume, self)
         self._worker_us = 0

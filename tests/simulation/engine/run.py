@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidemark_broker.replication.replica_manager import FetchResult
-from tidemark_chaos.history_checker import Kind, Operation, checker
+from tidemark_chaos.history_checker import Kind, Operation, check
 from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.store.lease import LeaseSettings
 from tidemark_protocol.ids import BrokerId
@@ -176,7 +176,7 @@ class Run:
     def _to_its_end(self) -> None:
         try:
             self._safety_phase()
-            self._heal_and_checker()
+            self._heal_and_check()
         except BeyondPromises as found:
             self.invariants.coverage[ended_early(found.text)] += 1
             self.watched.note(f"the run ends here: {found.text}")
@@ -185,7 +185,7 @@ class Run:
             self._is_over = True
             self._checker_history(self._without_last_reads(), but=UNSEEN)
 
-    def _heal_and_checker(self) -> None:
+    def _heal_and_check(self) -> None:
         try:
             self._healing_phase()
             self._quiet_phase()
@@ -357,7 +357,7 @@ class Run:
 
     def _checker_history(self, history: list[Operation], but: str = "") -> None:
         logs = self.invariants.committed_logs()
-        verdict = checker(
+        verdict = check(
             placed([*history, *self.open_sends.values()]),
             with_compacted(self.invariants.suspensions(), logs),
         )

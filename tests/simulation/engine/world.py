@@ -165,7 +165,7 @@ class Cluster(Surroundings):
     def leading_controller(self) -> ControllerSlot | None:
         """Of those that believe so, the one with the highest controller epoch."""
         leading = [slot for slot in self.controllers if slot.is_leading]
-        return max(leading, key=lambda slot: slot.service.controller_epoch, default=None)  # type: ignore[union-attr]  # noqa: E501
+        return max(leading, key=lambda slot: slot.service.controller_epoch, default=None)  # type: ignore[union-attr]
 
     def controller_hosts(self) -> list[str]:
         return [slot.host for slot in self.controllers]

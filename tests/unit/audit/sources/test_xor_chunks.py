@@ -92,7 +92,7 @@ def test_chunks_of_any_shape_are_decoded_bit_by_bit(
     assert counts.tolist() == [len(times) for times, _ in series]
     assert times_found.tolist() == [at for times, _ in series for at in times]
     expected = np.array([value for _, values in series for value in values])
-    assert values_found.timeline(np.uint64).tolist() == expected.timeline(np.uint64).tolist()
+    assert values_found.view(np.uint64).tolist() == expected.view(np.uint64).tolist()
 
 
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=5))
