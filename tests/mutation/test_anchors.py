@@ -268,7 +268,7 @@ def test_what_awaits_or_yields_still_does(guarded: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("guard", "edit", "told"),
+    ("guard", "edit", "reported"),
     [
         ("missing", drop(), "expected one anchor, found none"),
         ("twice", drop(), "expected one anchor, found .*:[0-9]+, .*:[0-9]+"),

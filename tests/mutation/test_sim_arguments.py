@@ -10,7 +10,7 @@ from tests.simulation.engine import runner
 
 
 @pytest.mark.parametrize(
-    ("command", "arguments", "told"),
+    ("command", "arguments", "reported"),
     [
         (runner, ["--seeds", "0"], "--seeds: expected a whole number of at least 1, found '0'"),
         (runner, ["--seeds", "few"], "--seeds: expected a whole number of at least 1, found 'few'"),
@@ -31,7 +31,7 @@ def test_wrong_arguments_are_refused_with_what_was_expected(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [(["some"], "found 'some'"), (["-1"], "-1"), (["1", "kill,nonsense"], "found 'nonsense'")],
 )
 def test_the_search_refuses_what_it_does_not_know(

@@ -34,7 +34,7 @@ SYNCS: dict[str, Callable[[LogManager], None]] = {
 }
 
 
-@pytest.mark.parametrize("failing", ["the life that cut", "the one after it"])
+@pytest.mark.parametrize("io_failure", ["the life that cut", "the one after it"])
 @pytest.mark.parametrize("sync", SYNCS)
 @pytest.mark.parametrize("seed", range(5))
 def test_what_followed_a_cut_is_written_again_after_a_failed_sync(

@@ -28,7 +28,7 @@ def test_a_retry_after_a_full_disk_is_written_and_readable(tmp_path: Path) -> No
     assert (retry.error, retry.base_offset) == (ErrorCode.NONE, 1)
     pool.kill(1)
     again = pool.start(1)
-    assert again.directory.logs[pool.topic.topic_id, 0].unclean_election.reason == ""
+    assert again.directory.logs[pool.topic.topic_id, 0].recovery.reason == ""
     pool.lead(1, in_sync=[1])
     assert again.read(0)[0].high_watermark == 2
     known = again.produce_bytes(a_produced_batch(1, "r"))[0]

@@ -167,7 +167,7 @@ def test_only_what_a_stop_proof_vouches_for_is_not_written_again(tmp_path: Path,
     run(scenario)
 
 
-@pytest.mark.parametrize("is_stamp_removed", [True, False])
+@pytest.mark.parametrize("is_boot_record_removed", [True, False])
 @pytest.mark.parametrize("seed", range(20))
 def test_what_a_failed_sync_may_have_lost_is_written_once_more(
     seed: int, is_boot_record_removed: bool

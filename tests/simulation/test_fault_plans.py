@@ -116,7 +116,7 @@ def test_the_world_comes_back_from_each_kind_of_fault(kind: str) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_run_with_every_mistake_ends_with_brokers_that_serve(seed: int) -> None:
     """Not with every record: that is for judges that know what was done."""
-    shape = PlanShape(3, 2, kinds_wanted=0, mistakes=tuple(OPERATOR_ERRORS), most_per_run=2)
+    shape = PlanShape(3, 2, kinds_wanted=0, operator_errors=tuple(OPERATOR_ERRORS), most_per_run=2)
     with Cluster(seed) as world:
         started(world)
         produce(world, "a")

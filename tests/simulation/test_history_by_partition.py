@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tidemark_chaos.history_checker import Kind, Operation, Outcome, checker
+from tidemark_chaos.history_checker import Kind, Operation, Outcome, check
 
 from tests.simulation.checks.history_by_partition import placed
 
@@ -41,13 +41,13 @@ READ_IN_BOTH = [read_in(FORMER, 3), read_in(NEXT, 10)]
 
 def test_what_is_sent_again_may_lie_in_the_topic_before_too() -> None:
     """Seed 11001072: the answer was lost, and the topic made anew before it was sent again."""
-    verdict = checker(placed([*READ_IN_BOTH, SENT]))
+    verdict = check(placed([*READ_IN_BOTH, SENT]))
     assert verdict.is_clean, verdict.anomalies
 
 
 def test_what_is_sent_once_lies_in_one_topic() -> None:
     once = replace(SENT, is_idempotent=False)
-    verdict = checker(placed([*READ_IN_BOTH, once]))
+    verdict = check(placed([*READ_IN_BOTH, once]))
     assert [entry.name for entry in verdict.failures] == ["unknown-value"]
 
 

@@ -11,7 +11,7 @@ from tests.simulation.faults.faults import ACTS
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (["--seed", ""], "--seed: expected a whole number of at least 0, found nothing"),
         (["--seed", "1", "--seconds", "2"], "expected seconds, at least 3, found '2'"),

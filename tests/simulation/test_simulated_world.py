@@ -159,8 +159,8 @@ def test_a_node_that_falls_silent_with_a_leader_and_the_controller_is_done_witho
 
 SCRIPT = """
 from tests.simulation.test_simulated_world import leader_of, produce, started
-from tests.simulation.engine.world import World, ClusterOptions
-with World(11, ClusterOptions(has_logs=True)) as world:
+from tests.simulation.engine.world import Cluster, ClusterOptions
+with Cluster(11, ClusterOptions(has_logs=True)) as world:
     started(world)
     produce(world, "a")
     world.run_for(100)

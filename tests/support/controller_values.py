@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark_operator.api.elect_annotation import LeaderChoice
-from tidemark_operator.controller.core.elections import ElectionEvidence, LeaderCounts, settled
+from tidemark_operator.controller.core.elections import ElectionEvidence, LeaderCounts, evaluated
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.unclean_recovery import Reports
 from tidemark_protocol.controller_messages import IsrProposal, ReplicaReport
@@ -98,7 +98,7 @@ def after(
     reports: Reports | None = None,
     choice: LeaderChoice | None = None,
 ) -> PartitionState:
-    return settled(
+    return evaluated(
         of or topic(),
         state,
         brokers,

@@ -187,7 +187,7 @@ class Report:
             return
         self.failures += len(numbers)
         self.is_topic_gone = self.is_topic_gone or outcome.error in _GONE
-        name = type(outcome).__name__.lower()
+        name = "refused" if isinstance(outcome, Rejected) else "unknown"
         about: dict[str, object] = {"topic": self._topic}
         place = self._topic
         if partition != NO_PARTITION:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.simulation.engine.clock import MILLION
+from tests.simulation.faults import operator_errors  # noqa: F401  registers its faults
 from tests.simulation.faults.faults import Argument, Fault
 
 SECOND_US = 1_000_000

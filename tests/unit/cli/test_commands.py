@@ -59,7 +59,7 @@ def test_an_unknown_option_names_the_commands_own_help(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         (["--http-port", "99999"], "expected --http-port from 1 to 65533"),
         (["--kafka-port", "65534"], "expected --kafka-port from 1 to 65533"),

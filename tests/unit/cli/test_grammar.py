@@ -67,7 +67,7 @@ def test_the_version_loads_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("satus",), "unknown command 'satus', did you mean status?"),
         (("-o", "json", "satus"), "did you mean status?"),

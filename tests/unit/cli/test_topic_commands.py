@@ -319,7 +319,7 @@ def test_drain_waits_until_the_broker_is_empty(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "reported"),
     [
         ({"replicationFactor": 3}, "topic orders has replication factor 3, and 2 brokers would be"),
         (

@@ -76,7 +76,7 @@ def test_apply_keeps_what_a_move_wrote_and_asks_for_strict_validation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "told"),
+    ("failure", "reported"),
     [
         (
             ApiFailure(404, '{"message": "topics.tidemark.dev \\"orders\\" not found"}'),

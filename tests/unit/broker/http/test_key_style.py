@@ -42,7 +42,7 @@ def test_every_documented_name_is_in_snake_case_or_a_former_one() -> None:
             assert SNAKE_CASE.fullmatch(key) or OF_KAFKA.fullmatch(key), (schema, key)
 
 
-@pytest.mark.parametrize(("name", "former"), PREVIOUS_NAMES.items())
+@pytest.mark.parametrize(("name", "previous"), PREVIOUS_NAMES.items())
 def test_a_former_name_has_the_same_value(name: str, previous: str) -> None:
     assert SNAKE_CASE.fullmatch(name)
     problem = HttpProblem(ErrorCode.OFFSET_OUT_OF_RANGE, "no", members={name: 7})

@@ -228,7 +228,7 @@ def test_a_snapshot_above_the_recovered_end_is_removed(tmp_path: Path) -> None:
     assert names(reopened, ".producers") == []
 
 
-@pytest.mark.parametrize("damage", ["torn", "flipped", "gone"])
+@pytest.mark.parametrize("corruption", ["torn", "flipped", "gone"])
 def test_a_damaged_snapshot_is_passed_over_for_the_log(tmp_path: Path, corruption: str) -> None:
     log = open_log(tmp_path / "log", settings=THREE_A_SEGMENT)
     for sequence in range(8):

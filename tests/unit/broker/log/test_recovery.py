@@ -218,7 +218,7 @@ def test_a_flipped_count_of_offsets_neither_drops_segments_nor_moves_the_end(
     assert "CRC32C" in reopened.recovery.reason
 
 
-@pytest.mark.parametrize("damage", ["missing", "short", "wild"])
+@pytest.mark.parametrize("corruption", ["missing", "short", "wild"])
 def test_a_damaged_index_is_made_anew(log, corruption):
     log.close()
     for index in log.directory.glob("*index"):

@@ -77,7 +77,7 @@ def test_a_whole_batch_whose_records_do_not_parse_is_no_damage(tmp_path: Path) -
     assert log.offset_for_timestamp(START_MS + 90) == (0, START_MS + 99)
 
 
-@pytest.mark.parametrize("damage", ["emptied", "an earlier time", "a later time"])
+@pytest.mark.parametrize("corruption", ["emptied", "an earlier time", "a later time"])
 def test_a_damaged_latest_time_is_not_believed(tmp_path: Path, corruption: str) -> None:
     """Retention by time would delete too early, or a look-up find nothing."""
     log = open_log(tmp_path / "log")

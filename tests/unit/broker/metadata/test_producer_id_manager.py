@@ -99,7 +99,7 @@ def test_after_the_last_epoch_comes_a_new_id() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("asked", [(5, -1), (-1, 0), (5, 2**15), (2**63, 0), (-2, 1)])
+@pytest.mark.parametrize("requested", [(5, -1), (-1, 0), (5, 2**15), (2**63, 0), (-2, 1)])
 def test_half_an_identity_is_refused(requested: tuple[int, int]) -> None:
     async def scenario() -> None:
         found = await ids_of(Controller()).init(*requested)

@@ -103,7 +103,7 @@ def stamped_batch(max_ms: int, *, codec: int = 0) -> Batch:
 
 @pytest.mark.parametrize("codec", [0, 1])
 @pytest.mark.parametrize(
-    "settings, max_ms, is_refused",
+    "settings, max_ms, is_rejected",
     [
         (STAMPS, NOW_MS, True),
         (STAMPS, -1, True),

@@ -214,7 +214,7 @@ def test_listeners_that_cannot_be_are_refused(listeners: list[dict[str, Any]]) -
     assert len(validate(pool(listeners=listeners))) == 1
 
 
-@pytest.mark.parametrize("wish", [True, False])
+@pytest.mark.parametrize("desired_topic", [True, False])
 def test_topics_are_made_for_clients_only_where_the_pool_says_so(desired_topic: bool) -> None:
     requested = pool(autoCreateTopics=True) if desired_topic else pool()
     requested["metadata"]["namespace"] = "shop"

@@ -63,7 +63,7 @@ def test_a_commit_that_takes_too_long_is_refused_and_may_count_later() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (ErrorCode.REQUEST_TIMED_OUT, "COORDINATOR_NOT_AVAILABLE"),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, "NOT_COORDINATOR"),

@@ -206,7 +206,7 @@ def test_an_assignment_is_told_only_once_the_log_holds_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),

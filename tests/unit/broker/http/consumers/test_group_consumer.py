@@ -202,7 +202,7 @@ def test_a_rebalance_commits_what_its_client_has_come_back_from(
     with_kafka_client(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("is_asked", [True, False])
+@pytest.mark.parametrize("is_requested", [True, False])
 def test_only_who_asks_for_its_end_is_done_with_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_requested: bool
 ) -> None:

@@ -23,7 +23,7 @@ CLUSTER, TOPICS, GROUP = 8096, 3576, 3400
 NO_ID = "00000000-0000-4000-8000-000000000001"
 
 
-@pytest.mark.parametrize("is_asked", [False, True])
+@pytest.mark.parametrize("is_requested", [False, True])
 @pytest.mark.parametrize("version", [8, 10, 11, 13])
 def test_metadata_tells_operations_where_asked(
     tmp_path: Path, version: int, is_requested: bool
@@ -52,7 +52,7 @@ def test_metadata_tells_operations_where_asked(
     with_kafka_client(tmp_path, scenario)
 
 
-@pytest.mark.parametrize(("is_asked", "told"), [(False, NOT_REQUESTED), (True, CLUSTER)])
+@pytest.mark.parametrize(("is_requested", "reported"), [(False, NOT_REQUESTED), (True, CLUSTER)])
 def test_describe_cluster_tells_operations_where_asked(
     tmp_path: Path, is_requested: bool, reported: int
 ) -> None:
@@ -66,7 +66,7 @@ def test_describe_cluster_tells_operations_where_asked(
 
 
 @pytest.mark.parametrize(
-    ("version", "is_asked", "told"),
+    ("version", "is_requested", "reported"),
     [(3, False, NOT_REQUESTED), (3, True, GROUP), (5, True, GROUP), (6, True, NOT_REQUESTED)],
 )
 def test_describe_groups_tells_operations_of_groups_without_an_error(

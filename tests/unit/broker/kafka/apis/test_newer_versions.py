@@ -141,7 +141,7 @@ def test_the_operator_that_leads_is_told_as_a_quorum_of_one(tmp_path: Path, vers
 
 
 @pytest.mark.parametrize(
-    ("version", "kinds", "told"),
+    ("version", "kinds", "reported"),
     [
         (0, (), []),
         (1, (), [("1", 4), (TOPIC, 2)]),

@@ -88,7 +88,7 @@ def test_a_batch_of_odd_times_is_compacted_and_its_times_stay(
     assert (1, "b", None) not in pairs_of(log)
 
 
-@pytest.mark.parametrize("asked_ms", [0, START_MS, MAX_INT64])
+@pytest.mark.parametrize("requested_ms", [0, START_MS, MAX_INT64])
 @pytest.mark.parametrize("delta_ms", [FAR, -FAR, MAX_INT64])
 def test_a_look_up_among_odd_times_tells_a_time_of_64_bits(
     tmp_path: Path, delta_ms: int, requested_ms: int

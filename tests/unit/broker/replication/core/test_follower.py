@@ -145,7 +145,7 @@ def test_a_cut_to_where_both_logs_start_leaves_no_epoch_to_ask_about_again() -> 
     )
 
 
-@pytest.mark.parametrize("is_counted_on", [True, False])
+@pytest.mark.parametrize("is_isr_or_elr_member", [True, False])
 def test_who_agrees_up_to_the_leaders_start_cuts_and_keeps_the_rest(
     is_isr_or_elr_member: bool,
 ) -> None:  # S32, I8

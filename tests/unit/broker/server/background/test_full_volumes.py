@@ -140,7 +140,7 @@ async def a_full_volume(
     return held
 
 
-@pytest.mark.parametrize("is_lent", [False, True])
+@pytest.mark.parametrize("is_reserved", [False, True])
 def test_a_broker_that_starts_on_a_full_volume_serves_and_frees_it(
     tmp_path: Path, is_reserved: bool
 ) -> None:

@@ -9,7 +9,7 @@ from tidemark_operator.store.object_store import StoreError
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (OSError(28, "No space left on device", "/data/logs"), "/data/logs: No space left on"),
         (OSError("port 1 of 127.0.0.1 is taken"), "port 1 of 127.0.0.1 is taken"),

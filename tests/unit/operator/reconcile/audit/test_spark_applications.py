@@ -248,7 +248,7 @@ def test_a_run_without_a_verdict_says_what_the_spark_operator_says(
 
 
 @pytest.mark.parametrize(
-    ("times", "told"),
+    ("times", "reported"),
     [
         ({}, "2026-11-21T06:01:00Z"),
         ({"at": None, "submitted_at": "2026-11-21T05:58:00Z"}, "2026-11-21T05:58:00Z"),

@@ -304,7 +304,7 @@ def test_retained_data_with_other_numbers_is_not_adopted(
 
 
 OTHER_PROMISES = pytest.mark.parametrize(
-    ("name", "found", "asked"), [("commitRule", "MinInsync", "Isr"), ("flush", "Os", "Always")]
+    ("name", "found", "requested"), [("commitRule", "MinInsync", "Isr"), ("flush", "Os", "Always")]
 )
 
 
