@@ -179,6 +179,7 @@ def test_what_an_unclean_election_lost_is_measured_when_the_old_leader_comes_bac
         (unclean_election,) = rig.stored_slice()["recoveries"]
         assert (unclean_election["lostRecords"], unclean_election["lostCommitted"]) == (20, 15)
         assert rig.partition().leader == 2
+        assert "brokers 0 had not reported" in notices(rig)[0]
 
     run(scenario)
 

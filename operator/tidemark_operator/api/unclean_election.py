@@ -5,7 +5,7 @@ which offset, and how many records of other replicas' logs were lost, as far as 
 since. It is kept in the slice, in the same write as the election itself.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -77,9 +77,12 @@ class UncleanElection:
             return self
         return replace(self, lost_records=lost, lost_committed=committed)
 
-    @property
-    def sentence(self) -> str:
-        """Return the sentence of the Topic's condition."""
+    def sentence(self, in_sync: Collection[BrokerId] = ()) -> str:
+        """Return the sentence of the Topic's condition.
+
+        A broker that had not reported by the election, and is `in_sync` now, has followed the new
+        history since: the numbers include what its log lost.
+        """
         text = f"partition {self.partition}: {_REASONS[self.cause]}"
         if self.leader == NO_BROKER:
             return f"{text}; it waits for a leader in epoch {self.leader_epoch}"
@@ -88,8 +91,9 @@ class UncleanElection:
             f" {self.start_offset}; {self.lost_records} records past it were found in other logs"
             f" and are lost, {self.lost_committed} of them below a high watermark"
         )
-        if self.unheard:
-            names = ", ".join(map(str, self.unheard))
+        missing = [broker_id for broker_id in self.unheard if broker_id not in in_sync]
+        if missing:
+            names = ", ".join(map(str, missing))
             text += (
                 f"; brokers {names} had not reported by then: what they reported since is in these"
                 " numbers, what they hold unreported is lost too"
@@ -104,7 +108,7 @@ _REASONS = {
     UncleanCause.UNCLEAN: "no safe replica was live and the topic allows unclean election, so the "
     "longest"
     " log of those live was taken",
-    UncleanCause.CHOSEN: "a human chose its leader, or asked for the longest log of those live",
+    UncleanCause.CHOSEN: "a person chose its leader, or asked for the longest log of those live",
     UncleanCause.RESTORED: "its slice was older than what brokers held (restored from a backup?), "
     "so it"
     " was rebuilt",

@@ -10,7 +10,6 @@ from tidemark_protocol.ids import TopicId
 from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.api.partition_slice import PARTITIONS_PER_SLICE, PartitionSlice, slice_name
-from tidemark_operator.api.unclean_election import UncleanElection
 from tidemark_operator.controller.core.eligibility import Eligibility
 from tidemark_operator.controller.core.leaderless_reasons import leaderless_sentence
 from tidemark_operator.controller.core.pool_state import PoolState
@@ -73,7 +72,7 @@ class TopicViews:
             missing_slices=tuple(
                 slice_name(newest.name_prefix, index) for index in expected if index not in present
             ),
-            notices=self._notices(recoveries, leaderless),
+            notices=self._notices(slices, leaderless),
             choices=tuple(choice for replica, choice in sorted(choices) if replica[0] == topic_id),
             recoveries=recoveries,
             slice_names=tuple(value.name for value in slices),
@@ -83,10 +82,15 @@ class TopicViews:
     # guard: condition-names-awaited-brokers (L6)
     def _notices(
         self,
-        recoveries: tuple[UncleanElection, ...],
+        slices: list[PartitionSlice],
         leaderless: list[tuple[PartitionSlice, PartitionState]],
     ) -> tuple[str, ...]:
-        notices = [unclean_election.sentence for unclean_election in recoveries]
+        in_sync = {s.partition: s.in_sync_ids for value in slices for s in value.partitions}
+        notices = [
+            election.sentence(in_sync.get(election.partition, ()))
+            for value in slices
+            for election in value.recoveries
+        ]
         eligibility = self._state.eligibility() if leaderless else Eligibility({})
         for value, state in leaderless[:MAX_LEADERLESS_SENTENCES]:
             evidence = self._state.evidence((value.topic.topic_id, state.partition), state)

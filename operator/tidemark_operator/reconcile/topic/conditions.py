@@ -30,7 +30,10 @@ def _ready_conditions(view: TopicView, wanted: int) -> Iterator[Condition]:
     elif led < wanted:
         yield Condition("Ready", False, "Progressing", f"{led:,} of {wanted:,} partitions led")
     else:
-        yield Condition("Ready", True, "AllPartitionsLed", f"all {count} partitions have a leader")
+        text = f"all {count} partitions have a leader"
+        if view.deletion_policy == "Retain":
+            text += "; deleting the Topic keeps its data, deleting the namespace destroys it"
+        yield Condition("Ready", True, "AllPartitionsLed", text)
     yield _replication_condition(view)
     yield from moving_conditions(view)
     if view.notices:

@@ -45,7 +45,14 @@ def test_partitions_without_a_first_leader_are_progress() -> None:
 def test_partitions_that_are_not_made_yet_count() -> None:
     view = view_of(states_of(led=128, count=128))
     assert ready(view, wanted=200) == (False, "Progressing", "128 of 200 partitions led")
-    assert ready(view) == (True, "AllPartitionsLed", "all 128 partitions have a leader")
+    led = "all 128 partitions have a leader"
+    assert ready(replace(view, deletion_policy="Delete")) == (True, "AllPartitionsLed", led)
+
+
+def test_a_ready_topic_with_retained_data_says_what_a_deleted_namespace_destroys() -> None:
+    view = replace(view_of(states_of(led=1, count=1)), deletion_policy="Retain")
+    _, _, message = ready(view)
+    assert message.endswith("deleting the Topic keeps its data, deleting the namespace destroys it")
 
 
 def test_partition_that_lost_its_leader_is_no_progress() -> None:
