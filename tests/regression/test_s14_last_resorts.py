@@ -225,7 +225,7 @@ def test_with_one_replica_missing_only_a_human_decides_and_is_told_how(
         await rig.service.choose_leaders(POOL, ORDERS, (replace(choice, leader=BrokerId(0)),))
         await rig.advance(200, *rig.brokers[:2])
         assert rig.partition().leader == 1  # the same word again means nothing any more
-        assert "a human chose its leader" in notices(rig)[0]
+        assert "a person chose its leader" in notices(rig)[0]
 
     run(scenario)
 
