@@ -1,1 +1,1 @@
-"""The REST API: one route table that is both what runs and what OpenAPI shows."""
+"""Serve the REST API."""

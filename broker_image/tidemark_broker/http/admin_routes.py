@@ -1,7 +1,7 @@
-"""The routes that need no speed: topics, brokers, offsets, replicas, health, readiness, metrics.
+"""Serve the routes that need no speed: topics, brokers, offsets, replicas, metrics.
 
-Plain FastAPI endpoints on the event loop (no thread pool, no Depends). They read the broker's
-view and raise HttpProblem like the hot routes do.
+Plain FastAPI endpoints on the event loop (no thread pool, no Depends). They read the broker's view
+and raise HttpProblem as the hot routes do.
 """
 
 import asyncio
@@ -193,8 +193,11 @@ class AdminRoutes:
             self._digests_in_flight -= 1
 
     async def init_producer(self, request: Request) -> schemas.ProducerDocument:
-        """A new producer id with epoch 0, or for the id and epoch in the body the next epoch (a
-        new id when there is none left): begin again at sequence 0. One id for each client."""
+        """Return a new producer id with epoch 0, or the next epoch of the id in the body.
+
+        Without an epoch left it is a new id; begin again at sequence 0. Each client needs an id of
+        its own.
+        """
         body = await HotRequest(request.scope, request.receive).read_body(_SMALL_BODY)
         producer_id = producer_epoch = -1
         if body:

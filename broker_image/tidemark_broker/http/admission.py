@@ -1,9 +1,9 @@
-"""How much is let in at once. At a limit a request is refused at once, with Retry-After.
+"""Limit what is admitted at once; at a limit a request is rejected with Retry-After.
 
-Quotas of a BrokerPool over HTTP, by the client id that a request names (KIP-13).
-
-The same counts as on the Kafka port. Who is above its quota is refused before anything is read or
-done, with the seconds until it is within it again. Time on the event loop is not counted here.
+`HttpQuotas` applies the quotas of a BrokerPool over HTTP, by the client id that a request names
+(KIP-13). The counts are shared with the Kafka port. A client above its quota is rejected before
+anything is read or done, with the seconds until it is within it again. Time on the event loop is
+not counted here.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,10 @@ from tidemark_broker.quota_manager import ClientQuotaManager, QuotaType
 
 
 class Admission:
-    """Counts requests and the bytes of their bodies and answers. Every `enter` has its `leave`."""
+    """The number of requests, and the bytes of their bodies and responses.
+
+    Each `enter` has its `leave`.
+    """
 
     def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
@@ -65,7 +68,7 @@ class HttpQuotas:
         self._quotas = quotas
 
     def require(self, request: Request, used: QuotaType) -> None:
-        """Raises HttpProblem (429)."""
+        """Raise HttpProblem (429) for a client above its quota."""
         wait_ms = self._quotas.throttle_ms(request.client_id, used, 0)
         if wait_ms:
             name = f"client id {request.client_id[:80]!r}" if request.client_id else "no client id"
@@ -79,5 +82,5 @@ class HttpQuotas:
             )
 
     def note(self, request: Request, used: QuotaType, size_bytes: int) -> float:
-        """Seconds until it is within its quota again."""
+        """Count bytes; return the seconds until the client is within its quota again."""
         return self._quotas.throttle_ms(request.client_id, used, size_bytes) / 1000

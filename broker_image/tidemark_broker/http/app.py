@@ -1,11 +1,9 @@
-"""create_app: the ASGI callable of a broker.
+"""Build the ASGI application of a broker.
 
-A front dispatcher takes the hot routes (produce, records) and health before FastAPI sees them; all
-else is FastAPI's (api.py), which is loaded later. No middleware: limits, problems, metrics and
-errors of hot routes are here. A hot request costs tens of microseconds, FastAPI's own path three
-times that.
-
-Whether this broker lives and serves: asked by probes before anything else is loaded.
+A front dispatcher serves the hot routes (produce, records) and health before FastAPI sees them; all
+others are FastAPI's (openapi.py), which is loaded later. There is no middleware: limits, problems,
+metrics and errors of hot routes are here. A hot request costs tens of microseconds, FastAPI's own
+path three times that.
 """
 
 import asyncio
@@ -41,7 +39,7 @@ from tidemark_broker.quota_manager import QuotaType
 
 
 def health(view: BrokerView) -> Response:
-    """Who answers here: a probe compares the incarnation (S19)."""
+    """Return who answers here: a probe compares the incarnation (S19)."""
     body = {"broker_id": view.broker_id, "incarnation": view.incarnation, "pool": view.pool}
     return Response(200, msgspec.json.encode(with_previous_names(body)))
 
@@ -73,7 +71,7 @@ def create_app(
     limits: HttpLimits = DEFAULT_LIMITS,
     clock_ms: Callable[[], int] = wall_clock_ms,
 ) -> "HttpServer":
-    """The whole HTTP API of one broker, for `server.serve`. `clock_ms`: timestamps of records."""
+    """Return the HTTP API of one broker, for `server.serve`; `clock_ms` dates records."""
     return HttpServer(broker_view, limits, clock_ms)
 
 
@@ -104,7 +102,7 @@ class HttpServer:
         self._api_loading: asyncio.Future[AsgiApp] | None = None
 
     def load_api(self) -> "asyncio.Future[AsgiApp]":
-        """Begins to load what needs FastAPI, unless that began before."""
+        """Begin to load what needs FastAPI, unless that began before."""
         if self._api_loading is None:
             loading = asyncio.to_thread(
                 _load_api, self._view, self._limits, self._metrics, self._admission
@@ -129,7 +127,7 @@ class HttpServer:
         raise ValueError(f"expected an http or lifespan scope, found {scope['type']}")
 
     def _hot_route(self, method: str, scope: Scope) -> tuple[str, list[str]]:
-        """Its name, empty where there is none, and the parts of the path."""
+        """Return the name of the hot route, or "", and the parts of the path."""
         path: str = scope["path"]
         if path.startswith("/topics/"):
             parts = path.split("/")
@@ -176,7 +174,7 @@ class HttpServer:
     async def _answer(
         self, route: str, method: str, parts: list[str], request: Request
     ) -> AnyResponse | None:
-        """The top of every hot request: nothing is raised past it but cancellation."""
+        """Handle a hot request; only a cancellation is raised beyond it."""
         handled: Awaitable[AnyResponse]
         is_produce = route.startswith("produce")
         try:

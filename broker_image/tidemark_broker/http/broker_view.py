@@ -1,4 +1,4 @@
-"""What the HTTP routes may see of the broker they run in."""
+"""Define what the HTTP routes see of their broker."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,9 +15,11 @@ from tidemark_broker.replication.replica_manager import ReplicaManager
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """`is_ready` answers (ready, reason); the reason is a sentence for `/readyz` when not ready.
+    """The broker as its routes see it.
 
-    `incarnation` and `pool` are what the controller's probe compares (S19)."""
+    `is_ready` returns (ready, reason); the reason is a sentence for `/readyz` when not ready. The
+    controller's probe compares `incarnation` and `pool` (S19).
+    """
 
     partitions: ReplicaManager
     broker_id: BrokerId

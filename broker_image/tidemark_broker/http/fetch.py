@@ -1,8 +1,8 @@
-"""GET of records below the high watermark: a bounded long poll as JSON or as record batches, or a
-stream (record_stream.py).
+"""Serve records below the high watermark: a bounded long poll, or a stream (record_stream.py).
 
-`offset` may lie inside a batch: the log answers with whole batches and what is below is dropped
-here. A parked fetch is cancelled as soon as its client has gone.
+A poll returns JSON or record batches. `offset` may lie inside a batch: the log returns complete
+batches, and what is below is dropped here. A delayed fetch is cancelled when its client
+disconnects.
 """
 
 from dataclasses import replace
@@ -84,7 +84,10 @@ class FetchRoute:
     async def read(
         self, reading: FetchTarget, offset: int, *, wait_ms: int, max_bytes: int = 0
     ) -> FetchResult:
-        """Raises HttpProblem."""
+        """Read from the local replica.
+
+        Raises HttpProblem.
+        """
         result = await self._fetch(reading, offset, wait_ms, max_bytes or reading.query.max_bytes)
         if result.error is not ErrorCode.NONE:
             raise self._problem(reading.request, reading.topic, reading.partition, offset, result)
@@ -99,7 +102,10 @@ class FetchRoute:
         *,
         as_lines: bool = False,
     ) -> FetchedRecords:
-        """Raises HttpProblem."""
+        """Render the records that were read.
+
+        Raises HttpProblem.
+        """
         renderer = RecordRenderer(
             reading.topic,
             reading.partition,
@@ -119,11 +125,11 @@ class FetchRoute:
                 raise
 
     def quota_wait_seconds(self, request: Request, size_bytes: int) -> float:
-        """Notes what was read; how long its client is to wait before the next."""
+        """Count what was read; return how long its client must wait before the next read."""
         return self._quotas.note(request, QuotaType.FETCH_BYTES, size_bytes)
 
     def _may_read_here(self, topic: str, partition: int, query: FetchQuery) -> bool:
-        """Whether a follower here is asked at all; a name such as `latest` only leaders resolve."""
+        """Return whether a follower here may serve; only leaders resolve names such as `latest`."""
         if query.offset < 0 or query.consumer.rack is None:
             return False
         state = self._metadata.partition(topic, partition)
@@ -174,7 +180,7 @@ class FetchRoute:
         return pending.result
 
     def _is_for_the_leader(self, topic: str, partition: int, error: ErrorCode) -> bool:
-        """What a follower has or has not says nothing of the log: its leader answers for it."""
+        """Return whether the leader must answer instead: a follower's log may be shorter."""
         if error in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_NOT_AVAILABLE):
             leader = self._metadata.leader_of(topic, partition)
             return leader is not None and leader.broker_id != self._view.broker_id
@@ -203,5 +209,5 @@ class FetchRoute:
 
 
 def _of_the_leader(query: FetchQuery) -> Consumer:
-    """The same consumer, who reads nowhere else."""
+    """Return the same consumer, which reads from the leader only."""
     return replace(query.consumer, rack=None)

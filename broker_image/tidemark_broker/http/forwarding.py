@@ -1,8 +1,8 @@
-"""Records for partitions that other brokers lead, sent there so that the client gets one answer.
+"""Forward records of a request to the brokers that lead them, so that the client gets one response.
 
-One POST per leader, by the request's own deadline, never repeated: after a connection was made the
-outcome is unknown unless the leader says otherwise. The header makes the leader answer for itself
-instead of redirecting or forwarding again. Peers are dialled at their own address, as for
+One POST per leader, within the request's own deadline, never repeated: after a connection was made
+the outcome is unknown unless the leader says otherwise. A header makes the leader answer for itself
+instead of redirecting or forwarding again. Brokers are reached at their own address, as for
 replication, not at the advertised one.
 """
 
@@ -48,7 +48,10 @@ class _Problem(msgspec.Struct):
     errorCode: int | None = None  # of a broker of release 0.1, while a pool is upgraded
 
     def error(self) -> ErrorCode:
-        """Raises ValueError."""
+        """Return the error code.
+
+        Raises ValueError.
+        """
         code = self.errorCode if self.error_code is None else self.error_code
         if code is None:
             raise ValueError("a problem without its error code")
@@ -56,7 +59,7 @@ class _Problem(msgspec.Struct):
 
 
 class ForwardTerms(NamedTuple):
-    """Of the client's request: `deadline` in the loop's time, whose quota it counts against."""
+    """The terms of the client's request: `deadline` in the loop's time, and whose quota counts."""
 
     acks: int
     deadline: float
@@ -80,7 +83,7 @@ class Forwarder:
         records: Sequence[tuple[int, ProducedRecord]],
         terms: ForwardTerms,
     ) -> list[RecordResult]:
-        """One result per record, in order."""
+        """Forward records; return one result per record, in order."""
         remaining_seconds = terms.deadline - asyncio.get_running_loop().time()
         if remaining_seconds <= 0:
             return _all_failed(

@@ -1,7 +1,7 @@
-"""GET /groups: the groups that this broker coordinates, with members and committed offsets.
+"""Serve GET /groups: the groups that this broker coordinates, with members and offsets.
 
-`of=pool` asks the other brokers too; `tidemark groups` asks each of them itself. What a member was
-assigned is read where it can be (Kafka's consumers); of others (Connect) it is nothing.
+`of=pool` asks the other brokers too; `tidemark groups` asks each of them itself. A member's
+assignment is decoded where that is possible (Kafka's consumers); for others (Connect) it is empty.
 """
 
 import asyncio
@@ -72,8 +72,10 @@ class GroupRoutes:
         self._view = view
 
     async def groups(self, of: Of = "broker") -> StreamingResponse:
-        """Groups that this broker coordinates, or with of=pool those of all brokers; each group has
-        one coordinator."""
+        """Return groups that this broker coordinates, or with of=pool those of all brokers.
+
+        Each group has one coordinator.
+        """
         pieces = _in_pieces(self._view, self._view.groups(), of_pool=of == "pool")
         return StreamingResponse(pieces, media_type="application/json")
 
@@ -81,7 +83,7 @@ class GroupRoutes:
 async def _in_pieces(
     view: BrokerView, found: GroupsReport, *, of_pool: bool
 ) -> AsyncIterator[str | bytes]:
-    """A GroupsDocument, a group at a time: there may be many, and a million offsets in them."""
+    """Yield a GroupsDocument, a group at a time: there may be many, with a million offsets."""
     yield f'{{"broker_id":{view.broker_id},"groups":['
     before = ""
     for report in found.groups:

@@ -1,11 +1,9 @@
-"""Who leads a partition, and the answer for those who ask the wrong broker.
+"""Find who leads a partition, and answer clients that asked the wrong broker.
 
-Where HTTP clients find brokers: at the address of the listener that they came in by.
-
-As for the Kafka port (kafka/apis/advertised_listeners.py): the listener without a name is the
-one in the
-cluster; named ones are for clients elsewhere, and the operator tells their addresses. Brokers
-never use these among themselves.
+Clients find brokers at the address of the listener that they came in by, as on the Kafka port
+(kafka/apis/advertised_listeners.py): the listener without a name is the one in the cluster; named
+ones are for clients elsewhere, and the operator sends their addresses. Brokers never use these
+among themselves.
 """
 
 from urllib.parse import unquote_plus
@@ -21,7 +19,7 @@ from tidemark_broker.metadata.metadata_cache import INTERNAL, Leader, MetadataCa
 
 
 def client_url(metadata: MetadataCache, broker_id: BrokerId, listener: str) -> str:
-    """No end slash; "": clients of that listener cannot reach the broker (now)."""
+    """Return the broker's URL for clients of the listener, without an end slash, or ""."""
     if listener == INTERNAL:
         broker = metadata.brokers.get(broker_id)
         return "" if broker is None else broker.endpoints.advertised_http_url
@@ -36,7 +34,10 @@ MAX_TOPIC_NAME = 249
 
 
 def require_metadata(metadata: MetadataCache) -> None:
-    """A broker that has just started knows no topics: that must not read as "no such topic"."""
+    """Raise HttpProblem while this broker has no metadata.
+
+    Else a broker that has just started would answer "no such topic".
+    """
     if not metadata.has_come:
         raise HttpProblem(
             ErrorCode.LEADER_NOT_AVAILABLE, "this broker has not heard of any metadata yet"
@@ -64,7 +65,10 @@ def unknown_partition(metadata: MetadataCache, topic: str, partition: str) -> Ht
 
 
 def partition_number(metadata: MetadataCache, topic: str, text: str) -> int:
-    """Raises 404 unless `text` is the number of a known partition."""
+    """Return the number of a known partition.
+
+    Raises HttpProblem (404).
+    """
     if text.isascii() and text.isdecimal() and len(text) <= 10:
         partition = int(text)
         is_served = metadata.served_topic(topic) is not None
@@ -90,7 +94,7 @@ def led_elsewhere(topic: str, partition: int, leader: BrokerId) -> HttpProblem:
 def redirect(
     metadata: MetadataCache, request: Request, leader: Leader, topic: str, partition: int
 ) -> HttpProblem:
-    """307 with the same path and query; to a peer that forwarded, the same error without it."""
+    """Return 307 with the same path and query; to a broker that forwarded, the error without it."""
     if request.is_forwarded:
         return led_elsewhere(topic, partition, leader.broker_id)
     url = client_url(metadata, leader.broker_id, request.listener)
@@ -113,7 +117,7 @@ def redirect(
 def require_leader(
     metadata: MetadataCache, broker_id: BrokerId, request: Request, topic: str, partition: int
 ) -> None:
-    """Returns if this broker leads, else raises 307 or 503."""
+    """Return if this broker leads, else raise 307 or 503."""
     leader = metadata.leader_of(topic, partition)
     if leader is None:
         raise no_leader(topic, partition)
@@ -124,8 +128,10 @@ def require_leader(
 def leader_for_reader(
     metadata: MetadataCache, broker_id: BrokerId, request: Request, topic: str, partition: int
 ) -> HttpProblem:
-    """From a follower that cannot serve this reader now: 307 to the leader without the rack, so
-    that the leader serves and the two never send it to and fro."""
+    """Return 307 to the leader from a follower that cannot serve this reader now.
+
+    It is without the rack, so that the leader serves and the two never redirect in turns.
+    """
     problem = not_leader(metadata, broker_id, request, topic, partition)
     if problem.location:
         path, _, query = problem.location.partition("?")
@@ -137,7 +143,7 @@ def leader_for_reader(
 def preferred_replica(
     metadata: MetadataCache, request: Request, partition: int, preferred: BrokerId
 ) -> Response | None:
-    """307 to the replica that the leader chose; None where its clients cannot reach that one."""
+    """Return 307 to the replica that the leader chose; None if the client cannot reach it."""
     url = client_url(metadata, preferred, request.listener)
     if not url:
         return None
@@ -155,7 +161,7 @@ def preferred_replica(
 def not_leader(
     metadata: MetadataCache, broker_id: BrokerId, request: Request, topic: str, partition: int
 ) -> HttpProblem:
-    """When the partition itself refused although the metadata had named this broker."""
+    """Return the problem when the partition rejected although metadata named this broker."""
     leader = metadata.leader_of(topic, partition)
     if leader is not None and leader.broker_id != broker_id:
         return redirect(metadata, request, leader, topic, partition)

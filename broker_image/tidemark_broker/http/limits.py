@@ -1,7 +1,7 @@
-"""Every bound of the HTTP face in one place: bodies, counts, waits, concurrency.
+"""Define the bounds of the HTTP API: bodies, counts, waits, concurrency.
 
-A limit that is hit is answered with a problem naming it (problems.py), never by silence, except for
-connections that send or read too slowly: those are cut (server.py).
+A limit that is reached is answered with a problem that names it (problems.py), except for
+connections that send or read too slowly: those are closed (server.py).
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,8 @@
-"""The two embedded formats of records in JSON, chosen by Content-Type and Accept.
+"""Choose the format of records by Content-Type and Accept.
 
 `application/vnd.kafka.binary.v2+json`: keys and values are base64.
-`application/vnd.kafka.json.v2+json` (also plain `application/json`): keys and values are any
-JSON.
-
-Answers may also be record batches as stored, and a stream of one record a line.
+`application/vnd.kafka.json.v2+json` (also plain `application/json`): keys and values are any JSON.
+Responses may also be record batches as stored, and a stream of one record a line.
 """
 
 from enum import Enum
@@ -23,7 +21,7 @@ class EmbeddedFormat(Enum):
 
 
 class ReadFormat(Enum):
-    """Of an answer with records, by Accept."""
+    """The format of a response with records, by Accept."""
 
     BINARY = "binary"
     JSON = "json"
@@ -71,7 +69,7 @@ def is_record_batches(content_type: bytes) -> bool:
 
 @lru_cache(maxsize=256)
 def format_of_response(accept: bytes) -> EmbeddedFormat:
-    """Of an answer that is a list in JSON."""
+    """Return the format of a response that is a list in JSON."""
     chosen = format_of_read(accept)
     if chosen not in (ReadFormat.BINARY, ReadFormat.JSON):
         raise _not_acceptable(accept, _SUPPORTED)
@@ -80,7 +78,7 @@ def format_of_response(accept: bytes) -> EmbeddedFormat:
 
 @lru_cache(maxsize=256)
 def format_of_read(accept: bytes) -> ReadFormat:
-    """The first acceptable one as listed; quality values only matter when they are 0."""
+    """Return the first acceptable format as listed; quality values only matter when they are 0."""
     if not accept:
         return ReadFormat.BINARY
     for entry in accept.decode("latin-1").lower().split(","):

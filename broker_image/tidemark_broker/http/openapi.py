@@ -1,8 +1,8 @@
-"""The FastAPI application: the document of every route, and the routes that need no speed.
+"""Define the FastAPI application: the OpenAPI document of each route, and the slow routes.
 
-Produce, records and health are documented here and served by the dispatcher in app.py, which takes
-them before FastAPI sees them: their functions below are never called. FastAPI's own /docs is off,
-because that page loads scripts from elsewhere.
+Produce, records and health are documented here and served by the dispatcher in app.py, which
+handles them before FastAPI sees them: their functions below are never called. FastAPI's own /docs
+is off, because that page loads scripts from elsewhere.
 """
 
 from typing import Annotated, Any, Literal
@@ -60,9 +60,11 @@ _SERVED_BEFORE = "the dispatcher in app.py serves this route before FastAPI sees
 async def produce_to_topic(
     topic: Topic, body: Records, acks: Acks = "all", timeout_ms: TimeoutMs = 30_000
 ) -> documents.ProduceResponseSchema:
-    """Append records. Each goes to its `partition`, else by its key (murmur2), else to one chosen
-    for the request. If one other broker leads them all: 307; else records led elsewhere are
-    forwarded. One entry per record, in order."""
+    """Append records, each to its `partition`, else by its key (murmur2), else to one partition.
+
+    The one partition is chosen for the request. If one other broker leads them all: 307; else
+    records led elsewhere are forwarded. One entry per record, in order.
+    """
     raise AssertionError(_SERVED_BEFORE)
 
 
@@ -86,27 +88,30 @@ async def read_records(
     rack: Rack = None,
     current_leader_epoch: CurrentLeaderEpoch = None,
 ) -> list[documents.FetchedDocument]:
-    """Records from `offset` on, below the high watermark, at most 10,000. Go on at the answer's
-    Tidemark-Next-Offset; there are Tidemark-High-Watermark and Tidemark-Log-Start-Offset too.
+    """Return records from `offset` on, below the high watermark, at most 10,000.
+
+    Continue at the response's Tidemark-Next-Offset; there are Tidemark-High-Watermark and
+    Tidemark-Log-Start-Offset too.
 
     With `rack` the leader may answer 307 to an in-sync replica of that rack
-    (Tidemark-Preferred-Read-Replica), which serves below its own high watermark, or sends back to
-    the leader. `current_leader_epoch`: 409 if a newer one is known here, 503 if not that one."""
+    (Tidemark-Preferred-Read-Replica), which serves below its own high watermark, or redirects back
+    to the leader. `current_leader_epoch`: 409 if a newer one is known here, 503 if not that one.
+    """
     raise AssertionError(_SERVED_BEFORE)
 
 
 async def healthz() -> documents.HealthDocument:
-    """Who answers here, in which of its lives."""
+    """Return who answers here, and in which incarnation."""
     raise AssertionError(_SERVED_BEFORE)
 
 
 async def readyz() -> documents.ReadyDocument:
-    """Whether this broker serves (200) or not (503), and why not."""
+    """Return whether this broker serves (200) or not (503), and why not."""
     raise AssertionError(_SERVED_BEFORE)
 
 
 class BrokerApi(FastAPI):
-    """Its document also has the schema of problem details, which every route's refusals name."""
+    """The FastAPI application; its document also has the schema of problem details."""
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
@@ -128,7 +133,7 @@ class BrokerApi(FastAPI):
 
 
 def _with_our_errors(responses: dict[str, Any]) -> None:
-    """FastAPI would say that what does not fit is answered with 422 and a body of its own."""
+    """Replace FastAPI's 422 with a body of its own, which is never sent."""
     if "HTTPValidationError" in str(responses.get("422", "")):
         del responses["422"]
         responses.setdefault("400", {"description": _STATUSES[400], "content": _PROBLEM})
@@ -237,7 +242,7 @@ def _add_consumers(api: FastAPI) -> None:
 
 
 def _consumer_responses(success: int, *statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What consumers answer is of the bridge's type, or of that of their records."""
+    """Return the responses of consumer paths, of the bridge's type or of their records'."""
     responses = _responses(None, *statuses)
     if success == 200:
         types = (PRODUCE_RESPONSE_TYPE, *(each.value for each in EmbeddedFormat))
@@ -255,7 +260,7 @@ def _responses(success_type: bytes | None, *statuses: int) -> dict[int | str, di
 
 
 def _read_responses() -> dict[int | str, dict[str, Any]]:
-    """Four kinds of answers, by Accept."""
+    """Return the four kinds of responses to a read, by Accept."""
     responses = _responses(None, 307, 400, 404, 406, 409, 416, 429, 500, 503)
     records = {"type": "array", "items": {"$ref": "#/components/schemas/FetchedDocument"}}
     content: dict[str, Any] = {
@@ -283,13 +288,13 @@ def _produce_body(*, to_partition: bool) -> dict[str, Any]:
 
 
 def _producer_body() -> dict[str, Any]:
-    """Optional, so FastAPI cannot describe it from a parameter without requiring it."""
+    """Return the optional body; FastAPI would require one that is a parameter."""
     content = {"application/json": {"schema": documents.ProducerDocument.model_json_schema()}}
     return {"requestBody": {"content": content, "required": False}}
 
 
 def _use_problems(api: FastAPI) -> None:
-    """Every refusal of FastAPI's own as problem details too."""
+    """Send FastAPI's own errors as problem details too."""
 
     async def on_problem(request: Request, problem: Exception) -> Response:
         assert isinstance(problem, HttpProblem)
@@ -320,7 +325,7 @@ def _use_problems(api: FastAPI) -> None:
 
 
 def _allowed(api: FastAPI, request: Request) -> str:
-    """RFC 9110 15.5.6: all methods of the path. Starlette names those of its first route."""
+    """Return all methods of the path (RFC 9110 15.5.6); Starlette names those of one route."""
     found: set[str] = set()
     for route in api.routes:
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:

@@ -1,9 +1,8 @@
-"""One partition's share of a produce request: appended, waited for, told as a problem or results.
+"""Write one partition's records of a produce request, wait for the result, and report it.
 
-What a failure says of the outcome: a result that came before `produce` returned was decided
-before any append, so a refusal there means not_written. One that came later (leadership lost, the
-wait given up) means the records are in this log and may yet be committed: unknown. Never the
-other way round.
+An error before `produce` returned was decided before any append, so it means not_written. A later
+one (leadership lost, the wait given up) means that the records are in this log and may yet be
+committed: unknown. Never the other way round.
 """
 
 from collections.abc import Sequence
@@ -83,12 +82,12 @@ class PartitionWrite:
         self.append(memoryview(batches), query)
 
     def base_offset(self) -> int:
-        """Of what was written; -1: unknown (acks=0)."""
+        """Return the offset of the first record written; -1: unknown (acks=0)."""
         assert self._pending.result is not None
         return self._pending.result.base_offset
 
     def append(self, batches: memoryview, query: ProduceQuery) -> None:
-        """Record batches as they are: looked at by their headers, as from Kafka clients."""
+        """Append record batches unchanged; their headers are checked, as from Kafka clients."""
         self._view.partitions.produce(
             self._topic.topic,
             self._partition,
@@ -100,7 +99,10 @@ class PartitionWrite:
         self._pending.prepare()
 
     async def wait(self, query: ProduceQuery, limits: HttpLimits) -> None:
-        """Until it is decided; at most the timeout and a grace. Raises ClientGone."""
+        """Wait for the result, at most the timeout and a grace period.
+
+        Raises ClientGone.
+        """
         if self._rejection is None and self._pending.result is None:
             await self._pending.wait(
                 self._request.receive,

@@ -1,7 +1,7 @@
-"""Waiting for a `done` callback: bounded, and given up when the client has gone.
+"""Wait for a `done` callback within a limit, and stop when the client disconnects.
 
-A callback never raises and never runs anything but setting a future, so that a client that went
-away cannot disturb the loop that completes everybody else's acknowledgements.
+A callback never raises and only sets a future, so that a client that disconnected cannot disturb
+the loop that completes all other acknowledgements.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 class Pending(Generic[Result]):
-    """One `done`. `is_late`: the result came after the call had returned, so after an append."""
+    """One `done`; `is_late` if the result came after the call had returned, so after an append."""
 
     __slots__ = ("_future", "is_late", "result")
 
@@ -32,13 +32,16 @@ class Pending(Generic[Result]):
                 self._future.set_result(None)
 
     def prepare(self) -> None:
-        """To be called when the call has returned: what comes from now on is late."""
+        """Mark that the call has returned: a result from now on is late."""
         if self.result is None:
             self._future = asyncio.get_running_loop().create_future()
 
     async def wait(self, receive: Receive, *, seconds: float, patience_seconds: float) -> None:
-        """Until the result, `seconds`, or ClientGone. The connection is only watched after
-        `patience_seconds`: most waits are over by then, and a watch costs a task."""
+        """Wait for the result, at most `seconds`; raise ClientGone.
+
+        The connection is only watched after `patience_seconds`: most waits are over by then, and a
+        watch costs a task.
+        """
         if self.result is not None or self._future is None:
             return
         future = self._future

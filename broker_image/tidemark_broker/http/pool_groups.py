@@ -1,7 +1,7 @@
-"""The groups of all brokers as one list: who asks one broker need not know the others.
+"""Collect the groups of all brokers into one list.
 
-Brokers are asked one after the other and passed on as they answer, so one answer is held at a time.
-One that does not answer is named: its groups are missing.
+Brokers are asked one after the other and passed on as they answer, so one response is held at a
+time. One that does not answer is named: its groups are missing.
 """
 
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ class _Groups(msgspec.Struct):
 
 
 async def others(view: BrokerView) -> AsyncIterator[tuple[int, _Groups | None]]:
-    """Of each other broker that is not fenced, by its id; None: it did not answer."""
+    """Yield the groups of each other broker that is not fenced; None: it did not answer."""
     timeout = aiohttp.ClientTimeout(total=RESPONSE_SECONDS, sock_connect=CONNECT_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         for broker_id, broker in sorted(view.partitions.metadata.brokers.items()):

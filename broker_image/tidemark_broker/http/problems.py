@@ -155,10 +155,12 @@ def kind_of(error: ErrorCode) -> ProblemKind:
 
 
 class HttpProblem(Exception):
-    """Raised by routes; the dispatcher turns it into an answer. `members` extend the body.
+    """An error of a request, which the dispatcher turns into a response.
 
-    `status`, `outcome` and `retry_after_seconds` replace those of the table. `must_close`: the rest
-    of the request body is not worth reading, so the connection ends with the answer."""
+    `members` extend the body. `status`, `outcome` and `retry_after_seconds` replace those of the
+    table. With `must_close` the rest of the request body is not worth reading, so the connection
+    ends with the response.
+    """
 
     def __init__(
         self,

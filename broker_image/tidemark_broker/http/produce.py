@@ -1,10 +1,9 @@
-"""POST of records, the hot path: body to record batches, batches to the partitions, one answer.
+"""Serve POST of records: body to record batches, batches to the partitions, one response.
 
-Records for other leaders (record_placement.py says who they are): when one other broker leads all
-of them, 307 to it. Else those led here are appended here, the others are forwarded
-(forwarding.py), and the client gets one answer with an entry per record. Nothing is ever sent
-twice by us; what is unknown is said to be unknown. Whatever can refuse the whole request comes
-before the first append.
+When one other broker leads all records (record_placement.py finds the leaders), 307 to it. Else
+those led here are appended here, the others are forwarded (forwarding.py), and the client gets one
+response with an entry per record. Nothing is ever sent twice by us; an unknown outcome is reported
+as unknown. All checks that reject the whole request come before the first append.
 """
 
 import asyncio
@@ -74,7 +73,7 @@ class ProduceRoute:
     async def _batches_to_partition(
         self, request: Request, query: ProduceQuery, topic: str, partition_text: str
     ) -> Response:
-        """Record batches as the log stores them: nothing in them is opened or changed."""
+        """Append record batches as the log stores them, without opening or changing them."""
         partition = leadership.partition_number(self._metadata, topic, partition_text)
         leadership.require_leader(self._metadata, self._view.broker_id, request, topic, partition)
         state = self._metadata.topics[topic]
@@ -158,7 +157,7 @@ class ProduceRoute:
         placement: TopicPartitions,
         results: list[RecordResult | None],
     ) -> None:
-        """Records that no append and no forwarding is for."""
+        """Set the results of records that are neither appended nor forwarded."""
         for partition, places in placement.leaderless.items():
             if self._metadata.has_partition(topic.topic, partition):
                 problem = leadership.no_leader(topic.topic, partition)
@@ -194,8 +193,11 @@ class ProduceRoute:
 
 
 def _require_one_partition(records: Sequence[ProducedRecord]) -> None:
-    """Sequences are counted per partition, and a retry must reach the partition that the first try
-    reached: keyless records go wherever it is their turn, keys move when a topic grows."""
+    """Reject numbered records of more than one partition.
+
+    Sequences are counted per partition, and a retry must reach the partition of the first attempt:
+    keyless records go to partitions in turn, and keys move when a topic grows.
+    """
     partitions = {record.partition for record in records}
     if len(partitions) > 1 or None in partitions:
         raise HttpProblem(

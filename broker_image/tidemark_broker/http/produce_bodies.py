@@ -1,8 +1,8 @@
-"""Bodies of produce requests: JSON in, records out, and back again for a peer.
+"""Decode bodies of produce requests, and encode them for forwarding.
 
-msgspec checks types and names the place of what does not fit; nothing is built per record but the
-record itself. JSON keys and values stay the client's own text with the white space between tokens
-removed (numbers keep every digit); `null` means absent.
+msgspec checks types and names the place of a mismatch; only the record itself is built per record.
+JSON keys and values stay the client's own text with the white space between tokens removed (numbers
+keep each digit); `null` means absent.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class JsonBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TruncatedBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Either of the two, with its records still closed."""
+    """A body of either format whose records are not decoded yet."""
 
     records: list[Raw]
     producer_id: ProducerId | None = None
@@ -71,7 +71,7 @@ class TruncatedBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ProducedRecord(msgspec.Struct):
-    """What `storage.record_batch.build_batch` takes, with the place that the client asked for."""
+    """A record for `build_batch`, with the partition that the client asked for."""
 
     key: bytes | None
     value: bytes | None
@@ -81,7 +81,7 @@ class ProducedRecord(msgspec.Struct):
 
 
 class ProducerStamp(NamedTuple):
-    """Who an idempotent producer is, and how it counts the first record of this request."""
+    """An idempotent producer, and the sequence of the request's first record."""
 
     producer_id: int
     producer_epoch: int
@@ -108,10 +108,12 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 async def decode_body(
     body: bytes, embedded_format: EmbeddedFormat, limits: HttpLimits
 ) -> ProduceBody:
-    """Raises HttpProblem: 400 when it is not JSON, 422 with the JSON path when it does not fit.
+    """Decode a body.
 
-    A large body is cut into its records first, which costs little; these are opened a slice at a
-    time, with the loop given back in between."""
+    A large one is split into its records first, which costs little; these are decoded in slices
+    between which other tasks run. Raises HttpProblem: 400 when it is not JSON, 422 with the JSON
+    path of a mismatch.
+    """
     try:
         if embedded_format is EmbeddedFormat.JSON:
             body.decode("utf-8")  # values stay raw, so nothing else would notice
@@ -155,7 +157,7 @@ async def _open_in_slices(
 
 
 def _with_place(message: str, first: int) -> str:
-    """The place in the whole body, of one in a slice that begins with record `first`."""
+    """Return the message with the place in the whole body instead of a slice."""
     return _SLICE_PLACE.sub(lambda found: f"$.records[{first + int(found[1])}]", message)
 
 
@@ -181,7 +183,7 @@ def _producer_stamp(body: BinaryBody | JsonBody | TruncatedBody) -> ProducerStam
 
 
 def encode_binary(records: Sequence[tuple[int, ProducedRecord]]) -> bytes:
-    """The body for a peer: (partition, record) in order, in the binary format."""
+    """Return the body for another broker: (partition, record) in order, in the binary format."""
     return msgspec.json.encode(
         BinaryBody(
             [
@@ -205,7 +207,7 @@ def _headers(headers: list[HeaderBody]) -> tuple[tuple[str, bytes | None], ...]:
 def _produced(
     bodies: Sequence[BinaryRecordBody | JsonRecordBody], first: int, limits: HttpLimits
 ) -> list[ProducedRecord]:
-    """`first`: how many records of the request come before."""
+    """Return records; `first` is how many records of the request come before."""
     found = []
     for index, body in enumerate(bodies, start=first):
         if len(body.headers) > limits.record_headers:
@@ -235,7 +237,7 @@ def _compact(raw: Raw, index: int, member: str, limits: HttpLimits) -> bytes | N
 
 
 def is_deeper_than(text: bytes, most: int) -> bool:
-    """Of valid JSON. Almost always decided by counting; else every pass takes a level away."""
+    """Return whether valid JSON is nested deeper; counting almost always decides."""
     if text.count(b"[") + text.count(b"{") <= most:
         return False
     brackets = _TEXTS.sub(b"", text).translate(None, _NOT_BRACKETS)

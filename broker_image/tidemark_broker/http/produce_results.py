@@ -1,7 +1,7 @@
-"""The answer to a produce request: one entry per record, in the request's order.
+"""Build the response to a produce request: one entry per record, in the request's order.
 
-200 with `{"offsets": [...]}` as soon as one record was written or the errors differ; when all of
-them failed alike, the problem itself. An entry is `{"partition", "offset"}` or `{"partition",
+200 with `{"offsets": [...]}` as soon as one record was written or the errors differ; when all
+failed alike, the problem itself. An entry is `{"partition", "offset"}` or `{"partition",
 "error_code", "error", "message", "outcome"}`. Offset -1: written without acknowledgement (acks=0).
 
 Where single records are the reason (KIP-467) their entries say what is wrong with them, the others
@@ -52,7 +52,10 @@ def record_errors_of(found: Sequence[tuple[int, str]]) -> Mapping[str, object]:
 
 
 def produce_response(results: Sequence[RecordResult], *, is_forwarded: bool) -> Response:
-    """Raises the common problem if there is one, but not to a peer: it wants every entry."""
+    """Return the response; raise the common problem if there is one, but not to a broker.
+
+    A broker that forwarded wants each entry.
+    """
     if not is_forwarded:
         problem = _common_problem(results)
         if problem is not None:

@@ -1,6 +1,6 @@
-"""Query strings of the hot routes, decoded strictly and remembered (clients send the same again).
+"""Decode query strings of the hot routes strictly, and cache them (clients repeat them).
 
-An unknown or repeated name is refused: `ack=all` must not quietly become a default.
+An unknown or repeated name is rejected: `ack=all` must not silently become a default.
 """
 
 from collections.abc import Mapping
@@ -115,7 +115,7 @@ def _consumer(found: Mapping[str, str]) -> Consumer:
 
 @dataclass(frozen=True, slots=True)
 class PollQuery:
-    """`wait_ms` None: as the consumer was made."""
+    """The query of a poll; `wait_ms` of None is as the consumer was created."""
 
     wait_ms: int | None
     max_bytes: int
@@ -123,7 +123,7 @@ class PollQuery:
 
 @lru_cache(maxsize=1024)
 def poll_query(query_string: bytes, limits: HttpLimits) -> PollQuery:
-    """Of a consumer's records: `timeout` (ms) and `max_bytes`, as the bridge has them."""
+    """Decode the query of a poll: `timeout` (ms) and `max_bytes`, as the bridge has them."""
     found = _parameters(query_string, ("timeout", "max_bytes"))
     wait_ms = None
     if "timeout" in found:

@@ -1,14 +1,13 @@
-"""Record batches over HTTP as the log stores them (`application/vnd.kafka.recordbatch`).
+"""Read and write record batches over HTTP (`application/vnd.kafka.recordbatch`).
 
-Nothing in them is opened: compression, keys, idempotent producers and timestamps stay as they are.
-Only headers are looked at, for offsets.
+Batches of clients are not opened: compression, keys, idempotent producers and timestamps stay as
+they are. Only headers are read, for offsets.
 
-Records of one partition as record batches, in order.
-
-One batch, unless it would pass `batch_bytes` (the topic's max.message.bytes: then the next
-begins, so that a large request is not refused as one too large batch) or the records bring
-timestamps of their own that differ (a batch built here has one timestamp). A record costs some two
-microseconds, and ten with many headers, so others get the loop every few hundred.
+`build_batches` makes record batches of one partition's records: one batch, unless it would exceed
+`batch_bytes` (the topic's max.message.bytes: then the next begins, so that a large request is not
+rejected as one too large batch) or the records have timestamps of their own that differ (a batch
+built here has one timestamp). A record costs some two microseconds, and ten with many headers, so
+other tasks run every few hundred.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ BATCHES_PER_SLICE = 500
 
 
 class BatchesWritten(msgspec.Struct, frozen=True):
-    """`offset` of the first record and `last_offset`; -1: written without acknowledgement."""
+    """The `offset` of the first record and `last_offset`; -1: written without acknowledgement."""
 
     partition: int
     offset: int
@@ -42,7 +41,10 @@ class BatchesWritten(msgspec.Struct, frozen=True):
 
 
 def offsets_in(body: bytes, limits: HttpLimits) -> int:
-    """How many offsets the batches of a request take. Raises HttpProblem: 422."""
+    """Return how many offsets the batches of a request take.
+
+    Raises HttpProblem (422).
+    """
     view = memoryview(body)
     position = count = batches = 0
     try:
@@ -69,7 +71,7 @@ def batches_response(partition: int, base_offset: int, offset_count: int) -> Res
 
 
 async def next_offset_of(data: bytes, offset: int) -> int:
-    """After the last of the batches that were read; `offset` where there is none."""
+    """Return the offset after the last batch read; `offset` if there is none."""
     view = memoryview(data)
     position = batches = 0
     while position < len(view):
@@ -95,7 +97,10 @@ NO_PRODUCER = ProducerStamp(-1, -1, -1)
 
 
 class RecordTooLarge(Exception):
-    """One record alone makes a batch above the limit. `position`: its place in the request."""
+    """An error: one record alone makes a batch above the limit.
+
+    `position` is its place in the request.
+    """
 
     def __init__(self, position: int, message: str) -> None:
         super().__init__(f"record {position}: {message}")
@@ -104,7 +109,7 @@ class RecordTooLarge(Exception):
 
 
 class SpansSeveralBatches(Exception):
-    """An idempotent producer's request that would become several."""
+    """An error: an idempotent producer's request would become several batches."""
 
 
 async def build_batches(
@@ -114,9 +119,11 @@ async def build_batches(
     batch_bytes: int,
     producer: ProducerStamp = NO_PRODUCER,
 ) -> bytes:
-    """Raises RecordTooLarge; SpansSeveralBatches, with a producer: a retry must find the whole of
-    what the
-    first try wrote or none of it, and a failover may leave one batch of two."""
+    """Build record batches of one partition's records.
+
+    Raises RecordTooLarge; SpansSeveralBatches, with a producer: a retry must find all of what the
+    first attempt wrote or none of it, and a failover may leave one batch of two.
+    """
     batches: list[bytes] = []
     position = 0
     async for chunk in _chunks(records, batch_bytes - HEADER_BYTES):

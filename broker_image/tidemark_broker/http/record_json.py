@@ -1,10 +1,10 @@
-"""Record batches as a JSON list of records, for one fetch answer.
+"""Render record batches as a JSON list of records, for one fetch response.
 
-Opening records costs microseconds each, so the loop is given back every few hundred, and an
-answer holds a bounded number: `next_offset` says where to go on. Control batches are skipped.
-A key or value that is asked for as JSON but is not JSON ends an answer before its record. Where it
-is the first record there is a problem instead, with its offset and that after it: nothing is
-guessed, and nothing blocks those who read on.
+Decoding records costs microseconds each, so other tasks run every few hundred, and a response holds
+a bounded number: `next_offset` says where to continue. Control batches are skipped. A key or value
+that is requested as JSON but is not JSON ends a response before its record. If it is the first
+record there is a problem instead, with its offset and the next: nothing is guessed, and readers are
+not blocked.
 """
 
 import asyncio
@@ -64,10 +64,11 @@ class FetchedRecords:
 
 
 class UnrenderableRecords(HttpProblem):
-    """The first record to be read is not to be had in this format, or its batch is damaged.
+    """An error: the first record cannot be shown in this format, or its batch is corrupt.
 
-    `next_offset` is behind what no try in this format can give. A damaged batch is read again: a
-    broker repairs it."""
+    `next_offset` is after what this format can never show. A corrupt batch is read again: a broker
+    repairs it.
+    """
 
     def __init__(
         self, error: ErrorCode, detail: str, *, offset: int, next_offset: int, status: int = 0
@@ -78,7 +79,7 @@ class UnrenderableRecords(HttpProblem):
 
 
 class RecordRenderer:
-    """Renders what one fetch of one partition returned, from `offset` on."""
+    """A renderer of what one fetch of one partition returned, from `offset` on."""
 
     def __init__(
         self,
@@ -91,8 +92,10 @@ class RecordRenderer:
         reserve: Callable[[int], AbstractContextManager[None]],
         as_lines: bool = False,
     ) -> None:
-        """`reserve` is asked for what batches inflate to, beyond their bytes in the log.
-        `as_lines`: one record a line, instead of a list."""
+        """Create a renderer; with `as_lines` it writes one record a line instead of a list.
+
+        `reserve` is called for what batches decompress to, beyond their bytes in the log.
+        """
         self._topic = topic
         self._partition = partition
         self._is_binary = embedded_format is EmbeddedFormat.BINARY
@@ -102,8 +105,10 @@ class RecordRenderer:
         self._as_lines = as_lines
 
     async def render(self, data: bytes, offset: int) -> FetchedRecords:
-        """Up to the first record that cannot be rendered. Raises UnrenderableRecords if that comes
-        before anything else, and what `reserve` raises."""
+        """Render up to the first record that cannot be rendered.
+
+        Raises UnrenderableRecords if that is the first one, and what `reserve` raises.
+        """
         pieces: list[bytes] = []
         rendered: list[_BinaryRecord | _JsonRecord] = []
         next_offset = offset
@@ -141,8 +146,11 @@ class RecordRenderer:
         return FetchedRecords(b"[" + b",".join(pieces) + b"]", next_offset)
 
     def _records(self, data: bytes, reserved: ExitStack) -> Iterator[tuple[Record | None, int]]:
-        """(record, offset after it); after a batch (None, offset after the batch). What would
-        inflate to more than an answer should is left to the next one, but for the first batch."""
+        """Yield (record, offset after it); after a batch (None, offset after the batch).
+
+        What would decompress to more than a response should hold is left to the next one, except
+        the first batch.
+        """
         view = memoryview(data)
         position = decompressed_bytes = 0
         while position < len(view) and decompressed_bytes < self._most_decompressed_bytes:

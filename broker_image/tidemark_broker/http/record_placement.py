@@ -1,14 +1,11 @@
-"""Which partition each record of a request goes to, and which broker leads it.
+"""Choose the partition of each record of a request, and find the broker that leads it.
 
-The record's own `partition`; else its key by Kafka's murmur2; else (keyless) one partition for
-all of a request, in turn among those that this broker leads, so that a redirected request stays
-where it was sent; in turn among all that have a leader if it leads none. Decides nothing about
-the answer.
+It is the record's own `partition`; else its key decides by Kafka's murmur2; else (keyless) one
+partition for all of a request, in turn among those that this broker leads, so that a redirected
+request stays where it was sent; in turn among all that have a leader if it leads none.
 
-Which partition a record goes to, as Kafka's own producers choose it.
-
-Keys: toPositive(murmur2(key)) % partition count (Kafka's `Utils.murmur2`, seed 0x9747b28c), so
-that a key lands where a Java client would put it. Pure; keyless records are the caller's matter.
+Keys: toPositive(murmur2(key)) % partition count (Kafka's `Utils.murmur2`, seed 0x9747b28c), so that
+a key is in the partition that a Java client would choose.
 """
 
 import asyncio
@@ -29,7 +26,7 @@ _M = 0x5BD1E995
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's signed 32-bit murmur2."""
+    """Return Kafka's signed 32-bit murmur2."""
     length = len(data)
     h = _SEED ^ length
     words = length // 4
@@ -54,7 +51,7 @@ KEY_BYTES_PER_SLICE = 128 * 1024  # hashed (about 10 ms) before others get a tur
 
 @dataclass(slots=True)
 class TopicPartitions:
-    """Places are indexes into the request's records, ascending in every list."""
+    """The partitions of records; places are indexes into the request's records, in order."""
 
     partitions: list[int]  # of each record
     here: dict[int, list[int]] = field(default_factory=dict)  # partition -> places
@@ -64,7 +61,7 @@ class TopicPartitions:
 
     @property
     def only_leader(self) -> tuple[Leader, int] | None:
-        """The one other broker that leads everything, if that is so."""
+        """Return the one other broker that leads everything, or None."""
         if self.here or self.leaderless or len(self.elsewhere) != 1:
             return None
         return self.a_leader_elsewhere

@@ -1,12 +1,12 @@
-"""Records as a stream that lasts: one JSON object a line (`application/x-ndjson`).
+"""Stream records without end: one JSON object a line (`application/x-ndjson`).
 
-A step reads, renders and sends; the next begins once the client's socket has taken it, so a slow
+A step reads, renders and sends; the next begins once the client's socket has accepted it, so a slow
 client holds one step and no more. Without records for a while an empty line is sent, which keeps
-proxies awake and finds clients that are gone. A stream that cannot go on (leadership moved, a value
-that is not JSON) ends with the problem as its last line: an object with `error` and `next_offset`,
-from which the next stream goes on, behind a record that this format cannot show.
+proxies open and detects clients that disconnected. A stream that cannot continue (leadership moved,
+a value that is not JSON) ends with the problem as its last line: an object with `error` and
+`next_offset`, from which the next stream continues, after a record that this format cannot show.
 
-Who reads which partition over HTTP, and what is said of the log beside its records.
+`FetchTarget` is who reads which partition; `positions` are the headers beside its records.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class FetchTarget:
 
 
 def positions(result: FetchResult, next_offset: int) -> tuple[tuple[bytes, bytes], ...]:
-    """The headers that say where the log is and where to go on."""
+    """Return the headers that say where the log is and where to continue."""
     topic_id = ((b"tidemark-topic-id", result.topic_id.encode()),) if result.topic_id else ()
     return (
         *topic_id,
@@ -52,7 +52,7 @@ BUSY_RETRY_SECONDS = 0.1  # while this broker has no bytes to spare
 
 
 class RecordSource(Protocol):
-    """The route of single reads. Both raise HttpProblem."""
+    """The route of single reads; both methods raise HttpProblem."""
 
     async def read(
         self, reading: FetchTarget, offset: int, *, wait_ms: int, max_bytes: int = 0
@@ -73,7 +73,7 @@ class RecordSource(Protocol):
 
 @dataclass(slots=True)
 class StreamedResponse:
-    """`pieces` is begun by `send_to`."""
+    """A response in pieces; `send_to` starts `pieces`."""
 
     pieces: AsyncIterator[bytes]
     receive: Receive
@@ -106,8 +106,10 @@ class RecordStreams:
     def open(
         self, reading: FetchTarget, embedded: EmbeddedFormat, offset: int, first: FetchResult
     ) -> StreamedResponse:
-        """`first`: what the first read gave, which has decided that there is a stream. Raises
-        HttpProblem."""
+        """Open a stream; `first` is the result of the first read, which decided that there is one.
+
+        Raises HttpProblem.
+        """
         if self._open >= self._limits.streams:
             raise HttpProblem(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,

@@ -1,4 +1,4 @@
-"""One request as the hot routes see it: what its headers say, and its body read within limits."""
+"""Read one request: its headers, and its body within limits."""
 
 import asyncio
 
@@ -54,13 +54,13 @@ class Request:
 
     @property
     def target(self) -> str:
-        """Path and query as sent: what a redirect must repeat."""
+        """Return path and query as sent, which a redirect must repeat."""
         path = self.path
         return f"{path}?{self.query_string.decode('latin-1')}" if self.query_string else path
 
     @property
     def path(self) -> str:
-        """The `instance` of a problem."""
+        """Return the path, the `instance` of a problem."""
         return self.raw_path.decode("latin-1")
 
     def body_bytes_at_most(self, limits: HttpLimits) -> int:
@@ -68,7 +68,10 @@ class Request:
         return min(int(self.content_length), most_bytes) if self.content_length else most_bytes
 
     async def read_body(self, limits: HttpLimits) -> bytes:
-        """Raises HttpProblem (413, 415, 408) or ClientGone; never holds more than the limit."""
+        """Return the body, never holding more than the limit.
+
+        Raises HttpProblem (413, 415, 408) or ClientGone.
+        """
         if self.content_encoding not in (b"", b"identity"):
             raise HttpProblem(
                 ErrorCode.INVALID_REQUEST,
@@ -118,7 +121,7 @@ class Request:
 
 
 class _Deadline:
-    """What asyncio.timeout does, at a quarter of its cost (7 us a request)."""
+    """A deadline as asyncio.timeout, at a quarter of its cost (7 us a request)."""
 
     __slots__ = ("_is_over", "_task", "timer")
 
@@ -133,7 +136,7 @@ class _Deadline:
             self._task.cancel()
 
     def is_over_for_us(self) -> bool:
-        """Whether a cancellation is this deadline's alone, not somebody's who ends the task."""
+        """Return whether a cancellation is this deadline's alone, not of the whole task."""
         return self._is_over and self._task is not None and self._task.uncancel() == 0
 
 

@@ -1,6 +1,6 @@
-"""Counts and latencies of HTTP requests, cheap enough for every request (about a microsecond).
+"""Count HTTP requests and their latencies, in about a microsecond each.
 
-Buckets are counted singly and summed when rendered. One event loop owns it; no locks.
+Buckets are counted separately and summed when rendered. One event loop owns it; no locks.
 """
 
 from bisect import bisect_left
@@ -20,7 +20,7 @@ class RequestMetrics:
         self._sums: dict[str, float] = {}
 
     def observe(self, route: str, status: int, seconds: float) -> None:
-        """`route` is one of a closed set of names, never a path of a client's making."""
+        """Count a request; `route` is one of a closed set of names, never a client's path."""
         key = (route, status)
         self._counts[key] = self._counts.get(key, 0) + 1
         buckets = self._buckets.get(route)

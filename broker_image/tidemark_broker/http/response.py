@@ -1,4 +1,4 @@
-"""An answer to one request, and the ASGI types around it."""
+"""Define a response to one request, and the ASGI types around it."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ TRANSPORT_BUFFER_BYTES = 64 * 1024  # asyncio's: from there on a sender has to w
 
 
 class ClientGone(Exception):
-    """The client closed its connection: nobody is left to answer."""
+    """An error: the client closed its connection."""
 
 
 async def until_gone(receive: Receive) -> None:
-    """Until the client has closed its connection; for a request whose body was read."""
+    """Wait until the client has closed its connection, for a request whose body was read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 class AnyResponse(Protocol):
-    """`body`: what is held of it until it is sent."""
+    """A response; `body` is what is held of it until it is sent."""
 
     status: int
     body: bytes

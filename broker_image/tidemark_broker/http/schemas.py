@@ -1,6 +1,4 @@
-"""Shapes of JSON bodies as OpenAPI shows them. The hot routes do not build these: see the tests
-that hold their answers against these models.
-"""
+"""Define JSON bodies for OpenAPI. The hot routes do not build these; tests compare them."""
 
 from typing import Any
 

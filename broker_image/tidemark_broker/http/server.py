@@ -1,8 +1,8 @@
-"""How uvicorn runs inside the broker's own event loop.
+"""Run uvicorn inside the broker's own event loop.
 
 httptools, no access log (it doubles a request's cost), no server or date headers, no signal
 handlers (the broker has its own). uvicorn bounds neither heads, nor connections, nor clients that
-do not read their answers: LimitedHttpProtocol does, by cutting the connection.
+do not read their responses: LimitedHttpProtocol does, by closing the connection.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class _Server(uvicorn.Server):
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
-    """One connection. The class variables are set on the subclass that `serve` makes."""
+    """One connection. `serve` sets the class variables on its subclass."""
 
     server_limits = DEFAULT_LIMITS
     listeners: Mapping[int, str] = {}  # the named ones, by their ports
@@ -96,7 +96,11 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def _check_head(self) -> None:
-        """One timer per connection, not per request: a slow head lives at most twice its limit."""
+        """Close a connection whose head is slow.
+
+        There is one timer per connection, not per request: a slow head lives at most twice its
+        limit.
+        """
         seconds = self.server_limits.header_seconds
         if self._head_since is not None and self.loop.time() - self._head_since >= seconds:
             self.transport.abort()
@@ -114,11 +118,11 @@ async def serve(
     on_listening: Callable[[int], None] = lambda port: None,
     limits: ServerLimits = DEFAULT_LIMITS,
 ) -> None:
-    """Serves until `stop` is set, then ends open requests within `graceful_stop_seconds`.
+    """Serve until `stop` is set, then end open requests within `graceful_stop_seconds`.
 
-    `listeners`: more ports, with the names of theirs that requests are to know.
-    `on_listening(port)` is called once connections are accepted (port 0: the one chosen). Raises
-    OSError when the address cannot be bound."""
+    `listeners` are more ports with their names. `on_listening(port)` is called once connections are
+    accepted (port 0: the one chosen). Raises OSError when the address cannot be bound.
+    """
     sockets = [_listen(host, port, limits.backlog)]
     of_this_server = {"server_limits": limits, "listeners": listeners}
     protocol: Any = type("LimitedProtocol", (LimitedHttpProtocol,), of_this_server)

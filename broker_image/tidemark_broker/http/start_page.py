@@ -1,6 +1,6 @@
-"""The page for a browser that opens a broker's address: what this is, and where to go on.
+"""Show a page to a browser that opens a broker's address: what this is, and where to continue.
 
-It loads nothing from elsewhere and has no script: it works where a broker has no way out.
+It loads nothing from elsewhere and has no script, so it works where a broker has no way out.
 """
 
 from html import escape

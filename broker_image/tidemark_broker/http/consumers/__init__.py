@@ -1,1 +1,1 @@
-"""The Kafka consumer that runs here for HTTP clients."""
+"""Run Kafka consumers in this broker for HTTP clients."""

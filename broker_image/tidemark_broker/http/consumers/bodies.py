@@ -1,4 +1,4 @@
-"""Bodies of the consumer paths, decoded strictly: what is not known is refused by name."""
+"""Decode bodies of the consumer paths strictly: an unknown field is rejected by name."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -28,7 +28,7 @@ class _Strict(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NewConsumerBody(_Strict):
-    """Names of Kafka's consumer configs, as the bridge and the REST Proxy take them."""
+    """A consumer to create, with names of Kafka's consumer configs as the bridge has them."""
 
     name: str = ""
     format: str = "binary"
@@ -40,7 +40,7 @@ class NewConsumerBody(_Strict):
     isolation: str = msgspec.field(default="read_uncommitted", name="isolation.level")
 
     def check(self) -> None:
-        """Raises HttpProblem (400)."""
+        """Raise HttpProblem (400) for an invalid value."""
         if len(self.name) > MAX_NAME or "/" in self.name:
             raise malformed(f'body: $.name: expected at most {MAX_NAME} characters and no "/"')
         _one_of("format", self.format, FORMATS)
@@ -88,7 +88,7 @@ class OffsetsBody(_Strict):
 
 
 class CommitBody(_Strict):
-    """Without offsets: all that was polled."""
+    """Offsets to commit; without any, all that was polled."""
 
     offsets: list[_Offset] | None = None
 
@@ -97,7 +97,10 @@ Body = TypeVar("Body")
 
 
 def decode(data: bytes, kind: type[Body]) -> Body:
-    """Raises HttpProblem (400)."""
+    """Decode a body.
+
+    Raises HttpProblem (400).
+    """
     try:
         return msgspec.json.decode(data or b"{}", type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -1,10 +1,10 @@
-"""One consumer of a group inside this broker: what a Kafka client library is to its process.
+"""Run one consumer of a group inside this broker, as a Kafka client library does in its process.
 
 One poll at a time; commits and seeks may come in between. Records are fetched from the leaders of
-the partitions that its generation gave it, from this broker as from others; first from all at once,
-then a little from whoever has news first, so that those who wait hold little. What was handed out
-in one generation cannot be committed in another, and a partition that is not ours any more is not
-committed for: others may have read on.
+the partitions that its generation assigned, from this broker as from others: first from all
+concurrently, then a little from the first one that has records, so that waiting fetches hold
+little. What was handed out in one generation cannot be committed in another, and a partition that
+is no longer assigned is not committed: others may have read on.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """Kafka's names: auto.offset.reset, enable.auto.commit, fetch.min.bytes."""
+    """The settings of a consumer: auto.offset.reset, enable.auto.commit, fetch.min.bytes."""
 
     group_id: str
     name: str
@@ -72,7 +72,7 @@ class ConsumerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Whole record batches; the first may begin below `offset`."""
+    """Complete record batches; the first may begin below `offset`."""
 
     topic: str
     partition: int
@@ -82,7 +82,7 @@ class Fetched:
 
 
 class Unreadable(Exception):
-    """A partition cannot be read on, and that may last."""
+    """An error: a partition cannot be read further, and that may last."""
 
     def __init__(self, partition: TopicPartition, offset: int, error: ErrorCode) -> None:
         super().__init__(f"partition {partition[0]}-{partition[1]}, offset {offset}")
@@ -120,8 +120,11 @@ class GroupConsumer:
         return self.membership.generation
 
     async def close(self, *, is_requested: bool = False, commits: bool = True) -> None:
-        """Leaves the group, and commits if it does so itself: all that was handed out if its client
-        asked for the end, else what that is done with."""
+        """Leave the group, after a commit if the consumer commits automatically.
+
+        If its client asked for the end, all that was handed out is committed, else what the client
+        has finished.
+        """
         if commits and is_requested:
             self._positions.confirm()
         if commits:
@@ -135,11 +138,12 @@ class GroupConsumer:
     async def poll(
         self, wait_ms: int, max_bytes: int, reserved: ReserveBytes
     ) -> tuple[Fetched, ...]:
-        """What there is, within `wait_ms`; `hand_out` is told what of it goes to the client. Raises
-        NoCommittedOffset; Unreadable, if there is nothing to read but an error that may last;
-        NotInGroup if it has not got into its group for a reason that may last; what `reserved`
-        raises if there
-        is no memory for so many bytes now."""
+        """Return the records available within `wait_ms`; report what of it is sent by `hand_out`.
+
+        Raises NoCommittedOffset; Unreadable, if there is nothing to read but an error that may
+        last; NotInGroup if it could not join its group for a reason that may last; what `reserved`
+        raises if there is no memory for so many bytes now.
+        """
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + wait_ms / 1000
         self._positions.confirm()
@@ -177,8 +181,11 @@ class GroupConsumer:
         return ()
 
     def hand_out(self, fetched: Fetched, next_offset: int) -> bool:
-        """Records below `next_offset` are on their way to the client. False: they are not to be, as
-        its client has gone to another offset since, or it is in another generation."""
+        """Record that records below `next_offset` are sent to the client.
+
+        Returns False if they must not be: the client has sought another offset since, or the
+        consumer is in another generation.
+        """
         place = (fetched.topic, fetched.partition)
         return self._positions.hand_out(place, fetched.offset, next_offset)
 
@@ -221,7 +228,7 @@ class GroupConsumer:
     async def _fetch_from(
         self, leader: BrokerId, offsets: dict[TopicPartition, int], wait_ms: int, max_bytes: int
     ) -> list[Fetched]:
-        """Nothing from one that cannot be reached."""
+        """Fetch from a leader; return nothing if it cannot be reached."""
         requested: list[FetchTopic] = []  # a topic twice, where some of its partitions come last
         names: dict[TopicId, str] = {}
         for topic, places in groupby(offsets, key=itemgetter(0)):
@@ -275,21 +282,30 @@ class GroupConsumer:
     # ---- offsets
 
     async def seek(self, places: dict[TopicPartition, int]) -> None:
-        """To these offsets; EARLIEST and LATEST too. Raises BrokerUnavailable."""
+        """Seek to these offsets, EARLIEST or LATEST.
+
+        Raises BrokerUnavailable.
+        """
         self._positions.enter(self.generation)
         for place, offset in places.items():
             found = offset if offset >= 0 else await self._positions.end_of(place, offset)
             self._positions.seek(place, found)
 
     async def committed(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Commit]:
-        """The group's offsets, where it has some. Raises BrokerUnavailable, GroupRejected."""
+        """Return the group's committed offsets, where it has some.
+
+        Raises BrokerUnavailable, GroupRejected.
+        """
         return await self._positions.committed(places)
 
     async def commit(
         self, commits: dict[TopicPartition, Commit] | None = None
     ) -> dict[TopicPartition, ErrorCode]:
-        """None: all that was handed out. The error of each; REBALANCE_IN_PROGRESS of partitions
-        that are not ours. Raises BrokerUnavailable: they may be committed or not."""
+        """Commit offsets, or all that was handed out; return the error of each.
+
+        REBALANCE_IN_PROGRESS for partitions that are not assigned. Raises BrokerUnavailable: they
+        may be committed or not.
+        """
         self._positions.enter(self.generation)
         return await self._commit(self.generation, commits)
 
@@ -308,7 +324,7 @@ class GroupConsumer:
         return errors
 
     async def _commit_confirmed(self, generation: Generation) -> None:
-        """What its client is done with of this generation, if it is still known."""
+        """Commit what the client has finished of this generation, if that is still known."""
         self._next_commit_s = asyncio.get_running_loop().time() + AUTO_COMMIT_SECONDS
         is_known = generation.generation_id == self._positions.generation_id
         if not self.settings.commits_itself or not generation.has_joined or not is_known:

@@ -1,14 +1,12 @@
-"""A member of a consumer group that lives in this broker, on behalf of a client that has only HTTP.
+"""Run a member of a consumer group in this broker, for a client that has only HTTP.
 
-Speaks the group protocol to the coordinator, wherever that is, like any Kafka client; as the
-group's leader it assigns ranges. It joins when it has a subscription, keeps its session alive by
-heartbeats of its own, and joins again whenever the group rebalances. Before it gives partitions up
-it calls `before_revoke`, for offsets that are to be committed while it still may.
+It uses the group protocol with the coordinator, wherever that is, like any Kafka client; as the
+group's leader it assigns ranges. It joins when it has a subscription, keeps its session by
+heartbeats of its own, and rejoins whenever the group rebalances. Before it gives partitions up it
+calls `before_revoke`, for offsets to be committed while it still may.
 
-Questions to the coordinator of one group, wherever it is at the moment.
-
-It is looked for in this broker's metadata. NOT_COORDINATOR and its like only mean that somebody
-asks too early or too late: the next question looks anew.
+`CoordinatorLookup` finds the coordinator in this broker's metadata. NOT_COORDINATOR and similar
+errors only mean that a request was too early or too late: the next one looks it up again.
 """
 
 import asyncio
@@ -45,7 +43,7 @@ from tidemark_broker.metadata.metadata_cache import MetadataCache
 
 
 class GroupRejected(Exception):
-    """The coordinator said no."""
+    """An error: the coordinator rejected the request."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(f"the group's coordinator answered {error.name}")
@@ -61,7 +59,10 @@ class CoordinatorLookup:
         self._peers = peers
 
     async def ask(self, api: Api, values: Values, timeout_ms: int) -> Values:
-        """Raises BrokerUnavailable; errors in the answer are the caller's."""
+        """Send a request to the coordinator; errors in its response are for the caller.
+
+        Raises BrokerUnavailable.
+        """
         link = await self._link()
         return await link.ask(api, {"group_id": self.group_id, **values}, timeout_ms)
 
@@ -93,7 +94,7 @@ _log = logging.getLogger(__name__)
 
 
 class NotInGroup(Exception):
-    """It asks for its place in the group, and does not get it. `is_over`: nor will it ever."""
+    """An error: the member cannot join its group now, or ever if `is_over`."""
 
     def __init__(self, error: ErrorCode, reason: str, *, is_over: bool = False) -> None:
         super().__init__(reason)
@@ -103,7 +104,7 @@ class NotInGroup(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What the member has, in which generation of the group; in none: nothing."""
+    """The partitions that the member has, and in which generation; none: no partitions."""
 
     generation_id: int = -1
     member_id: str = ""
@@ -145,14 +146,14 @@ class GroupMemberClient:
         self._is_wanted_anew.set()
 
     def assign(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Without a subscription: these, whatever others read."""
+        """Assign these partitions without a subscription, whatever others read."""
         assert not self.topics
         self.generation = Generation(partitions=partitions, is_manual=True)
         self.problem = None
         self._changed.set()
 
     def fail(self, reason: str) -> None:
-        """`run` has ended, and not because it was cancelled."""
+        """Record that `run` ended by an error, not by cancellation."""
         self._lose_joined()
         self.problem = NotInGroup(ErrorCode.UNKNOWN_SERVER_ERROR, reason, is_over=True)
 
@@ -167,7 +168,7 @@ class GroupMemberClient:
         return True
 
     async def run(self) -> None:
-        """Until cancelled: in the group while there is a subscription."""
+        """Stay in the group while there is a subscription, until cancelled."""
         retry_seconds = FIRST_RETRY_SECONDS
         while True:
             if not self.topics:
@@ -183,7 +184,7 @@ class GroupMemberClient:
                 retry_seconds = min(2 * retry_seconds, MAX_RETRY_SECONDS)
 
     async def leave(self) -> None:
-        """What it has is free for others at once, or when its session ends, if nobody hears it."""
+        """Leave the group: others get its partitions at once, or at the end of its session."""
         self._lose_generation()
         await self._leave_group()
 
@@ -209,7 +210,7 @@ class GroupMemberClient:
         self.problem = problem if self.topics else None
 
     def _lose_joined(self) -> None:
-        """What its group gave it; what its client has assigned in the meantime stays."""
+        """Drop what the group assigned; what the client assigned in the meantime stays."""
         if not self.generation.is_manual:
             self._lose_generation()
 
@@ -218,8 +219,10 @@ class GroupMemberClient:
         self._changed.set()
 
     async def _take_part(self) -> None:
-        """One generation from its beginning to its end. Raises GroupRejected, BrokerUnavailable,
-        MalformedAssignment."""
+        """Take part in one generation from its beginning to its end.
+
+        Raises GroupRejected, BrokerUnavailable, MalformedAssignment.
+        """
         self._is_wanted_anew.clear()
         topics = self.topics
         counts = self._partition_counts(topics)
@@ -282,7 +285,7 @@ class GroupMemberClient:
         return Generation(generation_id, member_id, partitions)
 
     async def _joined(self, topics: tuple[str, ...]) -> Values:
-        """Twice at most: the first time it is given its id (KIP-394)."""
+        """Join, twice at most: the first response may assign the member id (KIP-394)."""
         for _ in range(2):
             values = {
                 "session_timeout_ms": SESSION_TIMEOUT_MS,
@@ -314,7 +317,7 @@ class GroupMemberClient:
 
 
 def _problem_of(rejection: GroupRejected) -> NotInGroup | None:
-    """None: it joins again, as all do in a rebalance."""
+    """Return the lasting problem of a rejection, or None to rejoin."""
     error = rejection.error
     if error in _LOST_ID or error is ErrorCode.REBALANCE_IN_PROGRESS:
         return None

@@ -1,8 +1,8 @@
-"""The consumers of this broker's HTTP clients: made, found by name, ended, also when forgotten.
+"""Keep the consumers of this broker's HTTP clients: create, find, end, also when forgotten.
 
-A consumer lives in the broker that made it and ends with it; its client makes another one then. One
-that nobody has asked for anything in `IDLE_SECONDS` leaves its group; what its client was given and
-did not commit is read again by others.
+A consumer belongs to the broker that created it and ends with it; its client creates another one
+then. One without a request for `IDLE_SECONDS` leaves its group; what its client received and did
+not commit is read again by others.
 """
 
 import asyncio
@@ -54,7 +54,10 @@ class Instances:
     def create(
         self, settings: ConsumerSettings, embedded_format: EmbeddedFormat, request_timeout_ms: int
     ) -> Instance:
-        """Raises HttpProblem: the name is taken (409), or this broker is at its limit."""
+        """Create a consumer.
+
+        Raises HttpProblem: the name is taken (409), or this broker is at its limit.
+        """
         key = (settings.group_id, settings.name)
         if key in self._known:
             raise HttpProblem(
@@ -79,7 +82,10 @@ class Instances:
         return instance
 
     def find(self, group_id: str, name: str) -> Instance:
-        """Raises HttpProblem (404)."""
+        """Return a consumer.
+
+        Raises HttpProblem (404).
+        """
         instance = self._known.get((group_id, name))
         if instance is None:
             raise HttpProblem(
@@ -92,12 +98,12 @@ class Instances:
         return instance
 
     async def delete(self, instance: Instance) -> None:
-        """It leaves its group, and commits all it handed out if it commits by itself."""
+        """End a consumer; it leaves its group, after a commit if it commits automatically."""
         self._known.pop(instance.key, None)
         await _end(instance, is_requested=True)
 
     async def close(self) -> None:
-        """The broker ends: their groups need not wait for their sessions."""
+        """End all consumers, so that their groups need not wait for session timeouts."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         instances = tuple(self._known.values())
@@ -132,7 +138,7 @@ async def _end(instance: Instance, *, is_requested: bool = False, commits: bool 
 
 
 def _notify_failure(consumer: GroupConsumer, task: asyncio.Task[None]) -> None:
-    """Its client must hear of it, as it would poll for nothing for ever."""
+    """Record the failure for the client, which would poll without records else."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("a consumer's membership ended", exc_info=error)
         consumer.membership.fail(f"its part in the group has failed ({type(error).__name__})")

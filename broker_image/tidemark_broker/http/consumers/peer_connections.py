@@ -1,8 +1,8 @@
-"""Kafka requests from this broker to brokers, itself among them: as a client, by the tables.
+"""Send Kafka requests to brokers, this one included, as a client.
 
-One connection to each broker that is asked, made when it is needed. Answers come in the order of
-the requests, and the next one is not begun before: a connection of which nobody waits for an
-answer any longer is closed, so that what was given up holds up nobody.
+There is one connection to each broker, made when needed. Responses come in the order of the
+requests, and one request is sent at a time: a connection whose response is no longer waited for is
+closed, so that an abandoned request delays no other.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _PEER_VERSIONS = {LIST_OFFSETS: 10, OFFSET_COMMIT: 9, OFFSET_FETCH: 9}
 
 
 class BrokerUnavailable(Exception):
-    """No answer: the request may have had its effect or not."""
+    """An error: there was no response; the request may have had its effect or not."""
 
 
 class BrokerConnection(asyncio.Protocol):
@@ -48,7 +48,10 @@ class BrokerConnection(asyncio.Protocol):
 
     @classmethod
     async def open(cls, client_id: str, host: str, port: int) -> "BrokerConnection":
-        """Raises BrokerUnavailable."""
+        """Connect to a broker.
+
+        Raises BrokerUnavailable.
+        """
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
@@ -88,7 +91,10 @@ class BrokerConnection(asyncio.Protocol):
                 waiting.set_result(bytes(frame))
 
     async def ask(self, api: Api, values: Values, timeout_ms: int) -> Values:
-        """In the newest version that every broker of the pool knows. Raises BrokerUnavailable."""
+        """Send a request in the newest version that each broker of the pool supports.
+
+        Raises BrokerUnavailable.
+        """
         version = _PEER_VERSIONS.get(api.api_key, api.max_version)
         frame = api.encode_request(self._correlation_id + 1, version, self._client_id, values)
         answer = await self._ask(frame, timeout_ms)
@@ -98,7 +104,10 @@ class BrokerConnection(asyncio.Protocol):
             raise BrokerUnavailable(f"{api.name}: {error}") from error
 
     async def fetch(self, request: FetchRequest, timeout_ms: int) -> FetchResponse:
-        """Raises BrokerUnavailable."""
+        """Send a Fetch.
+
+        Raises BrokerUnavailable.
+        """
         number = self._correlation_id + 1
         frame = encode_fetch_request(request, correlation_id=number, client_id=self._client_id)
         answer = await self._ask(frame, timeout_ms)
@@ -142,14 +151,20 @@ class BrokerConnections:
         self._links.clear()
 
     async def broker(self, broker_id: BrokerId) -> BrokerConnection:
-        """Raises BrokerUnavailable."""
+        """Return the connection to a broker.
+
+        Raises BrokerUnavailable.
+        """
         broker = self._metadata.brokers.get(broker_id)
         if broker is None:
             raise BrokerUnavailable(f"broker {broker_id} is not known")
         return await self.at(broker.endpoints.host, broker.endpoints.kafka_port)
 
     async def at(self, host: str, port: int) -> BrokerConnection:
-        """Raises BrokerUnavailable."""
+        """Return the connection to an address.
+
+        Raises BrokerUnavailable.
+        """
         known = self._links.get((host, port))
         if known is not None and known.is_open:
             return known

@@ -1,9 +1,10 @@
-"""Where a consumer goes on reading: its group's committed offsets, or where it is told to begin.
+"""Keep the positions of a consumer: committed offsets, or where the reset or a seek put them.
 
-Positions belong to one generation: in the next one they are looked up anew, as others may have read
-on. What has been handed out is what its client may commit. Nobody else may, until it polls again:
-it may be working on it, or have died. A position that its client asked for, or that a reset gave,
-needs no such word, and has to be committed too: looked up anew it would be another one.
+Positions belong to one generation: in the next one they are looked up again, because others may
+have read on. What has been handed out is what the client may commit. Automatic commits take it only
+when the client polls again: before that it may be processing it, or have died. A position that its
+client sought, or that a reset gave, needs no such confirmation and has to be committed too: looked
+up again it would be another one.
 """
 
 from collections.abc import Iterable
@@ -24,7 +25,7 @@ RESETS = {"earliest": EARLIEST, "latest": LATEST}
 
 
 class NoCommittedOffset(Exception):
-    """Nothing is committed, and `auto.offset.reset` is `none`."""
+    """An error: there is no committed offset, and `auto.offset.reset` is `none`."""
 
     def __init__(self, partition: TopicPartition) -> None:
         super().__init__(f"the group has no offset of partition {partition[0]}-{partition[1]}")
@@ -33,7 +34,7 @@ class NoCommittedOffset(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Offsets of the records to be read next."""
+    """The offset of the record to be read next, with its metadata."""
 
     offset: int
     metadata: str = ""
@@ -52,7 +53,7 @@ class Positions:
     put_last: dict[TopicPartition, int] = field(default_factory=dict)  # at these offsets
 
     def enter(self, generation: Generation) -> None:
-        """Forgets what belongs to another one."""
+        """Forget what belongs to another generation."""
         if self.generation_id != generation.generation_id:
             self.generation_id = generation.generation_id
             self.next_offsets.clear()
@@ -65,19 +66,21 @@ class Positions:
         self.handed_out[partition] = self.confirmed[partition] = offset
 
     def confirm(self) -> None:
-        """The client has come back: it is done with what it was given."""
+        """Record that the client polled again: it has finished what it received."""
         self.confirmed = dict(self.handed_out)
 
     def hand_out(self, partition: TopicPartition, offset: int, next_offset: int) -> bool:
-        """False, and nothing is noted: what was read from `offset` on is not what comes next any
-        more, after a seek or in another generation."""
+        """Record records that are sent; return False if they are no longer the next ones.
+
+        After a seek or in another generation what was read from `offset` on does not come next.
+        """
         if self.next_offsets.get(partition) != offset:
             return False
         self.next_offsets[partition] = self.handed_out[partition] = next_offset
         return True
 
     def in_reading_order(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those that were put last at the offset where they still are come last."""
+        """Return the partitions; those that were put last at their present offset come last."""
 
         def is_last(place: TopicPartition) -> bool:
             offset = self.next_offsets.get(place)
@@ -88,7 +91,10 @@ class Positions:
     # ---- looking up
 
     async def look_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """Of those that have none. Raises BrokerUnavailable, GroupRejected, NoCommittedOffset."""
+        """Look up the positions of partitions that have none.
+
+        Raises BrokerUnavailable, GroupRejected, NoCommittedOffset.
+        """
         missing = [place for place in partitions if place not in self.next_offsets]
         if not missing:
             return
@@ -110,7 +116,10 @@ class Positions:
         self.next_offsets = found | self.next_offsets
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Commit]:
-        """Of those for which the group has one. Raises BrokerUnavailable, GroupRejected."""
+        """Return the committed offsets of partitions that have one.
+
+        Raises BrokerUnavailable, GroupRejected.
+        """
         requested = {"group_id": self.coordinator_lookup.group_id, "topics": _by_topic(partitions)}
         answer = await self.coordinator_lookup.ask(
             OFFSET_FETCH_API, {"groups": (requested,)}, RESPONSE_TIMEOUT_MS
@@ -126,7 +135,10 @@ class Positions:
         }
 
     async def end_of(self, partition: TopicPartition, end: int) -> int:
-        """Of its log: EARLIEST or LATEST. Raises BrokerUnavailable."""
+        """Return the log's EARLIEST or LATEST offset.
+
+        Raises BrokerUnavailable.
+        """
         topic, number = partition
         state = self.metadata.partition(topic, number)
         if state is None or not state.has_leader:
@@ -148,7 +160,10 @@ class Positions:
     async def commit(
         self, generation: Generation, commits: dict[TopicPartition, Commit]
     ) -> dict[TopicPartition, ErrorCode]:
-        """The error of each. Raises BrokerUnavailable: they may be committed or not."""
+        """Commit offsets; return the error of each.
+
+        Raises BrokerUnavailable: they may be committed or not.
+        """
         topics: dict[str, list[Values]] = {}
         for (topic, number), commit in commits.items():
             entry = {"partition": number, "offset": commit.offset, "metadata": commit.metadata}

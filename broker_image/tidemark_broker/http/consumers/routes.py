@@ -1,7 +1,7 @@
-"""The paths below /consumers: which consumer, what it shall do, and the answer.
+"""Serve the paths below /consumers.
 
-Only polling takes long, and one poll of a consumer at a time is let in. A client that goes away
-while it waits was given nothing, so nothing of that is committed.
+Only polling takes long, and a consumer's polls run one at a time. A client that disconnects while
+it waits has received nothing, so nothing of that is committed.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class ConsumerRoutes:
         }
 
     def serves(self, method: str, parts: list[str]) -> bool:
-        """`parts` of the path, from the empty one before its first slash on."""
+        """Return whether this path is served; `parts` begin with the "" before its first slash."""
         if len(parts) == 3:
             return method == "POST"
         is_instance = len(parts) >= 5 and parts[3] == "instances"
@@ -152,7 +152,7 @@ class ConsumerRoutes:
         return _DONE
 
     def _require_known(self, places: Iterable[TopicPartition]) -> None:
-        """Raises HttpProblem (404)."""
+        """Raise HttpProblem (404) for an unknown partition."""
         for topic, partition in places:
             leadership.partition_number(self._metadata, topic, str(partition))
 
@@ -178,9 +178,11 @@ class ConsumerRoutes:
     async def _rendered(
         self, instance: Instance, fetched: tuple[Fetched, ...], embedded: EmbeddedFormat
     ) -> list[bytes]:
-        """Each partition's records without the list's brackets. Raises HttpProblem: nothing is
-        handed out, and the next poll goes on behind a record that this format cannot show. That
-        is put off once, for what the other partitions have."""
+        """Return each partition's records without the list's brackets.
+
+        Raises HttpProblem: nothing is handed out, and the next poll continues after a record that
+        this format cannot show. That is deferred once, for the records of the other partitions.
+        """
         most_records = max(1, self._limits.records // max(1, len(fetched)))
         held_bytes = sum(len(found.data) for found in fetched)
         pieces: list[tuple[Fetched, FetchedRecords]] = []
@@ -234,7 +236,7 @@ class ConsumerRoutes:
     # ---- offsets
 
     async def _committed(self, request: Request, instance: Instance) -> Response:
-        """Of the partitions in the body; without one, of those that it has."""
+        """Return committed offsets of the partitions in the body, or of the assigned ones."""
         places = instance.consumer.generation.partitions
         data = await request.read_body(BODY_BYTES)
         if data.strip():
@@ -297,7 +299,7 @@ class ConsumerRoutes:
 
 
 async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
-    """Raises ClientGone when the client has closed its connection first."""
+    """Run `work`; raise ClientGone if the client disconnects first."""
     doing = asyncio.create_task(work, name="poll of a consumer")
     watching = asyncio.create_task(until_gone(receive), name="client-watch")
     try:
@@ -313,7 +315,7 @@ async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, Result]) -> R
 def _notify_or_defer(
     instance: Instance, refused: list[tuple[Fetched, UnrenderableRecords]], *, has_others: bool
 ) -> None:
-    """Raises the first problem, unless the others' records come first: once for each problem."""
+    """Raise the first problem, unless the others' records come first: once for each problem."""
     consumer = instance.consumer
     for found, _ in refused:
         consumer.put_last(found, found.offset)
@@ -329,7 +331,7 @@ def _notify_or_defer(
 
 
 def _topic_ids(fetched: Iterable[Fetched]) -> tuple[tuple[bytes, bytes], ...]:
-    """Of the logs that were read: a topic that was deleted and made again has another one."""
+    """Return a header with the ids of the topics read; a recreated topic has another id."""
     ids = {found.topic: found.topic_id for found in fetched}
     reported = ", ".join(f"{topic}={topic_id}" for topic, topic_id in sorted(ids.items()))
     return ((b"tidemark-topic-ids", reported.encode()),) if reported else ()
@@ -346,7 +348,11 @@ def _conflict(detail: str) -> HttpProblem:
 def _not_committed(
     topic: str, partition: int, error: ErrorCode, *, has_requested: bool
 ) -> HttpProblem:
-    """`has_requested`: it is subscribed to the topic, so the partition may have been its own."""
+    """Return the problem of a partition that was not committed.
+
+    `has_requested` if the consumer subscribes to the topic, so the partition may have been
+    assigned.
+    """
     detail = f"partition {topic}-{partition}: {kind_of(error).title}"
     if error is ErrorCode.REBALANCE_IN_PROGRESS and not has_requested:
         return _conflict(

@@ -1,4 +1,4 @@
-"""The consumer paths as OpenAPI shows them; routes.py serves them before FastAPI sees them."""
+"""Describe the consumer paths for OpenAPI; routes.py serves them before FastAPI sees them."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -90,66 +90,78 @@ Commits = Annotated[CommitDocument, Body(media_type=BODY_TYPE)]
 
 
 async def make_consumer(group: Group, body: NewConsumer) -> ConsumerDocument:
-    """A consumer of the group, kept by the broker that is asked; go on at `base_uri`. It ends with
-    that broker, or when it was not used for five minutes."""
+    """Create a consumer of the group, kept by the broker that is asked; continue at `base_uri`.
+
+    It ends with that broker, or when it was not used for five minutes.
+    """
     raise AssertionError(_SERVED_BEFORE)
 
 
 async def end_consumer(group: Group, name: Name) -> None:
-    """It leaves its group; with enable.auto.commit it commits what it was given."""
+    """End the consumer, which leaves its group.
+
+    With enable.auto.commit it commits what it was given.
+    """
     raise AssertionError(_SERVED_BEFORE)
 
 
 async def subscription(group: Group, name: Name) -> HeldDocument:
-    """What it wants, and which partitions it has at the moment."""
+    """Return its subscription, and the partitions that it has at the moment."""
     raise AssertionError(_SERVED_BEFORE)
 
 
 async def subscribe(group: Group, name: Name, body: Subscription) -> None:
-    """Joins the group, or tells it of other topics."""
+    """Join the group, or change the subscription."""
     raise AssertionError(_SERVED_BEFORE)
 
 
 async def unsubscribe(group: Group, name: Name) -> None:
-    """Leaves the group, or gives its assignments up."""
+    """Leave the group, or give up the assigned partitions."""
     raise AssertionError(_SERVED_BEFORE)
 
 
 async def assignments(group: Group, name: Name) -> AssignmentsDocument:
-    """Which partitions it has at the moment, assigned by its client or its group."""
+    """Return the partitions that it has at the moment, assigned by its client or its group."""
     raise AssertionError(_SERVED_BEFORE)
 
 
 async def assign(group: Group, name: Name, body: BrokerPlacement) -> None:
-    """These partitions, whatever others of the group read: without a subscription."""
+    """Assign these partitions without a subscription, whatever others of the group read."""
     raise AssertionError(_SERVED_BEFORE)
 
 
 async def poll(
     group: Group, name: Name, timeout: TimeoutMs = 1_000, max_bytes: MaxBytes = 1024 * 1024
 ) -> list[schemas.FetchedDocument]:
-    """The next records of its partitions; none if there is nothing in time, or the group is
-    changing. One poll of a consumer at a time."""
+    """Return the next records of its partitions.
+
+    None if there are none in time, or while the group is rebalancing. One poll of a consumer at a
+    time.
+    """
     raise AssertionError(_SERVED_BEFORE)
 
 
 async def committed(
     group: Group, name: Name, body: BrokerPlacement | None = None
 ) -> CommittedDocument:
-    """The group's offsets of these partitions, where it has some; without a body, of those that
-    the consumer has."""
+    """Return the group's committed offsets of these partitions, where it has some.
+
+    Without a body, those of the partitions that the consumer has.
+    """
     raise AssertionError(_SERVED_BEFORE)
 
 
 async def commit(group: Group, name: Name, body: Commits | None = None) -> None:
-    """The offsets to be read next; without any, all that it was given. 404: there is no such
-    partition, and nothing is committed. 409: a partition is not its own any more, and nothing of
-    that is committed."""
+    """Commit the offsets to be read next; without any, all that it was given.
+
+    404: there is no such partition, and nothing is committed. 409: a partition is not its own any
+    more, and nothing of that is committed.
+    """
     raise AssertionError(_SERVED_BEFORE)
 
 
 async def seek(group: Group, name: Name, body: Offsets) -> None:
-    """Its next polls begin there."""
+    """Set where its next polls begin."""
     raise AssertionError(_SERVED_BEFORE)
 
 
