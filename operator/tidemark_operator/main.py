@@ -90,7 +90,10 @@ class OperatorSettings:
 
 
 def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
-    """Raises SettingsError."""
+    """Read the settings of the pod's environment.
+
+    Raises SettingsError.
+    """
     names = ("POD_NAME", "POD_NAMESPACE", "POD_UID", "POD_IP")
     missing = [name for name in names if not environment.get(name)]
     if missing:
@@ -184,8 +187,10 @@ class Operator:
 
 @contextlib.asynccontextmanager
 async def open_lease(settings: OperatorSettings, leader: Leader) -> AsyncIterator[ControllerLease]:
-    """On the loop that renews it, with connections of its own. A new holder's epoch is above all
-    that are stored: those of the namespaces that are watched can be read."""
+    """Open the Lease on the loop that renews it, with connections of its own.
+
+    A new holder's epoch is above all stored ones: those of the watched namespaces can be read.
+    """
     store = await kubernetes.connect(
         kubeconfig=settings.kubeconfig, namespaces=settings.watch_namespaces
     )
@@ -214,7 +219,10 @@ class Stores:
 
 
 async def connect_stores(kubeconfig: str | None, namespaces: tuple[str, ...]) -> Stores:
-    """Raises OperatorEnded, and StoreError when there is no API server."""
+    """Connect to the API server, for the namespaces that this operator may read.
+
+    Raises OperatorEnded if it may read none, and StoreError if there is no API server.
+    """
     whole = await kubernetes.connect(kubeconfig=kubeconfig, namespaces=namespaces)
     closed = await find_forbidden(whole, namespaces)
     if closed and closed == set(namespaces):

@@ -422,9 +422,12 @@ class PoolLoop:
 
     # guard: leaving-broker-is-not-proposed (L1)
     def _keep_from_joining(self, leaving: Collection[BrokerId]) -> None:
-        """Whoever hears that a broker left an ISR hears with it that it may not join: else
-        thousands of leaders propose it while the last slices are written, and each refusal is one
-        more write. That it is fenced is told at the end, as clients wait for that (0063)."""
+        """Tell leaders, with the news that a broker left an ISR, that it may not rejoin.
+
+        Otherwise thousands of leaders propose the broker while the last slices are written, and
+        each refusal is one more write. That it is fenced is pushed at the end, as clients wait for
+        that (0063).
+        """
         self.image.set_brokers(self.state.broker_states(leaving=leaving))
 
     async def save_broker(self, record: BrokerRecord) -> None:

@@ -158,7 +158,10 @@ class ControllerService:
 
     # guard: stored-epoch-is-not-taken-again (S16)
     def _check_is_untaken(self, controller_epoch: ControllerEpoch, stored: ControllerEpoch) -> None:
-        """A Lease from a backup gives out a number that another term has used."""
+        """Refuse a controller epoch that another term used.
+
+        A Lease restored from a backup grants an epoch a second time.
+        """
         self._record_seen(stored)
         if stored >= controller_epoch:
             raise EpochTaken(f"stored is controller epoch {stored}, ours is {controller_epoch}")

@@ -1,1 +1,1 @@
-"""The process: kopf watches, leader election, health and logging."""
+"""Run the process: kopf watches, leader election, health and logging."""

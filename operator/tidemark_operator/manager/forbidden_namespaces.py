@@ -1,10 +1,10 @@
-"""Watched namespaces in which this operator has no rights: left out, so that the others keep their
-controller.
+"""Leave out watched namespaces in which this operator has no rights.
 
-Rights of a namespace are a Role in it, and go with it. A part of all objects that cannot be read
-must not stop who reads all of them, nor may it look like a part in which there is nothing (S12).
-So what is left out is fixed for the life of a process, which refuses everything there by itself;
-once there are rights again the process ends, and the next one reads it with all others.
+So the others keep their controller. Rights of a namespace are a Role in it, and are deleted with
+it. A part of all objects that cannot be read must not stop a reader of all of them, nor may it look
+like an empty part (S12). So what is left out is fixed for the life of a process, which rejects
+everything there by itself; once there are rights again the process ends, and the next one reads it
+with all others.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ SECONDS_TO_NEXT_LOOK = 30.0
 
 
 class NamespaceAccessRestored(Exception):
-    """It was left out, and there are rights in it now."""
+    """An error that ends the process: there are rights in a namespace that was left out."""
 
 
 async def find_forbidden(
     store: ObjectStore, namespaces: Iterable[str], *, pause_s: float = SECONDS_BETWEEN_LOOKS
 ) -> frozenset[str]:
-    """Those that stay forbidden; who gives no answer is not among them."""
+    """Return the namespaces that stay forbidden; one without an answer is not among them."""
     closed = frozenset(namespaces)
     for look in range(LOOKS):
         if look and closed:
@@ -45,7 +45,7 @@ async def find_forbidden(
 async def wait_until_open(
     store: ObjectStore, closed: frozenset[str], *, pause_s: float = SECONDS_TO_NEXT_LOOK
 ) -> NamespaceAccessRestored:
-    """Any of them. `store`: one that leaves out nothing."""
+    """Wait until there are rights in one of them; `store` leaves out nothing."""
     while True:
         await asyncio.sleep(pause_s)
         for namespace in sorted(closed):

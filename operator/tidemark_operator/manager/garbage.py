@@ -1,9 +1,9 @@
-"""The collector of cyclic garbage, kept away from what lives for long.
+"""Keep the garbage collector away from long-lived objects.
 
 The state of large pools is some hundred thousand values, none of which is ever part of a cycle, and
-a full collection that looks at them all holds the event loop for as long as a broker may be silent.
-So what a full collection has left is not looked at again. Cycles that become garbage after that
-are never freed: whatever lives so long and ends in a cycle must be rare.
+a full collection that checks them all blocks the event loop for as long as a broker may be silent.
+So what a full collection has left is not checked again. Long-lived objects that become cyclic
+garbage after that are never freed, so they must be rare.
 """
 
 import gc
@@ -13,7 +13,7 @@ THRESHOLDS = (5_000, 10, 20)
 
 
 def check_retained_once() -> None:
-    """For the life of this process."""
+    """Apply it for the life of this process."""
     gc.set_threshold(*THRESHOLDS)
     if _freeze_after_full_collection not in gc.callbacks:
         gc.callbacks.append(_freeze_after_full_collection)

@@ -1,4 +1,4 @@
-"""The operator's own port: is it alive, is it ready, its metrics and the status of all pools."""
+"""Serve the operator's own port: liveness, readiness, metrics and the status of all pools."""
 
 import json
 
@@ -12,15 +12,19 @@ from tidemark_operator.controller.service import ControllerService
 
 
 def create_health_app(service: ControllerService, *more_metrics: Collector) -> web.Application:
-    """An answer proves that the main loop turns. The watch needs no probe: its end ends the
-    process."""
+    """Return the application.
+
+    A response shows that the main loop runs. The watch needs no probe: its end ends the process.
+    """
     app = web.Application(client_max_size=1024)
 
     async def healthz(_: web.Request) -> web.Response:
         return _json({"leads": service.is_leading})
 
     async def readyz(_: web.Request) -> web.Response:
-        """A standby that knows its leader is as ready as the leader."""
+        """Answer 200 while this operator leads or knows who does: a standby is as ready as the
+        leader.
+        """
         knows = service.is_leading or bool(service.leader_address)
         reason = "" if knows else "no leader is known yet"
         return _json({"ready": knows, "reason": reason}, status=200 if knows else 503)

@@ -1,4 +1,4 @@
-"""Logs as JSON lines: a constant message, its fields beside it."""
+"""Write logs as JSON lines: a constant message with its fields beside it."""
 
 import json
 import logging
@@ -29,8 +29,10 @@ class JsonLines(logging.Formatter):
 
 
 class Lines(logging.StreamHandler[TextIO]):
-    """Drops what cannot be written, as on a full disk, and says how much once it can write again.
-    A traceback for each line would hide what else is said."""
+    """A handler that drops what cannot be written, as on a full disk, and later says how much.
+
+    A traceback for each line would hide other lines.
+    """
 
     def __init__(self, file: TextIO) -> None:
         super().__init__(file)
@@ -60,7 +62,7 @@ class Lines(logging.StreamHandler[TextIO]):
 
 
 def set_up(level: str, *, file: TextIO | None = None) -> None:
-    """To `file`, or to stderr."""
+    """Log to `file`, or to stderr."""
     handler = Lines(file or sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

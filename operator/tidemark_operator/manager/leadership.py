@@ -1,7 +1,7 @@
-"""What happens while this operator leads: the controller decides, the queue's turns reconcile.
+"""Run controller and reconcilers while this operator leads.
 
-Losing the Lease stops both within the process; standing by needs nothing of them. Keys that come
-while standing by are dropped, as every term begins with all of them.
+Losing the Lease stops both within the process; standing by needs neither. Keys that come while
+standing by are dropped, because each term begins with all of them.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ SWEEP_PAUSE_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class BrokerFailure:
-    """A pod was deleted, or its broker ended: reason enough to probe, no verdict."""
+    """A pod was deleted, or its broker ended: a reason to probe, no decision."""
 
     pool: str  # namespace/name
     broker_id: BrokerId
@@ -39,14 +39,14 @@ class BrokerFailure:
 
 class KeyReconciler(Protocol):
     async def reconcile(self, key: WorkKey) -> int | None:
-        """After how many ms it wants the key again, None when nothing is left to wait for."""
+        """Reconcile a key; return after how many ms to come again, or None."""
         ...
 
     async def all_keys(self, namespace: str | None) -> tuple[WorkKey, ...]: ...
 
 
 class LeadershipRunner:
-    """`Leader` of the Lease."""
+    """The `Leader` of the Lease."""
 
     def __init__(
         self,
@@ -56,8 +56,10 @@ class LeadershipRunner:
         *,
         on_crash: Callable[[BaseException], None],
     ) -> None:
-        """`on_crash`: the worker met a defect of ours. Without it nothing would be reconciled any
-        more, so the process has to end."""
+        """Create it; `on_crash` is called for a defect of the worker, which must end the process.
+
+        Without the worker nothing would be reconciled.
+        """
         self._on_crash = on_crash
         self._controller = controller
         self._reconciler = reconciler
@@ -77,7 +79,7 @@ class LeadershipRunner:
         self._worker.add_done_callback(self._worker_ended)
 
     async def _reconcile(self) -> None:
-        """Everything once, then what changes. Who leads is decided already, whatever this takes."""
+        """Reconcile everything once, then what changes."""
         while True:
             if await self._try_sweep(pause_s=0):
                 break
@@ -140,9 +142,11 @@ class LeadershipRunner:
 
 
 async def is_pod_terminated(store: ObjectStore, namespace: str, identity: str) -> bool:
-    """Whether the operator of that identity (`<pod name>/<pod UID>`) is surely dead: a live read
-    finds no such pod, another one of that name, or one whose container ended (S19). On doubt,
-    and for an identity that is none of ours: no."""
+    """Return whether the operator of that identity (`<pod name>/<pod UID>`) is surely dead (S19).
+
+    A live read finds no such pod, another one of that name, or one whose container ended. False if
+    in doubt, and for an identity that is not ours.
+    """
     name, _, uid = identity.partition("/")
     if not uid:
         return False

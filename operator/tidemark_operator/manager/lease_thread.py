@@ -1,9 +1,9 @@
-"""A thread of the Lease: nothing that the operator's loop does holds up a renewal.
+"""Run the Lease on a thread, so that the operator's loop cannot delay a renewal.
 
-`ControllerLease` knows no threads. Here is a loop of its own for one, on a thread, and
-`LeaderOnLoop`, by which it reaches a leader that belongs to the operator's loop. The simulator runs
-the same two on two simulated loops. A loop that has not turned for long is stuck rather than busy:
-then its Lease is given away.
+`ControllerLease` knows no threads. Here it gets a loop of its own on a thread, and `LeaderOnLoop`,
+by which it reaches a leader that belongs to the operator's loop. The simulator runs the same two on
+two simulated loops. A loop that has not run for long is stuck rather than busy: then its Lease is
+given away.
 """
 
 import asyncio
@@ -30,13 +30,14 @@ OpenLease = Callable[[Leader], AbstractAsyncContextManager[ControllerLease]]
 
 
 class LeaderOnLoop:
-    """`Leader` for callers on another loop, perhaps of another thread.
+    """A `Leader` for callers on another loop, perhaps of another thread.
 
-    What is read is one attribute each. `depose` needs no turn of the leader's loop: a loop that is
-    busy begins no decision after that, and steps down when it turns."""
+    Each value read is one attribute. `depose` needs no turn of the leader's loop: a busy loop
+    begins no decision after that, and steps down when it runs.
+    """
 
     def __init__(self, leader: Leader, loop: asyncio.AbstractEventLoop, lag: LoopLag) -> None:
-        """`lag`: of that loop."""
+        """Create it; `lag` is of that loop."""
         self._leader = leader
         self._loop = loop
         self._lag = lag
@@ -93,14 +94,16 @@ class LeaderOnLoop:
 
 class LeaseThread:
     def __init__(self, leader: Leader, open_lease: OpenLease, lag: LoopLag) -> None:
-        """`open_lease` is entered on the thread's loop: its connections belong there."""
+        """Create the thread; its loop enters `open_lease`, and owns the Lease's connections."""
         self._leader = leader
         self._open_lease = open_lease
         self._lag = lag
 
     async def run(self) -> None:
-        """On the leader's loop, until cancelled; then the Lease is released. Raises what ended the
-        thread."""
+        """Hold the Lease until cancelled, then release it. Runs on the leader's loop.
+
+        Raises what ended the thread.
+        """
         loop = asyncio.get_running_loop()
         leader = LeaderOnLoop(self._leader, loop, self._lag)
         ended: asyncio.Future[None] = loop.create_future()
@@ -133,7 +136,7 @@ class LeaseThread:
             await lease.run()
 
     async def _wait_for_release(self, ended: asyncio.Future[None]) -> None:
-        """It steps down on this loop, which has to turn meanwhile."""
+        """Wait while it steps down on this loop."""
         done, _ = await asyncio.wait((ended,), timeout=END_LIMIT_SECONDS)
         if not done:
             logger.warning("lease not released in time")
@@ -142,7 +145,7 @@ class LeaseThread:
 def _run_to_its_end(
     loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]
 ) -> BaseException | None:
-    """What it ended with, but for a cancellation."""
+    """Return what the task ended with, except a cancellation."""
     try:
         loop.run_until_complete(task)
         return None

@@ -1,4 +1,4 @@
-"""The metrics of how late the operator's event loop is."""
+"""Export how late the operator's event loop is."""
 
 from collections.abc import Iterator
 

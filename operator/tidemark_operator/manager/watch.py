@@ -1,12 +1,12 @@
-"""Watches manifests, brokers' pods and claims, audits' Jobs with kopf, in a thread and loop of its
-own.
+"""Watch manifests, and brokers' and audits' objects, with kopf in a thread of its own.
 
-Only `on.event` handlers: kopf then writes nothing to any object. A handler passes on an object or a
-key (what happened is read from the store in its turn), or a pod's trouble, which the controller
-looks into. Handlers are coroutines, as kopf runs functions in threads of their own.
-What a watch misses, the sweeps of main.py find. PartitionSlices are not watched, as nobody but the
-controller writes them: one that is deleted by hand, a sweep finds too (S12). If kopf ends for
-whatever reason, `on_end` is called, and the process has to end: it would be deaf.
+There are only `on.event` handlers, so kopf writes nothing to any object. A handler passes on an
+object or a key (what happened is read from the store in its turn), or a pod's failure, which the
+controller looks into. Handlers are coroutines, as kopf runs functions in threads of their own.
+
+The sweeps of main.py find what a watch misses. PartitionSlices are not watched, as only the
+controller writes them; a sweep finds one that is deleted by hand (S12). If kopf ends, `on_end` is
+called and the process has to end: without watches it would miss every change.
 """
 
 import asyncio
@@ -43,8 +43,10 @@ class ObjectEvent:
 
 
 class ClusterWatch:
-    """`on_...` are called in kopf's thread and must not block. `on_object`: of Topics and
-    BrokerPools."""
+    """Run the watches; the `on_...` callbacks are called in kopf's thread and must not block.
+
+    `on_object` receives Topics and BrokerPools.
+    """
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class ClusterWatch:
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Blocks for `timeout_s` at most; the thread is a daemon."""
+        """Stop the watches, blocking for `timeout_s` at most; the thread is a daemon."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout_s)

@@ -1,1 +1,1 @@
-"""Reads, plans (pure) and writes; dispatches by kind."""
+"""Reconcile objects: read, plan and write, dispatched by kind."""

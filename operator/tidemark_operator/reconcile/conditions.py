@@ -1,4 +1,4 @@
-"""Conditions of a status, as metav1.Condition. Pure: the time comes in as text."""
+"""Build conditions of a status, as metav1.Condition. The time comes in as text."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -26,8 +26,11 @@ def conditions_json(
     generation: int,
     now: str,
 ) -> list[dict[str, Any]]:
-    """`lastTransitionTime` moves only when that condition's status flips; conditions that are no
-    longer wanted go. A type is there once: what several have to say of it is one text."""
+    """Return the conditions to store.
+
+    `lastTransitionTime` changes only when that condition's status does; conditions that are no
+    longer wanted are removed. A type occurs once: several messages become one text.
+    """
     before = {condition["type"]: condition for condition in stored}
     result = []
     for condition in _one_of_each_type(wanted):

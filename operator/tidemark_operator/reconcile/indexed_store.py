@@ -1,4 +1,4 @@
-"""The object store of one operator process, with an index of what passed through it. I/O.
+"""Wrap the object store of one operator process with an index of what passed through it.
 
 Reads are the store's own quorum reads: the index answers none of them.
 """
@@ -14,7 +14,7 @@ Objects = list[Object]
 
 
 class IndexedStore:
-    """`ObjectStore`. Controller and reconcilers share one, so that each knows of all slices."""
+    """An `ObjectStore` that controller and reconcilers share, so that each knows all slices."""
 
     def __init__(self, store: ObjectStore, index: ObjectIndex | None = None) -> None:
         self._store = store
@@ -37,7 +37,7 @@ class IndexedStore:
         return items
 
     async def scan(self, kind: ResourceKind, namespace: str | None) -> None:
-        """A list that only the index needs: no more than a page of it is kept at a time."""
+        """List objects for the index only, with at most a page of them in memory."""
         if not isinstance(self._store, PagedStore):
             await self.list(kind, namespace)
             return

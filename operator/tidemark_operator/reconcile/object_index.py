@@ -1,8 +1,8 @@
-"""Which Topic objects and PartitionSlices there are, found by what they claim. In memory, no I/O.
+"""Index Topic objects and PartitionSlices by what they claim, in memory.
 
-Filled by everything that passes through the `IndexedStore`, by watch events and by sweeps. It may
-lag behind the store, so it only says which objects to read: what follows for a topic's data is
-decided from live reads of these objects (S12). Entries are small; the objects are not kept.
+It is filled by everything that passes through the `IndexedStore`, by watch events and by sweeps. It
+may lag behind the store, so it only says which objects to read: decisions about a topic's data are
+made from live reads of these objects (S12). Entries are small; the objects are not kept.
 """
 
 from collections.abc import Hashable, Iterable
@@ -97,23 +97,25 @@ class ObjectIndex:
         return tuple(self._slices[key] for key in self._slices_by_id.get(topic_id))
 
     def ids_named(self, pool: str, topic_name: str) -> tuple[TopicId, ...]:
-        """Topic ids of slices with that topicName, in their order."""
+        """Return topic ids of slices with that topicName, in order."""
         keys = self._slices_by_name.get((pool, topic_name))
         return tuple(sorted({self._slices[key].topic_id for key in keys}))
 
     def ids_of_owner(self, owner: WorkKey) -> tuple[TopicId, ...]:
-        """Topic ids of slices whose data is for that Topic object, in their order."""
+        """Return topic ids of slices whose data is for that Topic object, in order."""
         keys = self._slices_by_owner.get(owner)
         return tuple(sorted({self._slices[key].topic_id for key in keys}))
 
     def served_ids_of_owner(self, owner: WorkKey) -> frozenset[TopicId]:
-        """Those that are not retained."""
+        """Return those that are not retained."""
         entries = (self._slices[key] for key in self._slices_by_owner.get(owner))
         return frozenset(entry.topic_id for entry in entries if not entry.is_retained)
 
     def has_slices(self, namespace: str, names: Iterable[str], topic_id: TopicId) -> bool:
-        """Whether all of these are there, with that topic id, as far as is known. If not, one of
-        them may be gone."""
+        """Return whether all of these slices exist with that topic id, as far as known.
+
+        If not, one of them may be gone.
+        """
         keys = [(namespace, name) for name in names]
         entries = (self._slices.get(key) for key in keys)
         return self._unlisted.isdisjoint(keys) and all(
@@ -121,7 +123,7 @@ class ObjectIndex:
         )
 
     def owners(self, namespace: str | None = None) -> tuple[WorkKey, ...]:
-        """Topic objects that slices serve, as far as these tell."""
+        """Return the Topic objects that slices serve, as far as known."""
         owners = (entry.owner for entry in self._slices.values() if not entry.is_retained)
         found = dict.fromkeys(owner for owner in owners if owner.name)
         return tuple(owner for owner in found if namespace in (None, owner.namespace))
@@ -137,7 +139,7 @@ class ObjectIndex:
     def record_gone(
         self, kind: ResourceKind, namespace: str, name: str, *, uid: str | None = None
     ) -> None:
-        """There is no such object, or none with that UID."""
+        """Record that there is no such object, or none with that UID."""
         if kind is TOPIC:
             topic = self._topics.get(WorkKey(TOPIC.kind, namespace, name))
             if topic is not None and uid in (None, topic.uid):
@@ -148,12 +150,14 @@ class ObjectIndex:
                 self._remove_slice(entry)
 
     def moment(self) -> int:
-        """Before a sweep lists slices: those not noted after it were not listed."""
+        """Return a mark to take before a sweep lists slices: later records were not listed."""
         return self._moment
 
     def doubt_slices_unseen_since(self, moment: int, namespace: str | None) -> None:
-        """A list may be partial: they are found as before, and read in the next turn of their
-        Topic."""
+        """Mark slices that a list lacked to be read in the next turn of their Topic.
+
+        A list may be partial, so they are still found as before.
+        """
         for key, recorded_at in self._recorded_at.items():
             if recorded_at <= moment and namespace in (None, key[0]):
                 self._unlisted.add(key)
@@ -229,7 +233,7 @@ def topic_entry(item: Object) -> TopicEntry:
 
 
 def slice_entry(item: Object) -> SliceEntry | None:
-    """None for a tombstone, and where it does not say whose it is."""
+    """Return the entry of a slice; None for a deletion record or without an owner."""
     metadata = item["metadata"]
     if item.get("deleted") or not all(item.get(each) for each in ("topicId", "pool", "topicName")):
         return None

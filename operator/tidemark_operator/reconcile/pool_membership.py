@@ -9,8 +9,10 @@ from tidemark_operator.controller.service import ControllerService
 
 
 def leaving_brokers(pool: Object, known: Iterable[BrokerId]) -> frozenset[BrokerId]:
-    """Those that the BrokerPool wants emptied: named in spec.drain, or above spec.replicas. `pool`:
-    with the schema's defaults."""
+    """Return the brokers that are named in spec.drain, or above spec.replicas.
+
+    `pool` has the schema's defaults.
+    """
     spec = pool["spec"]
     drained = {BrokerId(int(number)) for number in spec["drain"]}
     return frozenset(drained | {each for each in known if each >= spec["replicas"]})

@@ -1,11 +1,11 @@
-"""Passes over objects: which, when, and what they have to know of each other; knows no kopf.
+"""Run passes over objects, and share what they must know of each other. It knows no kopf.
 
 Level-triggered and idempotent: a pass over an unchanged cluster writes nothing (I21). What a pass
 remembers between turns only saves work: everything that counts is in the store. Passes over several
-Topics run at once, each object in one of them; a topicName's data is given and taken by one at a
-time.
+Topics run concurrently, each object in one of them; a topicName's data is given and taken by one at
+a time.
 
-Audits beside the rest: one queue serves all kinds.
+`WithAudits` adds audits: one queue serves all kinds.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class Reconciler:
         now_ms: Callable[[], int] = _monotonic_ms,
         now_text: Callable[[], str] = _utc_text,
     ) -> None:
-        """`add` puts further keys into the work queue: Topics that a change lets go on."""
+        """Create a reconciler; `add` puts keys of Topics that a change affects into the queue."""
         self._store = store
         self._add = add or (lambda key: None)
         self._turns = Turns()
@@ -87,8 +87,10 @@ class Reconciler:
         )
 
     async def reconcile(self, key: WorkKey) -> int | None:
-        """Returns a delay in ms after which it wants the key again, None when nothing is left to
-        wait for. Raises StoreError or OSError when the environment failed."""
+        """Reconcile an object; return a delay in ms after which to come again, or None.
+
+        Raises StoreError or OSError when the environment failed.
+        """
         with self._turns.begin(key) as turn:
             try:
                 return await self._reconcile(key, turn)
@@ -108,8 +110,10 @@ class Reconciler:
         raise ValueError(f"work key: expected kind BrokerPool or Topic, found {key.kind}")
 
     def on_event(self, kind: ResourceKind, item: Object, *, is_deleted: bool) -> WorkKey | None:
-        """Of a watch: the key to put into the queue. None for what turns of its own know already,
-        as most events are of their own status writes."""
+        """Return the key that a watch event puts into the queue.
+
+        None for what turns already know, as most events are of their own status writes.
+        """
         key, index = key_of(kind, item), self._store.index
         if is_deleted:
             previous = index.topic(key)
@@ -120,7 +124,7 @@ class Reconciler:
         return key if self._turns.is_change(key, item, is_deleted=is_deleted) else None
 
     def on_change(self, change: StateChange) -> None:
-        """Of the controller: puts the keys that it concerns into the queue."""
+        """Put the keys that a controller's change concerns into the queue."""
         namespace, _, name = change.pool.partition("/")
         if change.kind == "topic":
             key = self._topics.key_of_change(namespace, change.name)
@@ -131,9 +135,11 @@ class Reconciler:
         self._topics.wake_waiting(change.pool)
 
     async def all_keys(self, namespace: str | None) -> tuple[WorkKey, ...]:
-        """Every object there is something to do for: at the start of a term and in sweeps. Also
-        Topics and pools that are gone, of which slices and Broker objects still tell. The turns of
-        Topics with a slice that was not listed read it."""
+        """Return each object with possible work, for the start of a term and for sweeps.
+
+        Also Topics and pools that are gone, of which slices and Broker objects still exist. The
+        turns of Topics with a slice that was not listed read it.
+        """
         index, moment = self._store.index, self._store.index.moment()
         pools, _, _, brokers = await asyncio.gather(
             self._store.list(BROKER_POOL, namespace),
@@ -155,7 +161,7 @@ log = logging.getLogger(__name__)
 
 
 class WithAudits:
-    """`KeyReconciler` of the operator on Kubernetes."""
+    """The `KeyReconciler` of the operator on Kubernetes."""
 
     def __init__(self, brokers: Reconciler, audits: AuditReconciler) -> None:
         self._brokers = brokers

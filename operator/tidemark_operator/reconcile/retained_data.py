@@ -1,8 +1,7 @@
-"""What a pool keeps of topics that were deleted with deletionPolicy Retain, in words. Pure.
+"""Describe what a pool retains of topics that were deleted with deletionPolicy Retain.
 
-Such data is not served. A Topic of that name takes it again, or spec.purgeRetained of the
-BrokerPool deletes it (`purges.py`); from a broker that is to be emptied it moves
-(`plan_retained.py`).
+Such data is not served. A Topic of that name adopts it, or spec.purgeRetained of the BrokerPool
+deletes it (`purges.py`); from a leaving broker it moves (`plan_retained.py`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ RetainedReplicas = Mapping[str, Sequence[int]]
 
 
 def retained_replicas(views: Iterable[TopicView]) -> dict[BrokerId, dict[str, list[int]]]:
-    """By broker, of retained data only."""
+    """Return the partitions of retained data by broker and topic."""
     found: dict[BrokerId, dict[str, list[int]]] = {}
     for view in views:
         if view.is_retained:
@@ -36,7 +35,7 @@ def retained_count(kept: RetainedReplicas) -> int:
 
 
 def retained_text(kept: RetainedReplicas) -> str:
-    """As `orders (partitions 0, 1, 4), payments (partitions 0)`."""
+    """Return text such as `orders (partitions 0, 1, 4), payments (partitions 0)`."""
     shown = [
         f"{topic} (partitions {shortened(map(str, sorted(kept[topic])), MAX_PARTITIONS_NAMED)})"
         for topic in sorted(kept)[:MAX_NAMED]
@@ -46,7 +45,7 @@ def retained_text(kept: RetainedReplicas) -> str:
 
 
 def retained_condition(views: Iterable[TopicView]) -> Iterator[Condition]:
-    """Whoever may delete the namespace reads here what it would destroy."""
+    """Yield a condition that says what deleting the namespace would destroy."""
     names = sorted(view.topic.topic for view in views if view.is_retained)
     if names:
         count = "1 deleted topic" if len(names) == 1 else f"{len(names)} deleted topics"

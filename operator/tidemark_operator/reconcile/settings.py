@@ -1,4 +1,4 @@
-"""What an installation may set of the reconcilers."""
+"""Define the settings of the reconcilers."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,7 @@
-"""Writes statuses: only when they differ, and not too often; the last state always lands.
+"""Write statuses only when they differ, and not too often; the last state is always written.
 
 Each object has a small allowance (a few writes at once, then one per interval), so that a Topic
-becomes Ready without delay, and churn of its ISR does not become load of the API server.
+becomes Ready without delay, and changes of its ISR do not load the API server.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ class StatusWriter:
         now_text: Callable[[], str],
         on_written: Callable[[ResourceKind, Object], None] = lambda kind, item: None,
     ) -> None:
-        """`now_ms` is monotonic; `now_text` is RFC 3339 in UTC, for lastTransitionTime."""
+        """Create a writer; `now_ms` is monotonic, `now_text` is RFC 3339 in UTC."""
         self._store = store
         self._interval_ms = interval_ms
         self._burst = burst
@@ -50,8 +50,11 @@ class StatusWriter:
         *,
         at_once: bool = False,
     ) -> int | None:
-        """`item` as just read. Fields that are not given stay. Returns after how many ms to come
-        back when the write has to wait, else None; `item` then holds what is stored."""
+        """Write the status of `item`, as just read; fields that are not given stay.
+
+        Returns after how many ms to come back when the write has to wait, else None; `item` then
+        holds what is stored.
+        """
         metadata, stored = item["metadata"], item.get("status", {})
         generation = int(metadata.get("generation", 0))
         status = {
@@ -78,7 +81,7 @@ class StatusWriter:
         self._allowances.pop(uid, None)
 
     def _wait_ms(self, uid: str) -> int:
-        """Zero takes one write from the allowance."""
+        """Return how long a write has to wait; 0 takes one from the allowance."""
         now_ms = self._now_ms()
         if len(self._allowances) > MAX_TRACKED:
             self._allowances.clear()

@@ -1,4 +1,4 @@
-"""What turns have seen of their objects, so that what they know already costs no further turn.
+"""Track what turns have seen of their objects, so that known changes cost no further turn.
 
 Most events of a watch are of the operator's own status writes, and most changes of slices are made
 by the turn of their own Topic.
@@ -14,7 +14,7 @@ from tidemark_operator.reconcile.work_queue import WorkKey
 
 @dataclass(slots=True)
 class Turn:
-    """What happened to an object while a turn of its own was under way."""
+    """What happened to an object while its turn was running."""
 
     has_changed: bool = False  # in the controller, since it was last observed
     newest: str = ""  # version of the object that a watch told of; "": none
@@ -34,25 +34,25 @@ class Turns:
             del self._running[key]
 
     def is_due_again(self, key: WorkKey, turn: Turn) -> bool:
-        """After a turn: something happened meanwhile that it does not know."""
+        """Return, after a turn, whether something happened meanwhile that it does not know."""
         return turn.has_changed or turn.newest not in ("", self._seen.get(key))
 
     def record_seen(self, kind: ResourceKind, item: Object) -> None:
-        """As a turn of that object has read or written it."""
+        """Record the version that a turn has read or written."""
         self._seen[key_of(kind, item)] = _version(item)
 
     def record_gone(self, key: WorkKey) -> None:
         self._seen.pop(key, None)
 
     def record_change(self, key: WorkKey) -> bool:
-        """Of what the controller holds. Whether a turn is under way, which will see to it."""
+        """Record a change of the controller's state; return whether a running turn handles it."""
         turn = self._running.get(key)
         if turn is not None:
             turn.has_changed = True
         return turn is not None
 
     def is_change(self, key: WorkKey, item: Object, *, is_deleted: bool) -> bool:
-        """Of an event: whether it needs another turn now."""
+        """Return whether an event needs another turn now."""
         version = "deleted" if is_deleted else _version(item)
         turn = self._running.get(key)
         if turn is not None:
@@ -66,6 +66,6 @@ def key_of(kind: ResourceKind, item: Object) -> WorkKey:
 
 
 def _version(item: Object) -> str:
-    """Of that very object; another one of its name has another UID."""
+    """Return UID and version: another object of the same name has another UID."""
     metadata = item["metadata"]
     return f"{metadata.get('uid', '')} {metadata.get('resourceVersion', '')}"

@@ -1,14 +1,14 @@
-"""Keys of objects that have to be reconciled: each at most once in the queue and in work.
+"""Queue keys of objects to reconcile: each at most once in the queue and in work.
 
-Keys of one kind have a limit of turns that run at once: several Topics, but one BrokerPool. A key
-added while it is being worked on is worked on once more afterwards. A key whose work failed comes
+Keys of one kind have a limit of turns that run concurrently: several Topics, but one BrokerPool. A
+key that is added while its turn runs gets another turn afterwards. A key whose turn failed comes
 back after a delay that doubles up to a limit; success resets it. The queue holds keys only, never
-events: what happened is read from the store when the key's turn comes. Nothing is ever dropped,
-and the queue cannot grow beyond the number of objects.
+events: what happened is read from the store in the key's turn. Nothing is ever dropped, and the
+queue cannot grow beyond the number of objects.
 
-Keys of one kind have their turns by who asked for them, one after the other: a client's thousand
-topics hold up another's topic for one turn. Keys of a sweep wait behind all others of their kind,
-but where several turns may run at once one of them is always theirs.
+Keys of one kind take turns by the request they belong to: a client's thousand topics delay
+another's topic by one turn. Keys of a sweep wait behind all others of their kind, but where several
+turns may run at once one of them is always theirs.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ TURNS_AT_ONCE = {TOPIC.kind: 12}
 
 @dataclass(frozen=True, slots=True)
 class WorkKey:
-    """`kind` is the Kubernetes kind: BrokerPool or Topic."""
+    """The key of an object; `kind` is the Kubernetes kind."""
 
     kind: str
     namespace: str
@@ -70,7 +70,7 @@ class _Lane:
             self.swept[key] = None
 
     def take(self) -> Iterator[WorkKey]:
-        """Those whose turn it is, now in work. A key in work waits for the end of its turn."""
+        """Yield the keys whose turn begins now; a key in work waits for the end of its turn."""
         while len(self.active) < self.limit:
             is_sweep_due = self.limit > 1 and not any(self.active.values())
             key = self._first(self.swept) if is_sweep_due else None
@@ -92,7 +92,7 @@ class _Lane:
         return next((key for key in found if key is not None), None)
 
     def _take_out(self, key: WorkKey) -> None:
-        """The next one of who asked for it comes after those of all others."""
+        """Take a key out; the next one of its request comes after those of all others."""
         requested_by = self.requested_by.pop(key, None)
         if requested_by is not None:
             keys = self.pending.pop(requested_by)
@@ -106,7 +106,7 @@ class _Lane:
 
 
 class WorkQueue:
-    """Owned by the loop that runs `work`."""
+    """The queue, owned by the loop that runs `work`."""
 
     def __init__(
         self,
@@ -125,20 +125,21 @@ class WorkQueue:
         return sum(map(len, self._lanes.values()))
 
     def add(self, key: WorkKey, requested_by: str = "") -> None:
-        """Now; a delayed turn of the same key is not waited for. `requested_by`: the request that
-        it is
-        of; all others of a namespace are taken for one."""
+        """Add a key now, also if it has a delayed turn.
+
+        `requested_by` is its request; all others of a namespace count as one.
+        """
         self._cancel_timer(key)
         self._lane(key).add(key, requested_by or key.namespace)
         self._wake.set()
 
     def add_swept(self, key: WorkKey) -> None:
-        """Once there is room: nothing is known to have happened to it."""
+        """Add a key of a sweep, to which nothing is known to have happened."""
         self._lane(key).add_swept(key)
         self._wake.set()
 
     def add_after(self, key: WorkKey, delay_ms: int) -> None:
-        """Later, unless it is due sooner already."""
+        """Add a key later, unless it is due sooner already."""
         if key in self._lane(key).requested_by:
             return
         loop = asyncio.get_running_loop()
@@ -150,7 +151,7 @@ class WorkQueue:
         self._timers[key] = loop.call_at(due, self._come_due, key)
 
     def clear(self) -> None:
-        """Of all that waits; what is in work goes on."""
+        """Drop all waiting keys; running turns continue."""
         for lane in self._lanes.values():
             lane.clear()
         self._failures.clear()
@@ -158,8 +159,11 @@ class WorkQueue:
             self._cancel_timer(key)
 
     async def work(self, reconcile: Reconcile) -> None:
-        """Runs until cancelled, then no turn goes on. `reconcile` may return a delay in ms after
-        which it wants the key again; a key whose turn failed comes back."""
+        """Run turns until cancelled, which ends them.
+
+        `reconcile` may return a delay in ms after which to come again; a key whose turn failed
+        comes back.
+        """
         try:
             async with asyncio.TaskGroup() as turns:
                 while True:

@@ -1,1 +1,1 @@
-"""Keeps objects in the Kubernetes API or SQLite, and the Lease."""
+"""Store objects in the Kubernetes API or SQLite, and hold the Lease."""

@@ -1,11 +1,10 @@
-"""ObjectStore over the Kubernetes API: raw JSON by path, one shared client, a limit on every call.
+"""Implement ObjectStore by the Kubernetes API: raw JSON by path, a limit on every call.
 
-What an answer means: 409 of a create is AlreadyExists (or Conflict), 409 else Conflict, 404 of a
-write NotFound, 403 Forbidden and 400/401/405/413/415/422 Refused with the server's sentence. A
-write whose answer was lost, timed out or was a server's error may have happened: OutcomeUnknown
-(S3). Nothing is retried here; below, aiohttp sends a PUT or DELETE once more where a connection
-that it used again had broken, so a Conflict may be with one's own write.
-Reads carry no resourceVersion, so they are quorum reads.
+409 of a create is AlreadyExists (or Conflict), 409 else Conflict, 404 of a write NotFound, 403
+Forbidden and 400/401/405/413/415/422 Rejected with the server's sentence. A write whose response
+was lost, timed out or was a server's error may have happened: OutcomeUnknown (S3). Nothing is
+retried here; below, aiohttp sends a PUT or DELETE again if a reused connection had broken, so a
+Conflict may be with one's own write. Reads have no resourceVersion, so they are quorum reads.
 """
 
 import asyncio
@@ -45,8 +44,11 @@ _NOT_HANDLED = frozenset({429, 503})
 
 
 class KubernetesStore:
-    """`namespaces`: where "all namespaces" means only these, for a Role in each; empty: all.
-    `left_out`: of them, where nothing is read or written (`closed_namespaces`)."""
+    """A store of the Kubernetes API.
+
+    `namespaces` if "all namespaces" means only these, with a Role in each; empty: all. `left_out`
+    are those of them in which nothing is read or written (`forbidden_namespaces`).
+    """
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class KubernetesStore:
         self._left_out = left_out
 
     def without(self, left_out: frozenset[str]) -> "KubernetesStore":
-        """Over the same connections."""
+        """Return a store without these namespaces over the same connections."""
         return KubernetesStore(
             self._api,
             timeout_ms=self._timeout_ms,
@@ -201,7 +203,7 @@ class KubernetesStore:
 async def connect(
     *, kubeconfig: str | None = None, timeout_ms: int = 5000, namespaces: tuple[str, ...] = ()
 ) -> KubernetesStore:
-    """With the pod's ServiceAccount where there is one, else by `kubeconfig` or its default."""
+    """Connect with the pod's ServiceAccount, else by `kubeconfig` or its default."""
     untyped: Any = config
     configuration = client.Configuration()
     try:
@@ -235,8 +237,10 @@ def _failure(method: str, what: str, status: int, data: bytes) -> StoreError:
 
 
 def _words(data: bytes) -> tuple[str, str, tuple[str, ...], str]:
-    """Reason, message, causes and the resource of a metav1.Status; what a proxy says instead is
-    cut short."""
+    """Return reason, message, causes and resource of a metav1.Status.
+
+    A proxy's text is shortened.
+    """
     try:
         answer: Any = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -254,15 +258,17 @@ def _words(data: bytes) -> tuple[str, str, tuple[str, ...], str]:
 
 
 def _trimmed(item: Object) -> Object:
-    """Without what is as large as the rest and that nobody reads. The API server keeps its own
-    record of it when an object is written back without one."""
+    """Remove managedFields, which are as large as the rest and are not used.
+
+    The API server keeps its own copy when an object is written without them.
+    """
     if "metadata" in item:
         item["metadata"].pop("managedFields", None)
     return item
 
 
 def _next_page_size(items: int, size_bytes: int) -> int:
-    """As many objects as this page had, scaled to PAGE_BYTES."""
+    """Return how many objects of this page's size are PAGE_BYTES."""
     if not items:
         return FIRST_PAGE_SIZE
     return max(1, min(MAX_PAGE_SIZE, items * PAGE_BYTES // max(size_bytes, 1)))
@@ -276,7 +282,7 @@ def _path(kind: ResourceKind, namespace: str | None, name: str | None = None) ->
 
 
 def _require_version(kind: ResourceKind, item: Object) -> None:
-    """Without one the API server would overwrite whatever is there."""
+    """Raise ValueError without a resourceVersion: the API server would overwrite the object."""
     if not item["metadata"].get("resourceVersion"):
         name = item["metadata"].get("name")
         raise ValueError(f"replace of {kind.kind} {name}: expected a resourceVersion, found none")

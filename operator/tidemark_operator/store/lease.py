@@ -1,17 +1,17 @@
-"""Who leads: one Lease object, in both stores, and the controller epoch that comes with it (S16).
+"""Hold one Lease object, in both stores, and assign the controller epoch with it (S16).
 
-The holder renews; a standby takes the Lease only when it *observed* no renewal for a whole
-duration on its own clock (never by the written time, S21), when the holder released it, or when the
-holder is known to be terminated (S19). A holder that has reason to doubt what it sees gives it away
-for a term (S18). Every acquisition, also by the same identity, writes a
-controller epoch above every one ever seen before anything is decided; one that turns out to be
-taken, as the Lease came from a backup, is given up for a higher one. A holder stops leading by
-itself once most of the duration has passed since it sent the last renewal that succeeded. The Lease
-is about liveness: what keeps two controllers from harm is the compare-and-set of every slice.
+The holder renews. A standby takes the Lease only when it *observed* no renewal for a whole duration
+on its own clock (never by the written time, S21), when the holder released it, or when the holder
+is known to be terminated (S19). A holder that has reason to doubt what it sees gives it away for a
+term (S18). Every acquisition, also by the same identity, writes a controller epoch above every one
+ever seen before anything is decided; one that turns out to be taken, because the Lease came from a
+backup, is given up for a higher one. A holder stops leading by itself once most of the duration has
+passed since it sent the last successful renewal. The Lease is about liveness: what keeps two
+controllers from harm is the compare-and-set of every slice.
 
 Reading everything that is stored may take longer than a Lease lasts, so the Lease is renewed while
-its holder takes over; only the Lease's own calls have to be quick. So this runs on a loop that has
-nothing else to do (lease_thread.py), and asks of its leader only what `Leader` says.
+its holder takes over; only the Lease's own calls have to be quick. So this runs on a loop that does
+nothing else (lease_thread.py), and uses only `Leader` of its leader.
 """
 
 import asyncio
@@ -51,21 +51,21 @@ class LeaseSettings:
 
 
 class EpochTaken(StoreError):
-    """What is stored was written under that controller epoch, or a later one."""
+    """An error: an object was written under that controller epoch, or a later one."""
 
 
 class LeaseClock(Protocol):
     def now_ms(self) -> int:
-        """CLOCK_BOOTTIME: goes on while the machine sleeps (S21)."""
+        """Return CLOCK_BOOTTIME, which goes on while the machine is suspended (S21)."""
         ...
 
     def wall_time(self) -> str:
-        """RFC 3339 with microseconds, for people only."""
+        """Return the time as RFC 3339 with microseconds, for people only."""
         ...
 
 
 class Leader(Protocol):
-    """What leads: `ControllerService`, or a wiring around it and the reconcilers."""
+    """The part that leads: `ControllerService`, or a wiring around it and the reconcilers."""
 
     @property
     def is_leading(self) -> bool: ...
@@ -73,14 +73,17 @@ class Leader(Protocol):
     async def take_over(
         self, controller_epoch: ControllerEpoch, *, is_second_opinion: bool
     ) -> None:
-        """Raises StoreError; EpochTaken before anything is decided, and from then on
-        `highest_broker_controller_epoch` is at least what was found."""
+        """Begin to lead in this controller epoch.
+
+        Raises StoreError; EpochTaken before anything is decided, and from then on
+        `highest_broker_controller_epoch` is at least what was found.
+        """
         ...
 
     async def step_down(self) -> None: ...
 
     def depose(self) -> None:
-        """At once, from any thread: no decision begins any more. `step_down` follows."""
+        """Let no decision begin from now on, from any thread; `step_down` follows."""
         ...
 
     def set_leader_address(self, address: str) -> None: ...
@@ -88,7 +91,7 @@ class Leader(Protocol):
     def highest_broker_controller_epoch(self) -> ControllerEpoch: ...
 
     def reason_to_give_way(self) -> str:
-        """Why another one should lead for a term (S18); "": no reason."""
+        """Return why another controller should lead for a term (S18), or ""."""
         ...
 
 
@@ -108,7 +111,7 @@ class ControllerLease:
         settings: LeaseSettings,
         is_holder_terminated: Callable[[str], Awaitable[bool]] = nobody_is_terminated,
     ) -> None:
-        """`address`: host:port of this one's controller API."""
+        """Create it without the Lease; `address` is host:port of this one's controller API."""
         self._store = store
         self._identity = identity
         self._address = address
@@ -128,7 +131,7 @@ class ControllerLease:
         return self._reported is not None
 
     async def run(self) -> None:
-        """Until cancelled; then steps down and releases, so that a standby takes over at once."""
+        """Hold or wait for the Lease until cancelled; then step down and release it."""
         try:
             while True:
                 pause_ms = await self.step()
@@ -140,9 +143,10 @@ class ControllerLease:
             await self.release()
 
     async def step(self) -> int:
-        """One look or renewal; milliseconds until the next one is due. Never raises StoreError.
+        """Read or renew once; return the milliseconds until the next time. Never raises StoreError.
 
-        While its leader takes over it waits for that as long as no renewal is due."""
+        While its leader takes over it waits for that as long as no renewal is due.
+        """
         pause_ms = await self._read_or_renew()
         if self._taking_over is None:
             return pause_ms
@@ -174,11 +178,11 @@ class ControllerLease:
         return pause_ms
 
     def _in_time(self) -> asyncio.Timeout:
-        """For calls of the Lease itself."""
+        """Return the time limit for calls of the Lease itself."""
         return asyncio.timeout(self._settings.give_up_after_ms / 1000)
 
     async def release(self) -> None:
-        """Empties the holder; the epoch stays."""
+        """Empty the holder; the epoch stays."""
         held, self._reported = self._reported, None
         await self._empty_holder(held)
 
@@ -253,8 +257,10 @@ class ControllerLease:
         return min(self._settings.renew_interval_ms, self._remaining_ms())
 
     async def _renewed(self, held: Object) -> tuple[Object | None, bool]:
-        """What is stored then, and whether it is surely a renewal: a write may have happened though
-        nobody says so."""
+        """Renew; return what is stored, and whether it is surely a renewal.
+
+        A write may have happened without a response.
+        """
         try:
             renewal = self._lease(held, held["spec"], self._identity)
             return await self._store.replace(LEASE, renewal), True
@@ -263,7 +269,7 @@ class ControllerLease:
             return await self._store.get(LEASE, settings.namespace, settings.name), False
 
     async def _give_way(self, held: Object, reason: str) -> None:
-        """S18. Should the write fail, a standby waits for a whole duration."""
+        """Give the Lease away (S18); if the write fails, a standby waits for a whole duration."""
         epoch = ControllerEpoch(_epoch_of(held))
         self._gave_way = (epoch, self._clock.now_ms())
         await self._lose(f"giving way: {reason}")
@@ -277,7 +283,7 @@ class ControllerLease:
 
     # guard: stepped-down-controller-waits (S18)
     def _sits_out(self, stored: Object, now_ms: int) -> bool:
-        """S18: whoever gave way lets another have the next term, if there is another."""
+        """Return whether this one lets another have the next term, if there is another (S18)."""
         if self._gave_way is None:
             return False
         epoch, since_ms = self._gave_way
@@ -287,7 +293,7 @@ class ControllerLease:
         return False
 
     def _observe(self, stored: Object, now_ms: int) -> None:
-        """A renewal is a new resource version, seen by us."""
+        """Record a renewal: a new resource version that this one has seen."""
         version = stored["metadata"]["resourceVersion"]
         if version != self._observed_version:
             self._observed_version = version
@@ -308,8 +314,11 @@ class ControllerLease:
 
     # guard: controller-epoch-above-all-stored (S16)
     async def _next_epoch(self, stored: Object | None) -> ControllerEpoch:
-        """1 + the highest ever seen anywhere (S16). A Lease that is there has seen them all, unless
-        somebody restored it: its leader, which reads everything next, finds that (EpochTaken)."""
+        """Return 1 + the highest epoch ever seen (S16).
+
+        An existing Lease has seen them all, unless it was restored: its leader, which reads
+        everything next, finds that (EpochTaken).
+        """
         highest = self._leader.highest_broker_controller_epoch()
         seen = [0, _transitions(stored), highest]
         lease_epoch = NO_EPOCH if stored is None else _epoch_of(stored)
@@ -375,7 +384,7 @@ class ControllerLease:
         await self._stop_leading()
 
     async def _stop_leading(self) -> None:
-        """Also when it is only half begun."""
+        """Step down, also from an unfinished takeover."""
         task, self._taking_over = self._taking_over, None
         if task is not None:
             task.cancel()
@@ -384,7 +393,7 @@ class ControllerLease:
 
 
 def highest_stored_epoch(brokers: Iterable[Object], slices: Iterable[Object]) -> ControllerEpoch:
-    """-1 where no object has one."""
+    """Return the highest controller epoch of these objects, or -1."""
     of_brokers = (item.get("status", {}).get("controllerEpoch", NO_EPOCH) for item in brokers)
     of_slices = (item.get("controllerEpoch", NO_EPOCH) for item in slices)
     return ControllerEpoch(max(map(int, (*of_brokers, *of_slices)), default=NO_EPOCH))

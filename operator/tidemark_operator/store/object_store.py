@@ -1,8 +1,8 @@
-"""The seam to whatever keeps objects: the Kubernetes API server or a SQLite file.
+"""Define the interface to what stores objects: the Kubernetes API server or a SQLite file.
 
 Objects are Kubernetes JSON (dicts with apiVersion, kind, metadata); the layers above turn them into
-typed values at once. Every write is one legal step from what is really stored: `replace` compares
-the object's metadata.resourceVersion and raises `Conflict` when another write came first.
+typed values. Each write is one legal step from what is really stored: `replace` compares the
+object's metadata.resourceVersion and raises `Conflict` when another write came first.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -12,63 +12,65 @@ from tidemark_operator.api.kinds import Object, ResourceKind
 
 
 class StoreError(Exception):
-    """The store could not be asked, or refused."""
+    """An error: the store could not be reached, or rejected the call."""
 
 
 class Conflict(StoreError):
-    """Somebody else wrote first: read again, decide again."""
+    """An error: another writer came first; read again, decide again."""
 
 
 class AlreadyExists(StoreError):
-    """Create of a name that is taken."""
+    """An error: a create of a name that is taken."""
 
 
 class NotFound(StoreError):
-    """Replace, patch or delete of what is not there."""
+    """An error: a replace, patch or delete of a missing object."""
 
 
 class UnknownKind(NotFound):
-    """No such kind is served: its CRD is not installed."""
+    """An error: the kind is not served, so its CRD is not installed."""
 
 
 class Rejected(StoreError):
-    """The object breaks its schema or a rule; the text is for the user."""
+    """An error: the object breaks its schema or a rule; the text is for the user."""
 
 
 class Forbidden(Rejected):
-    """A right is lacking, or an admission policy says no."""
+    """An error: a right is missing, or an admission policy denies it."""
 
 
 class NamespaceTerminating(Rejected):
-    """Create in a namespace that is being deleted: nothing will come of trying again."""
+    """An error: a create in a namespace that is being deleted; retrying is useless."""
 
 
 class OutcomeUnknown(StoreError):
-    """A write was sent and its answer lost: it may or may not have happened (S3)."""
+    """An error: a write's response was lost; it may or may not have happened (S3)."""
 
 
 class ObjectStore(Protocol):
-    """All methods raise StoreError subclasses; every call has a limit of `timeout_ms`."""
+    """A store; all methods raise StoreError subclasses, and each call has a time limit."""
 
     async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
-        """A quorum read, never a cache. None: there is no such object, of a kind that is served."""
+        """Return an object by a quorum read, never from a cache; None if it does not exist."""
         ...
 
     async def list(
         self, kind: ResourceKind, namespace: str | None, labels: Mapping[str, str] | None = None
     ) -> list[Object]:
-        """All namespaces where `namespace` is None. Quorum read, in name order."""
+        """Return objects in name order, by a quorum read; all namespaces if None."""
         ...
 
     async def create(self, kind: ResourceKind, item: Object) -> Object: ...
 
     async def replace(self, kind: ResourceKind, item: Object) -> Object:
-        """Compare-and-set on metadata.resourceVersion of the whole object (not its status, where
-        the kind has a status subresource). Returns what is stored now."""
+        """Replace an object by compare-and-set on metadata.resourceVersion; return what is stored.
+
+        The status of a kind with a status subresource is not replaced.
+        """
         ...
 
     async def replace_status(self, kind: ResourceKind, item: Object) -> Object:
-        """The same for the status subresource."""
+        """Replace the status subresource in the same way."""
         ...
 
     async def delete(
@@ -80,15 +82,18 @@ class ObjectStore(Protocol):
         uid: str | None = None,
         resource_version: str | None = None,
     ) -> None:
-        """Gone already is fine. With `uid` only that very object, with `resource_version` only as
-        it was read (else Conflict)."""
+        """Delete an object; a missing one is no error.
+
+        With `uid` only that very object, with `resource_version` only as it was read (else
+        Conflict).
+        """
         ...
 
 
 @runtime_checkable
 class PagedStore(Protocol):
-    """A store whose lists may be larger than what should be in memory at once."""
+    """A store whose lists may be larger than memory should hold."""
 
     def pages(self, kind: ResourceKind, namespace: str | None) -> AsyncIterator[list[Object]]:
-        """A list, page by page, in no order."""
+        """Yield a list page by page, in no order."""
         ...

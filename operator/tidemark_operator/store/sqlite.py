@@ -1,10 +1,10 @@
-"""ObjectStore on one SQLite file, for local mode (S26).
+"""Implement ObjectStore by one SQLite file, for local mode (S26).
 
-WAL with synchronous=FULL: a write that returned survives a power cut. One process writes: an
-exclusive lock beside the file is held for life. Writes share commits in a thread (`sqlite_writes`),
-as does the reading of lists; one object is read at once, which takes microseconds. What is read is
-on the disk: no connection sees a commit before it is synced. `changes_after` and `wait_for_change`
-drive the reconcilers, deletions included.
+WAL with synchronous=FULL: a write that returned survives a power loss. One process writes: an
+exclusive lock beside the file is held until it ends. Writes share commits in a thread
+(`sqlite_writes`), as does reading lists; one object is read on the loop, which takes microseconds.
+What is read is on disk: no connection sees a commit before it is synced. `changes_after` and
+`wait_for_change` drive the reconcilers, deletions included.
 
 Like the API server: `replace` keeps the stored status of kinds with a status subresource and raises
 metadata.generation when something other than metadata and status changed; `replace_status` keeps
@@ -55,7 +55,7 @@ INSERT OR IGNORE INTO counter VALUES (0, 0);
 
 @dataclass(frozen=True, slots=True)
 class StoredChange:
-    """One object as it is now, or as it was when it was deleted."""
+    """An object as it is now, or as it was when it was deleted."""
 
     resource_version: int
     kind: str
@@ -64,11 +64,11 @@ class StoredChange:
 
 
 class WatchExpired(StoreError):
-    """Deletions after that resource version are forgotten: list everything again."""
+    """An error: deletions after that resource version are forgotten; list everything again."""
 
 
 class SqliteStore:
-    """One event loop owns it."""
+    """A store of one SQLite file, owned by one event loop."""
 
     def __init__(
         self,
@@ -77,8 +77,10 @@ class SqliteStore:
         kinds_with_status: frozenset[str] = frozenset({TOPIC.kind, BROKER_POOL.kind}),
         executor: Executor | None = None,
     ) -> None:
-        """`executor`: of one thread, ended by `close`. Raises StoreError when another process holds
-        the file or it cannot be opened."""
+        """Open the file; `executor` has one thread, which `close` ends.
+
+        Raises StoreError when another process holds the file or it cannot be opened.
+        """
         self._kinds_with_status = kinds_with_status
         self._lock_file = _lock(path)
         self._connections: list[sqlite3.Connection] = []
@@ -94,7 +96,7 @@ class SqliteStore:
         self._writes = SqliteWrites(writing, self._executor, on_change=self._changed.set)
 
     def close(self) -> None:
-        """After the commit that is under way."""
+        """Close the file after the running commit."""
         self._executor.shutdown()
         self._close_file()
 
@@ -220,16 +222,16 @@ class SqliteStore:
         return written
 
     def resource_version(self) -> int:
-        """The global counter: of the newest write."""
+        """Return the global counter, the version of the newest write."""
         return int(_rows(self._reading, "SELECT value FROM counter", ())[0][0])
 
     def changes_after(
         self, resource_version: int, *, kinds: Collection[ResourceKind] | None = None
     ) -> tuple[StoredChange, ...]:
-        """Everything written since, or that of some `kinds`, oldest first, each object once in its
-        newest form.
+        """Return all that was written since, oldest first, each object once in its newest form.
 
-        Raises WatchExpired when deletions after that version are no longer known."""
+        Raises WatchExpired when deletions after that version are no longer known.
+        """
         counted = "SELECT count(*), min(resource_version) FROM deletions"
         forgotten = _rows(self._reading, counted, ())[0]
         if forgotten[0] >= CHANGES_RETAINED and resource_version < forgotten[1]:
@@ -252,7 +254,7 @@ class SqliteStore:
         return tuple(StoredChange(row[0], row[1], _decoded(row[2]), bool(row[3])) for row in rows)
 
     async def wait_for_change(self, resource_version: int) -> None:
-        """Returns once something was written after that version; cancel it to stop waiting."""
+        """Wait for a write after that version; cancel it to stop."""
         while self.resource_version() <= resource_version:
             self._changed.clear()
             await self._changed.wait()
@@ -323,7 +325,7 @@ def _decoded(text: str) -> Object:
 
 # guard: local-store-syncs-writes (S26)
 def _sync_in_full(connection: sqlite3.Connection) -> None:
-    """S26: with less, WAL loses the last writes that returned when the power fails."""
+    """Sync each commit in full (S26): with less, WAL loses the last writes at a power loss."""
     connection.execute("PRAGMA synchronous=FULL")
 
 

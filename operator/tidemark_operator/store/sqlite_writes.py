@@ -1,8 +1,8 @@
-"""Writes of the SQLite store, in a thread of their own: those that wait are one transaction.
+"""Write to SQLite in a thread, where all waiting writes are one transaction.
 
-A commit costs a sync of the disk, a write beside it a fraction of that; so what comes while one
-commit is under way goes with the next. Each write checks and changes for itself: one that is
-refused leaves the others of its transaction alone. Nothing is answered before the commit returned.
+A commit costs a sync of the disk, an additional write a fraction of that; so what comes while one
+commit runs is part of the next. Each write checks and changes by itself: one that is rejected
+leaves the others of its transaction alone. Nothing is answered before the commit returned.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ WRITES_AT_ONCE = 256  # of one commit: the first does not wait long for the last
 
 
 class Transaction:
-    """What one commit changes. Used in the writing thread alone."""
+    """The changes of one commit. Used in the writing thread alone."""
 
     def __init__(self, connection: sqlite3.Connection, version: int) -> None:
         self._connection = connection
@@ -34,7 +34,7 @@ class Transaction:
         return found
 
     def write(self, *statements: tuple[str, tuple[object, ...]]) -> None:
-        """One write, under the next version."""
+        """Do one write, under the next version."""
         self.has_written = True
         self.version += 1
         for sql, arguments in statements:
@@ -60,7 +60,7 @@ class SqliteWrites:
         *,
         on_change: Callable[[], None],
     ) -> None:
-        """`connection`: used by nobody else. `executor`: of one thread."""
+        """Create it; only it uses `connection`, and `executor` has one thread."""
         self._connection = connection
         self._executor = executor
         self._on_change = on_change
@@ -68,7 +68,7 @@ class SqliteWrites:
         self._is_due = False  # a commit is under way, or begins at once
 
     async def run(self, work: Work) -> Object | None:
-        """Returns once it is stored. Cancelled, it may be stored all the same."""
+        """Return once the work is stored; if cancelled, it may be stored all the same."""
         loop = asyncio.get_running_loop()
         waiting = _Waiting(work, loop.create_future())
         self._waiting.append(waiting)
@@ -104,7 +104,7 @@ class SqliteWrites:
         self._begin()
 
     def _commit(self, works: list[Work]) -> list[_Outcome]:
-        """In the writing thread."""
+        """Commit the works, in the writing thread."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             version = self._connection.execute("SELECT value FROM counter").fetchone()[0]

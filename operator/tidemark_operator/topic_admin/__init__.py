@@ -1,1 +1,1 @@
-"""Topic objects changed for clients of brokers (Kafka's admin APIs): see docs/user/kafka.md."""
+"""Change Topic objects for clients of brokers (Kafka's admin APIs): docs/user/kafka.md."""

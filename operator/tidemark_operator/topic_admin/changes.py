@@ -1,6 +1,6 @@
-"""What a Topic object becomes by a client's change: its next manifest, or a refusal. Pure.
+"""Compute what a Topic object becomes by a client's change, or why it is rejected.
 
-The manifest's own rules are looked at by the caller, as for every writer.
+The caller checks the manifest's own rules, as for every writer.
 """
 
 import copy
@@ -36,8 +36,11 @@ Targets = Mapping[int, tuple[BrokerId, ...]]
 
 
 def deletion_error(topic: Object) -> RequestRejected | None:
-    """I20: data goes only if the manifest says so, and kept data would come back to whoever makes
-    a topic of that name."""
+    """Return the error of a deletion, or None (I20).
+
+    Data is deleted only if the manifest says so; retained data would come back to the next topic of
+    that name.
+    """
     name = topic["metadata"]["name"]
     if topic["spec"]["deletionPolicy"] == "Delete":
         return None
@@ -92,7 +95,7 @@ def _growth_error(
 
 
 def altered(topic: Object, change: TopicToAlter) -> Object | RequestRejected:
-    """Its config changed as by kafka-configs."""
+    """Return the Topic with its config changed as by kafka-configs."""
     stored: dict[str, str] = topic["spec"]["config"]
     config = {} if change.replaces_all else dict(stored)
     names = [each.name for each in change.changes]
@@ -113,7 +116,10 @@ def altered(topic: Object, change: TopicToAlter) -> Object | RequestRejected:
 
 
 def _apply(config: dict[str, str], change: ConfigChange) -> str:
-    """Why it cannot be; what it sets is judged with the whole config."""
+    """Apply a change to `config`; return why it is impossible, or "".
+
+    The values are checked with the whole config.
+    """
     match change.operation:
         case ConfigOperation.SET:
             config[change.name] = canonical_value(change.name, change.value)
@@ -139,7 +145,10 @@ def _changed_list(config: Mapping[str, str], change: ConfigChange) -> str:
 def reassigned(
     topic: Object, targets: Targets, places: PoolPlacement, *, may_change_factor: bool
 ) -> Object | RequestRejected:
-    """Its spec.placement, and the replication factor where every partition gets another one."""
+    """Return the Topic with another spec.placement.
+
+    The replication factor changes if every partition gets another one.
+    """
     spec = topic["spec"]
     unknown = sorted(set(targets) - set(range(spec["partitions"])))
     if unknown:

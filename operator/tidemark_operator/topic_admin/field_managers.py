@@ -1,11 +1,11 @@
-"""Who keeps a Topic object, and whether a client of Kafka may change it. Pure.
+"""Find the field manager of a Topic object, and whether a client of Kafka may change it.
 
-What a GitOps tool keeps is changed in its source: a change from elsewhere would be undone, or
-drift from it unseen. Everything else takes changes from any writer, as objects do. The annotation
-`tidemark.dev/kafka-admin: Allow | Refuse` on the Topic decides otherwise.
-Why so: docs/decisions/0030-topics-changed-over-kafka.md.
+A Topic that a GitOps tool manages is changed in its source: a change from elsewhere would be
+reverted, or drift from it unseen. All others accept changes from any writer, as objects do. The
+annotation `tidemark.dev/kafka-admin: Allow | Refuse` on the Topic decides otherwise. Reasons:
+docs/decisions/0030-topics-changed-over-kafka.md.
 
-Why a client's change of a topic is not made: Kafka's code, and what to do about it.
+`RequestRejected` is why a client's change is not made: Kafka's code, and what to do.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def request_of(topic: Object) -> str:
 
 
 def field_manager_of(topic: Object) -> str:
-    """The tool or owner that keeps it; "": nobody in particular."""
+    """Return the tool or owner that manages the Topic, or ""."""
     metadata = topic["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     for owner in metadata.get("ownerReferences") or ():
@@ -54,7 +54,7 @@ def field_manager_of(topic: Object) -> str:
 
 
 def managed_elsewhere_error(topic: Object) -> RequestRejected | None:
-    """For everything that writes the object's spec, or deletes it."""
+    """Return the error for a change or deletion of a managed Topic, or None."""
     name = topic["metadata"]["name"]
     said = (topic["metadata"].get("annotations") or {}).get(KAFKA_ADMIN_ANNOTATION, "")
     field_manager = field_manager_of(topic)

@@ -1,6 +1,6 @@
-"""The Topic object that a client's CreateTopics asks for. Pure.
+"""Build the Topic object that a client's CreateTopics requests.
 
-Kafka's checks with Kafka's codes come first; then the manifest is judged by the same rules as one
+Kafka's checks with Kafka's codes come first; then the manifest is checked by the same rules as one
 that came by kubectl.
 """
 
@@ -30,7 +30,7 @@ MAX_PLACED = 1000  # partitions that spec.placement can name
 
 @dataclass(frozen=True, slots=True)
 class PoolPlacement:
-    """Where replicas may go: brokers of the manifest that are not to be emptied."""
+    """Where replicas may be: the manifest's brokers that do not leave."""
 
     pool: str  # namespace/name
     usable: tuple[BrokerId, ...]
@@ -46,9 +46,11 @@ class _Counts:
 def topic_manifest(
     new: NewTopic, places: PoolPlacement, *, request_id: str, name_leader_choice: int = 0
 ) -> Object | RequestRejected:
-    """With its defaults. `name_leader_choice`: another object name, where the first is taken by a
-    Topic of
-    another topicName."""
+    """Return the Topic with its defaults, or the error.
+
+    `name_leader_choice` selects another object name if the first is taken by a Topic of another
+    topicName.
+    """
     fault = topic_name_fault(new.topic)
     if fault:
         return RequestRejected(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
@@ -139,7 +141,7 @@ def _assigned_counts(new: NewTopic, places: PoolPlacement) -> _Counts | RequestR
 def assignments_error(
     assignments: tuple[tuple[BrokerId, ...], ...], places: PoolPlacement
 ) -> RequestRejected | None:
-    """Of partitions that are to be made: distinct brokers of the pool, equally many for each."""
+    """Return the error of assignments, or None: distinct brokers of the pool, equally many each."""
     problem = ""
     if len(assignments) > MAX_PLACED:
         problem = f"expected assignments of at most {MAX_PLACED} partitions"

@@ -1,7 +1,7 @@
-"""Topic objects written for clients: made, changed and deleted, each by one legal step (shell).
+"""Write Topic objects for clients: create, change and delete, each by one legal step.
 
-Compare-and-set and creation by name only: what another writer did in between is judged anew, never
-written over. A write whose answer was lost is looked up (S3).
+By compare-and-set and creation by name only: another writer's change in between is checked again,
+never overwritten. A write whose response was lost is looked up (S3).
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class TopicObjects:
     # ---- what is there
 
     async def there(self, pool: str, topics: Iterable[str]) -> StoredTopic:
-        """What it costs does not depend on how many others there are."""
+        """Read what a request needs; the cost does not depend on the number of topics."""
         stored_pool, _ = await asyncio.gather(self._pool(pool), self._names.read(pool))
         named = tuple(dict.fromkeys(topics))
         found = await gathered(named, lambda topic: self._topic(pool, topic))
@@ -97,7 +97,7 @@ class TopicObjects:
         return PoolPlacement(pool, usable, spec["defaultPartitions"])
 
     async def _topic(self, pool: str, topic: str) -> Object | None:
-        """Of several the oldest, as reconcilers have it."""
+        """Return the Topic of a name; of several the oldest, as reconcilers choose."""
         namespace, _, pool_name = pool.partition("/")
         found = []
         for name in self._names.objects_named(pool, topic):
@@ -110,7 +110,7 @@ class TopicObjects:
         return min(found, key=_age_and_name, default=None)
 
     def view(self, pool: str, topic: str) -> TopicView | None:
-        """Of the one that is served."""
+        """Return the view of the served topic."""
         views = self._controller.topics_named(pool, topic)
         return next((view for view in views if not view.is_retained), None)
 
@@ -166,7 +166,7 @@ class TopicObjects:
     async def _settled(
         self, new: NewTopic, request: CreateTopicsRequest, item: Object, error: StoreError
     ) -> TopicResult:
-        """The answer was lost: what is stored says whether it happened (S3)."""
+        """Return the result of a write whose response was lost, by what is stored (S3)."""
         metadata = item["metadata"]
         stored = await self._store.get(TOPIC, metadata["namespace"], metadata["name"])
         if stored is not None and _was_made_for(stored, request.request_id):
@@ -176,7 +176,7 @@ class TopicObjects:
         )
 
     def _data_of_a_previous_one(self, pool: str, new: NewTopic) -> RequestRejected | None:
-        """Whoever makes a topic over Kafka expects it empty."""
+        """Return an error if a new topic would not be empty, as Kafka's clients expect."""
         if new.may_adopt:
             return None
         for view in self._controller.topics_named(pool, new.topic):
@@ -200,7 +200,7 @@ class TopicObjects:
         *,
         validate_only: bool = False,
     ) -> TopicResult:
-        """By compare-and-set: another's write in between is judged anew, never written over."""
+        """Change a Topic by compare-and-set; another's write in between is checked again."""
         stored = there.topics.get(topic)
         for _ in range(MAX_TRIES):
             if stored is None:
@@ -224,7 +224,7 @@ class TopicObjects:
         return refused(topic, _others_are_faster())
 
     async def delete(self, doomed: TopicToDelete, there: StoredTopic) -> TopicResult:
-        """I20: by the manifest as it is when it goes, and not as it was found with others."""
+        """Delete a Topic by its present manifest, not by the one found with others (I20)."""
         pool = there.places.pool
         for attempt in range(MAX_TRIES):
             stored = await self._again(there.topics.get(doomed.topic))
@@ -260,7 +260,7 @@ class TopicObjects:
         return refused(doomed.topic, _others_are_faster())
 
     async def _again(self, stored: Object | None) -> Object | None:
-        """As it is now."""
+        """Return the object as it is now."""
         if stored is None:
             return None
         metadata = stored["metadata"]
@@ -268,14 +268,14 @@ class TopicObjects:
         return None if found is None else apply_defaults(found)
 
     async def _notify_slices(self, pool: str, topic: str, stored: Object) -> None:
-        """The manifest's deletionPolicy, as the reconciler does, but at once."""
+        """Store the manifest's deletionPolicy in the slices at once, as a reconciliation would."""
         view, policy = self.view(pool, topic), stored["spec"]["deletionPolicy"]
         is_its_own = view is not None and view.object_name == stored["metadata"]["name"]
         if view is not None and is_its_own and view.deletion_policy != policy:
             await self._controller.update_topic(pool, view.topic, deletion_policy=policy)
 
     def _is_going(self, pool: str, topic: str) -> bool:
-        """Its object is deleted, its slices are not yet."""
+        """Return whether the topic's object is deleted and its slices are not yet."""
         return any(
             not view.is_retained and view.deletion_policy == "Delete"
             for view in self._controller.topics_named(pool, topic)
@@ -285,7 +285,7 @@ class TopicObjects:
 async def gathered(
     values: Iterable[Value], work: Callable[[Value], Awaitable[Result]]
 ) -> list[Result]:
-    """In their order; so many at once that one request leaves room for others."""
+    """Run work for each value, a few at once so that others have room; return results in order."""
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def one(value: Value) -> Result:

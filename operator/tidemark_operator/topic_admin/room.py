@@ -1,4 +1,4 @@
-"""How many partitions a request may still add to its pool (spec.limits.maxPartitions). Pure."""
+"""Count how many partitions a request may still add to its pool (spec.limits.maxPartitions)."""
 
 from tidemark_protocol.error_codes import ErrorCode
 
@@ -7,14 +7,17 @@ from tidemark_operator.topic_admin.field_managers import RequestRejected
 
 class Room:
     def __init__(self, limit: int, present: int) -> None:
-        """`present`: partitions of the pool's slices. What other requests ask for at the same time
-        is not known here: together they may go beyond the limit by what they add."""
+        """Create the room; `present` are the partitions of the pool's slices.
+
+        What other requests add at the same time is not known here: together they may exceed the
+        limit by that.
+        """
         self._limit = limit
         self._present = present
         self._taken: dict[str, int] = {}  # by topic
 
     def take(self, topic: str, partitions: int) -> RequestRejected | None:
-        """So many more for that topic; asked again, instead of what it took."""
+        """Take room for a topic's partitions in place of what it held; return an error or None."""
         taken = sum(self._taken.values()) - self._taken.get(topic, 0)
         present = self._present + taken
         if present + partitions <= self._limit:

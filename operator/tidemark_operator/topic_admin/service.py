@@ -1,11 +1,11 @@
-"""Brokers' requests to change topics, as writes of Topic objects (shell).
+"""Handle brokers' requests to change topics, as writes of Topic objects.
 
-Everything but elections is a change of a manifest: the same object, the same rules and the same
-reconciler as for kubectl. What is answered NONE is stored; when the operator has made it so, the
-broker that asked sees in its pushes. The leading controller alone answers, as it alone knows which
-topics there are and what data is kept of former ones.
+Everything but elections is a change of a manifest: the same object, rules and reconciler as for
+kubectl. A result of NONE means that it is stored; when the operator has applied it, the requesting
+broker sees that in its pushes. Only the leading controller answers, because only it knows which
+topics exist and which data is retained.
 
-What brokers may ask of `TopicAdmin`, by path: further calls of the controller's API.
+`topic_calls` lists what brokers may request of `TopicAdmin`, by path.
 """
 
 import logging
@@ -133,7 +133,7 @@ class TopicAdmin:
         return await self._each(request.broker, request.topics, change)
 
     async def reassign_partitions(self, request: ReassignPartitionsRequest) -> TopicsResponse:
-        """One result for each topic that is named, for all of its partitions at once."""
+        """Reassign partitions; return one result for each named topic."""
 
         async def change(requested: _Reassigned, there: StoredTopic) -> TopicResult:
             targets = self._targets(requested, there)
@@ -152,7 +152,7 @@ class TopicAdmin:
         return await self._each(request.broker, _by_topic(request), change)
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> TopicsResponse:
-        """One result for each partition."""
+        """Elect leaders; return one result for each partition."""
         partitions: dict[str, list[int]] = {}
         for requested in request.partitions:
             partitions.setdefault(requested.topic, []).append(requested.partition)
@@ -251,7 +251,7 @@ class TopicAdmin:
         count: int,
         work: Callable[[], Awaitable[Iterable[TopicResult]]],
     ) -> TopicsResponse:
-        """Never raises for what a broker sent, nor for the store's trouble."""
+        """Return the response; never raise for a broker's request or a store's error."""
         not_controller = TopicsResponse(
             ErrorCode.NOT_CONTROLLER, controller_address=self._controller.leader_address
         )
@@ -277,7 +277,7 @@ class TopicAdmin:
         return any((view.broker_id, view.broker_epoch) == life for view in views)
 
     async def _reported(self, topic: str, change: Awaitable[TopicResult]) -> TopicResult:
-        """One topic's trouble with the store is its own: others go on."""
+        """Return the result of one topic; its store error affects no other topic."""
         try:
             return await change
         except Rejected as error:

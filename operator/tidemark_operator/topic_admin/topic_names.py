@@ -1,6 +1,6 @@
-"""Which Topic objects may have a topicName, so that a request reads those alone (I/O).
+"""Find the Topic objects that may have a topicName, so that a request reads those alone.
 
-It only says what to read. An object that this process did not write is known by the controller's
+It only says what to read. An object that this process did not write is found by the controller's
 slices, by the name that it would have for that topicName, or by a list that is at most
 `RELIST_SECONDS` old.
 """
@@ -34,7 +34,10 @@ class TopicNames:
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def read(self, pool: str) -> None:
-        """Before `objects_named`. Raises StoreError."""
+        """Read what `objects_named` needs.
+
+        Raises StoreError.
+        """
         namespace = pool.partition("/")[0]
         async with self._locks.setdefault(namespace, asyncio.Lock()):
             listed = self._listed.get(namespace)
@@ -50,7 +53,7 @@ class TopicNames:
             self._listed[namespace] = known
 
     def note(self, item: Object) -> None:
-        """One that was made here."""
+        """Record an object that was created here."""
         namespace = item["metadata"]["namespace"]
         for known in (self._listed.get(namespace), self._being_listed.get(namespace)):
             if known is not None:

@@ -201,8 +201,11 @@ class MetadataImage:
         return found[::-1]
 
     def _changes_since(self, version: int) -> list[TopicPush]:
-        """First what is elected: brokers take up thousands of roles one after the other, and who
-        only left an ISR can wait. A topic with both comes twice."""
+        """Return the changes after a version: elections first, then changes of ISRs alone.
+
+        Brokers take up thousands of roles one after the other, and the news that a replica left an
+        ISR can wait. A topic with both kinds of change comes twice.
+        """
         first: list[TopicPush] = []
         then: list[TopicPush] = []
         for topic in reversed(self._topics.values()):

@@ -435,8 +435,11 @@ class PoolState:
         )
 
     def broker_states(self, *, leaving: Collection[BrokerId] = ()) -> tuple[BrokerState, ...]:
-        """As all brokers are told. `leaving`: fenced, and shown as stopping until their leaders
-        and ISRs are others."""
+        """Return the brokers' states as pushes carry them.
+
+        `leaving`: brokers that are fenced, and shown as stopping until their partitions have other
+        leaders and ISRs.
+        """
         return tuple(
             BrokerState(
                 broker_id,

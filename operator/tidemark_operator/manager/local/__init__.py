@@ -1,1 +1,1 @@
-"""Runs the manager without Kubernetes."""
+"""Run the manager without Kubernetes."""

@@ -1,10 +1,10 @@
-"""What local mode adds to the controller's API: manifests in, and process ids in the status.
+"""Serve what local mode adds to the controller's API: manifests, and process ids in the status.
 
 `POST /v1/apply` takes YAML documents and answers `{"applied": [{kind, name, action}]}`, or 422 with
 `{"problems": [sentences]}`. `DELETE /v1/topics/{name}` deletes a Topic object. GET and PATCH of
 `/v1/{topics,brokerpools}/{name}` read one object, and change it by a JSON merge patch; without a
-name GET answers `{"items": [objects]}`, and POST makes an object (JSON), or answers 409.
-`GET /v1/local` answers `{"uptimeMs": N}`: what is not up yet may only be starting.
+name GET answers `{"items": [objects]}`, and POST creates an object (JSON), or answers 409. `GET
+/v1/local` answers `{"uptimeMs": N}`: what is not up yet may only be starting.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""Applies manifests to the local store as the API server would: defaults, rules, create or replace.
+"""Apply manifests to the local store as the API server would: defaults, rules, create or replace.
 
-The answer names each object with `created`, `configured` or `unchanged`; one refused document
-refuses all of them, before anything is written. A manifest changes what it says or said before, as
+The result names each object with `created`, `configured` or `unchanged`; one rejected document
+rejects all of them, before anything is written. A manifest changes what it says or said before, as
 `kubectl apply` does (`with_manifest`).
 """
 
@@ -43,7 +43,7 @@ OF_THE_STORE = frozenset(
 
 
 class ManifestRejected(Exception):
-    """`problems` are sentences for the user."""
+    """An error; `problems` are sentences for the user."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
@@ -58,7 +58,10 @@ class Applied:
 
 
 async def apply_manifests(store: ObjectStore, text: str) -> tuple[Applied, ...]:
-    """`text`: YAML documents. Raises ManifestRejected, StoreError."""
+    """Apply YAML documents.
+
+    Raises ManifestRejected, StoreError.
+    """
     wanted: list[tuple[ResourceKind, Object]] = []
     after: dict[tuple[str, str], Object] = {}
     problems: list[str] = []
@@ -102,7 +105,7 @@ def _in_namespace(document: Object) -> Object:
 
 
 def _version_faults(metadata: Object, stored: Object | None = None) -> list[str]:
-    """A manifest from `kubectl get -o yaml` has the version that it was read at."""
+    """Yield a fault if a manifest of `kubectl get -o yaml` has an outdated version."""
     version = metadata.get("resourceVersion")
     if version is None:
         return []
@@ -114,8 +117,10 @@ def _version_faults(metadata: Object, stored: Object | None = None) -> list[str]
 
 
 async def patch_object(store: ObjectStore, kind: ResourceKind, name: str, patch: bytes) -> Object:
-    """A JSON merge patch (RFC 7396) of spec, annotations and labels. Raises ManifestRejected,
-    StoreError."""
+    """Apply a JSON merge patch (RFC 7396) of spec, annotations and labels.
+
+    Raises ManifestRejected, StoreError.
+    """
     return await _undisturbed(lambda: _patch_once(store, kind, name, patch))
 
 
@@ -168,7 +173,10 @@ def _documents(text: str) -> list[Any]:
 
 
 def _kind(document: Any, number: int) -> ResourceKind:
-    """Raises ManifestRejected unless it is one of our objects with a name."""
+    """Return the kind of a document.
+
+    Raises ManifestRejected unless it is one of our objects with a name.
+    """
     if not isinstance(document, dict):
         raise ManifestRejected([f"document {number}: expected an object, found {document!r:.80}"])
     version, kind = document.get("apiVersion"), document.get("kind")
@@ -196,7 +204,7 @@ async def _put(store: ObjectStore, kind: ResourceKind, document: Object) -> Appl
 
 
 async def _undisturbed(write: Callable[[], Awaitable[Result]]) -> Result:
-    """Again after a write of the operator in between, which changes statuses at any time."""
+    """Repeat a write after a conflict with the operator, which changes statuses at any time."""
     for _ in range(MAX_TRIES - 1):
         with contextlib.suppress(Conflict):
             return await write()

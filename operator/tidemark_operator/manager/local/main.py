@@ -1,9 +1,9 @@
-"""`tidemark dev`: the operator without Kubernetes. Wiring only.
+"""Run `tidemark dev`: the operator without Kubernetes.
 
-One process with the SQLite store, the controller and the reconcilers; the brokers are its children.
+One process has the SQLite store, the controller and the reconcilers; the brokers are its children.
 Ctrl-C (or SIGTERM) stops the brokers in order first, while the controller still serves them.
 
-Whether the ports of local mode can be had, and who has them, before anything begins.
+Before anything begins the ports are checked, and the process that uses one is named.
 """
 
 import asyncio
@@ -123,7 +123,7 @@ class LocalCluster:
         *,
         more_arguments: Callable[[BrokerId], Sequence[str]] = lambda _: (),
     ) -> None:
-        """`more_arguments`: further flags of each broker (`ProcessSettings`)."""
+        """Create it; `more_arguments` returns further flags of each broker."""
         self._settings = settings
         self._store = store
         self._indexed = IndexedStore(store)
@@ -229,7 +229,7 @@ class LocalCluster:
         add_local_routes(app, self._store)
 
     async def _apply_files(self) -> None:
-        """The manifests of the command line, and the pool they need unless they bring it."""
+        """Apply the manifests of the command line, and the pool they need unless they have it."""
         text = "\n---\n".join(map(_text, self._settings.manifests))
         if text.strip():
             for applied in await apply_manifests(self._store, text):
@@ -242,7 +242,7 @@ class LocalCluster:
             await apply_manifests(self._store, pool)
 
     async def _follow_changes(self) -> None:
-        """The store's own watch: what kopf is on Kubernetes."""
+        """Follow the store's own changes, as kopf does on Kubernetes."""
         version = self._store.resource_version()
         while True:
             await self._store.wait_for_change(version)
@@ -295,7 +295,7 @@ def run_local(
     controller_port: int,
     manifests: list[Path],
 ) -> int:
-    """Runs until Ctrl-C; returns the exit code."""
+    """Run until Ctrl-C; return the exit code."""
     settings = LocalSettings(
         brokers, data_dir.resolve(), http_port, kafka_port, controller_port, tuple(manifests)
     )
@@ -318,7 +318,7 @@ def run_local(
 
 
 def _plain(error: StoreError | OSError) -> str:
-    """One sentence, without an error number."""
+    """Return one sentence, without an error number."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)

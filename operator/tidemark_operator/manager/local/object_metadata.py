@@ -1,6 +1,6 @@
-"""What the API server says of an object's metadata, in its words: names, labels, annotations.
+"""Check an object's metadata as the API server does: names, labels, annotations.
 
-A schema of a CRD says nothing of them, so local mode has to.
+A schema of a CRD does not cover them, so local mode has to.
 """
 
 import re
@@ -37,7 +37,7 @@ KNOWN_FIELDS = frozenset(
 
 
 def metadata_faults(metadata: dict[str, Any], namespace: str) -> Iterator[str]:
-    """`namespace`: the only one that there is."""
+    """Yield faults; `namespace` is the only one that exists."""
     name = metadata["name"]
     if len(name) > MAX_NAME:
         yield _invalid("metadata.name", name, f"must be no more than {MAX_NAME} characters")

@@ -1,4 +1,4 @@
-"""What `tidemark dev` tells once it is ready: addresses, and commands to try."""
+"""Print what `tidemark dev` says once it is ready: addresses, and commands to try."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ class Readiness:
 
 
 async def answers(url: str) -> bool:
-    """Whether a broker's HTTP API is loaded: it is active a moment before that."""
+    """Return whether a broker's HTTP API is loaded, which is a moment after it is active."""
     timeout = aiohttp.ClientTimeout(total=2.0)
     try:
         async with (

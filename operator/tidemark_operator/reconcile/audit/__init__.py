@@ -1,1 +1,1 @@
-"""Reconciles a ReplicationAudit."""
+"""Reconcile a ReplicationAudit."""

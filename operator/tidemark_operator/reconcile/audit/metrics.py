@@ -1,4 +1,4 @@
-"""What the audits said last, as gauges of the operator, which is always scraped."""
+"""Export the results of audits as metrics of the operator, which is always scraped."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What is due for a ReplicationAudit: decided from the whole observation. Pure."""
+"""Plan what is due for a ReplicationAudit, from the complete observation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class ObservedAudit:
 
     @property
     def spark(self) -> SparkSpec | None:
-        """What runs are SparkApplications by; None: they are Jobs."""
+        """Return the Spark settings of runs; None: they are Jobs."""
         return self.spec.spark if self.spark_operator is SparkOperator.PRESENT else None
 
     @property
@@ -91,7 +91,7 @@ AuditAction = Create | Replace | Delete
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """The actions are idempotent; incidents get their Events before the status says so."""
+    """A plan; its actions are idempotent, and incidents get their Events before the status."""
 
     announced: tuple[Condition, ...]  # what the status must say before the actions, if any
     actions: tuple[AuditAction, ...]
@@ -120,12 +120,15 @@ def plan_audit(observed: ObservedAudit) -> AuditPlan:
 def trouble_conditions(
     status: Mapping[str, Any], reason: str, sentence: str
 ) -> tuple[Condition, ...]:
-    """What was said of runs, and is remembered of SparkApplications, stays said."""
+    """Return a Ready condition with the problem; what is known of runs stays."""
     return (Condition("Ready", False, reason, sentence), *_retained(status, besides=("Ready",)))
 
 
 def _announced(observed: ObservedAudit) -> tuple[Condition, ...]:
-    """A SparkApplication whose status was not written would be forgotten with the right to it."""
+    """Return a condition to store before the first SparkApplication is created.
+
+    One whose status was not written would be forgotten when the right to it is lost.
+    """
     if observed.spark is None or may_be_used(observed.status):
         return ()
     here = used_condition(observed.spark)
@@ -143,8 +146,11 @@ def _awaits_applications(observed: ObservedAudit, actions: tuple[AuditAction, ..
 
 
 def _schedule_actions(observed: ObservedAudit) -> tuple[AuditAction, ...]:
-    """At most one kind of schedule is wanted; one of the other kind that is ours goes, and first:
-    where it may not be removed nothing comes beside it."""
+    """Return the actions for the schedule.
+
+    At most one kind of schedule is wanted. One of the other kind that is ours is deleted first: if
+    it may not be deleted, no second one is created.
+    """
     spec, spark = observed.spec, observed.spark
     cron_job = application = None
     if spec.schedule is not None and spark is not None:
@@ -183,8 +189,11 @@ def _is_rejected(schedule: Object) -> bool:
 
 
 def _single_run_actions(observed: ObservedAudit) -> tuple[AuditAction, ...]:
-    """Runs of a schedule are the schedule's to remove; single ones are removed here, once the
-    status has what they said."""
+    """Return the actions for single runs.
+
+    A schedule deletes its own runs; single ones are deleted here, once the status has their
+    results.
+    """
     spec, spark = observed.spec, observed.spark
     if spec.schedule is not None:
         return ()
@@ -303,7 +312,7 @@ def _verdict_conditions(run: str, summary: AuditSummary) -> tuple[Condition, ...
 
 
 def _retained(status: Mapping[str, Any], *, besides: tuple[str, ...]) -> tuple[Condition, ...]:
-    """What was said stays said, as of runs until another one ends."""
+    """Return the stored conditions; those of runs stay until another run ends."""
     return tuple(
         Condition(each["type"], each["status"] == "True", each["reason"], each["message"])
         for each in status.get("conditions") or ()

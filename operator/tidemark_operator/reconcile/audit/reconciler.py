@@ -1,4 +1,4 @@
-"""One pass over one ReplicationAudit: observe, plan, apply. Level-triggered, idempotent."""
+"""Reconcile one ReplicationAudit: observe, plan, apply. Level-triggered, idempotent."""
 
 import logging
 import time
@@ -78,7 +78,10 @@ class AuditReconciler:
         self.schedules: dict[WorkKey, Schedule] = {}
 
     async def reconcile(self, key: WorkKey) -> int | None:
-        """A delay in ms after which it wants the key again, or None. Raises StoreError."""
+        """Reconcile an audit; return a delay in ms after which to come again, or None.
+
+        Raises StoreError.
+        """
         audit = await self._store.get(REPLICATION_AUDIT, key.namespace, key.name)
         if audit is None or "deletionTimestamp" in audit["metadata"]:
             self.statuses.pop(key, None)
@@ -143,7 +146,7 @@ class AuditReconciler:
     async def _spark(
         self, spec: AuditSpec, status: Object
     ) -> tuple[SparkOperator, list[Object], Object | None]:
-        """Its SparkApplications, and the schedule of its name; only both kinds are of use."""
+        """Return the audit's SparkApplications and its schedule, if both kinds are installed."""
         applications: list[Object] = []
         if not is_spoken_of(spec, status):
             return SparkOperator.NOT_REQUESTED, applications, None

@@ -1,4 +1,4 @@
-"""What the pods of an audit's runs said, and how it is told in the audit's status. Pure."""
+"""Convert terminated audit pods to status fields."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ End = tuple[str, str]  # when a run ended (RFC 3339), and why it failed or ""
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One Job or SparkApplication that ended."""
+    """A Job or SparkApplication that ended."""
 
     name: str
     finished_time: str  # RFC 3339
@@ -33,7 +33,7 @@ class Run:
 def finished_runs(
     jobs: Iterable[Object], applications: Iterable[Object], pods: Iterable[Object]
 ) -> tuple[Run, ...]:
-    """Of Jobs and SparkApplications that completed or failed, oldest first."""
+    """Return the Jobs and SparkApplications that completed or failed, oldest first."""
     by_job: dict[str, list[Object]] = {}
     by_application: dict[str, list[Object]] = {}
     for pod in pods:
@@ -62,8 +62,11 @@ def _end_of_job(job: Object) -> End | None:
 
 
 def _end_of_application(application: Object) -> End | None:
-    """COMPLETED and FAILED are where the Spark operator leaves one; from every other state, such as
-    SUBMISSION_FAILED, it goes on by itself."""
+    """Return how a SparkApplication ended, or None.
+
+    COMPLETED and FAILED are final states of the Spark operator; from every other state, such as
+    SUBMISSION_FAILED, it continues by itself.
+    """
     status = application.get("status") or {}
     state = status.get("applicationState") or {}
     name = state.get("state", "")
@@ -98,13 +101,13 @@ def _run(item: Object, end: End, pods: Iterable[Object]) -> Run:
 
 
 def is_without_source(summary: AuditSummary) -> bool:
-    """It read nothing: that is no verdict on what it was asked to judge."""
+    """Return whether the run read nothing, which is no verdict."""
     return summary.verdict == NO_SOURCE
 
 
 @dataclass(frozen=True, slots=True)
 class _ExitReason:
-    """What the container of one pod left as it ended."""
+    """What the container of one pod left when it ended."""
 
     message: str
     exit_code: int
@@ -130,7 +133,7 @@ def _termination(pod: Object) -> _ExitReason | None:
 def status_fields(
     stored: Mapping[str, Any], runs: Iterable[Run], history_limit: int
 ) -> dict[str, Any]:
-    """Fields of the status after these runs, those that it knows already among them."""
+    """Return the status fields after these runs, including those it has already."""
     known = {entry["run"]: entry for entry in stored.get("history") or ()}
     new = [run for run in runs if run.name not in known]
     entries = [*known.values(), *map(_history_entry, new)]

@@ -1,4 +1,4 @@
-"""When an audit on a schedule is overdue: from its schedule and its last success. Pure."""
+"""Decide when a scheduled audit is overdue, from its schedule and its last success."""
 
 from dataclasses import dataclass
 
@@ -20,14 +20,14 @@ _MACROS = {
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Of an audit that should be running by itself."""
+    """The schedule of an audit that should run by itself."""
 
     created_time: str  # RFC 3339
     period_seconds: int
 
 
 def schedule_of(spec: AuditSpec, created_time: str) -> Schedule | None:
-    """None for a single run, one that is suspended, and a schedule that cannot be read here."""
+    """Return the schedule, or None if there is none, it is suspended or cannot be read here."""
     if spec.schedule is None or spec.is_suspended:
         return None
     period = period_seconds(spec.schedule)
@@ -35,7 +35,7 @@ def schedule_of(spec: AuditSpec, created_time: str) -> Schedule | None:
 
 
 def period_seconds(schedule: str) -> int | None:
-    """No two runs lie further apart, whatever the fields hold; None if they are none of cron's."""
+    """Return a bound of the time between two runs, or None for an invalid schedule."""
     if schedule.startswith("@"):
         return _MACROS.get(schedule)
     fields = schedule.split()

@@ -1,9 +1,9 @@
-"""Whether an audit's runs are SparkApplications, and what its status remembers of that. Pure.
+"""Decide whether an audit's runs are SparkApplications, and what its status remembers of it.
 
-The condition `SparkApplications` is a memory too: without the right nobody can look whether there
-is a schedule of them, and one beside a CronJob would judge, and write reports, twice. So the status
-says `QuotaType` before the first one is made, and `OutOfReach` from when the right goes until it
-comes back, the CRDs go, or a human takes the condition away.
+The condition `SparkApplications` is a memory too: without the right it cannot be seen whether a
+schedule of them exists, and one beside a CronJob would audit, and write reports, twice. So the
+status says `Used` before the first one is created, and `OutOfReach` from when the right is lost
+until it comes back, the CRDs are removed, or a person removes the condition.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ _USED = "Used"
 
 
 class SparkOperator(Enum):
-    """Whether SparkApplications can be had here."""
+    """Whether SparkApplications are available here."""
 
     PRESENT = "present"
     NO_CRDS = "no CRDs"
@@ -38,20 +38,23 @@ def used_condition(spark: SparkSpec) -> Condition:
 
 
 def may_be_used(status: Mapping[str, Any]) -> bool:
-    """What the status remembers."""
+    """Return whether the status remembers SparkApplications."""
     return _remembered(status) in (_USED, OUT_OF_REACH)
 
 
 def is_out_of_reach(status: Mapping[str, Any], spark_operator: SparkOperator) -> bool:
-    """There may be a schedule of them, which can neither be seen nor removed."""
+    """Return whether a schedule of them may exist that can be neither seen nor deleted."""
     return spark_operator is SparkOperator.NO_RIGHTS and may_be_used(status)
 
 
 def spark_conditions(
     spec: AuditSpec, status: Mapping[str, Any], spark_operator: SparkOperator, applications: int
 ) -> tuple[Condition, ...]:
-    """What became of the wish for several pods; nothing where there is none, and of a former one
-    no SparkApplication left (`applications`)."""
+    """Return the condition about several pods.
+
+    None where they are not requested, and no SparkApplication of an earlier request is left
+    (`applications`).
+    """
     if is_out_of_reach(status, spark_operator):
         return (_out_of_reach(spec),)
     if spec.spark is None:

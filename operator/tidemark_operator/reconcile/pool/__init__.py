@@ -1,1 +1,1 @@
-"""Reconciles a BrokerPool."""
+"""Reconcile a BrokerPool."""

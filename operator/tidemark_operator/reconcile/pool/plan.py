@@ -1,7 +1,7 @@
-"""What is due for a BrokerPool: decided from the whole observation, never from an event. Pure.
+"""Plan what is due for a BrokerPool, from the complete observation, never from an event.
 
-One pass makes all that is missing (storage, then Services, then the broker), so that an empty
-namespace gets its brokers at once; it never removes storage and never stops a broker that runs.
+One pass creates all that is missing (storage, then Services, then the broker), so that an empty
+namespace gets its brokers in one pass; it never deletes storage and never stops a running broker.
 """
 
 from collections.abc import Iterator
@@ -27,8 +27,11 @@ from tidemark_operator.reconcile.pool.plan_listeners import plan_listeners
 
 
 def plan_pool(spec: PoolSpec, observed: ObservedPool) -> tuple[PoolAction, ...]:
-    """Brokers with ids of `replicas` and above are neither made nor stopped here: they may hold
-    data."""
+    """Return the due actions.
+
+    Brokers with ids of `replicas` and above are neither created nor stopped here: they may hold
+    data.
+    """
     return tuple(_actions(spec, observed))
 
 
@@ -72,7 +75,7 @@ def _broker_actions(broker: ObservedBroker) -> Iterator[PoolAction]:
 def pool_conditions(
     spec: PoolSpec, observed: ObservedPool, active_brokers: frozenset[BrokerId]
 ) -> tuple[Condition, ...]:
-    """`active_brokers`: those with a live session, by the controller."""
+    """Return the conditions; `active_brokers` have a live session."""
     expected = [BrokerId(number) for number in range(spec.replicas)]
     missing = [broker_id for broker_id in expected if broker_id not in active_brokers]
     going = [broker.broker_id for broker in observed.brokers if broker.storage_is_going]
@@ -94,7 +97,7 @@ def pool_conditions(
 
 
 def _going_text(names: str) -> str:
-    """A claim that a pod uses stays until the pod has gone."""
+    """Return a sentence about claims that are being deleted, which stay until their pods end."""
     return (
         f"the claims of brokers {names} are being deleted, and nobody can take that back: once a"
         " broker's pod has ended its claim goes, with the records there, and the broker starts on a"
@@ -104,7 +107,10 @@ def _going_text(names: str) -> str:
 
 
 def _storage_conditions(spec: PoolSpec, observed: ObservedPool) -> tuple[Condition, ...]:
-    """Claims outlive their pool: one of that name may have been made with another access mode."""
+    """Return conditions about storage.
+
+    Claims outlive their pool: one of that name may have been created with another access mode.
+    """
     wanted = spec.storage_access_mode
     others = [each for each in observed.brokers if each.storage_access_mode not in ("", wanted)]
     if not others:

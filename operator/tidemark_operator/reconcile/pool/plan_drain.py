@@ -1,9 +1,9 @@
-"""What is due for brokers that are to be emptied, or to go because replicas was lowered. Pure.
+"""Plan what is due for brokers that are drained, or removed because replicas was lowered.
 
-Moving their replicas is the Topics' business (`plan_placement`). Here: a broker above `replicas` is
-kept running for as long as it holds a replica, stopped once it holds none, and then recorded as
-Gone. There is no time-out after which it goes anyway: nobody stops a broker that holds data. Its
-claim stays (I20). Retained data moves too (`plan_retained`).
+The Topics' passes move their replicas (`plan_placement`). Here: a broker above `replicas` is kept
+running while it holds a replica, stopped once it holds none, and then recorded as Gone. There is no
+timeout after which it is removed anyway: a broker that holds data is never stopped. Its claim stays
+(I20). Retained data moves too (`plan_retained`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,8 +55,11 @@ def plan_drain(
     unknown: Sequence[str] = (),
     retained: RetainedMoves | None = None,
 ) -> Drain:
-    """`replica_counts`: of all topics of the pool, None while the state of some, `unknown`, is not
-    known. `kept`: what of them is retained data; `retained`: how that moves."""
+    """Plan for leaving brokers.
+
+    `replica_counts` are of all topics of the pool, None while the state of some, `unknown`, is not
+    known. `kept` is the part of them that is retained data; `retained` tells how that moves.
+    """
     known = {view.broker_id: view for view in brokers if view.state != "Gone"}
     running = {broker.broker_id: broker for broker in observed.brokers}
     surplus = sorted(b for b in {*known, *running} if b >= spec.replicas)
@@ -80,7 +83,7 @@ def plan_drain(
 
 
 def may_go(broker_id: BrokerId, replica_counts: Mapping[BrokerId, int] | None) -> bool:
-    """On doubt it holds something."""
+    """Return whether the broker holds no replica; False if in doubt."""
     return replica_counts is not None and replica_counts.get(broker_id, 0) == 0
 
 

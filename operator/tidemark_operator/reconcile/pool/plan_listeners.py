@@ -1,7 +1,7 @@
-"""Services of listeners: which are missing or in excess, and what addresses they come to. Pure.
+"""Plan which Services of listeners are missing or superfluous, and compute their addresses.
 
-A door of another type or port is removed first and made anew in a later pass: a Service cannot
-change all of that in place. Addresses are told only where they are known whole.
+A Service of another type or port is deleted first and created again in a later pass: a Service
+cannot change all of that in place. Addresses are published only once they are completely known.
 """
 
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def _fits(door: ObservedListener, listener: ListenerSpec) -> bool:
 
 
 def listener_addresses(spec: PoolSpec, observed: ObservedPool) -> tuple[ListenerAddress, ...]:
-    """Where each broker is reached by each listener, as far as that is known."""
+    """Return the address of each broker for each listener, as far as known."""
     nodes = {broker.broker_id: broker.node_address for broker in observed.brokers}
     found = []
     for listener in spec.listeners:
@@ -68,8 +68,10 @@ def listener_addresses(spec: PoolSpec, observed: ObservedPool) -> tuple[Listener
 
 
 def bootstrap_servers(listener: ListenerSpec, observed: ObservedPool) -> str:
-    """For clients' `bootstrap.servers`: through every node that has a broker, or the balancer; so
-    it survives any one of them. Empty until it is known."""
+    """Return clients' `bootstrap.servers`, or "" until they are known.
+
+    It has each node with a broker, or the load balancer, so it survives the loss of one.
+    """
     door = next(
         (each for each in _listeners_of(listener, observed) if each.broker_id is None), None
     )

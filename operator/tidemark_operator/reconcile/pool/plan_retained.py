@@ -1,8 +1,8 @@
-"""Where retained data goes from brokers that are to be emptied. Pure.
+"""Plan where retained data moves from brokers that are drained or removed.
 
 The data of a deleted Topic stays where it is until its broker is drained, or is above the pool's
-`replicas`. Then it moves as a Topic's replicas do; the controller lets a partition be led for the
-time of its move. Nothing else moves it: there is no Topic that would say where it should be.
+`replicas`. Then it moves as a Topic's replicas do; the controller lets a partition be led during
+its move. Nothing else moves it: there is no Topic that says where it should be.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ Targets = dict[int, tuple[BrokerId, ...]]  # by partition
 
 @dataclass(frozen=True, slots=True)
 class WhereItIs:
-    """Of a topic without a Topic object, in the place of its spec."""
+    """The placement of a topic without a Topic object, in place of its spec."""
 
     replication_factor: int
     placement: Mapping[int, tuple[BrokerId, ...]] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class WhereItIs:
 
 @dataclass(frozen=True, slots=True)
 class RetainedMoves:
-    """`targets`: moves to begin. `under_way` and `waiting`: sentences, for a condition."""
+    """The moves to begin, and sentences about those `under_way` and `waiting`."""
 
     targets: tuple[tuple[TopicState, Targets], ...] = ()
     under_way: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class RetainedMoves:
 
 
 def plan_retained_moves(views: Iterable[TopicView], places: BrokerPlacement) -> RetainedMoves:
-    """At most MAX_MOVES are under way at once, of all retained topics of the pool."""
+    """Plan moves; at most MAX_MOVES run at once, of all retained topics of the pool."""
     states = [(view, state) for view in views if view.is_retained for state in view.partitions]
     room = MAX_MOVES - sum(is_moving(state) for _, state in states)
     targets: dict[TopicId, tuple[TopicState, Targets]] = {}

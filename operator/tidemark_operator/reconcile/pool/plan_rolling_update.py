@@ -1,9 +1,9 @@
-"""Which broker may be replaced now by one of the pool's present template (I19). Pure.
+"""Decide which broker may be replaced now by one of the pool's present template (I19).
 
-One at a time, by an orderly stop: it gives its leaderships away and leaves every ISR before it
-goes. None while another broker is away or some replica of a running broker is still catching up,
-and none that would take a partition below min ISR. A partition that could never spare a replica,
-such as one of replication factor 1, does not hold the pool up for ever: it is named instead.
+One at a time, by a controlled shutdown: it gives up its leaderships and leaves every ISR first.
+None while another broker is away or some replica of a running broker is still catching up, and none
+that would take a partition below min ISR. A partition that could never spare a replica, such as one
+of replication factor 1, does not delay the pool without end: it is named instead.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,8 +27,7 @@ MAX_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class RollingUpdate:
-    """`stop` is what may be done now; while brokers are outdated and it is None, `obstacle` says
-    what is waited for."""
+    """The broker to `stop` now; while brokers are outdated and it is None, `obstacle` says why."""
 
     outdated: tuple[BrokerId, ...] = ()
     stop: StopBroker | None = None
@@ -102,7 +101,10 @@ def _is_there(broker: ObservedBroker) -> bool:
 
 
 def _serves(broker: ObservedBroker, active_brokers: frozenset[BrokerId]) -> bool:
-    """With a session; of the present template only Ready, or a bad one would go on to all."""
+    """Return whether the broker serves, with a session.
+
+    One of the present template must be Ready, or a bad template would be rolled out to all.
+    """
     is_well = broker.process is BrokerProcess.RUNNING or (broker.is_outdated and _is_there(broker))
     return is_well and broker.broker_id in active_brokers
 
@@ -134,7 +136,10 @@ def _named(partitions: list[tuple[str, PartitionState]]) -> Iterator[tuple[str, 
 
 
 def _leads(broker_id: BrokerId, partitions: list[tuple[str, PartitionState]]) -> int:
-    """Who leads least goes first: leaderships that move to a broker that goes next move twice."""
+    """Return how many partitions the broker leads; the one that leads least is replaced first.
+
+    Leaderships that move to a broker that is replaced next move twice.
+    """
     return sum(state.leader == broker_id for _, state in partitions)
 
 

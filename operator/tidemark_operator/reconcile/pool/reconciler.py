@@ -1,4 +1,4 @@
-"""One pass over one BrokerPool: its brokers' processes and what belongs to them. I/O."""
+"""Reconcile one BrokerPool: its brokers' processes and what belongs to them."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -137,8 +137,11 @@ class PoolReconciler:
     async def _apply_each(
         self, spec: PoolSpec, actions: Iterable[PoolAction]
     ) -> list[StoreError | OSError]:
-        """What one action meets keeps no other from being done: a door that is refused, no broker
-        from its start."""
+        """Apply each action and return the errors.
+
+        An error of one action keeps no other from being done: a rejected Service no broker from its
+        start.
+        """
         failures: list[StoreError | OSError] = []
         for action in actions:
             log.info("pool action", extra={"pool": spec.pool, "action": repr(action)})
@@ -168,7 +171,7 @@ class PoolReconciler:
     async def _move_retained(
         self, spec: PoolSpec, failures: list[StoreError | OSError]
     ) -> RetainedMoves:
-        """Off brokers that are to be emptied: there is no Topic whose pass would do it."""
+        """Move retained data off leaving brokers: there is no Topic whose pass would do it."""
         leaving = self._topics.leaving.get(spec.pool, frozenset())
         if not leaving:
             return RetainedMoves()
@@ -219,7 +222,7 @@ class PoolReconciler:
         return drain
 
     def _record_leaving(self, spec: PoolSpec, pool: Object) -> None:
-        """Topics look at their places again when other brokers are to be emptied."""
+        """Record the leaving brokers; Topics check their placement again when they change."""
         known = (broker.broker_id for broker in self._controller.brokers(spec.pool))
         leaving = leaving_brokers(apply_defaults(pool), known)
         if leaving == self._topics.leaving.get(spec.pool, frozenset()):
@@ -246,7 +249,7 @@ class PoolReconciler:
 
 
 def _rejections(failures: Iterable[Exception]) -> Iterator[Condition]:
-    """By the API server: only the user can change that."""
+    """Yield a condition for rejections by the API server, which only the user can change."""
     sentences = dict.fromkeys(str(each) for each in failures if isinstance(each, Rejected))
     if sentences:
         yield Condition("Ready", False, "Refused", "; ".join(sentences))

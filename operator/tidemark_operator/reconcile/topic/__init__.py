@@ -1,1 +1,1 @@
-"""Reconciles a Topic."""
+"""Reconcile a Topic."""

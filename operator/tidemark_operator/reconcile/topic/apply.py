@@ -1,6 +1,6 @@
-"""Performs the actions that `plan_topic` decided: one call each, idempotent. I/O, no decisions.
+"""Apply the actions that `plan_topic` decided: one call each, idempotent, without decisions.
 
-The pool `default`, made when the first Topic needs it.
+The pool `default` is created when the first Topic needs it.
 """
 
 from typing import Any, assert_never
@@ -26,7 +26,7 @@ from tidemark_operator.store.object_store import AlreadyExists, ObjectStore
 def default_pool_manifest(
     namespace: str, spec: dict[str, Any], *, at_least_replicas: int
 ) -> Object:
-    """`spec` is the installation's (chart values); it has more brokers where the Topic needs."""
+    """Return the pool of the installation's `spec`, with more brokers if the Topic needs them."""
     replicas = max(spec.get("replicas", 0), at_least_replicas)
     return {
         "apiVersion": BROKER_POOL.api_version,
@@ -53,7 +53,7 @@ class TopicApplier:
         self._default_pool_spec = default_pool_spec
 
     async def apply(self, spec: TopicSpec, action: TopicAction) -> None:
-        """RecordTopicId is the reconciler's own: it writes the Topic's status."""
+        """Apply an action; the reconciler itself handles RecordTopicId, which writes the status."""
         pool = spec.pool
         match action:
             case CreatePool(at_least_replicas):

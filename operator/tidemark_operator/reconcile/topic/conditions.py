@@ -1,4 +1,4 @@
-"""What a Topic's conditions say of the partitions that there are. Pure."""
+"""Build a Topic's conditions about its partitions."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from tidemark_operator.reconcile.topic.plan_placement import moving_conditions
 
 
 def ready_conditions(view: TopicView, *, wanted: int = 0) -> tuple[Condition, ...]:
-    """`wanted`: how many partitions are being made, where that is more than there are."""
+    """Return the conditions; `wanted` is how many partitions are being created, if more."""
     return tuple(_ready_conditions(view, max(wanted, view.topic.partition_count)))
 
 

@@ -1,8 +1,8 @@
-"""Topic objects that are gone: what their slices say becomes of the data. I/O.
+"""Retain or delete the data of Topic objects that are gone, as their slices say.
 
-Called after a live read found no Topic of that name. Which slices are meant is found in the index
-and by the name of a Topic's first slice; the decision is made from live reads of them, and of the
-Topics that may claim the data (S12).
+Called after a live read found no Topic of that name. The slices are found by the index and by the
+name of a Topic's first slice; the decision is made from live reads of them, and of the Topics that
+may claim the data (S12).
 """
 
 import logging
@@ -31,14 +31,14 @@ class DeletedTopics:
         observer: TopicObserver,
         names: TopicNames,
     ) -> None:
-        """`names`: held while the data of a topicName is given to a Topic, or taken from one."""
+        """Create it; `names` is held while the data of a topicName is given or taken."""
         self._store = store
         self._controller = controller
         self._observer = observer
         self._names = names
 
     async def forget(self, key: WorkKey) -> tuple[SliceOwner, ...]:
-        """Retains or deletes the data that no Topic claims; returns what it was."""
+        """Retain or delete the data that no Topic claims, and return what it was."""
         index, first = self._store.index, slice_name(key.name, 0)
         if not index.has_slice(key.namespace, first):
             # Maybe of a controller that was deposed: reading it puts it into the index.

@@ -1,9 +1,8 @@
-"""Reads what planners decide from: one frozen value for one object. I/O, no decisions.
+"""Read what planners decide from, as one frozen value for one object.
 
-Its cost does not depend on how many objects there are: others that matter are found in the index of
-the store, and read one by one. That a Topic is gone is believed only of a live read that finds no
-such object, or one with another UID, never of a list, an event or the index (S12); of a slice
-likewise.
+The cost does not depend on the number of objects: others that matter are found by the store's index
+and read one by one. That a Topic is gone follows only from a live read that finds no such object,
+or one with another UID, never from a list, an event or the index (S12); the same holds for a slice.
 """
 
 from dataclasses import dataclass, replace
@@ -93,7 +92,7 @@ class TopicObserver:
         )
 
     async def _with_rivals(self, observed: ObservedTopic, topic_id: TopicId) -> ObservedTopic:
-        """Others that have the topicName: living Topics and data of Topics that are gone."""
+        """Add others with the topicName: Topics, and data of Topics that are gone."""
         spec = observed.spec
         ids = self._index.ids_named(spec.pool, spec.topic_name)
         others = [each for each in ids if each != topic_id]
@@ -114,8 +113,11 @@ class TopicObserver:
         return observed
 
     async def _name_owner(self, spec: TopicSpec, with_data: frozenset[TopicId]) -> str | None:
-        """The Topic object that comes before this one: one that has data already, else the oldest;
-        of one second, by name. Read, as the index may name one that is gone."""
+        """Return the Topic object that has the name before this one, or None.
+
+        It is one that has data already, else the oldest; of one second, by name. It is read,
+        because the index may name one that is gone.
+        """
 
         def rank(entry: TopicEntry) -> tuple[bool, str, str]:
             return (not entry.topic_ids & with_data, entry.created, entry.key.name)
@@ -130,7 +132,7 @@ class TopicObserver:
                 return first.key.name
 
     async def kept(self, namespace: str, topic_id: TopicId) -> tuple[SliceOwner, ...]:
-        """The slices of a topic id that are there, read one by one; no entry if there are none."""
+        """Return the slices of a topic id that exist, read one by one."""
         keys = [entry.key for entry in self._index.slices_with_id(topic_id)]
         names = [name for found_in, name in keys if found_in == namespace]
         found = [await self._store.get(PARTITION_SLICE, namespace, name) for name in names]
@@ -141,8 +143,11 @@ class TopicObserver:
         )
 
     async def is_abandoned(self, kept: SliceOwner, *, besides: TopicSpec | None = None) -> bool:
-        """No Topic object has, or will take, this data. `besides` is the one that asks: it has the
-        name, so only who has the data already comes before it."""
+        """Return whether no Topic object has, or will adopt, this data.
+
+        `besides` is the Topic that asks: it has the name, so only one that has the data already
+        comes before it.
+        """
         namespace = kept.pool.partition("/")[0]
         entries = self._index.topics_with_id(kept.topic_id)
         if besides is None:

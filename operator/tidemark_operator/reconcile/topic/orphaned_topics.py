@@ -1,7 +1,7 @@
-"""Topics whose slices are gone: what is remembered of each, for the day that it is deleted. I/O.
+"""Remember Topics whose slices are missing, until they are deleted.
 
-Of a Topic object that is gone only its slices tell. Where these are gone too, brokers would keep
-its records for ever, whatever its deletionPolicy said; so what a pass over the Topic saw last is
+Of a Topic object that is gone only its slices tell. If these are gone too, brokers would keep its
+records without end, whatever its deletionPolicy said; so what a pass over the Topic saw last is
 kept here. Absence alone is never taken for a deletion (S12): an operator that did not see the Topic
 knows nothing of it, and then its records stay on the disks.
 """
@@ -36,7 +36,7 @@ class OrphanedTopics:
         self._known: dict[WorkKey, OrphanedTopic] = {}
 
     def note(self, key: WorkKey, observed: ObservedTopic) -> None:
-        """As a pass over that Topic found it."""
+        """Remember the Topic as a pass found it."""
         spec, recorded = observed.spec, observed.recorded_topic_id
         if recorded is None or observed.view is not None:
             self._known.pop(key, None)
@@ -46,7 +46,10 @@ class OrphanedTopics:
         )
 
     async def forget_deleted(self, key: WorkKey, topic: Object | None) -> None:
-        """`topic`: what a live read of the key found. None, or another object of that name."""
+        """Delete the data of a remembered Topic that is gone.
+
+        `topic` is what a live read of the key found: None, or another object of that name.
+        """
         known = self._known.get(key)
         if known is None or (topic is not None and topic["metadata"].get("uid") == known.uid):
             return
@@ -61,8 +64,11 @@ class OrphanedTopics:
         del self._known[key]  # not before: what fails is tried again
 
     async def _is_claimed(self, namespace: str, topic_id: TopicId) -> bool:
-        """A slice that is there decides by its own copy of the policy, and data that another Topic
-        has is not erased."""
+        """Return whether a slice or another Topic has the data.
+
+        A slice decides by its own copy of the policy, and data that another Topic has is not
+        erased.
+        """
         slices = await self._store.list(PARTITION_SLICE, namespace)
         if any(item.get("topicId") == topic_id and not item.get("deleted") for item in slices):
             return True

@@ -1,8 +1,8 @@
-"""What is due for a Topic: decided from the whole observation, never from an event. Pure.
+"""Plan what is due for a Topic, from the complete observation, never from an event.
 
 A topic's id is the UID of the object that first had its data. A Topic whose name has retained data
 adopts it: the id is recorded in its status first, so that a crash in between can never make the
-adopted data look like that of a deleted Topic. On any doubt: a condition, no action.
+adopted data look like that of a deleted Topic. If in doubt: a condition, no action.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ class ObservedTopic:
 
     @property
     def usable_brokers(self) -> tuple[BrokerId, ...]:
-        """That replicas are placed on; of the manifest, whether alive or not."""
+        """Return the manifest's brokers for placement, alive or not."""
         numbers = map(BrokerId, range(self.pool_replicas or 0))
         return tuple(number for number in numbers if number not in self.leaving)
 
@@ -125,7 +125,10 @@ TopicAction = (
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """At most one action: after it everything is observed anew. `is_waiting`: for brokers."""
+    """A plan of at most one action, after which everything is observed again.
+
+    `is_waiting` if it waits for brokers.
+    """
 
     action: TopicAction | None
     conditions: tuple[Condition, ...]
@@ -215,7 +218,7 @@ def _plan_placement(observed: ObservedTopic) -> TopicPlan:
 
 
 def _plan_adoption(observed: ObservedTopic, retained: TopicState) -> TopicPlan:
-    """The id is recorded: the slices may come back. Partitions grow afterwards, as ever."""
+    """Adopt slices whose id is recorded; partitions are added afterwards."""
     spec = observed.spec
     mismatch = _retained_mismatch(spec, retained)
     if mismatch is not None:
@@ -256,7 +259,7 @@ def _plan_existing(observed: ObservedTopic, view: TopicView) -> TopicPlan:
 
 
 def _plan_changes(observed: ObservedTopic, view: TopicView) -> TopicPlan:
-    """Of the partitions that there are."""
+    """Plan changes of the existing partitions."""
     spec = observed.spec
     wanted = _wanted_state(spec, view)
     if wanted != view.topic or view.deletion_policy != spec.deletion_policy:
@@ -265,7 +268,10 @@ def _plan_changes(observed: ObservedTopic, view: TopicView) -> TopicPlan:
 
 
 def _wanted_state(spec: TopicSpec, view: TopicView) -> TopicState:
-    """More replicas count (for min ISR) once they are there, fewer before they go."""
+    """Return the wanted state; more replicas count for min ISR once they exist.
+
+    Fewer replicas count before they are removed.
+    """
     wanted = topic_state(spec, view.topic.topic_id)
     wanted = replace(wanted, partition_count=view.topic.partition_count)
     stored = view.topic.replication_factor
@@ -296,7 +302,7 @@ def _plan_reassignment(observed: ObservedTopic, view: TopicView) -> TopicPlan:
 
 
 def _new_choices(spec: TopicSpec, view: TopicView) -> tuple[LeaderChoice, ...]:
-    """Those that would come true now and that the controller does not know yet."""
+    """Return the leader choices that apply now and that the controller does not have yet."""
     states = {state.partition: state for state in view.partitions}
     return tuple(
         choice
@@ -327,7 +333,7 @@ def _plan_growth(observed: ObservedTopic, view: TopicView) -> TopicPlan:
 
 
 def _waiting_to_grow(observed: ObservedTopic, view: TopicView, growth: TopicPlan) -> TopicPlan:
-    """What the partitions that there are need goes on; that others are not made is said too."""
+    """Plan changes of the existing partitions, and say why others are not created."""
     plan = _plan_changes(observed, view)
     missing = listing(list(range(view.topic.partition_count, observed.spec.partitions)))
     reported = (
@@ -339,7 +345,7 @@ def _waiting_to_grow(observed: ObservedTopic, view: TopicView, growth: TopicPlan
 
 
 def _too_few_brokers(observed: ObservedTopic) -> TopicPlan | None:
-    """None: replicas of a partition can be on brokers that are to stay."""
+    """Return a plan that waits, or None if enough brokers stay for a partition's replicas."""
     spec, replicas, usable = observed.spec, observed.pool_replicas or 0, observed.usable_brokers
     missing = spec.replication_factor - len(usable)
     if missing <= 0:
@@ -360,8 +366,10 @@ def _too_few_brokers(observed: ObservedTopic) -> TopicPlan | None:
 
 
 def _assignments(observed: ObservedTopic, *, first: int) -> Assignments:
-    """Of partitions `first` and above, where spec.placement wants them, else by the formula. Over
-    broker ids, not over those alive: the same always."""
+    """Return assignments of partitions from `first` on, by spec.placement or the formula.
+
+    The formula uses broker ids, not live brokers, so the result is always the same.
+    """
     spec = observed.spec
     placed = place(
         spec.partitions - first,
@@ -379,7 +387,10 @@ def _assignments(observed: ObservedTopic, *, first: int) -> Assignments:
 
 
 def _waiting_for_racks(observed: ObservedTopic, pool_replicas: int) -> TopicPlan | None:
-    """A broker's rack is known from its first registration on, and replicas do not move after."""
+    """Return a plan that waits until all racks are known, or None.
+
+    A broker's rack is known from its first registration on, and replicas do not move afterwards.
+    """
     if not observed.pool_has_racks:
         return None
     unknown = [str(number) for number in range(pool_replicas) if number not in observed.racks]
@@ -396,8 +407,11 @@ def _waiting_for_racks(observed: ObservedTopic, pool_replicas: int) -> TopicPlan
 def _waiting(
     spec: TopicSpec, assignments: Assignments, active_brokers: frozenset[BrokerId]
 ) -> TopicPlan | None:
-    """Each partition starts with at least min.insync.replicas active brokers, so that its first
-    acks=all record can be acknowledged."""
+    """Return a plan that waits for brokers, or None.
+
+    Each partition starts with at least min.insync.replicas active brokers, so that its first
+    acks=all record can be acknowledged.
+    """
     if all(
         sum(broker_id in active_brokers for broker_id in replicas) >= spec.min_insync_replicas
         for replicas in assignments
@@ -431,7 +445,10 @@ def _retained_mismatch(spec: TopicSpec, retained: TopicState) -> TopicPlan | Non
 
 
 def _fixed_mismatch(spec: TopicSpec, stored: TopicState) -> TopicPlan | None:
-    """What cannot change differs: the Topic was made anew with other values over its data."""
+    """Return a plan if an immutable field differs from the stored data, or None.
+
+    The Topic was created again over its data with other values.
+    """
     fields = (
         ("commitRule", spec.commit_rule, stored.commit_rule),
         ("flush", spec.flush, stored.flush),

@@ -1,9 +1,9 @@
-"""Which partitions of a Topic should be on other brokers than they are or move to. Pure.
+"""Plan which partitions of a Topic move to other brokers.
 
-Asked for by spec.placement, by another replicationFactor, or by brokers that are to be emptied
-(drained, or above the pool's replicas). Everything else stays where it is. One that has to leave
-is replaced in its own place of the list, so preferred leaders stay spread; who replaces it follows
-the placement formula, brokers that are active and in racks the partition lacks first.
+Reasons are spec.placement, another replicationFactor, or leaving brokers (drained, or above the
+pool's replicas). Everything else stays where it is. A replica that leaves is replaced in its own
+position of the list, so preferred leaders stay spread; its replacement follows the placement
+formula, brokers that are active and in racks that the partition lacks first.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ MAX_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlacement:
-    """Where replicas may be. `usable`: brokers of the manifest that are not to be emptied."""
+    """Where replicas may be; `usable` are the manifest's brokers that do not leave."""
 
     usable: tuple[BrokerId, ...]
     leaving: frozenset[BrokerId] = frozenset()
@@ -34,7 +34,7 @@ class BrokerPlacement:
 
 
 class Wanted(Protocol):
-    """What of a Topic's spec decides where its replicas are."""
+    """The part of a Topic's spec that decides its placement."""
 
     @property
     def replication_factor(self) -> int: ...
@@ -44,7 +44,7 @@ class Wanted(Protocol):
 
 
 def is_misplaced(spec: Wanted, state: PartitionState, leaving: frozenset[BrokerId]) -> bool:
-    """Whether there may be something to move: costs no look at the pool."""
+    """Return whether something may have to move, without reading the pool."""
     target, requested = target_of(state), spec.placement.get(state.partition)
     if requested is not None:
         return target != requested or not leaving.isdisjoint(requested)  # then a condition says so
@@ -58,8 +58,11 @@ def any_misplaced(spec: Wanted, view: TopicView, leaving: frozenset[BrokerId]) -
 def wanted_moves(
     spec: Wanted, view: TopicView, places: BrokerPlacement
 ) -> dict[int, tuple[BrokerId, ...]]:
-    """Targets by partition, of those that can begin now. What spec.placement asks for comes last:
-    entries that nobody can follow must not use up what brokers to be emptied wait for."""
+    """Return the targets of partitions whose moves can begin now.
+
+    Those of spec.placement come last: entries that cannot be followed must not use up what leaving
+    brokers wait for.
+    """
     under_way = sum(is_moving(state) for state in view.partitions)
     moves: dict[int, tuple[BrokerId, ...]] = {}
     for state in sorted(view.partitions, key=lambda state: state.partition in spec.placement):
@@ -77,7 +80,7 @@ def wanted_moves(
 def move_target(
     spec: Wanted, state: PartitionState, places: BrokerPlacement
 ) -> tuple[BrokerId, ...] | None:
-    """None: as many brokers as it needs are not there."""
+    """Return the target of a partition; None if there are too few brokers."""
     requested = spec.placement.get(state.partition)
     if requested is not None:
         return requested
@@ -115,7 +118,7 @@ def _replacement(
 
 
 def pinned_condition(spec: Wanted, leaving: frozenset[BrokerId]) -> Iterator[Condition]:
-    """Only the user can solve a placement on brokers that the pool wants emptied."""
+    """Yield a condition about a placement on leaving brokers, which only the user can change."""
     pinned = sorted(number for number, to in spec.placement.items() if not leaving.isdisjoint(to))
     if pinned:
         yield Condition(
@@ -142,7 +145,7 @@ def progress_text(state: PartitionState) -> str:
 
 
 def replica_counts(views: Iterable[TopicView]) -> dict[BrokerId, int] | None:
-    """Of all topics of a pool, retained ones too. None: some state is not known now."""
+    """Return the replicas of each broker, retained ones too; None if some state is unknown."""
     counts: dict[BrokerId, int] = {}
     for view in views:
         if not _is_known(view):
@@ -154,7 +157,7 @@ def replica_counts(views: Iterable[TopicView]) -> dict[BrokerId, int] | None:
 
 
 def unknown_topics(views: Iterable[TopicView]) -> list[str]:
-    """For the user: those because of which replicas cannot be counted."""
+    """Return the topics because of which replicas cannot be counted."""
     return [
         f"deleted topic {view.topic.topic}" if view.is_retained else view.topic.topic
         for view in views

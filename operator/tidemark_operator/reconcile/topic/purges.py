@@ -1,9 +1,9 @@
-"""Deletes retained data for good, where spec.purgeRetained of the BrokerPool names it. I/O.
+"""Delete retained data permanently where spec.purgeRetained of the BrokerPool names it.
 
-A name is acted on once: its result is recorded in the status, and stands until the name is taken
-off the list. So a name that stays in a manifest is no standing order against a later topic. Data
-goes only if every slice says that it is retained and no Topic object has or will take it, by live
-reads (S12); on doubt nothing is done, and the next turn looks again.
+A name is processed once: its result is recorded in the status, and stands until the name is removed
+from the list. So a name that stays in a manifest does not apply to a later topic. Data is deleted
+only if each slice says that it is retained and no Topic object has or will adopt it, by live reads
+(S12); if in doubt nothing is done, and the next turn checks again.
 """
 
 import logging
@@ -37,7 +37,7 @@ class PurgeResult(Enum):
 
 @dataclass(slots=True)
 class Purges:
-    """What is known of each name of spec.purgeRetained."""
+    """The result of each name of spec.purgeRetained, as far as known."""
 
     results: dict[str, str] = field(default_factory=dict)  # values of PurgeResult
     waiting: list[str] = field(default_factory=list)  # deleted topics that are not retained yet
@@ -72,7 +72,7 @@ class Purges:
 
 
 def read_purges(spec: PoolSpec, status: Mapping[str, Any]) -> Purges:
-    """As far as they are recorded; of other names they are forgotten."""
+    """Read the recorded results; those of other names are dropped."""
     recorded = {each["topicName"]: each["result"] for each in status.get("purgeRetained", ())}
     results = {name: recorded[name] for name in spec.purge_retained if name in recorded}
     return Purges(results, has_change=results.keys() != recorded.keys())
@@ -86,14 +86,14 @@ class RetainedPurges:
         observer: TopicObserver,
         names: TopicNames,
     ) -> None:
-        """`names`: held while the data of a topicName is given to a Topic, or taken from one."""
+        """Create it; `names` is held while the data of a topicName is given or taken."""
         self._store = store
         self._controller = controller
         self._observer = observer
         self._names = names
 
     async def carry_out(self, spec: PoolSpec, purges: Purges) -> None:
-        """Completes `purges`, name by name: what is done is in there, whatever is raised."""
+        """Complete `purges`, name by name; what is done is in it, whatever is raised."""
         requested = [name for name in spec.purge_retained if name not in purges.results]
         if not requested:
             return
@@ -113,7 +113,7 @@ class RetainedPurges:
                 return
 
     async def _purge(self, spec: PoolSpec, name: str, topics: list[Object]) -> PurgeResult | None:
-        """None: it cannot be said yet."""
+        """Purge a name; None if that cannot be decided yet."""
         views = self._controller.topics_named(spec.pool, name)
         if not views:
             return PurgeResult.NOTHING_RETAINED
@@ -135,7 +135,7 @@ class RetainedPurges:
         return PurgeResult.PURGED
 
     async def _retained(self, spec: PoolSpec, view: TopicView) -> SliceOwner:
-        """By the slices that there are; by the controller's word where all of them are lost."""
+        """Return the owner by the existing slices, or by the controller if all are lost."""
         topic = view.topic
         for kept in await self._observer.kept(spec.namespace, topic.topic_id):
             return replace(kept, is_retained=kept.is_retained and view.is_retained)

@@ -1,4 +1,4 @@
-"""One pass over one Topic: observe, plan, apply, and what its status says. I/O."""
+"""Reconcile one Topic: observe, plan, apply, and write its status."""
 
 import asyncio
 import logging
@@ -88,11 +88,11 @@ class TopicReconciler:
 
     @property
     def leaving(self) -> dict[str, frozenset[BrokerId]]:
-        """By pool: the brokers that its last pass found are to be emptied."""
+        """Return, by pool, the leaving brokers that its last pass found."""
         return self._observer.leaving
 
     def key_of_change(self, namespace: str, name: str) -> WorkKey:
-        """Of what the controller names: a missing slice is told by the name of its Topic object."""
+        """Return the key of a controller's change, which names a topic id or a Topic object."""
         return self._keys.get(TopicId(name)) or WorkKey(TOPIC.kind, namespace, name)
 
     async def reconcile(self, key: WorkKey, turn: Turn) -> int | None:
@@ -156,7 +156,7 @@ class TopicReconciler:
         return max(self._settings.waiting_interval_ms, of_all)
 
     async def _apply(self, spec: TopicSpec, plan: TopicPlan, topic: Object) -> Condition | None:
-        """The condition, where the controller refused for good."""
+        """Apply the action; return a condition if the controller rejected it permanently."""
         action = plan.action
         assert action is not None
         if isinstance(action, RecordTopicId):
@@ -183,7 +183,7 @@ class TopicReconciler:
         return None
 
     async def _apply_and_notify(self, spec: TopicSpec, action: TopicAction, topic: Object) -> None:
-        """Thousands of partitions take a while: the status says how far it is."""
+        """Apply the action; while thousands of partitions are created the status shows progress."""
         if not isinstance(action, CreateTopic | AddPartitions):
             await self._applier.apply(spec, action)
             return
@@ -228,7 +228,7 @@ class TopicReconciler:
         return wait_ms
 
     async def _forget_deleted(self, key: WorkKey) -> None:
-        """The Topic object is gone by a live read. Its data follows the slices' own policy."""
+        """Handle the data of a Topic object that a live read did not find."""
         for kept in await self._deleted.forget(key):
             self._keys.pop(kept.topic_id, None)
             self.wake_namesakes(kept)
@@ -256,12 +256,12 @@ class TopicReconciler:
                 self._add(key)
 
     def _wake_pool(self, pool: str) -> None:
-        """Its conditions name what data is retained."""
+        """Reconcile the pool, whose conditions name retained data."""
         namespace, _, name = pool.partition("/")
         self._add(WorkKey(BROKER_POOL.kind, namespace, name))
 
     def pool_is_read(self, pool_name: str, pool: Object) -> None:
-        """By a pass over it. What is new may be what Topics wait for."""
+        """Record a pool that its pass has read; Topics may wait for what is new in it."""
         metadata = pool["metadata"]
         known = (metadata.get("uid", ""), int(metadata.get("generation", 0)))
         if self._pools.get(pool_name) != known:

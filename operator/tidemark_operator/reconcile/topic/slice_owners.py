@@ -1,4 +1,4 @@
-"""What reconcilers read from PartitionSlice objects: whose they are and what becomes of them. Pure.
+"""Read from PartitionSlice objects whose they are and what happens to them.
 
 Only the controller reads the partitions' state and writes slices.
 """
@@ -13,7 +13,7 @@ from tidemark_operator.api.kinds import Object
 
 @dataclass(frozen=True, slots=True)
 class SliceOwner:
-    """The slices of one topic id, as far as deletion is concerned."""
+    """The slices of one topic id, as far as deletion needs them."""
 
     pool: str  # namespace/name
     topic_id: TopicId
@@ -24,7 +24,7 @@ class SliceOwner:
 
 
 def retained_topics(slices: Iterable[Object]) -> tuple[SliceOwner, ...]:
-    """In the order of their topic ids. Slices that are malformed are left alone."""
+    """Return the slices in the order of their topic ids; malformed ones are left alone."""
     by_id: dict[TopicId, list[Object]] = {}
     for item in slices:
         if item.get("deleted"):
@@ -48,14 +48,16 @@ def _slice_owner(topic_id: TopicId, slices: list[Object]) -> SliceOwner:
 
 
 def topic_object_name(item: Object) -> str:
-    """As the slice tells; they are also named `<topic object name>-<index>`."""
+    """Return the name of the Topic object, from the slice or from the slice's own name."""
     name: str = item.get("topicObject") or item["metadata"]["name"].rpartition("-")[0]
     return name
 
 
 def claims_topic(topic: Object, kept: SliceOwner) -> bool:
-    """Whether this Topic object has, or will take, the data of those slices: by id, or by the
-    name that it wants in the same pool."""
+    """Return whether this Topic object has, or will adopt, the data of those slices.
+
+    By id, or by the name that it wants in the same pool.
+    """
     if has_topic_id(topic, kept.topic_id):
         return True
     metadata, spec = topic["metadata"], topic.get("spec", {})
