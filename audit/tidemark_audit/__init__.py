@@ -1,7 +1,7 @@
-"""The audit: how well replication kept its promises, judged from Prometheus samples alone.
+"""Audit from Prometheus samples alone how well replication kept its promises.
 
-It reads what Prometheus stored or exported, on Spark or without, and imports neither broker nor
-operator: a judge shares no code with the judged.
+The audit reads what Prometheus stored or exported, with Spark or without, and imports neither
+broker nor operator: it shares no code with what it judges.
 """
 
 from typing import TYPE_CHECKING, Any

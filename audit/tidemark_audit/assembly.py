@@ -136,8 +136,10 @@ def _added(one: SliRow, other: SliRow) -> SliRow:
 
 
 def burns(analysis: AuditAnalysis) -> tuple[BurnRate, ...]:
-    """How fast R1's and R2's budgets went over the last hours, where the window has them: of the
-    topic that burnt the most, of what was observed of it."""
+    """Return how fast R1's and R2's budgets burnt over the last hours, where the window has them.
+
+    The figure is that of the topic that burnt the most, over what was observed of it.
+    """
     kinds = {
         "R1": (IntervalKind.UNDER_REPLICATED, IntervalKind.UNDER_MIN_ISR, IntervalKind.OFFLINE),
         "R2": (IntervalKind.UNDER_MIN_ISR, IntervalKind.OFFLINE),
@@ -170,7 +172,7 @@ def _burnt(
     hours: tuple[int, int],
     budget: float,
 ) -> float:
-    """Of one topic, as a multiple of its budget for what was observed."""
+    """Return one topic's burn rate: a multiple of its budget for the observed time."""
     bad = observed = 0
     for partition in partitions:
         observed += _common(partition.life_ms, hours)

@@ -1,6 +1,6 @@
-"""One audit from end to end: sources, an engine, objectives; an AuditResult.
+"""Run one audit from end to end: sources, an engine, objectives; an AuditResult.
 
-`run(spark, ["export.parquet"])` is the whole of it for a notebook.
+In a notebook `run(spark, ["export.parquet"])` is all that is needed.
 """
 
 import time
@@ -29,7 +29,7 @@ DEFAULTS = Slo()
 
 
 def no_progress(done: int, total: int) -> None:
-    """For who does not want to know."""
+    """Ignore progress."""
 
 
 def audit(
@@ -41,14 +41,17 @@ def audit(
     interval_ms: int | None = None,
     progress: Progress = no_progress,
 ) -> AuditResult:
-    """Raises SourceError, NoSamples, OverlappingSlices; all else becomes a finding."""
+    """Audit the sources and return the result.
+
+    Raises SourceError, NoSamples, OverlappingSlices; everything else becomes a finding.
+    """
     requested = AuditRequest(window, slo, interval_ms)
     return audit_what_if(engine, sources, requested, None, progress=progress)[0]
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """What is judged, and by what measure."""
+    """Hold what is judged, and by which objectives."""
 
     window: Window = Window()
     slo: Slo = Slo()
@@ -65,8 +68,9 @@ def audit_what_if(
     *,
     progress: Progress = no_progress,
 ) -> tuple[AuditResult, AuditResult | None]:
-    """The audit, which tells of both, and the same summaries judged under other settings. Raises
-    as `audit`.
+    """Audit, and judge the same summaries under other settings.
+
+    The first result describes both. Raises as `audit`.
     """
     started = time.monotonic()
     settings = aggregation_settings(sources, requested.window, requested.interval_ms)
@@ -103,7 +107,7 @@ def audit_what_if(
 
 
 def _all_sources(sources: Sequence[Source], observed: Observed, histograms: int) -> SourceInfo:
-    """As one, for summaries of several are merged before anybody could count."""
+    """Describe several sources as one: their summaries are merged before anything is counted."""
     places = [source.place for source in sources]
     more = len(places) - NAMED_PLACES
     return SourceInfo(

@@ -30,10 +30,10 @@ def with_checkpoint(
     settings: AggregationSettings,
     progress: Progress,
 ) -> tuple[list[SummarySlice], Window, AggregationSettings]:
-    """Reads what no file holds yet, keeps it, and gives the files that make up the window.
+    """Read what no file holds yet, store it, and return the files that make up the window.
 
-    The window starts where a file does, for a summary cannot be cut: a little early, or late if
-    more is asked for than was ever read. Raises SourceError.
+    The window starts where a file does, as a summary cannot be cut: a little early, or late if more
+    is asked for than was ever read. Raises SourceError.
     """
     if window.start_ms is None or window.end_ms is None:
         raise SourceError(
@@ -74,7 +74,7 @@ def with_checkpoint(
 
 
 def _unread(from_ms: int, window: Window, sources: Sequence[Source]) -> list[Window]:
-    """What no file holds, cut so that a window which moves on can leave parts of it behind."""
+    """Return the times that no file holds, cut so that a moving window can drop parts."""
     assert window.start_ms is not None
     assert window.end_ms is not None
     length = window.end_ms - from_ms
@@ -86,7 +86,10 @@ def _unread(from_ms: int, window: Window, sources: Sequence[Source]) -> list[Win
 
 
 def _files(directory: Path) -> list[SummarySlice]:
-    """In order of time. A file that another run was just writing has no such name yet."""
+    """Return the checkpoint's files in order of time.
+
+    A file that another run is writing has another name.
+    """
     found = []
     for path in directory.glob(f"{_PREFIX}*.parquet"):
         start, _, end = path.stem.removeprefix(_PREFIX).partition("-")

@@ -1,4 +1,4 @@
-"""Why there was nothing to judge: a sentence for people who asked for an audit and got none."""
+"""Explain to people who asked for an audit why there was nothing to judge."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def reason(sources: Sequence[Source], window: Window, unsettled_ms: int) -> Reas
 
 
 def _seen(sources: Sequence[Source], window: Window) -> tuple[int, int] | None:
-    """Times of a few samples there; the error was another one where they cannot be read."""
+    """Return the times of a few samples; None where they cannot be read."""
     times = []
     for source in sources:
         try:

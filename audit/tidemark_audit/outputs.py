@@ -1,8 +1,7 @@
-"""What an audit leaves in its directory: report.json and report.html, the same as Markdown and as
-JUnit XML, and each table as Parquet and as CSV.
+"""Write an audit's directory: report.json, report.html, Markdown, JUnit XML, and tables.
 
-Tables hold one row per fact, with nested values flattened: `topic`, `topic_id`, `partition` for a
-partition, and lists as text with spaces between.
+Each table is written as Parquet and as CSV. It holds one row per fact, with nested values
+flattened: `topic`, `topic_id`, `partition` for a partition, and lists as text separated by spaces.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +35,10 @@ _TYPES: dict[Any, pa.DataType] = {
 
 
 def write_outputs(result: AuditResult, directory: Path) -> None:
-    """Overwrites what an earlier run left there. Raises OSError."""
+    """Write all outputs, in place of those of an earlier run.
+
+    Raises OSError.
+    """
     tables = directory / "tables"
     tables.mkdir(parents=True, exist_ok=True)
     for name, table in tables_of(result).items():
@@ -49,13 +51,13 @@ def write_outputs(result: AuditResult, directory: Path) -> None:
 
 
 def tables_of(result: AuditResult) -> Mapping[str, pa.Table]:
-    """Every table by name; `spark.createDataFrame` takes them as they are."""
+    """Return every table by name; `spark.createDataFrame` takes them as they are."""
     described = {field.name: field.type for field in fields(AuditResult)}
     return {name: _table(getattr(result, name), _row_type(described[name])) for name in TABLES}
 
 
 def _row_type(described: Any) -> type:
-    """Of `tuple[Row, ...]`."""
+    """Return `Row` of `tuple[Row, ...]`."""
     row: type = described.__args__[0]
     return row
 

@@ -1,8 +1,8 @@
-"""What an audit found, as plain values: written by the rules, rendered by `report`.
+"""Define an audit's result as plain values: written by the rules, rendered by `report`.
 
 Times are milliseconds since 1970 of Prometheus's scrapes, durations are milliseconds, intervals are
-half open. Whoever renders needs nothing else than an `AuditResult`; `to_json` and `from_json` are
-the format of `report.json`.
+half open. A renderer needs only an `AuditResult`; `to_json` and `from_json` are the format of
+`report.json`.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ ANY_EPOCH = 2**31 - 1
 
 
 class Verdict(StrEnum):
-    """The audit's one word; the first that holds, in the order LOSS, VIOLATED, INCONCLUSIVE."""
+    """Name the verdict: the first that holds, in the order LOSS, VIOLATED, INCONCLUSIVE."""
 
     PASS = "PASS"
     VIOLATED = "VIOLATED"
@@ -52,7 +52,7 @@ class Confidence(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Of one rule. Without its inputs a rule is `not evaluated`, never kept."""
+    """Name one rule's outcome; without its inputs a rule is `not evaluated`, never kept."""
 
     KEPT = "kept"
     VIOLATED = "violated"
@@ -60,7 +60,7 @@ class Outcome(StrEnum):
 
 
 class IntervalKind(StrEnum):
-    """What a partition was in, from its leader's view. The first five add up to the window."""
+    """Name a partition's state in its leader's view; the first five add up to the window."""
 
     UNDER_REPLICATED = "under-replicated"
     UNDER_MIN_ISR = "under-min-isr"
@@ -83,7 +83,7 @@ class LossKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One sample that proves something; `series` is written as Prometheus writes it."""
+    """Hold one sample that proves something; `series` is written as Prometheus writes it."""
 
     series: str
     at_ms: int
@@ -124,13 +124,13 @@ class Interval:
 
     @property
     def lasted_ms(self) -> int:
-        """With what of it lies before the window."""
+        """Return the duration, including what lies before the window."""
         return self.end_ms - self.began_ms
 
 
 @dataclass(frozen=True, slots=True)
 class SliRow:
-    """Where a partition's window went; the six add up to the window times `partitions`."""
+    """Divide a partition's window by state; the six add up to the window times `partitions`."""
 
     topic: str
     partition: int | None  # None: the sum of the topic's partitions
@@ -157,7 +157,7 @@ class SliRow:
 
 @dataclass(frozen=True, slots=True)
 class FollowerLag:
-    """How far one follower was behind; quantiles of samples are right to 1 % of their value."""
+    """Hold how far one follower was behind; quantiles of samples are right to 1 %."""
 
     partition: TopicPartition
     follower: str
@@ -188,7 +188,7 @@ class LagBand:
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """A leader with a new epoch, seen between two scrapes."""
+    """Record a leader with a new epoch, seen between two scrapes."""
 
     partition: TopicPartition
     after_ms: int  # last sample before it
@@ -243,7 +243,7 @@ class LossEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of a partition's window somebody looked at."""
+    """Hold how much of a partition's window was observed."""
 
     partition: TopicPartition
     observed_ms: int
@@ -300,7 +300,7 @@ class RuleResult:
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
-    """What was read; several places of one audit are told as one."""
+    """Describe what was read; several places of one audit are joined."""
 
     place: str
     kind: str
@@ -311,7 +311,7 @@ class SourceInfo:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfAnswer:
-    """The same samples judged under other settings."""
+    """Hold the same samples' judgement under other settings."""
 
     settings: str  # min.insync.replicas=1, replicationFactor=2
     verdict: Verdict
@@ -354,10 +354,13 @@ class AuditResult:
 
 
 def to_json(result: AuditResult) -> bytes:
-    """The document of `report.json`; infinities and NaN become null."""
+    """Encode the document of `report.json`; infinities and NaN become null."""
     return msgspec.json.format(msgspec.json.encode(result), indent=2)
 
 
 def from_json(document: bytes) -> AuditResult:
-    """Raises msgspec.ValidationError for a document of another format."""
+    """Decode the document of `report.json`.
+
+    Raises msgspec.ValidationError for a document of another format.
+    """
     return msgspec.json.decode(document, type=AuditResult)

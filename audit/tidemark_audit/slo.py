@@ -42,7 +42,7 @@ SHARES = (
 
 
 class BadObjectives(ValueError):
-    """An SLO file that cannot be understood."""
+    """Report an SLO file that cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Slo:
     topics: tuple[tuple[str, dict[str, float]], ...] = ()
 
     def of(self, topic: str) -> Objectives:
-        """The last matching entry of the file wins, field by field."""
+        """Return a topic's objectives: the last matching entry wins, field by field."""
         found = self.objectives
         for pattern, overrides in self.topics:
             if fnmatchcase(topic, pattern):
@@ -70,7 +70,10 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_slo(path: Path) -> Slo:
-    """Raises BadObjectives, which names the file and what it does not understand."""
+    """Read an SLO file.
+
+    Raises BadObjectives, which names the file and what is wrong in it.
+    """
     try:
         return slo_of_text(path.read_text())
     except (OSError, UnicodeDecodeError, BadObjectives) as error:
@@ -78,7 +81,7 @@ def read_slo(path: Path) -> Slo:
 
 
 def slo_of_text(text: str) -> Slo:
-    """The same of YAML, or of JSON, which is YAML too."""
+    """Read objectives from YAML, or from JSON, which is YAML too."""
     try:
         return slo_of(yaml.safe_load(text) or {})
     except yaml.YAMLError as error:
@@ -86,7 +89,10 @@ def slo_of_text(text: str) -> Slo:
 
 
 def slo_of(document: Any) -> Slo:
-    """Of a parsed file, or of `spec.slo` of a ReplicationAudit. Raises BadObjectives."""
+    """Read objectives from a parsed file, or from `spec.slo` of a ReplicationAudit.
+
+    Raises BadObjectives.
+    """
     try:
         read = msgspec.convert(document, _File)
     except msgspec.ValidationError as error:

@@ -1,8 +1,8 @@
-"""What the audit's image runs first: `tidemark audit`, or a part of Spark where Spark made the pod.
+"""Run the audit image's entry point: `tidemark audit`, or a part of Spark if Spark made the pod.
 
-Spark on Kubernetes calls its image with `driver` or `executor` as the first argument and says the
+Spark on Kubernetes calls its image with `driver` or `executor` as the first argument and passes the
 rest in environment variables. Both need what this image has anyway: pyspark's own Spark, Java, and
-the Python whose packages are the audit's.
+the Python with the audit's packages.
 """
 
 import os
@@ -28,13 +28,16 @@ PARTS_OF_SPARK = ("driver", "executor")
 
 
 class NotFromSpark(Exception):
-    """The image was called as a part of Spark, without what Spark says to one."""
+    """Report that the image was called as a part of Spark without Spark's variables."""
 
 
 def command_of(
     arguments: Sequence[str], environment: Mapping[str, str], spark_home: Path
 ) -> list[str]:
-    """The program and its arguments. Raises NotFromSpark."""
+    """Return the program and its arguments.
+
+    Raises NotFromSpark.
+    """
     match list(arguments):
         case ["driver", *rest]:
             address = _said(environment, "SPARK_DRIVER_BIND_ADDRESS")

@@ -1,6 +1,6 @@
-"""The demo's story: rounds of blows under load, each waited out, and one report at the end.
+"""Run the demo: rounds of faults under load, a recovery after each, and one report at the end.
 
-It knows neither processes nor pods (`environments/`), and draws nothing itself (`demo_output.py`).
+It knows neither processes nor pods (`environments/`), and prints nothing itself (`demo_output.py`).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ OPERATOR_SECONDS = 8.0  # how long acknowledgements are watched without an opera
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What one blow did. Times in ms after it; None where it cannot happen (operator kill)."""
+    """Hold the effect of one fault, in ms after it; None where it cannot occur (operator kill)."""
 
     kind: str
     partition: int
@@ -84,7 +84,10 @@ class Experiment:
         self._quiet_seconds = quiet_seconds
 
     async def tell(self, kinds: Sequence[FaultKind]) -> DemoReport:
-        """Set-up, load, the rounds in turn, the verdict. Raises CommandFailed; always tidies up."""
+        """Run the demo: set-up, load, the rounds in turn, the verdict; always clean up.
+
+        Raises CommandFailed.
+        """
         environment, progress = self._environment, self._progress
         started = time.monotonic()
         progress.opening(environment.opening)
@@ -148,7 +151,7 @@ class Experiment:
         )
 
     async def _target(self, number: int) -> PartitionView:
-        """The partitions in turn, but none whose leader's restart would be held back."""
+        """Return the next partition whose leader would be restarted without a delay."""
         worn = await self._environment.worn_brokers()
         while True:
             partitions = (await self._settled()).partitions
@@ -166,8 +169,11 @@ class Experiment:
     async def _recovery(
         self, kind: FaultKind, before: PartitionView, fault: Fault
     ) -> tuple[PartitionView, float | None, float]:
-        """The new leader's view, when it was granted (None where the old one may stay), and when
-        all in-sync sets were full again."""
+        """Wait for the recovery; return the new view and two times.
+
+        These are when a new leader was granted (None where the old one may stay), and when all
+        in-sync sets were full again.
+        """
         progress = self._progress
         rest = asyncio.create_task(self._environment.follow_up(kind, before), name="follow-up")
         leader_after_ms: float | None = None
@@ -189,7 +195,7 @@ class Experiment:
     async def _election(
         self, before: PartitionView, fault: Fault, rest: "asyncio.Task[Fault | None]"
     ) -> tuple[PartitionView, float]:
-        """Ends early when the rest of the round fails: its sentence says more."""
+        """Wait for the election; end early if the rest of the round fails, with its error."""
         with self._progress.progress(f"who leads {TOPIC}-{before.partition} now?"):
             electing = asyncio.create_task(self._new_leader(before), name="new-leader")
             try:
@@ -208,7 +214,7 @@ class Experiment:
         return after, leader_after_ms
 
     async def _acknowledged_since(self, t_ms: float) -> None:
-        """Until every partition takes records again: only then is the gap as long as it was."""
+        """Wait until every partition acknowledges records again: the gap ends only then."""
         try:
             async with asyncio.timeout(RECOVERY_SECONDS):
                 while True:
@@ -223,7 +229,7 @@ class Experiment:
             raise _stuck("acknowledgements from every partition") from late
 
     async def _write_gap_ms(self, fault: Fault) -> tuple[float, float]:
-        """The longest gap since the blow, and the load's own longest stall in that time."""
+        """Return the longest gap since the fault, and the workload's own longest stall."""
         ledger = await self._environment.ledger()
         window = (fault.t_ms, time.time() * 1000)
         gap_ms = round(longest_write_gap_ms(ledger, window), 1)
@@ -261,7 +267,7 @@ class Experiment:
             raise _stuck("all replicas in sync") from late
 
     async def _topic(self) -> TopicView:
-        """While the controller cannot be asked, a view that says nothing of any partition."""
+        """Return the topic's view; one without partitions while the controller does not answer."""
         return await self._environment.topic() or TopicView(TOPIC, ())
 
 
@@ -301,7 +307,7 @@ def demo_report(
 
 
 def report_fields(report: DemoReport) -> dict[str, Any]:
-    """With figures over the rounds of each kind, for measurements."""
+    """Return the report with figures over the rounds of each kind, for measurements."""
     import msgspec
 
     fields: dict[str, Any] = msgspec.to_builtins(report)

@@ -1,13 +1,12 @@
-"""What clients did and saw, and every way in which that contradicts a replicated log. Pure.
+"""Check a history of client calls against the promises of a replicated log.
 
-The anomalies of jepsen.tests.kafka as they apply without transactions, and the rules that
+The anomalies are those of jepsen.tests.kafka that apply without transactions, and the rules that
 Redpanda's chaos suite checks while it runs. `check` takes completed operations of any number of
-partitions and answers with named anomalies; it sorts, and else passes over them a few times.
+partitions and returns named anomalies; it sorts, and else passes over them a few times.
 
-What a promise is decides what is an anomaly: only acks=all promises that a record stays; a record
-of acks 0 or 1 may be lost until somebody read it. After an unclean election a partition is judged
-below the new leader's start offset only (invariants.md). The simulator and the harness of real
-processes both use this.
+Only acks=all promises that a record stays; a record of acks 0 or 1 may be lost until somebody read
+it. After an unclean election a partition is judged only below the new leader's start offset
+(invariants.md). The simulator and the harness of real processes both use this module.
 """
 
 import bisect
@@ -41,11 +40,13 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One client call. A send that never came back is INFO with `completed_us` at the end.
+    """Record one client call.
+
+    A send without a response is INFO, with `completed_us` at the end.
 
     `values` are unique per partition over the whole history, whoever sends. `offsets` are those of
-    `values`; empty for a send whose offsets were not told. A process is one client in one life; its
-    polls follow each other, its sends may overlap.
+    `values`; empty for a send whose offsets were not returned. A process is one client in one life;
+    its polls follow each other, its sends may overlap.
     """
 
     process: str
@@ -153,7 +154,7 @@ class _Findings:
 
 @dataclass(slots=True)
 class _Seen:
-    """One value of one partition."""
+    """Hold what is known of one value of one partition."""
 
     writer: Operation | None = None
     sent_to: int | None = None  # the acknowledged offset
@@ -184,7 +185,7 @@ class _PartitionHistory:
             self._log_start_offset = max(self._log_start_offset, operation.log_start_offset)
 
     def conclude(self) -> int:
-        """The worst realtime lag of a poll, in microseconds."""
+        """Find all anomalies and return the worst realtime lag of a poll, in microseconds."""
         self._take_sends()
         self._take_polls()
         self._find_values_out_of_place()
@@ -227,7 +228,7 @@ class _PartitionHistory:
                 last_us = send.completed_us
 
     def _take_polls(self) -> None:
-        """Polls of every outcome: whatever was shown to anybody must be true."""
+        """Take polls of every outcome: whatever was shown to anybody must be true."""
         for poll in self._polls:
             for value, offset in zip(poll.values, poll.offsets, strict=True):
                 seen = self._values.setdefault(value, _Seen())
@@ -271,7 +272,7 @@ class _PartitionHistory:
                 self._found(name, f"{value} is at offsets {seen.offsets}")
 
     def _find_lost_writes(self) -> None:
-        """A write is lost if others read past it, or a final read shows something else."""
+        """Find lost writes: others read past them, or a final read shows something else."""
         bound = max(
             (seen.offsets[0] for seen in self._values.values() if seen.is_read and seen.offsets),
             default=-1,
@@ -316,7 +317,7 @@ class _PartitionHistory:
                 self._found("vanished", f"{values} at offset {offset} is not there at the end")
 
     def _find_acknowledged_below(self) -> None:
-        """An acknowledged offset is above the highest one acknowledged when its write began."""
+        """Find offsets that are not above the highest one acknowledged when their write began."""
         acknowledged = [
             send
             for send in self._sends
@@ -343,9 +344,11 @@ class _PartitionHistory:
                 )
 
     def _find_sends_out_of_order(self) -> None:
-        """A process's records are in the log in its order: with idempotence in the order in which
-        their sends began, else in that of sends that do not overlap. Of acks=all only: others may
-        be lost, and their offsets given again."""
+        """Find records of one process that the log holds in another order.
+
+        With idempotence the order is that in which sends began, else that of sends that do not
+        overlap. Only acks=all counts: other records may be lost, and their offsets assigned again.
+        """
         last: dict[str, Operation] = {}
         for send in sorted(self._sends, key=lambda send: send.invoked_us):
             if send.outcome is not Outcome.OK or send.acks != ACKS_ALL or not send.offsets:
@@ -406,8 +409,10 @@ class _PartitionHistory:
     def _check_skip(
         self, name: str, poll: Operation, ordered: list[int], step: tuple[int, int], start: int
     ) -> None:
-        """`ordered`: the offsets at which a record is known. Retention may have taken those below
-        `start`."""
+        """Check that a poll skipped no record; `ordered` are the offsets of known records.
+
+        Retention may have deleted those below `start`.
+        """
         before, after = step
         first = max(before + 1, start)
         skipped = bisect.bisect_left(ordered, after) - bisect.bisect_left(ordered, first)
@@ -420,7 +425,10 @@ class _PartitionHistory:
         )
 
     def _worst_realtime_lag_us(self) -> int:
-        """How long the offset after the last one seen was known when a poll began."""
+        """Return the worst realtime lag of a poll.
+
+        That is how long the offset after its last one was known when it began.
+        """
         worst_us = 0
         ordered = sorted(self._log)
         following = dict(itertools.pairwise(ordered))

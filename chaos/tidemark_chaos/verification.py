@@ -1,8 +1,8 @@
-"""The verdict on a load run: what was acknowledged against what is there.
+"""Compare what a workload run was promised with what the cluster holds.
 
-`check` is pure: it counts what was promised record by record; the history of all calls is judged
-beside it (`history.py`). `read_back` reads every partition from the log start to the high
-watermark, and `compare_replicas` asks each replica's own broker for its digest up to there.
+`check` is pure: it counts the promises record by record; the history of all calls is judged beside
+it (`history_checker.py`). `read_back` reads every partition from the log start to the high
+watermark, and `compare_replicas` asks each replica's broker for its digest up to there.
 """
 
 import asyncio
@@ -145,8 +145,10 @@ def check(ledger: WorkloadLog, found: Mapping[int, Mapping[int, int]]) -> Verdic
 async def verify(
     client: TidemarkClient, ledger: WorkloadLog, events: Sequence[Event], *, within_seconds: float
 ) -> VerifyReport:
-    """`events` are those that made the ledger. Raises TimeoutError when a partition cannot be read
-    back in time."""
+    """Verify a workload run; `events` are those that made the ledger.
+
+    Raises TimeoutError when a partition cannot be read back in time.
+    """
     found: dict[int, dict[int, int]] = {}
     replicas = []
     async with asyncio.timeout(within_seconds):
@@ -199,7 +201,10 @@ async def read_back(client: TidemarkClient, ledger: WorkloadLog, partition: int)
 async def compare_replicas(
     client: TidemarkClient, topic: str, partition: int, *, within_seconds: float
 ) -> ReplicaComparison:
-    """Every replica at the leader's present high watermark; waits until each has that offset."""
+    """Compare all replicas up to the leader's present high watermark.
+
+    It waits until each replica has that offset.
+    """
     deadline = asyncio.get_running_loop().time() + within_seconds
     to_offset = (await client.offsets(topic, partition)).high_watermark
     view = next(
@@ -225,7 +230,7 @@ async def compare_replicas(
 async def _digest(
     client: TidemarkClient, url: str, topic: str, partition: int, to_offset: int
 ) -> ReplicaDigest | str:
-    """The digest, or why there is none yet."""
+    """Return a replica's digest, or the reason why there is none yet."""
     try:
         digest = await client.replica(url, topic, partition, to_offset=to_offset)
     except (BrokerError, UnreadableResponse) as error:

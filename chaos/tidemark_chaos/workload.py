@@ -1,11 +1,11 @@
-"""The load of the demo and of kill tests: it writes down what was promised, and when.
+"""Produce and consume for the demo and kill tests, and record what was promised, and when.
 
-One record every interval to each partition with acks=all; each partition has a pipeline of its own
-with many records in flight, so a stalled record neither hides nor lengthens the gap of those after
-it. No record whose outcome is unknown is sent again, unless idempotent producers send it: then
+One record is sent to each partition every interval, with acks=all. Each partition has a pipeline of
+its own with many records in flight, so a stalled record neither hides nor lengthens the gap of
+those after it. A record whose outcome is unknown is sent again only by idempotent producers:
 several of them share a partition, since each has one record in flight. Consumers read along and
-check that offsets rise without holes; what they read is written down too, for the comparison at the
-end (I7).
+check that offsets rise without holes; what they read is recorded for the comparison at the end
+(I7).
 """
 
 import asyncio
@@ -73,8 +73,10 @@ class SteadyClock:
 
 
 class _Producers:
-    """The idempotent producers of one partition. The last one that became idle is taken first: in
-    quiet times few of them are ever used."""
+    """Hold the idempotent producers of one partition.
+
+    The one that became idle last is taken first, so in quiet times few are used.
+    """
 
     def __init__(self, client: TidemarkClient, settings: WorkloadSettings, partition: int) -> None:
         self.free = asyncio.Semaphore(settings.producers)
@@ -85,7 +87,7 @@ class _Producers:
 
 
 class WorkloadRun:
-    """One run; `write` receives every event in the order in which it was known."""
+    """Run a workload; `write` receives every event in the order in which it became known."""
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class WorkloadRun:
         self._read_to: dict[tuple[str, int], int] = {}  # by rack and partition
 
     def stop(self) -> None:
-        """Nothing more is sent; what is in flight is waited for."""
+        """Stop sending; records in flight are waited for."""
         self._stop.set()
 
     async def run(self) -> Finished:
@@ -151,7 +153,10 @@ class WorkloadRun:
         return finished
 
     async def _produce(self, partition: int) -> None:
-        """Each record at its due time; when behind, the next one at once, but no burst."""
+        """Send each record at its due time.
+
+        When late, the next one is sent at once, but without a burst.
+        """
         loop = asyncio.get_running_loop()
         interval = self._settings.interval_ms / 1000
         free = asyncio.Semaphore(self._settings.in_flight)
@@ -183,7 +188,7 @@ class WorkloadRun:
         self._write(produced)
 
     async def _outcome(self, partition: int, record: OutgoingRecord) -> tuple[int, Outcome]:
-        """The producer's number, -1 without one, and what became of the record."""
+        """Send a record; return the producer's number (-1 without one) and the outcome."""
         settings = self._settings
         producers = self._producers.get(partition)
         if producers is None:
@@ -254,7 +259,7 @@ class WorkloadRun:
 
 
 async def stop_when(run: WorkloadRun, *, seconds: float | None, file: Path | None) -> None:
-    """Stops the run after this long, or when the file appears; for ever if neither is given."""
+    """Stop the run after a time or when a file appears; never, if neither is given."""
     loop = asyncio.get_running_loop()
     deadline = None if seconds is None else loop.time() + seconds
     while True:

@@ -1,10 +1,8 @@
-"""What a load run writes down, one JSON object a line, and the ledger read back from it. Pure.
+"""Write a workload run's events, one JSON object a line, and read them back.
 
-The ledger is the only thing that the verdict trusts: what was acknowledged, and when.
-
-A load run and the read of the whole log after it, as the history that `history.check` judges.
-
-Pure. Records of other runs are left out: they have no sequence here.
+The log is the only source of the verdict: what was acknowledged, and when. `operations` joins a run
+and the read of the whole log after it into the history that `history_checker.check` judges. Records
+of other runs are left out: they have no sequence here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +28,7 @@ class Started(msgspec.Struct, frozen=True, tag="started", tag_field="event"):
 
 
 class Produced(msgspec.Struct, frozen=True, tag="produced", tag_field="event", omit_defaults=True):
-    """The outcome of one record; `t_ms` is when it was known."""
+    """Record the outcome of one record; `t_ms` is when it became known."""
 
     t_ms: float
     partition: int
@@ -55,14 +53,14 @@ class Read(msgspec.Struct, frozen=True, tag="read", tag_field="event", omit_defa
 
 
 class Stalled(msgspec.Struct, frozen=True, tag="stalled", tag_field="event"):
-    """The load itself stood still until `t_ms` (no processor for it): no fault of the brokers."""
+    """Record that the workload itself got no processor until `t_ms`: no fault of the brokers."""
 
     t_ms: float
     late_ms: float
 
 
 class Violation(msgspec.Struct, frozen=True, tag="complaint", tag_field="event"):
-    """The consumer saw what must never happen."""
+    """Record an observation of the consumer that must never occur."""
 
     t_ms: float
     partition: int
@@ -87,18 +85,21 @@ def encode_event(event: Event) -> bytes:
 
 
 def decode_event(line: bytes) -> Event:
-    """Raises msgspec.DecodeError or ValidationError."""
+    """Decode a line of the log.
+
+    Raises msgspec.DecodeError or ValidationError.
+    """
     event: Event = _DECODER.decode(line)
     return event
 
 
 def record_value(run_id: str, partition: int, sequence: int) -> bytes:
-    """Unique over all runs; says by itself where it belongs."""
+    """Return a value that is unique over all runs and names its run, partition and sequence."""
     return f"{run_id}:{partition}:{sequence}".encode()
 
 
 def sequence_of(run_id: str, partition: int, value: bytes | None) -> int:
-    """The sequence of a value of this run in this partition, else FOREIGN."""
+    """Return the sequence of a value of this run in this partition, else FOREIGN."""
     parts = (value or b"").split(b":")
     if len(parts) != 3 or parts[0] != run_id.encode() or not parts[2].isdigit():
         return FOREIGN
@@ -107,7 +108,7 @@ def sequence_of(run_id: str, partition: int, value: bytes | None) -> int:
 
 @dataclass(slots=True)
 class WorkloadLog:
-    """A whole run, by partition: sequence -> acknowledged offset, and so on."""
+    """Hold a whole run by partition: sequence -> acknowledged offset, and so on."""
 
     run_id: str = ""
     topic: str = ""
@@ -191,8 +192,11 @@ def add_to_workload_log(
 def write_gap_ms(
     acknowledged_at_ms: list[float], window: tuple[float, float] | None = None
 ) -> float:
-    """The longest time between two consecutive acknowledgements of one partition that overlaps the
-    window; a partition that stays silent counts up to the window's end."""
+    """Return the longest time between two acknowledgements of a partition within a window.
+
+    A gap counts if it overlaps the window; a partition that stays silent counts to the window's
+    end.
+    """
     times = sorted(acknowledged_at_ms)
     if window is None:
         return max((later - earlier for earlier, later in pairwise(times)), default=0.0)
@@ -223,7 +227,7 @@ def longest_write_gap_ms(ledger: WorkloadLog, window: tuple[float, float] | None
 
 
 def longest_stall_ms(ledger: WorkloadLog, window: tuple[float, float]) -> float:
-    """How much of a gap in this window may be the load's own."""
+    """Return how much of a gap in this window may be the workload's own."""
     start_ms, end_ms = window
     return max(
         (
@@ -241,7 +245,10 @@ _OUTCOMES = {ACKNOWLEDGED: Outcome.OK, REFUSED: Outcome.FAIL}
 def operations(
     events: Iterable[Event], found: Mapping[int, Mapping[int, int]], *, at_ms: float
 ) -> Iterator[Operation]:
-    """In the order of completion. `found`: partition -> offset -> sequence, read at `at_ms`."""
+    """Yield operations in the order of completion.
+
+    `found`: partition -> offset -> sequence, read at `at_ms`.
+    """
     for event in events:
         if isinstance(event, Produced):
             yield _send(event)

@@ -1,1 +1,1 @@
-"""The command line: `tidemark`, also installed as `kubectl-tidemark`."""
+"""Provide the command line: `tidemark`, also installed as `kubectl-tidemark`."""

@@ -1,8 +1,8 @@
-"""The command line's grammar: one sub-command per module of `commands/`.
+"""Define the command line's grammar: one sub-command per module of `commands/`.
 
-Only the command that is named is imported: most bring an HTTP client or Kafka's frames, which takes
-longer than a short command runs. `-o` and the options that say which cluster may stand before the
-command, as with kubectl; no option can be shortened.
+Only the named command is imported: most commands need an HTTP client or Kafka's frames, whose
+import takes longer than a short command runs. `-o` and the options that choose a cluster may stand
+before the command, as with kubectl; options cannot be abbreviated.
 """
 
 import argparse
@@ -47,7 +47,7 @@ class CommandParser(argparse.ArgumentParser):
         self.exit(self._bad_use_exit_code, f"{self.prog}: error: {message}\n")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """As argparse does, with the nearest name."""
+        """Reject an unknown choice as argparse does, and suggest the nearest name."""
         if action.choices is not None and value not in action.choices:
             names = [str(choice) for choice in action.choices]
             what = action.metavar or action.dest
@@ -58,7 +58,7 @@ class CommandParser(argparse.ArgumentParser):
             )
 
     def options(self) -> list[str]:
-        """All of them, those of sub-commands too."""
+        """Return all options, including those of sub-commands."""
         found = list(self._option_string_actions)
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
@@ -145,7 +145,7 @@ def _module_of(command: str) -> ModuleType:
 
 
 def _place_of_command(arguments: Sequence[str]) -> int:
-    """After the options before it."""
+    """Return the index of the command, after the options that precede it."""
     place = 0
     while place < len(arguments) and arguments[place].startswith("-"):
         place += 2 if arguments[place] in OPTIONS_WITH_VALUE else 1
@@ -196,7 +196,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def parse_and_run(arguments: Sequence[str], *, is_own_process: bool = False) -> int:
-    """A command's `prepare_process`, where it has one, is for a process that runs nothing else."""
+    """Parse the arguments, run the command and return its exit code.
+
+    A command's `prepare_process`, where it has one, is called only in a process that runs nothing
+    else.
+    """
     parsed = parse(arguments)
     output = Output(is_json=parsed.output == "json")
     try:

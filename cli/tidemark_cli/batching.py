@@ -34,7 +34,7 @@ class Numbered(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What became of records of one partition, in their order."""
+    """Hold the outcome of records of one partition, in their order."""
 
     partition: int
     numbers: Sequence[int]
@@ -80,12 +80,18 @@ class BatchingProducer:
         return self._pending_bytes < PENDING_BYTES
 
     async def wait_for_room(self) -> None:
-        """Raises what a sender died of."""
+        """Wait until the queue has room.
+
+        Raises what ended a sender.
+        """
         if not self._has_room.is_set():
             await self._or_failure(asyncio.create_task(self._has_room.wait(), name="room"))
 
     async def finish(self) -> None:
-        """Sends all that was added. Raises what a sender died of."""
+        """Send all that was added.
+
+        Raises what ended a sender.
+        """
         for queue in self._queues.values():
             queue.end()
         await asyncio.gather(*self._senders)
@@ -127,7 +133,7 @@ class BatchingProducer:
 
 
 class _Queue:
-    """Of one partition's records."""
+    """Hold the records of one partition that are not yet sent."""
 
     def __init__(self) -> None:
         self._records: deque[Numbered] = deque()
@@ -182,7 +188,7 @@ class _Queue:
 
 
 def size_of(record: OutgoingRecord) -> int:
-    """Of key, value and headers."""
+    """Return the size in bytes of a record's key, value and headers."""
     size_bytes = len(record.value or b"") + len(record.key or b"")
     for header in record.headers:
         size_bytes += len(header.key) + len(header.value or b"")
@@ -190,7 +196,7 @@ def size_of(record: OutgoingRecord) -> int:
 
 
 def offsets_of(settled: Settled) -> Sequence[int]:
-    """Of acknowledged records; empty with acks=0."""
+    """Return the offsets of acknowledged records; empty with acks=0."""
     assert isinstance(settled.outcome, Acknowledged)
     first = settled.outcome.offset
     return () if first < 0 else range(first, first + len(settled.numbers))

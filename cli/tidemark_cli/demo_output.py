@@ -1,5 +1,6 @@
-"""How the demo is told: chapters, moments with their time, a spinner on a terminal, a table at the
-end. Without a terminal the same as plain lines.
+"""Print the demo: chapters, events with their time, a spinner on a terminal, a table at the end.
+
+Without a terminal the same is printed as plain lines.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ AUDIT_WORDS = {
 
 
 class Result(Protocol):
-    """What the verdict is drawn from (`experiment.DemoReport`)."""
+    """Hold what the verdict is printed from (`experiment.DemoReport`)."""
 
     @property
     def is_good(self) -> bool: ...
@@ -79,7 +80,7 @@ class ProgressOutput:
 
     @contextlib.contextmanager
     def progress(self, phrase: str) -> Iterator[Callable[[str], None]]:
-        """A spinner with the phrase; the yielded function changes it."""
+        """Show a spinner with a phrase; the yielded function changes the phrase."""
         if self._is_quiet:
             yield lambda phrase: None
         elif self._console.is_terminal:
@@ -127,7 +128,7 @@ class ProgressOutput:
         self.line(f"report: {answer.page}")
 
     def figures(self, by_kind: Mapping[str, Mapping[str, Any]]) -> None:
-        """Of many rounds: p50, p99 and the longest of each time, in ms."""
+        """Print p50, p99 and maximum of each time in ms, over many rounds."""
         if self._is_quiet:
             return
         names = {

@@ -1,4 +1,4 @@
-"""Where a group's offsets are set to: pure."""
+"""Compute the offsets that a group is reset to."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tidemark_cli.moments import MOMENT_HELP, moment_ms
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One of them: `earliest`, `latest`, an offset, or a time in ms since 1970."""
+    """Hold what to reset to: `earliest`, `latest`, an offset, or a time in ms since 1970."""
 
     word: str = ""
     offset: int | None = None
@@ -28,7 +28,10 @@ class OffsetChange:
 
 
 def read_goal(text: str, now_ms: int) -> Goal:
-    """Raises CommandFailed."""
+    """Parse what to reset to.
+
+    Raises CommandFailed.
+    """
     if text in ("earliest", "latest"):
         return Goal(word=text)
     if text.isdecimal():

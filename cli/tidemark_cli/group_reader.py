@@ -59,8 +59,10 @@ class GroupReader:
         self._consumer_url = ""
 
     async def pages(self) -> AsyncGenerator[tuple[ConsumedRecord, ...], None]:
-        """An empty one where a poll gave nothing. Raises BrokerError, TopicGone,
-        UnreadableResponse."""
+        """Yield records as polls return them; an empty tuple where a poll returned none.
+
+        Raises BrokerError, TopicGone, UnreadableResponse.
+        """
         loop = asyncio.get_running_loop()
         say_at = loop.time() + SAY_AFTER_SECONDS
         refusals = 0
@@ -83,7 +85,7 @@ class GroupReader:
             yield page
 
     async def commit(self, records: Sequence[ConsumedRecord]) -> None:
-        """All up to these."""
+        """Commit the offsets after these records."""
         offsets = {record.partition: record.offset + 1 for record in records}
         if not offsets or not self._consumer_url:
             return
@@ -128,7 +130,10 @@ class GroupReader:
             raise
 
     async def _begin(self) -> None:
-        """At the first broker that makes a consumer. Raises BrokerError."""
+        """Create a consumer at the first broker that accepts one.
+
+        Raises BrokerError.
+        """
         body = {"format": "binary", "auto.offset.reset": self._reset, "enable.auto.commit": False}
         rejection = BrokerError("LEADER_NOT_AVAILABLE", "no broker is known", is_retriable=True)
         try:
@@ -150,7 +155,7 @@ class GroupReader:
         raise rejection
 
     async def _end(self) -> None:
-        """It leaves its group; where that fails, its session ends soon."""
+        """Leave the group; if that fails, the session times out soon."""
         url, self._consumer_url = self._consumer_url, ""
         if url:
             with contextlib.suppress(OSError):
@@ -160,7 +165,10 @@ class GroupReader:
         return await self._request(method, self._consumer_url + path, body)
 
     async def _request(self, method: str, url: str, body: object = None) -> HttpResponse:
-        """Raises BrokerError."""
+        """Send a request to the consumer's broker.
+
+        Raises BrokerError.
+        """
         try:
             if method == "GET":
                 answer = await self._session.get(url, POLL_LIMITS)

@@ -49,7 +49,7 @@ class GroupView:
 
     @property
     def lag(self) -> int | None:
-        """Of all partitions with a committed offset; None: of one it is not known."""
+        """Return the lag of all committed partitions; None if one of them is unknown."""
         lags = [offset.lag for offset in self.offsets]
         known = [lag for lag in lags if lag is not None]
         return sum(known) if len(known) == len(lags) else None
@@ -71,7 +71,7 @@ class GroupView:
 
 
 def read_groups(body: Any) -> tuple[tuple[GroupView, ...], bool]:
-    """(groups of one broker, whether it may still find more)."""
+    """Return the groups of one broker, and whether it may still find more."""
     try:
         broker_id = int(body["broker_id"])
         groups = tuple(_read_group(group, broker_id) for group in body["groups"])
@@ -81,8 +81,11 @@ def read_groups(body: Any) -> tuple[tuple[GroupView, ...], bool]:
 
 
 def merged(groups: Iterable[GroupView]) -> tuple[GroupView, ...]:
-    """By name. A coordinator that was deposed a moment ago may tell a group too: the one that has
-    more members, then more offsets, is shown."""
+    """Merge the views of several brokers by group name.
+
+    A former coordinator may report a group too: the view with more members, then with more offsets,
+    is kept.
+    """
     best: dict[str, GroupView] = {}
     for group in groups:
         known = best.get(group.group)

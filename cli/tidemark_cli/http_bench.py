@@ -1,7 +1,7 @@
-"""A small HTTP produce load for measurements: N connections, each with one request in flight.
+"""Produce over HTTP for measurements: N connections, each with one request in flight.
 
-It speaks HTTP/1.1 over plain streams with a request prepared once, because aiohttp's own cost
-(about 0.1 ms of CPU a request) would be what is measured on a machine shared with the brokers.
+It writes HTTP/1.1 to plain streams, with a request prepared once: aiohttp's own cost (about 0.1 ms
+of CPU a request) would dominate on a machine shared with the brokers.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class BenchResult:
 
 
 class _Connection:
-    """One keep-alive connection to a partition's leader."""
+    """Hold one keep-alive connection to a partition's leader."""
 
     def __init__(self, leader_url: str, partition: int, settings: BenchSettings) -> None:
         self._address = urlsplit(leader_url)
@@ -53,7 +53,10 @@ class _Connection:
         self.failures: Counter[str] = Counter()
 
     async def run(self, counting_from: float, until: float) -> None:
-        """Stops at its first failure: a broken connection must not look like a slow one."""
+        """Send requests until the first failure.
+
+        A broken connection must not look like a slow one.
+        """
         reader, writer = await asyncio.open_connection(self._address.hostname, self._address.port)
         try:
             while (sent := time.perf_counter()) < until:

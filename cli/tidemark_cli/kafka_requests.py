@@ -1,8 +1,7 @@
-"""The few requests of Kafka's protocol that groups need and HTTP does not have: deletion, commits
-for a group without members, offsets by time.
+"""Send the few Kafka requests for groups that HTTP lacks: deletion, commits, offsets by time.
 
-Old versions, whose fields are plain; what the fields mean: Kafka's message definitions. Everything
-read is bounded.
+Commits are those of groups without members. The versions are old ones, whose fields are plain;
+Kafka's message definitions say what the fields mean. Everything read is bounded.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ Place = tuple[str, int]
 
 
 class KafkaFailed(Exception):
-    """The text is a sentence; `code` is NONE where no broker said it."""
+    """Report a failed request; `code` is NONE if no broker returned an error."""
 
     def __init__(self, sentence: str, code: ErrorCode = ErrorCode.NONE) -> None:
         super().__init__(sentence)
@@ -77,7 +76,7 @@ def listing(entries: Sequence[bytes]) -> bytes:
 
 
 def by_topic(entries: Mapping[Place, bytes]) -> bytes:
-    """The nested lists of topics and partitions; an entry begins with its partition."""
+    """Encode the nested lists of topics and partitions; an entry begins with its partition."""
     topics: dict[str, list[bytes]] = {}
     for (topic, partition), rest in sorted(entries.items()):
         topics.setdefault(topic, []).append(struct.pack(">i", partition) + rest)
@@ -85,7 +84,10 @@ def by_topic(entries: Mapping[Place, bytes]) -> bytes:
 
 
 async def exchange(address: Address, api_key: int, body: bytes) -> Reader:
-    """One request on a connection of its own. Raises KafkaFailed."""
+    """Send one request on a connection of its own and return the response's reader.
+
+    Raises KafkaFailed.
+    """
     head = struct.pack(">hhi", api_key, VERSIONS[api_key], 1) + text(CLIENT_ID)
     host, port = address
     writer: asyncio.StreamWriter | None = None
@@ -120,7 +122,7 @@ async def delete_group(coordinator: Address, group: str) -> None:
 
 
 async def commit(coordinator: Address, group: str, offsets: Mapping[Place, int]) -> None:
-    """For a group without members."""
+    """Commit offsets for a group without members."""
     entries = {place: struct.pack(">q", offset) + text("") for place, offset in offsets.items()}
     head = text(group) + struct.pack(">i", NO_GENERATION) + text("")
     body = head + struct.pack(">q", NO_RETENTION) + by_topic(entries)
@@ -133,7 +135,7 @@ async def commit(coordinator: Address, group: str, offsets: Mapping[Place, int])
 
 
 async def offset_at(leader: Address, place: Place, timestamp_ms: int) -> int:
-    """Of the first record at or after that time; -1: there is none."""
+    """Return the offset of the first record at or after a time; -1 if there is none."""
     body = struct.pack(">i", -1) + by_topic({place: struct.pack(">q", timestamp_ms)})
     answer = await exchange(leader, LIST_OFFSETS, body)
     for _ in range(answer.count()):

@@ -1,6 +1,6 @@
-"""The `tidemark` command: arguments in, one command run, its exit code out.
+"""Run the `tidemark` command: parse arguments, run one command, exit with its code.
 
-Each command lives in `commands/` and brings `add_arguments` and `run`.
+Each command lives in `commands/` and defines `add_arguments` and `run`.
 """
 
 import sys

@@ -19,7 +19,10 @@ TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)
 
 
 async def read_object(arguments: argparse.Namespace, kind: str, name: str) -> Manifest:
-    """As it is stored. Raises CommandFailed when there is none."""
+    """Read an object as it is stored.
+
+    Raises CommandFailed if there is none.
+    """
     target = await find_api(arguments)
     if target.controller_url:
         return await _ask(target, "GET", kind, name, None)
@@ -30,7 +33,7 @@ async def read_object(arguments: argparse.Namespace, kind: str, name: str) -> Ma
 
 
 async def list_objects(arguments: argparse.Namespace, kind: str) -> list[Manifest]:
-    """Of the namespace, in name order; none where only brokers answer."""
+    """List the objects of the namespace in name order; none where only brokers answer."""
     target = await find_api(arguments)
     if target.is_kubernetes:
         objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
@@ -45,7 +48,7 @@ async def list_objects(arguments: argparse.Namespace, kind: str) -> list[Manifes
 async def patch_object(
     arguments: argparse.Namespace, kind: str, name: str, patch: dict[str, Any]
 ) -> Manifest:
-    """What is stored then."""
+    """Patch an object and return it as it is stored then."""
     target = await find_api(arguments)
     if target.controller_url:
         return await _ask(target, "PATCH", kind, name, patch)
@@ -56,7 +59,7 @@ async def patch_object(
 
 
 async def create_object(arguments: argparse.Namespace, manifest: Manifest) -> Manifest:
-    """What is stored then."""
+    """Create an object and return it as it is stored then."""
     target = await find_api(arguments)
     kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
     if target.controller_url:
@@ -84,7 +87,7 @@ async def delete_object(arguments: argparse.Namespace, kind: str, name: str) -> 
 
 
 async def object_namespace(arguments: argparse.Namespace) -> str:
-    """Where objects of this command are."""
+    """Return the namespace of this command's objects."""
     target = await find_api(arguments)
     if not target.is_kubernetes:
         return LOCAL_NAMESPACE
@@ -146,7 +149,7 @@ async def _check_done(target: Target, status: int, answer: Any, kind: str, name:
 async def _exchange(
     target: Target, method: str, path: str, body: bytes | None = None
 ) -> tuple[int, Any]:
-    """The status and the JSON of the answer; {} where it is none."""
+    """Send a request and return status and JSON of the response; {} if it is not JSON."""
     try:
         async with (
             aiohttp.ClientSession(timeout=TIMEOUT, trust_env=False) as session,

@@ -1,8 +1,7 @@
-"""How commands speak: tables and sentences for people, or one JSON document per answer (`-o json`).
+"""Print tables and sentences for people, or one JSON document per result (`-o json`).
 
-Results go to stdout, remarks and errors to stderr. Keys in JSON are camelCase; until the next minor
-release the names that were written before stand beside them. Rich is imported where something
-is drawn.
+Results go to stdout, remarks and errors to stderr. JSON keys are camelCase; until the next minor
+release the former names stand beside them. Rich is imported only where something is drawn.
 """
 
 import dataclasses
@@ -87,8 +86,10 @@ class Output:
 
 
 def with_camel_case(value: Any) -> Any:
-    """Plain values; a dataclass's fields by their camelCase names, and by their own beside them.
-    Keys of a mapping are data and stay."""
+    """Return plain values with a dataclass's fields in camelCase beside their own names.
+
+    Keys of a mapping are data and stay.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields: dict[str, Any] = {}
         for field in dataclasses.fields(value):
@@ -120,8 +121,10 @@ def _console(*, is_for_errors: bool) -> "Console":
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> "Text":
-    """A plain table in kubectl's manner: no lines, capitals on top, nothing cut however wide.
-    Without columns there is no line of them."""
+    """Return a plain table as kubectl prints it: no lines, capital headings, nothing truncated.
+
+    Without columns there is no heading.
+    """
     from rich.text import Text
 
     heads = [[column.upper() for column in columns]] if columns else []

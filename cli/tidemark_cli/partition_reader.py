@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 
 class TopicGone(Exception):
-    """The topic that was read is no more; the text says which way."""
+    """Report that the topic being read was deleted or replaced; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Start:
 
 
 class TopicWatch:
-    """Whether a topic is still the one that it was; of all readers of it."""
+    """Notice when a topic is deleted or replaced, for all its readers."""
 
     def __init__(self, client: TidemarkClient, topic: str, topic_id: str) -> None:
         self._client = client
@@ -100,7 +100,7 @@ class PartitionReader:
         ends: bool,
         say: Say,
     ) -> None:
-        """`ends`: at what was the end when it began. `say` tells people."""
+        """Create a reader; `ends` stops it at the end at its beginning, `say` prints remarks."""
         self._client = client
         self._watch = watch
         self._place = (topic, partition)
@@ -110,7 +110,10 @@ class PartitionReader:
         self._say = say
 
     async def pages(self) -> AsyncGenerator[tuple[ConsumedRecord, ...], None]:
-        """Raises BrokerError for what time does not heal, TopicGone, UnreadableResponse."""
+        """Yield records as they are fetched.
+
+        Raises BrokerError for what a retry does not mend, TopicGone, UnreadableResponse.
+        """
         offset, end = await self._begin()
         fetch = self._fetch(offset, end)
         try:
@@ -127,7 +130,7 @@ class PartitionReader:
                 await asyncio.gather(fetch, return_exceptions=True)
 
     async def _begin(self) -> tuple[int, int | None]:
-        """The first offset, and the one to end before."""
+        """Return the first offset to read, and the offset to end before."""
         if self._start.is_offset and not self._ends:
             return int(self._start.text), None
         found = await self._until_responded(lambda: self._client.offsets(*self._place))
@@ -139,7 +142,10 @@ class PartitionReader:
         return self._start.offset_in(found), found.high_watermark if self._ends else None
 
     async def _offset_at(self, time_ms: int) -> int:
-        """Of the first record at or after that time; -1: there is none. Raises BrokerError."""
+        """Return the offset of the first record at or after a time; -1 if there is none.
+
+        Raises BrokerError.
+        """
         topic, partition = self._place
         try:
             await self._client.topic(topic)  # a broker asked now: leaders move

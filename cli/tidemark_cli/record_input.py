@@ -1,7 +1,7 @@
-"""What `tidemark produce` sends: records cut from a stream of bytes, or read from files, whole.
+"""Read the records that `tidemark produce` sends: split from a byte stream, or whole files.
 
-Bytes stay as they are: nothing is decoded, a carriage return is part of its line. A record that is
-too large is told by its size and passed over to its end, so that no piece of it is written.
+Bytes are kept unchanged: nothing is decoded, and a carriage return is part of its line. A record
+that is too large is reported with its size and skipped to its end, so no part of it is written.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ MOST_RECORD_BYTES = 6_000_000
 
 @dataclass(frozen=True, slots=True)
 class TooLarge:
-    """In the place of a record; its bytes were counted, and not kept."""
+    """Stand in for a record that is too large; its bytes were counted and not kept."""
 
     size_bytes: int
 
@@ -49,7 +49,10 @@ class RecordSplitter:
         return record if size_bytes <= self._most_bytes else TooLarge(size_bytes)
 
     def _keep(self, rest: bytes) -> None:
-        """A delimiter may have begun at the end of what is passed over."""
+        """Keep the bytes that follow the last delimiter.
+
+        While an oversized record is skipped, only the bytes that may begin a delimiter are kept.
+        """
         if len(rest) > self._most_bytes or self._passed_bytes:
             kept = min(len(rest), len(self._delimiter) - 1)
             self._passed_bytes += len(rest) - kept
@@ -58,8 +61,10 @@ class RecordSplitter:
 
 
 async def chunks_of(descriptor: int) -> AsyncIterator[bytes]:
-    """What arrives at a file descriptor, until its end. A terminal or a pipe that is silent blocks
-    nobody, and can be left at any time."""
+    """Yield what arrives at a file descriptor, until its end.
+
+    A silent terminal or pipe does not block the loop, and the iterator can be left at any time.
+    """
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
 
@@ -84,7 +89,7 @@ async def chunks_of(descriptor: int) -> AsyncIterator[bytes]:
 
 
 async def records_of(descriptor: int, delimiter: bytes) -> AsyncIterator[list[bytes | TooLarge]]:
-    """In lists, as they arrive."""
+    """Yield records in lists, as they arrive."""
     splitter = RecordSplitter(delimiter)
     async for data in chunks_of(descriptor):
         if found := splitter.feed(data):
@@ -94,7 +99,7 @@ async def records_of(descriptor: int, delimiter: bytes) -> AsyncIterator[list[by
 
 
 async def whole_of(descriptor: int) -> bytes | TooLarge:
-    """All that arrives, as one record."""
+    """Read all input as one record."""
     pieces, size_bytes = [], 0
     async for data in chunks_of(descriptor):
         size_bytes += len(data)
@@ -104,7 +109,10 @@ async def whole_of(descriptor: int) -> bytes | TooLarge:
 
 
 def record_of_file(path: Path) -> bytes | TooLarge:
-    """Raises OSError."""
+    """Read a whole file as one record.
+
+    Raises OSError.
+    """
     with path.open("rb") as file:
         data = file.read(MOST_RECORD_BYTES + 1)
         if len(data) <= MOST_RECORD_BYTES:

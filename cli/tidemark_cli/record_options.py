@@ -1,4 +1,4 @@
-"""How pieces of input become records: options of `tidemark produce` that are for each of them."""
+"""Turn pieces of input into records by the options of `tidemark produce`."""
 
 import argparse
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class RecordOptions:
     empty_is_null: bool = False
 
     def record(self, piece: bytes | TooLarge) -> OutgoingRecord | Rejected:
-        """A piece that is refused is not written, and nothing of it is."""
+        """Return the record of a piece of input, or the reason why nothing of it is written."""
         if isinstance(piece, TooLarge):
             return _too_large(piece.size_bytes)
         key, value = self.key, piece
@@ -85,7 +85,10 @@ def add_record_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def record_options(arguments: argparse.Namespace) -> RecordOptions:
-    """Raises CommandFailed."""
+    """Read the options.
+
+    Raises CommandFailed.
+    """
     if arguments.key is not None and arguments.key_separator is not None:
         raise _bad("--key or --key-separator", "both")
     if arguments.values and arguments.file:

@@ -27,7 +27,7 @@ Writer = Callable[[Iterable[ConsumedRecord]], bytes]
 
 
 class BadFormat(ValueError):
-    """A format that says what there is not; the text names the place."""
+    """Report an invalid format; the message names the position."""
 
 
 def lines_for_people(records: Iterable[ConsumedRecord]) -> bytes:
@@ -144,7 +144,10 @@ def _part(
 
 
 def unescaped(text: str, place: str = "") -> bytes:
-    """What the escapes of a format stand for. Raises BadFormat."""
+    """Return the bytes that a format's escapes stand for.
+
+    Raises BadFormat.
+    """
 
     def meaning(match: re.Match[str]) -> str:
         word = match[1]
@@ -169,7 +172,7 @@ def _size(data: bytes | None) -> int:
 
 
 def _headers(headers: Sequence[RecordHeader], shown: Callable[[bytes], bytes]) -> bytes:
-    """As kcat: `name=value,name=value`; a header without a value is `name=NULL`."""
+    """Format headers as kcat does: `name=value,name=value`; without a value, `name=NULL`."""
     return b",".join(
         shown(header.key.encode())
         + b"="

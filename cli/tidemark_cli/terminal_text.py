@@ -20,12 +20,12 @@ def visible(text: str) -> str:
 
 
 def escaped(data: bytes) -> str:
-    """On one line, visible, and unlike any other bytes' text."""
+    """Return text on one line, visible, that no other bytes produce."""
     return _UNSAFE_OR_BACKSLASH.sub(_escape, data.decode(errors="surrogateescape"))
 
 
 def visible_json(text: str) -> str:
-    """The same JSON; its encoder escapes only what must be."""
+    """Escape the control characters that a JSON encoder leaves in place."""
     return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

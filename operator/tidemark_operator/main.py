@@ -233,7 +233,10 @@ async def connect_stores(kubeconfig: str | None, namespaces: tuple[str, ...]) ->
 
 
 async def run(settings: OperatorSettings) -> None:
-    """Until SIGTERM or SIGINT. Raises OperatorEnded, and StoreError when there is no API server."""
+    """Run the operator until SIGTERM or SIGINT.
+
+    Raises OperatorEnded, and StoreError when there is no API server.
+    """
     stores = await connect_stores(settings.kubeconfig, settings.watch_namespaces)
     settings = replace(settings, watch_namespaces=stores.watched)
     operator = Operator(settings, stores.open)

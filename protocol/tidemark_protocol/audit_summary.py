@@ -1,4 +1,4 @@
-"""What an audit that ran as a pod tells the operator: its termination message.
+"""Encode what an audit's pod reports to the operator: its termination message.
 
 Kubernetes keeps 4,096 bytes of what a container wrote to its termination log and shows them in the
 pod's status; so the audit needs no rights in the cluster, and the operator no access to reports.
@@ -49,7 +49,7 @@ class AuditSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_summary(summary: AuditSummary) -> bytes:
-    """At most MAX_SUMMARY_BYTES: sentences are cut, then the least incidents left out."""
+    """Encode a summary in MAX_SUMMARY_BYTES: cut sentences, then leave out the least incidents."""
     document = msgspec.json.encode(summary)
     if len(document) > MAX_SUMMARY_BYTES:
         summary = _with_short_sentences(summary)
@@ -65,7 +65,10 @@ def encode_summary(summary: AuditSummary) -> bytes:
 
 
 def decode_summary(document: bytes) -> AuditSummary:
-    """Raises MalformedSummary."""
+    """Decode a summary.
+
+    Raises MalformedSummary.
+    """
     try:
         return msgspec.json.decode(document, type=AuditSummary)
     except msgspec.DecodeError as error:

@@ -28,7 +28,7 @@ from tidemark_audit.metrics.families import FAMILIES, PREFIX
 
 
 class OverlappingSlices(ValueError):
-    """An error: two slices hold samples of one series over the same time."""
+    """Report that two slices hold samples of one series over the same time."""
 
 
 def merge(summaries: pa.Table, settings: AggregationSettings) -> pa.Table:

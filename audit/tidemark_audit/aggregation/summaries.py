@@ -47,7 +47,7 @@ EMPTY = SCHEMA.empty_table()
 
 @dataclass(frozen=True, slots=True)
 class AggregationSettings:
-    """The settings that summaries must share to be merged."""
+    """Hold the settings that summaries must share to be merged."""
 
     break_gap_ms: int  # a longer gap between two samples ends a run
     band_ms: int  # length of the stretches of the lag bands

@@ -28,7 +28,7 @@ def summarize(batch: SampleBatch, settings: AggregationSettings) -> pa.RecordBat
 
 
 class _Columns:
-    """The batch in order of series and time, without duplicates; what was dropped is counted."""
+    """Hold a batch in order of series and time, without duplicates, and count what was dropped."""
 
     def __init__(self, batch: SampleBatch) -> None:
         place: dict[SeriesKey, int] = {}

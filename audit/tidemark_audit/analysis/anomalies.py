@@ -1,5 +1,7 @@
-"""What must never be seen and is no loss of itself: two leaders in an epoch, an epoch gone back,
-an unclean election, damaged batches, contradicting samples.
+"""Find what must never occur and is no loss by itself.
+
+That is two leaders in an epoch, an epoch that goes back, an unclean election, corrupt batches,
+contradicting samples.
 """
 
 from collections.abc import Iterator
@@ -24,7 +26,7 @@ from tidemark_audit.results import Confidence, Sample
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """A broker was seen to lead in the epoch, at both times."""
+    """Record that a broker was seen to lead in the epoch, at both times."""
 
     broker: str
     epoch: int
@@ -129,7 +131,7 @@ def _both_lead(one: "_Claim", other: "_Claim") -> Oddity:
 
 
 def _claims(merged_series: MergedSeries, run: int, epochs: StepFunction) -> Iterator[_Claim]:
-    """A stretch in which it says that it leads, by the epochs that it was in meanwhile."""
+    """Yield a broker's claims to lead over a run of samples, one per epoch it was in meanwhile."""
     start, end = int(merged_series.first_ms[run]), int(merged_series.last_ms[run])
     place = int(np.searchsorted(epochs.last_sample_ms, start, side="left"))
     until = int(np.searchsorted(epochs.start_ms, end, side="right"))
@@ -141,7 +143,7 @@ def _claims(merged_series: MergedSeries, run: int, epochs: StepFunction) -> Iter
 
 
 def _epoch_regresses(series: Series) -> Iterator[Oddity]:
-    """The epoch of one and the same leader goes back: an old state was brought back."""
+    """Find a leader whose epoch goes back: an old state was restored."""
     for merged_series in series.all_of("replica_leader_epoch"):
         leads = series.steps("replica_is_leader", broker=merged_series.key.broker)
         text = key_as_text(merged_series.key)

@@ -1,4 +1,4 @@
-"""What happened at one moment: elections and changes of the in-sync set, with who counted them."""
+"""Find elections and changes of the in-sync set, with the exporter that counted them."""
 
 import itertools
 from dataclasses import dataclass
@@ -21,8 +21,10 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CounterChange:
-    """Changes that brokers and operator counted between two scrapes, whatever scrapes saw of them;
-    those that somebody asked for are told apart."""
+    """Record changes that brokers and operator counted between two scrapes.
+
+    Planned changes are told apart.
+    """
 
     change: Change
     after_ms: int
@@ -40,7 +42,7 @@ def partition_of(series: Series) -> TopicPartition:
 
 
 def elections_of(series: Series, timeline: PartitionTimeline) -> list[Election]:
-    """New epochs as the leaders' own samples show them."""
+    """Return new epochs as the leaders' own samples show them."""
     counted = {
         kind: counted_steps(series, series.find("partition_leader_elections_total", detail=kind))
         for kind in KIND_ORDER
@@ -110,8 +112,11 @@ _COUNTERS = {
 
 
 def counted_of(series: Series) -> list[CounterChange]:
-    """In order of time. Only between two samples of one counter: its first may be of long ago, or
-    of the grant that made the partition."""
+    """Return counted changes in order of time.
+
+    Only increases between two samples of one counter count: its first value may be of long ago, or
+    of the election that created the partition.
+    """
     found = [
         CounterChange(
             change, step.after_ms, step.at_ms, int(step.by), merged_series.key.detail == "planned"

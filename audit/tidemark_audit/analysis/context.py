@@ -1,4 +1,4 @@
-"""What judging one partition needs beside its own series; small, and sent to every task."""
+"""Hold what judging one partition needs beside its own series; small, and sent to every task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Intervals:
     operator_ms: int
 
     def cap_ms(self, exporter: Exporter) -> int:
-        """How long a sample stands when none follows."""
+        """Return how long a sample is valid when none follows."""
         interval = self.broker_ms if exporter is Exporter.BROKER else self.operator_ms
         return round(interval * CAP_INTERVALS)
 
@@ -35,11 +35,11 @@ BrokerPlace = tuple[str, str, str]  # cluster, pool, broker: ids are unique with
 
 @dataclass(frozen=True, slots=True)
 class PlannedRestart:
-    """The operator's word stood in [start, end); what began then is planned until `until_ms`.
+    """Describe a restart that the operator announced over [start, end).
 
-    It was given after `silent_ms`, when it was last seen not to stand. `until_ms` is the end,
-    unless whoever gave the word fell silent: a new controller knows nothing of restarts that
-    another one saw begin.
+    An absence that began then is planned until `until_ms`. The announcement came after `silent_ms`,
+    when it was last seen to be absent. `until_ms` is the end, unless the announcing operator fell
+    silent: a new controller does not know of restarts that another one began.
     """
 
     silent_ms: int
@@ -65,19 +65,22 @@ class Context:
 
     @property
     def excuse_slack_ms(self) -> int:
-        """How much longer than the word an absence may be seen."""
+        """Return how much longer than its announcement a planned absence may be seen."""
         return 2 * self.intervals.cap_ms(Exporter.BROKER)
 
     @property
     def scrape_ms(self) -> int:
-        """A value may be so much younger than its sample's time, which is when it was asked for."""
+        """Return how much younger than its sample's time a value may be.
+
+        A sample's time is when the scrape began.
+        """
         return min(LONGEST_SCRAPE_MS, self.intervals.broker_ms, self.intervals.operator_ms)
 
     def excused_until_ms(self, broker: BrokerPlace, since_ms: int) -> int:
-        """Until when an absence that began then is planned: its beginning, if it never was.
+        """Return until when an absence that began then is planned: its beginning, if it is not.
 
-        Only an absence's beginning makes it planned: a restart asked for later excuses no crash,
-        and it is seen to be later where the word was seen not to stand.
+        Only an absence's beginning makes it planned: a restart asked for later excuses no crash. It
+        is known to be later where the announcement was seen to be absent.
         """
         found = [
             restart.until_ms + self.excuse_slack_ms
@@ -97,7 +100,7 @@ class Context:
         ]
 
     def pool_of(self, cluster: str, named: str) -> str:
-        """Of a partition, by the operator's word, else the cluster's only one."""
+        """Return the pool of a partition, as the operator names it, else the cluster's only one."""
         pools = {pool for where, pool, _ in self.broker_seen_ms if where == cluster}
         return named or (pools.pop() if len(pools) == 1 else "")
 
@@ -195,7 +198,7 @@ def _planned_restarts(
 
 
 def _said_ends(look: MergedSeries, directly_ms: int) -> list[int]:
-    """When 1 was followed by something else out of the same mouth."""
+    """Return when an exporter's 1 was followed by another value of the same exporter."""
     ends = look.first_value[:-1] == 1.0
     ends &= ~np.isnan(look.first_value[1:])
     ends &= look.first_ms[1:] - look.last_ms[:-1] <= directly_ms

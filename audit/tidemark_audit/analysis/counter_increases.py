@@ -1,5 +1,7 @@
-"""When a counter or latched value rose that is up as soon as it is seen: proof of loss is not to be
-thrown away for want of a sample before it, nor told again in every later window.
+"""Find when a counter or latched value rose, including from before its first sample.
+
+Proof of loss must not be dropped for want of an earlier sample, nor be reported again in every
+later window.
 """
 
 from enum import Enum, auto
@@ -13,7 +15,7 @@ from tidemark_audit.metrics.families import FAMILIES, PREFIX, Exporter
 
 
 class CounterIncrease(Enum):
-    """From 0 to its first value."""
+    """Say how to judge a rise from 0 to the first value that was seen."""
 
     EARLIER = auto()  # it is seen to have stood when the window began
     WITHIN = auto()
@@ -21,7 +23,7 @@ class CounterIncrease(Enum):
 
 
 def first_rise(series: Series, merged_series: MergedSeries) -> CounterIncrease:
-    """Raises nothing for a track without values: they never rose."""
+    """Return how the series' first value rose; a series without values never rose."""
     known = merged_series.first_ms[~np.isnan(merged_series.first_value)]
     context = series.context
     exporter = FAMILIES[PREFIX + merged_series.key.family].exporter
@@ -43,8 +45,10 @@ def first_rise(series: Series, merged_series: MergedSeries) -> CounterIncrease:
 
 
 def _came_up(series: Series, broker: str, since_ms: int, cap_ms: int) -> bool:
-    """Whether the broker, first seen then, began to live in the window: what it counts, it counts
-    from its start. Who was in sync before lived already, and nobody scraped it.
+    """Return whether a broker, first seen then, started within the window.
+
+    Its counters then count from its start. A broker that was in sync earlier was running, and only
+    not scraped.
     """
     context = series.context
     begun = context.cluster_since_ms.get(series.cluster, context.window_start_ms)
@@ -58,7 +62,7 @@ def _came_up(series: Series, broker: str, since_ms: int, cap_ms: int) -> bool:
 
 
 def stood_at_start(series: Series, merged_series: MergedSeries) -> float:
-    """Its value by the last sample before the window; 0 if there is none."""
+    """Return the value of the last sample before the window; 0 if there is none."""
     is_before = (merged_series.first_ms < series.context.window_start_ms) & ~np.isnan(
         merged_series.first_value
     )
@@ -67,7 +71,7 @@ def stood_at_start(series: Series, merged_series: MergedSeries) -> float:
 
 
 def counted_steps(series: Series, merged_series: MergedSeries | None) -> list[Increment]:
-    """Steps up of a counter, of the earlier time that was read too."""
+    """Return a counter's increments, including those of the time read before the window."""
     if merged_series is None or merged_series.is_empty:
         return []
     return increments(

@@ -17,11 +17,11 @@ KINDS = {
 
 
 def planned_segments(series: Series, timeline: PartitionTimeline) -> Flags:
-    """Where all that is missing is missing because somebody asked for it.
+    """Return the segments in which every missing replica is missing by request.
 
-    A broker's absence is planned only from its beginning: the operator's word must stand when it
-    falls out of sync, a couple of scrapes more or less. A restart asked for later makes no crash
-    planned.
+    A broker's absence is planned only from its beginning: the operator's announcement must be there
+    when it falls out of sync, give or take two scrapes. A restart requested later does not make a
+    crash planned.
     """
     bad = np.isin(timeline.state, (State.DEGRADED, State.UNDER_MIN_ISR, State.OFFLINE))
     planned = np.zeros(len(timeline.state), dtype=np.bool_)
@@ -51,7 +51,7 @@ def planned_segments(series: Series, timeline: PartitionTimeline) -> Flags:
 
 
 def _in_sync_from(series: Series) -> dict[str, int]:
-    """When each broker was first seen in sync, or leading."""
+    """Return when each broker was first seen in sync, or leading."""
     found: dict[str, int] = {}
     for key, merged_series in series.merged_series_list.items():
         if key.family not in ("follower_in_sync", "replica_is_leader"):
@@ -70,7 +70,7 @@ class _WindowPart:
 
 
 def intervals_of(series: Series, timeline: PartitionTimeline, planned: Flags) -> list[Interval]:
-    """All but healthy ones, in order of time within a kind; of the window, where they are cut."""
+    """Return all intervals but healthy ones, cut to the window, by kind and time."""
     partition = TopicPartition(series.topic, series.partition, series.topic_id)
     window_start_ms = series.context.window_start_ms
     found = []

@@ -1,4 +1,4 @@
-"""How far each follower was behind, over all the leaders that it had."""
+"""Measure how far each follower was behind, over all the leaders that it had."""
 
 from collections.abc import Sequence
 
@@ -29,8 +29,10 @@ def _by_follower(merged_series_list: Sequence[MergedSeries]) -> dict[str, list[M
 
 
 def _scrapes(series: Series) -> int:
-    """How often a leader was looked at: as often as its best known follower. A follower that speaks
-    for itself (Kafka's) says nothing of how often."""
+    """Return how often a leader was scraped: as often as its best known follower.
+
+    A follower that exports its own lag (Kafka's) says nothing of that.
+    """
     by_leader: dict[str, int] = {}
     for family in ("follower_caught_up_age_seconds", "follower_lag_records"):
         for merged_series in series.all_of(family):

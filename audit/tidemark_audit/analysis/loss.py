@@ -1,8 +1,8 @@
-"""What shows that committed records are gone. Each kind is true whatever else the samples say.
+"""Find evidence that committed records are lost; each kind holds whatever else the samples say.
 
-Latched counters prove; the watermarks only catch what a scrape happened to see. No comparison
-here mixes two epochs, two topic ids or a replica's watermark with another clock's: a high watermark
-may lag right after a clean election, and retention moves only the log's start.
+Latched counters prove a loss; watermarks only show what a scrape happened to see. No comparison
+mixes two epochs, two topic ids or a replica's watermark with another clock's: a high watermark may
+lag right after a clean election, and retention moves only the log's start.
 """
 
 import itertools
@@ -21,7 +21,10 @@ from tidemark_audit.results import Confidence, LossEvidence, LossKind, Sample
 
 
 def loss_of(series: Series) -> list[LossEvidence]:
-    """In order of time. What was seen before the window is an earlier one's to tell."""
+    """Return the evidence of the window in order of time.
+
+    Earlier windows report what came before.
+    """
     searches: tuple[Callable[[Series], Iterator[LossEvidence]], ...] = (
         _committed_truncations,
         _election_gaps,
@@ -43,7 +46,7 @@ def loss_of(series: Series) -> list[LossEvidence]:
 
 
 def _with_offset(evidence: LossEvidence, starts: Mapping[int, int]) -> LossEvidence:
-    """Who lost records went on from where the first epoch without them begins."""
+    """Add the first lost offset: where the first epoch without the records begins."""
     if evidence.first_offset is not None or not evidence.records:
         return evidence
     first, last = evidence.epochs
@@ -80,9 +83,10 @@ def _committed_truncations(series: Series) -> Iterator[LossEvidence]:
 
 
 def _epoch_in_sync(series: Series, broker: str, until_ms: int) -> int:
-    """The last epoch in which the broker was seen to lead or to be in sync; -1 if it never was.
+    """Return the last epoch in which a broker was seen to lead or be in sync; -1 if never.
 
-    What it cuts later was lost since then, maybe by an election that other evidence tells of too.
+    Records that it truncates later were lost since then, maybe by an election that other evidence
+    shows too.
     """
     held = [
         (int(time), merged_series.key.broker)
@@ -158,7 +162,7 @@ def _recovery_epoch(series: Series, cause: str, at_ms: int) -> int:
 
 
 def _digest_mismatches(series: Series) -> Iterator[LossEvidence]:
-    """One boundary, one epoch, two digests."""
+    """Find two digests of one boundary in one epoch."""
     known: dict[tuple[int, int], Sample] = {}
     reported: set[tuple[int, int]] = set()
     for sample, boundary, epoch in sorted(_digests(series), key=lambda each: each[0].at_ms):
@@ -196,7 +200,7 @@ def _digests(series: Series) -> Iterator[tuple[Sample, int, int]]:
 
 
 def _high_watermark_regresses(series: Series) -> Iterator[LossEvidence]:
-    """A leader's own high watermark that goes back within its epoch."""
+    """Find a leader's own high watermark that goes back within its epoch."""
     for merged_series in series.all_of("replica_high_watermark_offset"):
         broker, text = merged_series.key.broker, key_as_text(merged_series.key)
         leads = series.steps("replica_is_leader", broker=broker)
@@ -233,8 +237,10 @@ def _high_watermark_regresses(series: Series) -> Iterator[LossEvidence]:
 
 
 def _leaders_below_high_watermark(series: Series) -> Iterator[LossEvidence]:
-    """A leader whose epoch starts, or whose log ends, below a watermark that a replica knew in an
-    earlier epoch."""
+    """Find leaders that begin below a watermark of an earlier epoch.
+
+    A leader's epoch then starts, or its log ends, below a high watermark that a replica knew.
+    """
     known_starts = dict(_epoch_starts(series))
     # Where nobody said it, the log of who leads ends at or after it.
     bounds = {epoch: sample for epoch, sample in _leaders_ends(series) if epoch not in known_starts}
@@ -271,7 +277,7 @@ def _leaders_below_high_watermark(series: Series) -> Iterator[LossEvidence]:
 
 
 def _epoch_starts(series: Series) -> Iterator[tuple[int, Sample]]:
-    """Of each epoch that a leader was seen in, its first offset."""
+    """Yield the first offset of each epoch that a leader was seen in."""
     reported: set[int] = set()
     for merged_series in series.all_of("replica_leader_epoch_start_offset"):
         broker = merged_series.key.broker
@@ -292,7 +298,7 @@ def _epoch_starts(series: Series) -> Iterator[tuple[int, Sample]]:
 
 
 def _leaders_ends(series: Series) -> Iterator[tuple[int, Sample]]:
-    """Of each epoch, the first log end that its leader was seen with; the last is yielded first."""
+    """Yield the first log end that each epoch's leader was seen with, the last epoch first."""
     found: list[tuple[int, int, float, str]] = []
     for merged_series in series.all_of("replica_log_end_offset"):
         broker, text = merged_series.key.broker, key_as_text(merged_series.key)

@@ -1,4 +1,4 @@
-"""All facts of one partition, and of all partitions of a table of merged summaries."""
+"""Collect all facts of one partition, and of all partitions of a table of merged summaries."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -56,7 +56,7 @@ class PartitionAnalysis:
 
 
 def analysis_of(merged: pa.Table, context: Context) -> Iterator[PartitionAnalysis]:
-    """`merged` holds whole partitions: all series of each that it holds any of."""
+    """Yield the facts of each partition; `merged` must hold all series of each."""
     partitions: dict[tuple[str, str, str, int], list[MergedSeries]] = {}
     for merged_series in merged_series_of(merged):
         key = merged_series.key
@@ -78,10 +78,10 @@ def analysis_of(merged: pa.Table, context: Context) -> Iterator[PartitionAnalysi
 
 
 def life_of(series: Series) -> Context:
-    """The window, cut to when the partition was there: it is not unobserved before it was made.
+    """Return the window, cut to when the partition existed: it is not unobserved before.
 
-    Only where whoever would have told of it was seen before its first sample, or after its last.
-    A topic that was deleted while its data is kept is one that is not there.
+    It is cut only where an exporter that would have reported the partition was seen before its
+    first sample, or after its last. A deleted topic whose data is retained does not exist.
     """
     context = series.context
     seen_series = [
@@ -122,14 +122,14 @@ def _none_of(context: Context) -> Context:
 
 
 def _times_retained(merged_series: MergedSeries) -> list[int]:
-    """When it was said that the data is kept without a topic."""
+    """Return when the data was reported as retained without a topic."""
     if merged_series.key.family != RETAINED:
         return []
     return [int(at) for at in merged_series.first_ms[merged_series.first_value == 1.0]]
 
 
 def _is_led_after(merged_series_list: list[MergedSeries], at_ms: int) -> bool:
-    """A Topic of its name may have adopted what was kept."""
+    """Return whether the partition is led later: a Topic may have adopted retained data."""
     return any(
         int(merged_series.last_ms[-1]) > at_ms
         for merged_series in merged_series_list
@@ -194,7 +194,7 @@ def _largest(series: Series, family: str, *, last: bool = False) -> float | None
 
 
 def to_bytes(analysis: PartitionAnalysis) -> bytes:
-    """From Spark's workers to its driver."""
+    """Encode the facts for the way from Spark's workers to its driver."""
     return msgspec.msgpack.encode(analysis)
 
 

@@ -1,11 +1,11 @@
-"""One partition over time: who leads, what the leader says, and what follows from it.
+"""Build one partition's timeline: who leads, what the leader reports, and the state of it.
 
-The leader's view counts: of the brokers that say they lead, the one in the highest epoch. Where
-none is seen the operator's word is taken for the worse (offline, too few in sync) and never for
+The leader's view counts: of the brokers that claim to lead, the one in the highest epoch. Where
+none is seen, the operator's view is taken for the worse (offline, too few in sync) and never for
 the better: a partition is healthy only if its leader says so.
 
-A view begins with what was read before the window: what stands at its start has its beginning
-there, which decides whether it was planned and for how long it lasted.
+A timeline begins with what was read before the window: a state at its start has its beginning
+there, which decides whether it was planned and how long it lasted.
 """
 
 import itertools
@@ -39,7 +39,7 @@ BAD_STATES = (State.DEGRADED, State.UNDER_MIN_ISR, State.OFFLINE)
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The tracks of one partition, by what they are about."""
+    """Hold the merged series of one partition, by their keys."""
 
     cluster: str
     pool: str
@@ -72,7 +72,7 @@ class Series:
 
     @property
     def first_ms(self) -> int:
-        """Of all its samples."""
+        """Return the time of the first sample of all series."""
         firsts = (
             int(merged_series.first_ms[0])
             for merged_series in self.merged_series_list.values()
@@ -116,7 +116,7 @@ class PartitionTimeline:
         return np.diff(self.borders_ms)
 
     def since(self, start_ms: int) -> "PartitionTimeline":
-        """Its segments from then on; the time is one of its borders."""
+        """Return the segments from a time on, which must be one of the borders."""
         first = int(np.searchsorted(self.borders_ms, start_ms))
         return PartitionTimeline(
             self.borders_ms[first:], self.brokers, self.leader[first:], self.leader_epoch[first:],
@@ -167,7 +167,7 @@ def timeline_of(series: Series) -> PartitionTimeline:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """What one broker says of the partition."""
+    """Hold what one broker reports of the partition."""
 
     in_sync: StepFunction
     replicas: StepFunction
@@ -297,7 +297,7 @@ class _Chosen:
 
 
 def _filled(values: Floats) -> Floats:
-    """What was last known, and before that what is first known: a setting, not a measurement."""
+    """Fill gaps with the last known value, or the first one before it: these are settings."""
     known = np.flatnonzero(~np.isnan(values))
     if len(known) == 0:
         return values
@@ -317,7 +317,7 @@ def _states(
 
 
 def _none_leads(claims: Sequence[_Claim], times: Longs, replicas: Floats) -> Flags:
-    """Every replica is seen, and each says that it does not lead."""
+    """Return where every replica is seen, and none reports that it leads."""
     followers = np.zeros(len(times), dtype=np.int64)
     for claim in claims:
         followers += claim.is_leader.at(times) == 0.0
@@ -332,11 +332,11 @@ def _said_again(
     nobodys: Flags,
     interval_ms: int,
 ) -> Flags:
-    """Of `nobodys`, the stretches in which it was said for as long as two scrapes of everybody.
+    """Return the parts of `nobodys` that lasted for two scrapes of every broker.
 
-    Brokers are scraped one after another: when leadership moves, the old leader may have been asked
-    after it and the new one before, and no moment was without a leader. Where the operator names
-    one, it is that broker that must have said twice that it does not lead.
+    Brokers are scraped one after another: when leadership moves, the old leader may be scraped
+    after it and the new one before, although no moment was without a leader. Where the operator
+    names a leader, that broker must have reported twice that it does not lead.
     """
     found = np.zeros(len(times), dtype=np.bool_)
     if not nobodys.any():

@@ -1,8 +1,8 @@
-"""Whether those who would tell of a loss were there to be heard: each replica, and the operator.
+"""Measure whether those who would report a loss were seen: each replica, and the operator.
 
-Latched counters tell of the time between two looks at one process. A look also stands for as long
-as any sample does: after the last one, and before the first one of a process that followed another,
-as its counters began at 0. What else lies between two processes is unwitnessed.
+Latched counters cover the time between two samples of one process. A sample is also valid for its
+usual time: after the last one, and before the first one of a process that followed another, as its
+counters began at 0. Other time between two processes has no witness.
 """
 
 from collections.abc import Iterator
@@ -85,7 +85,7 @@ def _heard(series: Series, broker: str) -> list[tuple[int, int]]:
 
 
 def _overlap(timeline: PartitionTimeline, where: Flags, intervals: list[tuple[int, int]]) -> int:
-    """How much of these segments lies in any of the stretches, which are in order of time."""
+    """Return how much of these segments lies in any of the intervals, which are sorted."""
     starts, ends = timeline.borders_ms[:-1][where], timeline.borders_ms[1:][where]
     total, reached = 0, int(timeline.borders_ms[0])
     for begin, end in intervals:

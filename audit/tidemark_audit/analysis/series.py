@@ -1,4 +1,4 @@
-"""A merged summary as arrays, and two looks at one thing laid over each other."""
+"""Hold merged summaries as arrays, and combine several scrapes of one target."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tidemark_audit.metrics.families import FAMILIES, PREFIX, Exporter, MetricSh
 
 @dataclass(frozen=True, slots=True)
 class MergedSeries:
-    """One series over the window; run i goes from its first to its last sample, both included."""
+    """Hold one series over the window; run i spans its first to its last sample, inclusive."""
 
     key: SeriesKey
     samples: int
@@ -34,7 +34,7 @@ class MergedSeries:
 
 
 def merged_series_of(merged: pa.Table) -> Iterator[MergedSeries]:
-    """One per row that is a series, in the order of rows."""
+    """Yield one MergedSeries per row that is a series, in the order of rows."""
     merged = merged.combine_chunks()
     keys = zip(*(merged[name].to_pylist() for name in SeriesKey._fields), strict=True)
     flat = {name: _Lists(merged[name]) for name in merged.column_names if _is_list(merged, name)}
@@ -74,11 +74,11 @@ class _Lists:
 
 
 def fold_scrapes(merged_series_list: Sequence[MergedSeries], cap_ms: int) -> list[MergedSeries]:
-    """One track for each thing: of two looks at a target the fuller counts, others fill its gaps.
+    """Return one series per key: the fuller scrape of a target counts, others fill its gaps.
 
-    Prometheus pairs, a second job for the same target, and pods that came back under another name
-    all end here. Looks are chosen for all series of a target together, so that what was one
-    consistent cut stays one; two clocks mixed could make a counter step back.
+    Prometheus pairs, a second job for the same target, and pods that return under another name all
+    end here. Scrapes are chosen for all series of a target together, so a consistent cut stays one;
+    two clocks mixed could make a counter go back.
     """
     by_target: dict[tuple[str, str, Exporter, str], dict[str, list[MergedSeries]]] = {}
     for merged_series in merged_series_list:
@@ -118,7 +118,10 @@ _NOTHING_KNOWN: _Known = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int6
 
 
 def _union(known: _Known, look: Sequence[MergedSeries], cap_ms: int) -> _Known:
-    """When the target was seen, by what was known and by this look: not where its series ended."""
+    """Return when the target was seen by what was known or by this scrape.
+
+    Times after the end of its series do not count.
+    """
     there = [~np.isnan(merged_series.first_value) for merged_series in look]
     scrapes = list(zip(look, there, strict=True))
     starts = np.concatenate(
@@ -166,11 +169,11 @@ def _renamed(merged_series: MergedSeries, key: SeriesKey) -> MergedSeries:
 
 
 def _filled(base: MergedSeries, other: MergedSeries, known: _Known) -> MergedSeries:
-    """`base` and those runs of `other` that lie in no stretch of `known`.
+    """Return `base` with those runs of `other` that lie in no interval of `known`.
 
-    A run that reaches into such a stretch is cut there; one of RISING keeps only the end that lies
-    outside, for its values in between are not known. A histogram cannot be cut: that of a look
-    most of which overlaps what is known is left out, another one is taken whole.
+    A run that reaches into such an interval is cut there; one of RISING keeps only the end that
+    lies outside, as its values in between are not known. A histogram cannot be cut: if most of its
+    scrape overlaps what is known it is left out, otherwise it is taken whole.
     """
     known_start, known_end = known
     if not len(known_start):
@@ -237,7 +240,10 @@ def _one_run(
 
 
 def _ends(merged_series: MergedSeries, cap_ms: int) -> Longs:
-    """Until when each run stands: the next one's first sample, or `cap_ms` after its last."""
+    """Return until when each run is valid.
+
+    That is the next run's first sample, or `cap_ms` after its own last one.
+    """
     following = np.append(merged_series.first_ms[1:], np.iinfo(np.int64).max)
     return np.asarray(np.minimum(following, merged_series.last_ms + cap_ms))
 

@@ -1,7 +1,7 @@
-"""A value over time as samples let us know it: sample i stands for [t_i, min(t_i+1, t_i + cap)).
+"""Represent a sampled value over time: sample i is valid in [t_i, min(t_i+1, t_i + cap)).
 
-The one definition of time of the whole audit: what no sample stands for is unknown, not the same
-as before.
+The whole audit defines time here: outside of every sample's validity a value is unknown, not the
+same as before.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class StepFunction:
         return self._taken(times_ms, self.value)
 
     def last_sample_at(self, times_ms: Longs) -> Floats:
-        """The time of the last sample of the stretch that holds each time."""
+        """Return the time of the last sample of the step that holds each time."""
         return self._taken(times_ms, self.last_sample_ms.astype(np.float64))
 
     def _taken(self, times_ms: Longs, values: Floats) -> Floats:
@@ -42,7 +42,7 @@ class StepFunction:
         return np.concatenate((self.start_ms, self.end_ms))
 
     def intervals_of(self, value: float) -> list[tuple[int, int]]:
-        """Where it has the value; stretches that touch are one."""
+        """Return the intervals with a value; those that touch are one."""
         found: list[tuple[int, int]] = []
         for start, end in zip(
             self.start_ms[self.value == value], self.end_ms[self.value == value], strict=True
@@ -63,7 +63,10 @@ NOTHING = StepFunction(
 
 
 def steps_of(merged_series: MergedSeries | None, cap_ms: int) -> StepFunction:
-    """Of a STEP family. Runs of NaN (the series ended) only end what was before them."""
+    """Return the steps of a STEP family.
+
+    Runs of NaN (the series ended) only end the run before them.
+    """
     if merged_series is None or merged_series.is_empty:
         return NOTHING
     following = np.append(merged_series.first_ms[1:], np.iinfo(np.int64).max)
@@ -79,7 +82,7 @@ def steps_of(merged_series: MergedSeries | None, cap_ms: int) -> StepFunction:
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """A counter rose by `records` between two samples (or from its start, where it had none)."""
+    """Record that a counter rose by `records` between two samples, or from its start."""
 
     after_ms: int
     at_ms: int
@@ -89,9 +92,9 @@ class Increment:
 
 
 def increments(merged_series: MergedSeries, *, from_zero: bool, cap_ms: int) -> list[Increment]:
-    """Steps up of a counter. A lower value is a reset: it rose from 0 to that.
+    """Return a counter's increments; a lower value is a reset, and rose from 0 to that.
 
-    `from_zero`: its first value is a step too, else it may be from before.
+    `from_zero`: the first value is an increment too, otherwise it may be from before.
     """
     known = ~np.isnan(merged_series.first_value)
     first, last, value = (

@@ -1,8 +1,8 @@
-"""The same samples under another setting: what a durability setting would have cost, or bought.
+"""Judge the same samples under another durability setting: its cost or benefit.
 
 `min.insync.replicas` only moves a limit. With fewer replicas, those with the lowest ids are kept,
 and a leader outside them is taken to be one of them; with more, the new ones never fail: a best
-case. `replica.lag.time.max.ms` moves the limit of R4; who is in the ISR stays as it was.
+case. `replica.lag.time.max.ms` moves the limit of R4; the ISR stays as it was.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from tidemark_audit.analysis.step_function import StepFunction
 
 
 class BadSetting(ValueError):
-    """A setting that cannot be priced."""
+    """Report a setting that cannot be judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,10 @@ class WhatIf:
 
 
 def what_if_of(text: str) -> WhatIf:
-    """Of `min.insync.replicas=1,replicationFactor=2`. Raises BadSetting."""
+    """Parse `min.insync.replicas=1,replicationFactor=2`.
+
+    Raises BadSetting.
+    """
     found: dict[str, int] = {}
     for entry in text.split(","):
         name, _, number = entry.strip().partition("=")
@@ -58,7 +61,7 @@ def what_if_of(text: str) -> WhatIf:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of each segment, as the leader says them or as they would have been."""
+    """Hold each segment's counts, as the leader reports them or as they would have been."""
 
     in_sync: Floats
     replicas: Floats

@@ -24,6 +24,6 @@ class WithoutPandas(MetaPathFinder):
 
 
 def leave_out_pandas() -> None:
-    """For the rest of the process; without effect where pandas is there already."""
+    """Prevent imports of pandas in this process; without effect if it is imported already."""
     if not any(isinstance(finder, WithoutPandas) for finder in sys.meta_path):
         sys.meta_path.insert(0, WithoutPandas())

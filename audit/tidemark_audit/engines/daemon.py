@@ -1,7 +1,7 @@
-"""What Spark starts to fork its Python workers from, in sessions that the audit started.
+"""Fork Spark's Python workers without pandas, in sessions that the audit started.
 
-It is pyspark's own (`spark.python.daemon.module`); its workers, which run the kernel alone, do not
-import pandas. The kernel itself is not imported before they are forked: Arrow starts threads.
+This is pyspark's own daemon (`spark.python.daemon.module`); its workers run the kernel alone. The
+kernel is not imported before the fork, as Arrow starts threads.
 """
 
 from pyspark.daemon import manager

@@ -1,4 +1,4 @@
-"""What an engine hands to the rules, and the steps that both take the same way."""
+"""Define what an engine returns to the rules, and the steps that both engines share."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]  # slices done, of how many
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to read, and how summaries are made."""
+    """Hold what to read, and how to make summaries."""
 
     slices: Sequence[Slice]
     window: Window
@@ -40,7 +40,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All that the samples say, before any objective."""
+    """Hold all that the samples say, before any objective."""
 
     window_start_ms: int
     window_end_ms: int
@@ -59,7 +59,7 @@ class Observed:
 
 
 class NoSamples(Exception):
-    """No sample of a family that the audit knows lies in the window."""
+    """Report that the window has no sample of a family that the audit reads."""
 
 
 class Engine(Protocol):
@@ -67,15 +67,21 @@ class Engine(Protocol):
     def name(self) -> str: ...
 
     def observe(self, request: Request, progress: Progress) -> Observed:
-        """Raises SourceError, NoSamples, OverlappingSlices."""
+        """Read the request's sources and return all facts.
+
+        Raises SourceError, NoSamples, OverlappingSlices.
+        """
 
     def summaries(self, request: Request, progress: Progress) -> pa.Table:
-        """Merged, of the whole request. Raises SourceError, OverlappingSlices."""
+        """Return the merged summaries of the whole request.
+
+        Raises SourceError, OverlappingSlices.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyCounts:
-    """Of one family, over all its series."""
+    """Hold the counts of one family, over all its series."""
 
     family: str
     samples: int
@@ -88,7 +94,10 @@ class FamilyCounts:
 
 
 def family_counts(merged: pa.Table) -> list[FamilyCounts]:
-    """Of a table of merged summaries; those of several tables are added by `added_counts`."""
+    """Count the samples of each family in a table of merged summaries.
+
+    `added_counts` adds those of several tables.
+    """
     found = []
     is_series = pc.and_(
         pc.equal(merged["band_start_ms"], NO_BAND), pc.greater(merged["samples"], 0)
@@ -133,7 +142,10 @@ def _sum(one: FamilyCounts, other: FamilyCounts) -> FamilyCounts:
 
 
 def window_of(request: Request, counts: Sequence[FamilyCounts]) -> tuple[int, int]:
-    """What was asked for, else from the first sample to the last. Raises NoSamples."""
+    """Return the requested window, or the one from the first sample to the last.
+
+    Raises NoSamples.
+    """
     if not counts:
         raise NoSamples("no sample of a family that the audit reads")
     start = request.window.start_ms
@@ -154,7 +166,7 @@ def observed(
     context: Context,
     partitions_what_if: Sequence[PartitionAnalysis] = (),
 ) -> Observed:
-    """From the small rows (brokers, operator, bands) and the facts of partitions."""
+    """Collect the small rows (brokers, operator, bands) and the facts of partitions."""
     merged_series_list = list(merged_series_of(without_topic))
     named = {partition.cluster for partition in partitions}
     return Observed(
@@ -192,7 +204,7 @@ def observed(
 
 
 def _broker_lives(merged_series_list: Sequence[MergedSeries]) -> Iterator[BrokerRun]:
-    """By their epochs: each start has another one."""
+    """Yield brokers' processes by their epochs: each start has another one."""
     epochs = [
         merged_series
         for merged_series in merged_series_list
@@ -232,7 +244,7 @@ def _crc_failures(rows: pa.Table, context: Context) -> tuple[tuple[str, str, int
 
 @dataclass(frozen=True, slots=True)
 class _Band:
-    """One of the kernel's: the ages of a minute's samples."""
+    """Hold one of the kernel's bands: the ages of a minute's samples."""
 
     start_ms: int
     bins: NDArray[np.int32]
@@ -241,7 +253,7 @@ class _Band:
 
 
 def _lag_bands(rows: pa.Table, context: Context) -> tuple[LagBand, ...]:
-    """The kernel's bands in as many stretches as a reader can see, each of whole bands."""
+    """Join the kernel's bands into as many intervals as a reader can see, each of whole bands."""
     window = context.window_end_ms - context.window_start_ms
     length = BAND_MS * max(1, -(-window // (MOST_BANDS * BAND_MS)))
     merged: dict[int, list[_Band]] = {}

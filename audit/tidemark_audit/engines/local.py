@@ -1,4 +1,4 @@
-"""The kernel in this process: for what fits one core, and to check Spark by."""
+"""Run the kernel in this process: for what fits one core, and to check Spark by."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What must be known before the first sample is read: slices, and where runs may break.
+"""Find what is needed before the first sample is read: slices, and where runs may break.
 
 Kafka's followers export 0 where its leaders export how many replicas a partition has.
 """
@@ -40,8 +40,10 @@ LEADS = "replica_is_leader"
 
 
 def without_followers(batch: SampleBatch) -> SampleBatch:
-    """What a follower says of a partition's replicas ends there, as if it had stopped speaking. Its
-    0 says that it does not lead: a leader never says it, it is one of them."""
+    """End the series of a partition's replicas where Kafka's follower exports them.
+
+    Its 0 says that it does not lead: a leader never exports 0, as it is a replica itself.
+    """
     of_kafka = np.array([key.detail == SAID_BY_KAFKA for key in batch.series], dtype=np.bool_)
     if not of_kafka.any():
         return batch
@@ -76,10 +78,10 @@ _INTERVAL_COLUMNS = ["run_first_ms", "run_last_ms", "run_samples"]
 def aggregation_settings(
     sources: Sequence[Source], window: Window, interval_ms: int | None
 ) -> AggregationSettings:
-    """Runs break at gaps that are long for the target that is scraped most often.
+    """Choose the settings: runs break at gaps that are long for the most frequent target.
 
-    For one that is scraped less often they break more than they need to, which costs rows and
-    changes nothing: how long a sample stands is decided later, from all of them.
+    For targets that are scraped less often they break more than needed, which costs rows and
+    changes nothing: how long a sample is valid is decided later, from all of them.
     """
     if interval_ms is None:
         guesses = [
@@ -95,7 +97,10 @@ def aggregation_settings(
 def summarize_slice(
     part: Slice, window: Window, settings: AggregationSettings
 ) -> Iterator[pa.RecordBatch]:
-    """Raises SourceError, for a slice that is not what it seemed as well."""
+    """Summarise one slice.
+
+    Raises SourceError, also for a slice that is not what it seemed.
+    """
     try:
         if isinstance(part, SummarySlice):
             yield from part.summaries()
@@ -140,7 +145,7 @@ def _check_times(batch: SampleBatch, place: str) -> None:
 
 
 def scrape_intervals(merged: pa.Table) -> Intervals:
-    """From merged summaries in the order of their keys: the median step of each exporter."""
+    """Return the median step of each exporter, from merged summaries in the order of their keys."""
     found = {
         exporter: _median_step(merged, exporter)
         for exporter in (Exporter.BROKER, Exporter.OPERATOR)
@@ -150,8 +155,10 @@ def scrape_intervals(merged: pa.Table) -> Intervals:
 
 
 def rows_for_intervals(merged: pa.Table) -> pa.Table:
-    """Of merged summaries in the order of their keys, what `scrape_intervals` looks at: also when
-    there are more such tables, whose rows are put in order again."""
+    """Return the rows that `scrape_intervals` reads, of summaries in the order of their keys.
+
+    Rows of several such tables can be sorted together.
+    """
     rows = pa.concat_tables([_scraped_between(merged, exporter) for exporter in Exporter])
     return rows.select([*KEY_COLUMNS, *_INTERVAL_COLUMNS])
 

@@ -1,6 +1,6 @@
-"""A Spark session for an audit: small heap, quick start, our own Python in its workers.
+"""Create a Spark session for an audit: small heap, quick start, our own Python in its workers.
 
-Sessions that others made are taken as they are; nothing here is needed for a right answer.
+Sessions that others made are used as they are; a right answer needs nothing of this module.
 """
 
 import contextlib
@@ -30,12 +30,14 @@ class MasterAlreadySet(Exception):
 
 
 class NoConnect(Exception):
-    """The packages that Spark Connect needs beside pyspark are not installed."""
+    """Report that the packages that Spark Connect needs beside pyspark are not installed."""
 
 
 def spark_session(master: str | None, *, archive_directory: Path | None = None) -> SparkSession:
-    """`sc://` addresses are Spark Connect; None is local[*]. Raises NoJava, NoConnect,
-    MasterAlreadySet."""
+    """Create a session; `sc://` addresses are Spark Connect, None is local[*].
+
+    Raises NoJava, NoConnect, MasterAlreadySet.
+    """
     # Workers of a local master would else be the machine's python3, which lacks our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -66,8 +68,10 @@ def spark_session(master: str | None, *, archive_directory: Path | None = None) 
 
 
 def _configured(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """What is the audit's wherever its Spark runs. Executors' pods are named after the application:
-    a name of 47 characters would be too long."""
+    """Set what the audit needs wherever its Spark runs.
+
+    Executors' pods are named after the application: a name of 47 characters would be too long.
+    """
     return (
         builder.appName("tidemark-audit")
         .config("spark.ui.enabled", "false")
@@ -84,7 +88,7 @@ def _configured(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 @contextlib.contextmanager
 def _quiet_start() -> Iterator[None]:
-    """The JVM inherits our stderr and greets with a dozen lines; they matter if it fails."""
+    """Hide the JVM's dozen lines on stderr at its start, unless it fails."""
     with tempfile.TemporaryFile() as said:
         kept = os.dup(2)
         os.dup2(said.fileno(), 2)

@@ -1,14 +1,16 @@
-"""The kernel on Spark. How it is cut and where what runs:
+"""Run the kernel on Spark.
 
-1. `spark.range(slices)`, one task a slice: Python opens the slice itself and gives summaries, so
-   that no raw sample crosses between the JVM and Python. Summaries leave it packed, a row for each
-   bucket of partitions: to the JVM they are bytes, which it moves and never looks into.
+1. `spark.range(slices)`, one task a slice: Python opens the slice itself and returns summaries, so
+no raw sample crosses between the JVM and Python. Summaries leave it packed, a row for each bucket
+of partitions: to the JVM they are bytes, which it moves and does not parse.
+
 2. Buckets are shuffled (at most MOST_PARTITIONS of them): all series of a partition meet in one
-   task, which merges them. What it merged is kept; it is small (a row a series).
-3. The driver takes what says how to judge (`_Scrape`: counts, brokers, operator, lag bands) and, as
-   `Context`, gives it to one more pass over what was kept, which makes each partition's facts.
+task, which merges them. The merged rows are cached; they are small (a row a series).
 
-The driver holds facts, never samples. It needs nothing but a SparkSession, classic or Connect.
+3. The driver takes what says how to judge (`_Scrape`: counts, brokers, operator, lag bands) and
+passes it as `Context` to one more pass over the cached rows, which makes each partition's facts.
+
+The driver holds facts, never samples. It needs only a SparkSession, classic or Connect.
 """
 
 import re
@@ -56,7 +58,7 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class _Scrape:
-    """What the driver must know of one task's rows before any of them can be judged."""
+    """Hold what the driver must know of one task's rows before any can be judged."""
 
     counts: list[FamilyCounts]
     without_topic: bytes
@@ -119,8 +121,10 @@ class SparkEngine:
 
 
 def _in_buckets(batches: list[pa.RecordBatch], count: int) -> Batches:
-    """A row for each bucket that has any summary. All series of a partition are in one bucket,
-    whichever process asks."""
+    """Yield a row for each bucket that has any summary.
+
+    All series of a partition are in one bucket, whichever process asks.
+    """
     if not batches:
         return
     table = pa.Table.from_batches(batches)
@@ -178,7 +182,7 @@ def _payloads(batches: Batches) -> Iterator[bytes]:
 
 
 def _packed(table: pa.Table) -> bytes:
-    """As a stream of Arrow's own, with its schema."""
+    """Encode a table as an Arrow stream, with its schema."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -196,7 +200,7 @@ def _error_text(error: SourceError) -> str:
 
 
 def _as_source_error(error: Exception) -> Exception:
-    """A worker's SourceError comes back as text in Spark's own exception."""
+    """Restore a worker's SourceError, which Spark returns as text in an exception of its own."""
     text = str(error)
     if _MARK not in text:
         return error

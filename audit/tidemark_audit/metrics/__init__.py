@@ -1,1 +1,1 @@
-"""The metrics that an audit reads, and what Kafka calls them."""
+"""Define the metrics that an audit reads, and Kafka's names for them."""

@@ -1,10 +1,10 @@
-"""The families that the audit reads, and what it keeps of each.
+"""Define the families that the audit reads, and what it keeps of each.
 
-Names: docs/operations/metrics.md.
+The names are those of docs/operations/metrics.md.
 
-`STEP` values stand still for long and are kept as runs of equal values: nothing is lost. `RISING`
-ones are kept as stretches that only rise, with both ends: a step back is seen, the way up is not.
-`SPREAD` ones are kept as a histogram: quantiles are right to 1 %.
+`STEP` values stay equal for long and are kept as runs of equal values: nothing is lost. `RISING`
+ones are kept as runs that only rise, with both ends: a step back is seen, the values between are
+not. `SPREAD` ones are kept as a histogram: quantiles are right to 1 %.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class MetricShape(IntEnum):
 
 
 class Exporter(IntEnum):
-    """Who exports it; brokers and operator may be scraped at different intervals."""
+    """Name who exports a family; brokers and operator may be scraped at different intervals."""
 
     BROKER = 0
     OPERATOR = 1
@@ -105,7 +105,7 @@ _SCRAPE_LABELS = (
 
 
 class SeriesKey(NamedTuple):
-    """What a series is about. Equal keys with another `scrape` are two looks at one thing."""
+    """Identify a series; equal keys with another `scrape` are two scrapes of one thing."""
 
     family: str  # without the prefix
     cluster: str = ""
@@ -124,11 +124,14 @@ CRC_FAILURES = PREFIX + "crc_failures_total"
 
 
 class BadLabels(ValueError):
-    """A series of one of our families whose labels cannot be read."""
+    """Report a series of one of our families whose labels cannot be read."""
 
 
 def series_key(labels: Mapping[str, str]) -> SeriesKey | None:
-    """None for a family that the audit does not read. Raises BadLabels."""
+    """Return the key of a series; None for a family that the audit does not read.
+
+    Raises BadLabels.
+    """
     name = labels.get("__name__", "")
     family = FAMILIES.get(name)
     broker, follower = labels.get("broker", ""), labels.get("follower", "")
@@ -161,7 +164,7 @@ def series_key(labels: Mapping[str, str]) -> SeriesKey | None:
 
 
 def as_text(labels: Mapping[str, str]) -> str:
-    """A series as Prometheus writes it."""
+    """Format a series as Prometheus writes it."""
     name = labels.get("__name__", "")
     rest = ",".join(
         f'{label}="{escape(text)}"' for label, text in labels.items() if label != "__name__"
@@ -174,7 +177,7 @@ def escape(text: str) -> str:
 
 
 def key_as_text(key: SeriesKey) -> str:
-    """The series of a key, with the labels that the audit knows."""
+    """Format the series of a key, with the labels that the audit knows."""
     family = FAMILIES[PREFIX + key.family]
     labels = {"__name__": PREFIX + key.family}
     for label in ("cluster", "pool", "topic", "topic_id"):

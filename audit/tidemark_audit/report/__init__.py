@@ -1,1 +1,1 @@
-"""An audit's result for people and for machines: one HTML page, Markdown, JUnit XML."""
+"""Render an audit's result for people and machines: one HTML page, Markdown, JUnit XML."""

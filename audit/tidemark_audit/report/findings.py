@@ -1,7 +1,4 @@
-"""The report's incidents: each once, worst first, with what it did; and gaps in the evidence.
-
-Pure.
-"""
+"""Render the report's incidents, worst first, with their effects, and gaps in the evidence."""
 
 from collections.abc import Sequence
 
@@ -18,7 +15,7 @@ EVIDENCE = "R8"
 
 
 def incidents_of(result: AuditResult) -> list[Finding]:
-    """What happened unasked: one finding of each."""
+    """Return the findings that lead an incident and were not planned."""
     return [each for each in leads(result.findings) if not each.planned and each.rule != EVIDENCE]
 
 
@@ -114,7 +111,7 @@ def _effects(below: Sequence[Finding]) -> Markup | None:
 
 
 def _commands(text: str) -> Markup:
-    """What stands between backticks is code."""
+    """Render text between backticks as code."""
     parts = text.split("`")
     return join(
         element("code", part) if number % 2 else part for number, part in enumerate(parts) if part

@@ -11,7 +11,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1,
 
 
 def duration(ms: float) -> str:
-    """The two largest units: `2 h 5 min`, `850 ms`, `2.5 s`; without end: `never`."""
+    """Format the two largest units: `2 h 5 min`, `850 ms`, `2.5 s`; infinity is `never`."""
     if ms == float("inf"):
         return "never"
     if ms < 999.5:

@@ -1,7 +1,7 @@
-"""How near partitions came to refusing writes: the fewest in sync over time, by their minimum.
+"""Plot how near partitions came to rejecting writes: the fewest in sync over time.
 
-A topic with another min.insync.replicas has a picture of its own: one line for all of them would
-say that writes were refused where they were not. Pure.
+There is a plot for each min.insync.replicas: one line for all topics would show rejected writes
+where there were none.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ UNKNOWN = -1
 
 
 def in_sync_minima(result: AuditResult, scale: TimeScale) -> list[Markup]:
-    """A picture for each min.insync.replicas; those of which nothing is told have none."""
+    """Return a plot for each min.insync.replicas that has intervals."""
     reported = [
         each
         for each in result.intervals
@@ -42,7 +42,10 @@ def in_sync_minima(result: AuditResult, scale: TimeScale) -> list[Markup]:
 
 
 def _minimum_of_topics(reported: Sequence[Interval]) -> dict[str, int]:
-    """The greatest that was seen: where a leader is missing nobody says it."""
+    """Return each topic's greatest min.insync.replicas that was seen.
+
+    Without a leader nobody exports it.
+    """
     found: dict[str, int] = {}
     for each in reported:
         topic = each.partition.topic

@@ -1,4 +1,4 @@
-"""The result as JUnit XML: a case for each rule, so that a pipeline shows it among its tests. Pure.
+"""Render the result as JUnit XML: a test case for each rule, for pipelines.
 
 The format is what Jenkins, GitLab and GitHub actions read (Apache Ant's junit task).
 """
@@ -12,8 +12,10 @@ SUITE = "tidemark audit"
 
 
 def render_junit(result: AuditResult) -> bytes:
-    """A rule that was violated is a failure, one without its inputs is skipped. The verdict is a
-    case of its own: INCONCLUSIVE is an error, as the audit could not do its work."""
+    """Return the document: a violated rule is a failure, one without its inputs is skipped.
+
+    The verdict is a case of its own: INCONCLUSIVE is an error, as the audit could not judge.
+    """
     suites = Element("testsuites", name=SUITE)
     suite = SubElement(suites, "testsuite", name=SUITE, time=f"{result.wall_seconds:.3f}")
     for rule in result.rules:

@@ -1,4 +1,4 @@
-"""The result as a few lines of Markdown, for a pull request or a chat. Pure."""
+"""Render the result as a few lines of Markdown, for a pull request or a chat."""
 
 from collections.abc import Sequence
 
@@ -83,7 +83,7 @@ def _when(result: AuditResult) -> str:
 
 
 def _with_code(text: str) -> str:
-    """What stands between backticks stays code."""
+    """Keep text between backticks as code, and escape the rest."""
     parts = text.split("`")
     if len(parts) % 2 == 0:  # one has no partner
         return _plain(text)

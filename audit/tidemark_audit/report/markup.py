@@ -15,8 +15,10 @@ _VOID = frozenset({"meta", "br", "rect", "line", "path"})
 
 
 def element(tag: str, /, *children: Content | Iterable[Content], **attributes: object) -> Markup:
-    """`class_` is class, `_` in a name is `-`; None and False leave an attribute out. Children that
-    are not Markup are escaped."""
+    """Return an element; children that are not Markup are escaped.
+
+    `class_` is class, `_` in a name is `-`; None and False leave an attribute out.
+    """
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
         for key, value in attributes.items()

@@ -1,4 +1,4 @@
-"""The whole report as one HTML file: no script, no request to anywhere, light and dark. Pure."""
+"""Render the whole report as one HTML file: no script, no requests, light and dark."""
 
 from importlib.resources import files
 

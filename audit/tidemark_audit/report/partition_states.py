@@ -1,4 +1,4 @@
-"""What partitions were in, as the report shows it: names, colours, and who was in it when. Pure."""
+"""Define partitions' states as the report shows them: names, colours, in-sync replicas."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ _KINDS = {
 
 
 def state_of(interval: Interval) -> State | None:
-    """None: the interval lies beside the states (how far from loss), not among them."""
+    """Return an interval's state; None if its kind lies beside the states (distance from loss)."""
     state = _KINDS.get(interval.kind)
     return State.PLANNED if state is State.DEGRADED and interval.planned else state
 
@@ -58,7 +58,7 @@ def shares(row: SliRow) -> dict[State, float]:
 
 
 def badness(row: SliRow) -> tuple[int, int, int, int, int]:
-    """For sorting, worst first when reversed."""
+    """Return a sort key, worst first when reversed."""
     return (
         row.offline_ms,
         row.under_min_isr_ms,
@@ -70,7 +70,7 @@ def badness(row: SliRow) -> tuple[int, int, int, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A stretch in which nothing changes."""
+    """Describe a time in which nothing changes."""
 
     start_ms: int
     end_ms: int
@@ -79,7 +79,7 @@ class Step:
 
 
 def steps(intervals: Iterable[tuple[Interval, int]]) -> list[Step]:
-    """Where intervals lie above one another, each with a value; nothing where there is none."""
+    """Return where intervals overlap, each step with their values; none without an interval."""
     edges: dict[int, list[tuple[int, int]]] = {}
     for interval, value in intervals:
         if interval.end_ms > interval.start_ms:
@@ -100,7 +100,7 @@ def steps(intervals: Iterable[tuple[Interval, int]]) -> list[Step]:
 
 
 def merged(found: Sequence[Interval]) -> list[tuple[int, int]]:
-    """The time that any of them covers, in order, without overlaps."""
+    """Return the time that any of the intervals covers, in order, without overlaps."""
     covered: list[tuple[int, int]] = []
     for interval in sorted(found, key=lambda each: each.start_ms):
         if covered and interval.start_ms <= covered[-1][1]:

@@ -1,4 +1,4 @@
-"""What several sections of the report are made of. Pure."""
+"""Provide the elements that several sections of the report share."""
 
 from collections.abc import Iterable, Sequence
 

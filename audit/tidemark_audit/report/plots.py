@@ -1,7 +1,7 @@
-"""The report's pictures over time: ISR heat map, in-sync minimum, lag bands, coverage. Pure.
+"""Draw the report's plots over time: ISR heat map, in-sync minimum, lag bands, coverage.
 
-Each is an SVG that the browser stretches to the page's width, so strokes do not scale and all words
-stand outside of it, as HTML. Every shape has a title: what it is, when, why.
+Each is an SVG that the browser stretches to the page's width, so strokes do not scale and all text
+stands outside of it, as HTML. Every shape has a title: what it is, when, why.
 """
 
 import math
@@ -59,7 +59,7 @@ def plot(
 
 
 def legend(states: Iterable[State], *marks: tuple[str, str]) -> Markup:
-    """`marks`: (class, words)."""
+    """Draw a legend of states and of marks, which are (class, words)."""
     entries = [
         element(
             "li",
@@ -161,7 +161,7 @@ def _cell(name: str, state: State, interval: Interval, top: float, scale: TimeSc
 
 
 def _names(intervals: Sequence[Interval], top: float, scale: TimeScale) -> list[Markup]:
-    """Which brokers are missing, written on the stretch where there is room."""
+    """Label intervals with the missing brokers, where there is room."""
     found = []
     for each in intervals:
         if state_of(each) in (None, State.UNOBSERVED) or not each.brokers:
@@ -244,8 +244,10 @@ def lag_plot(bands: Sequence[LagBand], limit_seconds: float, scale: TimeScale) -
 
 
 def _without_seams(bands: Sequence[LagBand]) -> list[LagBand]:
-    """Each lasts until the next one if that comes within two lengths: samples lie further apart
-    than the bands are wide."""
+    """Extend each band to the next one if that begins within two lengths.
+
+    Samples lie further apart than the bands are wide.
+    """
     found = list(bands)
     for number, (band, after) in enumerate(pairwise(bands)):
         if 0 < after.start_ms - band.end_ms <= 2 * (band.end_ms - band.start_ms):
@@ -306,7 +308,7 @@ def _lag_title(band: LagBand, scale: TimeScale) -> Markup:
 
 
 def coverage_strip(result: AuditResult, scale: TimeScale) -> Markup:
-    """How many partitions nobody looked at, over time: the darker, the more."""
+    """Draw how many partitions were unobserved over time: the darker, the more."""
     unobserved = [each for each in result.intervals if each.kind is IntervalKind.UNOBSERVED]
     partitions = max(1, len(result.sli_by_partition))
     body = [element("rect", x=0, y=0, width=WIDTH, height=22, class_=State.HEALTHY.css)]
@@ -332,7 +334,7 @@ def coverage_strip(result: AuditResult, scale: TimeScale) -> Markup:
 
 
 def mini_bar(row: SliRow, parts: dict[State, float]) -> Markup:
-    """Where a partition's window went, without its healthy share's colour on top."""
+    """Draw the shares of a partition's window, without the healthy share's colour on top."""
     return element(
         "div",
         (

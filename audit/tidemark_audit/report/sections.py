@@ -1,4 +1,4 @@
-"""The report's sections, in the order in which people ask. Values in, HTML out. Pure."""
+"""Render the report's sections, in the order in which people ask."""
 
 import math
 
@@ -67,7 +67,7 @@ def _writable_ms(total: SliRow) -> int:
 
 
 def _if_judged(result: AuditResult, rule: str, text: str) -> str:
-    """What a rule did not evaluate is not claimed."""
+    """Return the text if a rule was evaluated: the report claims nothing that was not judged."""
     checked_proposal = any(
         r.rule == rule and r.outcome is not Outcome.NOT_EVALUATED for r in result.rules
     )
@@ -266,7 +266,7 @@ def _slowest(result: AuditResult) -> Markup | None:
 
 
 def _longest(lag: FollowerLag) -> float | None:
-    """Of samples that say "never" the greatest number tells nothing."""
+    """Return the longest age; infinite if some samples report that it never caught up."""
     return math.inf if lag.never_caught_up_samples else lag.age_max_seconds
 
 

@@ -1,4 +1,4 @@
-"""Where moments of the window lie in a plot, and the moments that are written below it. Pure."""
+"""Map times of the window to positions in a plot, and choose the labels below it."""
 
 from dataclasses import dataclass
 

@@ -25,5 +25,5 @@ RULES = (
 
 
 def evaluate(analysis: AuditAnalysis) -> tuple[RuleEvaluation, ...]:
-    """Of every rule, in order."""
+    """Evaluate every rule, in order."""
     return tuple(rule.evaluate(analysis) for rule in RULES)

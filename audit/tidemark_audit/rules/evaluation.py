@@ -1,4 +1,4 @@
-"""What rules take and give, and what several of them need."""
+"""Define what rules take and return, and what several of them need."""
 
 import hashlib
 import math
@@ -44,7 +44,7 @@ class ClockSkew:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRun:
-    """One process of a broker, as far as it was seen."""
+    """Describe one process of a broker, as far as it was seen."""
 
     cluster: str
     pool: str
@@ -76,7 +76,7 @@ class AuditAnalysis:
     def about(
         self, subject: str, partitions: Sequence[TopicPartition] = (), cluster: str = ""
     ) -> "Subject":
-        """The whole window."""
+        """Return a subject that spans the whole window."""
         start, end = self.window_start_ms, self.window_end_ms
         return Subject(subject, start, end, partitions, cluster=cluster, is_lasting=True)
 
@@ -88,7 +88,7 @@ class AuditAnalysis:
         return family in self.families or (standing is not None and standing <= self.families)
 
     def places(self) -> Mapping[tuple[str, str], str]:
-        """What to call each cluster and pool: as little as tells them apart."""
+        """Return a name for each cluster and pool: as short as tells them apart."""
         pools = {(partition.cluster, partition.pool) for partition in self.partitions}
         count = Counter(cluster for cluster, _ in pools)
         return {
@@ -99,9 +99,9 @@ class AuditAnalysis:
         }
 
     def unwitnessed(self) -> list[tuple[str, str]]:
-        """Exporters that were not heard for long enough to tell of every loss, and how long.
+        """Return exporters with too little coverage to report every loss, and how long.
 
-        One replica that was never heard is enough, however many others its broker has.
+        One replica that was never seen is enough, however many others its broker has.
         """
         places = self.places()
         due: dict[tuple[str, str], list[Reporter]] = {}
@@ -138,7 +138,7 @@ class RuleEvaluation:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a finding is about, and what it rests on."""
+    """Hold what a finding is about, and what it rests on."""
 
     subject: str
     start_ms: int
@@ -154,8 +154,10 @@ class Subject:
 def finding(
     rule: str, severity: Severity, about: Subject, sentence: str, *, cause: str, remedy: str
 ) -> Finding:
-    """The id depends on rule, subject and start alone, so that the next run finds the same; what
-    lasts has no start, for that of the window is another one in each run.
+    """Return a finding whose id the next run finds again.
+
+    The id depends on rule, subject and start alone. What lasts over the window has no start, as
+    that differs in each run.
     """
     start = "" if about.is_lasting else about.start_ms
     # Of a partition, not of a broker that happened to have one.
@@ -193,7 +195,7 @@ def not_evaluated(
 
 @dataclass(frozen=True, slots=True)
 class TopicSlo:
-    """Of one topic: good of observed partition-time, and what was promised."""
+    """Hold one topic's good share of observed partition-time, and its objective."""
 
     topic: str
     good_ms: int
@@ -215,7 +217,7 @@ def shares(
     observed_ms: Callable[[SliRow], int],
     limit: Callable[[Objectives], float],
 ) -> list[TopicSlo]:
-    """By topic; topics of which nothing was observed are left out (R8 tells of them)."""
+    """Return the shares by topic; topics without observed time are left out (R8 reports them)."""
     found = []
     for topic, partitions in analysis.by_topic().items():
         rows = [partition.sli for partition in partitions]
@@ -249,8 +251,10 @@ def topic_slo_evaluation(
 
 
 def percent(share: float) -> str:
-    """With two digits of how far it is from all, or from nothing; never rounded to a promise that
-    was not kept: most of all down, little of it up."""
+    """Format a share with two digits of its distance from all, or from nothing.
+
+    It is never rounded to an objective that was missed: near 100 % it is rounded down, near 0 % up.
+    """
     value = 100 * share
     gap = min(value, 100 - value)
     if gap <= 1e-9:

@@ -19,7 +19,7 @@ _LAG, _DURABILITY, _CHURN, _EVIDENCE = "R4", "R6", "R7", "R8"
 
 @dataclass(frozen=True, slots=True)
 class _Fall:
-    """An incident of brokers, and the finding that tells of it."""
+    """Hold an incident of brokers, and the finding that reports it."""
 
     incident: Incident
     lead: Finding
@@ -31,7 +31,7 @@ class _Fall:
 
 
 def grouped(findings: Sequence[Finding], analysis: AuditAnalysis) -> tuple[Finding, ...]:
-    """In the order in which people should read them."""
+    """Group findings by incident, in the order in which people should read them."""
     falls = _falls(findings, analysis)
     members: dict[str, list[Finding]] = {}
     alike: dict[tuple[str, ...], str] = {}
@@ -46,12 +46,12 @@ def grouped(findings: Sequence[Finding], analysis: AuditAnalysis) -> tuple[Findi
 
 
 def leads(findings: Sequence[Finding]) -> list[Finding]:
-    """One of each incident."""
+    """Return the leading finding of each incident."""
     return [each for each in findings if each.incident in ("", each.id)]
 
 
 def effects(findings: Sequence[Finding]) -> Mapping[str, list[Finding]]:
-    """What stands below each that leads."""
+    """Return the other findings of each incident, by the leading one."""
     found: dict[str, list[Finding]] = {}
     for each in findings:
         if each.incident not in ("", each.id):
@@ -60,7 +60,7 @@ def effects(findings: Sequence[Finding]) -> Mapping[str, list[Finding]]:
 
 
 def cause(incident: Incident, analysis: AuditAnalysis) -> str:
-    """What brokers' own epochs tell of it, else what leaders said."""
+    """Describe an incident's cause by brokers' own epochs, else by what leaders reported."""
     reported = [
         words
         for broker in incident.brokers
@@ -126,7 +126,7 @@ def _falls(findings: Sequence[Finding], analysis: AuditAnalysis) -> list[_Fall]:
 
 
 def _fall_of(finding: Finding, falls: Sequence[_Fall]) -> _Fall | None:
-    """The one that explains it."""
+    """Return the incident that explains a finding."""
     if finding.rule in _FALLS:
         return next((fall for fall in falls if fall.lead is finding), None)
     if finding.rule in (_DURABILITY, _EVIDENCE):
@@ -157,7 +157,7 @@ def _fall_of(finding: Finding, falls: Sequence[_Fall]) -> _Fall | None:
 
 
 def _likeness(finding: Finding) -> tuple[str, ...]:
-    """The same for findings without a fall that are of one kind, whatever they are about."""
+    """Return a key that equal findings without an incident of brokers share."""
     if finding.rule == _EVIDENCE:
         return finding.rule, finding.cause, finding.severity.value
     if finding.rule == _DURABILITY and finding.subject != str(finding.partitions[0]):
@@ -176,7 +176,7 @@ def _led(leads: str, group: Sequence[Finding], cause: str) -> list[Finding]:
 
 
 def _order(lead: Finding) -> tuple[bool, int, bool, int, str, str]:
-    """What tells of the whole window begins with it, and stands behind what has a time."""
+    """Return a sort key: findings about the whole window stand behind those with a time."""
     gravity = GRAVITY[lead.severity]
     is_lasting = lead.rule in (_LAG, _CHURN)
     return lead.rule == _EVIDENCE, gravity, is_lasting, lead.start_ms, lead.rule, lead.subject

@@ -1,4 +1,4 @@
-"""The cohort rule: what one broker's fall did to all its partitions is one incident."""
+"""Join what one broker's failure did to all its partitions into one incident."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Incident:
 
     @property
     def start_ms(self) -> int:
-        """Before the window if it was on when that began: so the last window called it too."""
+        """Return the start, before the window if it was under way then: earlier windows agree."""
         return min(interval.began_ms for interval in self.intervals)
 
     @property
@@ -48,14 +48,16 @@ class Incident:
 
 
 def still(intervals: Iterable[Interval], analysis: AuditAnalysis) -> str:
-    """The end of a sentence about them."""
+    """Return the end of a sentence about intervals that are open."""
     is_open = any(each.end_ms >= analysis.window_end_ms for each in intervals)
     return "; still so when the window ended" if is_open else ""
 
 
 def incidents(analysis: AuditAnalysis, kinds: Iterable[IntervalKind] = BAD) -> list[Incident]:
-    """In order of time. Two intervals are of one incident if they share a broker and touch, some
-    scrapes more or less; without a known broker, if they are of one partition.
+    """Return the incidents in order of time.
+
+    Two intervals are of one incident if they share a broker and touch, give or take some scrapes;
+    without a known broker, if they are of one partition.
     """
     wanted, places = set(kinds), analysis.places()
     lanes: dict[tuple[str, bool, str], list[tuple[Interval, int]]] = {}

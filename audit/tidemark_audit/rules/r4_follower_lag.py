@@ -45,7 +45,7 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
 
 
 def _findings(analysis: AuditAnalysis) -> Iterator[Finding]:
-    """One of each follower, whatever it follows."""
+    """Yield one finding per follower, whichever partitions it follows."""
     places = analysis.places()
     behind: dict[tuple[str, str], list[tuple[FollowerLag, str]]] = {}
     for partition in analysis.partitions:

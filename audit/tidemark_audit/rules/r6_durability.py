@@ -110,8 +110,11 @@ def losses(evidence: Sequence[LossEvidence]) -> list[list[LossEvidence]]:
 
 
 def lost_records(evidence: Sequence[LossEvidence]) -> int:
-    """At least so many, whatever evidence is of the same records: the most that any choice of it
-    whose epochs do not overlap shows."""
+    """Return how many records are lost at least.
+
+    Evidence may be about the same records: the figure is the most that any choice of evidence with
+    disjoint epochs shows.
+    """
     return sum(_most_apart(loss) for loss in losses(evidence))
 
 
@@ -149,7 +152,7 @@ def _findings(partition: PartitionAnalysis) -> Iterator[Finding]:
 
 
 def _what_is_lost(loss: Sequence[LossEvidence]) -> str:
-    """In words, once: partition, how many, offsets, epoch."""
+    """Describe a loss once: partition, how many records, offsets, epoch."""
     records, where = lost_records(loss), loss[0].partition
     if not records:
         return f"{where}: replicas differ"

@@ -79,7 +79,7 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
 
 @dataclass(frozen=True, slots=True)
 class _Churn:
-    """Of one partition, what of it is too much."""
+    """Hold one partition's excess of flaps and moves."""
 
     partition: TopicPartition
     flaps: int
@@ -87,7 +87,7 @@ class _Churn:
 
 
 def _finding(analysis: AuditAnalysis, cluster: str, churned: Sequence[_Churn]) -> Finding:
-    """One of a cluster: what shakes one partition mostly shakes many."""
+    """Return one finding per cluster: a cause that affects one partition mostly affects many."""
     worst = max(churned, key=lambda each: each.flaps + each.moves)
     said = []
     if flaps := max(each.flaps for each in churned):
@@ -114,7 +114,7 @@ def _finding(analysis: AuditAnalysis, cluster: str, churned: Sequence[_Churn]) -
 
 
 def _flaps_seen(partition: PartitionAnalysis) -> int:
-    """A shrink and an expand within five minutes, outside planned absences."""
+    """Count pairs of a shrink and an expand within five minutes, outside planned absences."""
     flaps = 0
     pairs = itertools.pairwise(partition.isr_changes)
     for shrink, expand in pairs:
@@ -140,7 +140,10 @@ def _moves_seen(analysis: AuditAnalysis, partition: PartitionAnalysis) -> int:
 
 
 def _flaps_counted(partition: PartitionAnalysis) -> int:
-    """An expand is that of who is out for longest; only then of who left since the last scrape."""
+    """Count flaps of counters: an expand belongs to the replica that is out for longest.
+
+    Only then does it belong to one that left since the last scrape.
+    """
     flaps = 0
     out: deque[tuple[float, bool]] = deque()  # since when, and whether on its own
     by_time = itertools.groupby(partition.counted, key=lambda counted: counted.at_ms)

@@ -71,7 +71,7 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
 
 
 def _never_seen(analysis: AuditAnalysis) -> Iterator[Finding]:
-    """A partition without any view of it is not made up for by others of its topic."""
+    """Yield partitions that were never observed; others of their topic do not make up for it."""
     for partition in analysis.partitions:
         if partition.sli.observed_ms == 0 and partition.sli.total_ms > analysis.slack_ms:
             where = partition.coverage.partition
@@ -86,8 +86,11 @@ def _never_seen(analysis: AuditAnalysis) -> Iterator[Finding]:
 
 
 def _ended_at_once(analysis: AuditAnalysis) -> Iterator[Finding]:
-    """What looks like the deletion of all partitions, or of several topics with most of them, is
-    rather an export without the rest of their series."""
+    """Yield findings about series that end together.
+
+    What looks like the deletion of all partitions, or of several topics with most of them, is more
+    likely an export without the rest of their series.
+    """
     clusters: dict[str, list[PartitionAnalysis]] = {}
     for partition in analysis.partitions:
         clusters.setdefault(partition.cluster, []).append(partition)

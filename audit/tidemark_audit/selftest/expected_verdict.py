@@ -1,6 +1,6 @@
-"""What an audit should say of a scenario, from its events alone; and whether that is clear.
+"""Derive from a scenario's events what an audit should report, and whether that is clear.
 
-A scrape sees an event up to an interval late. A scenario in which that could turn an outcome is
+A scrape sees an event up to an interval late. A scenario in which that could change an outcome is
 not clear, and another one is drawn in its place.
 """
 
@@ -26,7 +26,7 @@ FLAP_MS, FLAPS, MOVES = 300_000, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class ExpectedVerdict:
-    """Of one scenario: which rules are violated, what is lost, which brokers fell unplanned."""
+    """Hold a scenario's violated rules, lost records, and brokers that failed unplanned."""
 
     violated: frozenset[str]
     verdict: str
@@ -159,8 +159,10 @@ def _intervals(history: list[_Part], is_bad: Callable[[_Part], bool]) -> Iterato
 
 
 def _r4(story: Scenario) -> tuple[bool, bool]:
-    """Share of its time as a follower in which one was further behind than allowed. A topic that
-    is made again has other partitions, which are judged for themselves."""
+    """Judge the share of a follower's time in which it was further behind than allowed.
+
+    A topic that is created again has other partitions, which are judged on their own.
+    """
     found, clear = False, True
     for place in range(PARTITIONS):
         for broker in replicas(place):

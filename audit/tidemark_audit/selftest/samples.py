@@ -1,7 +1,7 @@
-"""What Prometheus would have stored of a scenario: every family of every broker, as Parquet.
+"""Write what Prometheus would have stored of a scenario: every family of every broker.
 
 Each broker is scraped at its own phase of the interval. A series that ends is followed by a stale
-marker. Traps that only a monitor sees (resets, pairs, renamed pods) are put in here.
+marker. Traps that only a monitor sees (resets, pairs, renamed pods) are added here.
 """
 
 import itertools
@@ -50,7 +50,7 @@ class Table:
     values: list[Array] = field(default_factory=list)
 
     def add(self, name: str, times: Times, values: Array, **labels: object) -> None:
-        """With a stale marker where a scrape failed, as Prometheus writes it."""
+        """Add samples, with a stale marker where a scrape failed, as Prometheus writes it."""
         if not len(times):
             return
         gap = np.flatnonzero(np.diff(times) > INTERVAL_MS)
@@ -62,7 +62,7 @@ class Table:
         self.values.append(values)
 
     def write(self, path: Path) -> int:
-        """The number of samples."""
+        """Write the table and return the number of samples."""
         lengths = [len(times) for times in self.times]
         columns: dict[str, pa.Array] = {}
         for label in ("metric", *LABELS):
@@ -86,8 +86,10 @@ def write_samples(stories: Iterable[Scenario], path: Path) -> int:
 
 
 def _quiet_beside(story: Scenario) -> Scenario:
-    """Of another pool, whose brokers have the same ids: it fares well, and says of each of them
-    that it is restarted on purpose whenever one of the story's dies."""
+    """Return a healthy scenario of another pool whose brokers have the same ids.
+
+    It announces a planned restart of each broker whenever that of the first scenario dies.
+    """
     quiet = reported(story.number, ["quiet"] * SLOTS, Random(0))
     quiet.blind = story.blind
     quiet.announced = [fall for fall in story.absences if not fall.planned]
@@ -95,13 +97,13 @@ def _quiet_beside(story: Scenario) -> Scenario:
 
 
 def _numbers(history: Sequence[ExpectedFacts], times: Times) -> Times:
-    """Of the state at each time; what was before the first is as the first."""
+    """Return the index of the state at each time; times before the first have the first."""
     places = np.searchsorted([truth.at_ms for truth in history], times, side="right") - 1
     return np.maximum(places, 0)
 
 
 class _Monitor:
-    """One Prometheus (and its twin) over one scenario."""
+    """Simulate one Prometheus (and its twin) over one scenario."""
 
     def __init__(self, story: Scenario, table: Table, *, pool: str = "p") -> None:
         self.story = story
@@ -196,7 +198,7 @@ class _Monitor:
             )
 
     def _addresses(self, broker: int, times: Times) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-        """Where it was scraped, and when; a new address for a while beside the old one."""
+        """Yield a broker's addresses and when each was scraped; for a while both old and new."""
         moved = [s.start_ms for s in self.story.episodes_of("new address") if s.broker == broker]
         since = moved[0] if moved else LENGTH_MS
         yield f"10.0.0.{broker}:{8080 + ord(self.pool)}", times < since + 2 * INTERVAL_MS
@@ -224,7 +226,7 @@ class _Monitor:
     def _lives(
         self, place: int, times: Times, end: Array, mark: Array, start: Array
     ) -> Iterator[tuple[str, NDArray[np.bool_], Array, Array, Array]]:
-        """A topic made again begins at 0 under another id."""
+        """Yield the topic's lives: one that is created again begins at 0 under another id."""
         again = [s for s in self.story.episodes_of("topic again") if s.partition == place]
         name = self.topic_id
         if not again:
@@ -283,7 +285,7 @@ class _Monitor:
         self.table.add("replica_digest", times, digest, **labels)
 
     def _losses(self, place: int, labels: dict[str, object]) -> list[Loss]:
-        """Of this life of the topic: made again, its counters begin anew."""
+        """Return the losses of this life of the topic: created again, its counters restart."""
         again = [s.start_ms for s in self.story.episodes_of("topic again") if s.partition == place]
         cut = again[0] if again else LENGTH_MS
         is_second = "again" in str(labels["topic_id"])

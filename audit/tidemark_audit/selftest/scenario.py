@@ -1,7 +1,7 @@
-"""What happens in one made-up cluster: faults, and things that only look like faults.
+"""Generate one cluster's history: faults, and events that only look like faults.
 
-A scenario is six slots of an hour; what begins in a slot is over before it ends. Of each partition
-it keeps the history of its true states, and beside it what a monitor would latch or miscount.
+A scenario is six slots of an hour; what begins in a slot ends in it. For each partition it keeps
+the history of its true states, and beside it what a monitor would latch or miscount.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ TRAPS = (
 
 @dataclass(frozen=True, slots=True)
 class ExpectedFacts:
-    """A partition from `at_ms` on; offsets grow by RATE while somebody leads."""
+    """Hold a partition's state from `at_ms` on; offsets grow by RATE while it is led."""
 
     at_ms: int
     leader: int | None
@@ -109,7 +109,7 @@ def replicas(partition: int) -> tuple[int, ...]:
 
 
 def scenario(number: int, random: Random) -> Scenario:
-    """Some faults among traps, a slot each."""
+    """Draw a scenario of some faults among traps, a slot each."""
     names = random.sample(FAULTS, random.choice((0, 1, 1, 2, 3)))
     names += random.sample(TRAPS, SLOTS - len(names))
     random.shuffle(names)
@@ -117,7 +117,7 @@ def scenario(number: int, random: Random) -> Scenario:
 
 
 def reported(number: int, names: Sequence[str], random: Random) -> Scenario:
-    """The scenario of these faults and traps, in their order."""
+    """Return the scenario of these faults and traps, in their order."""
     story = Scenario(number, list(names))
     partitions = [_Partition(place) for place in range(PARTITIONS)]
     for slot, name in enumerate(names):

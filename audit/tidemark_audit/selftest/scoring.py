@@ -111,7 +111,7 @@ def _observed(engine: Engine, directory: str) -> Observed:
 
 
 def by_scenario(observed: Observed, stories: Sequence[Scenario]) -> list[AuditResult]:
-    """Each cluster judged on its own."""
+    """Judge each cluster on its own."""
     return [
         assemble(
             replace(
@@ -149,7 +149,7 @@ def _score(rule: str, truths: Sequence[ExpectedVerdict], found: Sequence[AuditRe
 
 
 def mistakes_of(story: Scenario, truth: ExpectedVerdict, result: AuditResult) -> list[str]:
-    """What the audit said that is not so, or did not say that is."""
+    """Return what the audit reported wrongly, or failed to report."""
     where = f"{story.cluster} ({', '.join(story.names)})"
     found = [
         f"{where}: {rule} is {'' if rule in truth.violated else 'not '}violated"
@@ -185,7 +185,10 @@ def _was(truth: ExpectedVerdict, finding: Finding) -> bool:
 
 
 def _is_reported(result: AuditResult, broker: int, start_ms: int, end_ms: int) -> bool:
-    """By an unplanned finding about that broker whose start is off by two scrapes at most."""
+    """Return whether an unplanned finding names the broker.
+
+    Its start may be off by two scrapes.
+    """
     slack = 2 * INTERVAL_MS + 8000
     return any(
         finding.rule in ("R1", "R2")

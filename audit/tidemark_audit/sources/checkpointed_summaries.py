@@ -14,7 +14,7 @@ from tidemark_audit.sources.source import SourceError
 
 @dataclass(frozen=True, slots=True)
 class SummarySlice:
-    """A slice with summaries in place of samples; its readers return them unchanged."""
+    """Provide a slice of summaries in place of samples; readers return them unchanged."""
 
     path: Path
     start_ms: int

@@ -42,7 +42,7 @@ DEFAULT_SETTLE_MS = 300_000
 
 @dataclass
 class SlicePartition(InputPartition):
-    """A slice of a source, limited to [start, end)."""
+    """Hold a slice of a source, limited to [start, end)."""
 
     part: Slice
     window: Window
@@ -67,7 +67,10 @@ class PrometheusDataSource(DataSource):
 
 
 class PrometheusReader(DataSourceReader):
-    """A reader with the options path, start and end (ms since 1970) and tokenFile."""
+    """Read a source in batch.
+
+    The options are path, start and end (ms since 1970) and tokenFile.
+    """
 
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
@@ -82,7 +85,7 @@ class PrometheusReader(DataSourceReader):
 
 
 class PrometheusStreamReader(DataSourceStreamReader):
-    """A stream reader with the options path, start, tokenFile and settle.
+    """Read a source as a stream, with the options path, start, tokenFile and settle.
 
     `settle` is how many ms must have passed; default five minutes. Offsets are times: a batch holds
     [last end, now - settle).

@@ -42,22 +42,22 @@ Read = TypeVar("Read")
 
 
 class TooLarge(Exception):
-    """An error: the server asks for a smaller request."""
+    """Report that the server asks for a smaller request."""
 
 
 class TruncatedResponse(Exception):
-    """An error: the response ended before it was complete."""
+    """Report that a response ended before it was complete."""
 
 
 class NoServerResponse(SourceError):
-    """An error: the server rejected the request; `status` is its HTTP status, 0 without HTTP."""
+    """Report that the server rejected a request; `status` is its HTTP status, 0 without HTTP."""
 
     status: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The limits and pauses of retries."""
+    """Hold the limits and pauses of retries."""
 
     silence_seconds: float = 120.0  # without one byte: Prometheus's own limit of a query
     response_seconds: float = 600.0  # until an answer is whole, however it trickles
@@ -136,7 +136,7 @@ class Server:
 
 
 class Response:
-    """The bytes of a response; a broken connection is an exception, not its end."""
+    """Read the bytes of a response; a broken connection raises, and is not its end."""
 
     def __init__(self, response: http.client.HTTPResponse, give_up_at: float) -> None:
         self._response = response

@@ -69,12 +69,12 @@ _MATRIX = msgspec.json.Decoder(_Matrix)
 
 
 class NotARange(ValueError):
-    """An error: the answer is of one moment, not of a range."""
+    """Report that a document is of one moment, not of a range."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonSlice:
-    """The lines that begin in [begin, end) of the file, or all of it, document by document."""
+    """Read the lines that begin in [begin, end) of the file, or all of it, document by document."""
 
     file: TextFile
     begin: int

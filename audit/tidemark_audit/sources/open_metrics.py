@@ -42,7 +42,7 @@ def is_dump(head: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OpenMetricsSlice:
-    """The lines that begin in [begin, end) of the file."""
+    """Read the lines that begin in [begin, end) of the file."""
 
     file: TextFile
     begin: int
@@ -118,7 +118,7 @@ class OpenMetrics:
 
 
 class _Reader:
-    """A reader of lines; the text before a sample's value names its series."""
+    """Parse lines; the text before a sample's value names its series."""
 
     def __init__(self, path: Path, times_per_second: int) -> None:
         self._path = path

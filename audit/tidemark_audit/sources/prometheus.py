@@ -48,7 +48,7 @@ REFUSED = (0, 401, 403)  # that no other way to ask would mend; 0: nothing was s
 
 
 class SampleFormat(Enum):
-    """The formats in which a server returns samples, the best first."""
+    """Name the formats in which a server returns samples, the best first."""
 
     STREAMED = auto()
     SAMPLES = auto()

@@ -6,7 +6,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
 class BadMessage(ValueError):
-    """An error: the bytes are not a message."""
+    """Report bytes that are not a message."""
 
 
 def varint(data: bytes | memoryview, place: int) -> tuple[int, int]:

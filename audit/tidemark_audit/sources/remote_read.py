@@ -35,11 +35,11 @@ CHUNKS_AT_ONCE = BATCH_SAMPLES // 120
 
 
 class UnsupportedEncoding(Exception):
-    """An error: the server streams chunks of an encoding that is not decoded here."""
+    """Report chunks of an encoding that is not decoded here."""
 
 
 class Corrupt(ValueError):
-    """An error: a frame does not match its checksum, or holds no chunks."""
+    """Report a frame that does not match its checksum, or holds no chunks."""
 
 
 def request_body(start_ms: int, end_ms: int, names: str, accepted: Sequence[int]) -> bytes:
@@ -114,7 +114,7 @@ def _exactly(stream: Response, length: int) -> bytes:
 
 
 class _Pending:
-    """The chunks of some frames, and the series of each."""
+    """Hold the chunks of some frames, and the series of each."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []

@@ -17,7 +17,7 @@ LATEST_MS = 253_402_300_799_999
 
 
 class SourceError(Exception):
-    """An error: something cannot be read; `place` is a file, a line of it, or an address."""
+    """Report something that cannot be read; `place` is a file, a line of it, or an address."""
 
     def __init__(self, place: str, *, expected: str, found: str, to_do: str) -> None:
         super().__init__(place, expected, found, to_do)
@@ -57,7 +57,7 @@ LOOK_BACK_MS = 300_000  # as Prometheus itself looks back for what stands at a m
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The times [start, end) in ms; None leaves that end to the samples."""
+    """Hold the times [start, end) in ms; None leaves that end to the samples."""
 
     start_ms: int | None = None
     end_ms: int | None = None
@@ -75,7 +75,7 @@ class Window:
 
 
 class Slice(Protocol):
-    """A part of a source that one task reads; picklable."""
+    """Define a part of a source that one task reads; picklable."""
 
     @property
     def place(self) -> str: ...

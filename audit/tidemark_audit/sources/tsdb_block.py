@@ -30,7 +30,7 @@ _Ref = tuple[SeriesKey, int]  # a series and where one of its chunks stands
 
 
 class BadBlock(ValueError):
-    """An error: the bytes are not an index, or contradict themselves."""
+    """Report bytes that are not an index, or contradict themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class _Thanos(msgspec.Struct):
 
 
 class _Meta(msgspec.Struct, rename="camel"):
-    """The fields of meta.json that the audit uses."""
+    """Hold the fields of meta.json that the audit uses."""
 
     min_time: int
     max_time: int

@@ -21,7 +21,7 @@ _ONE, _TOP = np.uint64(1), np.uint64(63)
 
 
 class BadChunk(ValueError):
-    """An error: the chunk does not hold as many samples as it states."""
+    """Report a chunk that does not hold as many samples as it states."""
 
 
 def decode(chunks: Sequence[bytes]) -> tuple[Longs, Longs, Floats]:
@@ -63,7 +63,7 @@ def samples_in(chunk: bytes) -> int:
 
 
 class _Decoder:
-    """The read position of each chunk; the first `active` ones continue."""
+    """Track the read position of each chunk; the first `active` ones continue."""
 
     def __init__(self, chunks: Sequence[bytes]) -> None:
         lengths = np.array([len(chunk) for chunk in chunks], dtype=np.int64)

@@ -81,7 +81,7 @@ class AdminRoutes:
         )
 
     async def partitions(self, topic: Topic) -> list[schemas.PlacedPartitionSchema]:
-        """As the REST Proxy v2 and the Strimzi bridge have it."""
+        """List a topic's partitions, as the REST Proxy v2 and the Strimzi bridge do."""
         state = self._metadata.served_topic(topic)
         if state is None:
             raise leadership.unknown_partition(self._metadata, topic, "")
@@ -98,7 +98,7 @@ class AdminRoutes:
         return HTMLResponse(start_page(self._view))
 
     async def brokers(self, request: Request) -> schemas.BrokersDocument:
-        """Those that the client can reach by the listener that it came in by."""
+        """List the brokers that the client can reach by its listener."""
         leadership.require_metadata(self._metadata)
         listener = HotRequest(request.scope, request.receive).listener
         reached = {

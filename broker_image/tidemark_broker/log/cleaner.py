@@ -416,7 +416,7 @@ class CleanedSegment:
         self._run_from = self._next_offset = header.next_offset
 
     def change(self, data: bytes) -> None:
-        """In the place of a batch with the same offsets, whose newest record may be gone."""
+        """Replace a batch of the same offsets, whose newest record may be gone."""
         self.differs = True
         self.keep(read_header(data), data)
 
@@ -432,7 +432,10 @@ class CleanedSegment:
         self._next_offset = header.next_offset
 
     def finish(self, end_offset: Offset) -> None:
-        """All of it on the disk, the name excepted. Raises OSError."""
+        """Sync all files, but do not rename them yet.
+
+        Raises OSError.
+        """
         self._end_run()
         assert self._run_from == end_offset, f"ends at {self._run_from}, not at {end_offset}"  # I4
         self._write_out()

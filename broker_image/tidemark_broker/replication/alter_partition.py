@@ -82,7 +82,7 @@ class AlterPartitionManager:
 
 
 def _log_responses(responded: Sequence[Responded]) -> None:
-    """One line for all of them: a line costs more than the answer that it tells of."""
+    """Log all responses in one line: a line costs more than a response."""
     reported = [
         {
             "topic_id": proposal.topic_id,

@@ -91,8 +91,9 @@ class CorruptionRepair:
         return is_change
 
     def settle(self, replica: Partition) -> None:
-        """Report the replica while another can lead, rebuild it if allowed, end when it is
-        valid.
+        """Report the replica while another can lead, rebuild it if allowed, or end the repair.
+
+        It ends when the replica is valid.
         """
         corruption, key = replica.corruption, (replica.topic_id, replica.partition)
         if corruption is None:

@@ -200,7 +200,7 @@ class ReplicaManager:
         return replica
 
     def _served(self, topic: str, partition: int) -> Partition | None:
-        """As clients see it: retained data that is led for a move is not read or written."""
+        """Return the replica that clients may use: retained data led for a move is not served."""
         replica = self._hosted.by_name.get((topic, partition))
         is_hidden = replica is not None and replica.topic_id in self.metadata.retained
         return None if is_hidden else replica

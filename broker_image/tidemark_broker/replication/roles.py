@@ -115,8 +115,10 @@ class Roles:
     # ---- roles
 
     def turns(self, entries: Iterable[TopicPush]) -> Iterator[tuple[TopicPush, ...]]:
-        """The same in parts, each of which is the work of one turn of the loop. Fewer turns are
-        sooner done: what else there is has its turn after each of them."""
+        """Split a push into parts that each take one turn of the loop.
+
+        Fewer turns finish sooner: other work runs after each of them.
+        """
         part: list[TopicPush] = []
         room = STATES_AT_A_TIME
         for entry in entries:
@@ -137,7 +139,7 @@ class Roles:
             yield tuple(part)
 
     def _work(self, topic_id: TopicId, state: PartitionState) -> int:
-        """In states that change no more than what is in memory."""
+        """Return the cost of applying a state, in states that change only memory."""
         replica = self.hosted.by_id.get((topic_id, state.partition))
         if replica is None:
             is_small = self._broker_id not in state.replicas

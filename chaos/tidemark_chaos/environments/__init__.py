@@ -1,1 +1,1 @@
-"""The clusters that an experiment runs on: processes of this machine, or Kubernetes."""
+"""Provide the clusters that an experiment runs on: local processes, or Kubernetes."""

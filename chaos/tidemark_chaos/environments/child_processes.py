@@ -27,7 +27,10 @@ class Terminated:
 
 
 async def start(command: Sequence[str], *, log: Path) -> asyncio.subprocess.Process:
-    """In a session of its own (Ctrl-C reaches the demo first, which ends its children in order)."""
+    """Start a process in a session of its own.
+
+    Ctrl-C then reaches the demo alone, which ends its children in order.
+    """
     with log.open("ab") as file:
         return await asyncio.create_subprocess_exec(
             *command,
@@ -46,7 +49,10 @@ async def run(
     env: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
 ) -> Terminated:
-    """Raises TimeoutError (the child is killed then)."""
+    """Run a command to its end.
+
+    Raises TimeoutError after the child is killed.
+    """
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
@@ -78,7 +84,7 @@ async def stop(process: asyncio.subprocess.Process | None) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """All living processes below this one (Linux /proc)."""
+    """Return all living processes below this one (Linux /proc)."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (parent := _parent_of(int(entry.name))) is not None:

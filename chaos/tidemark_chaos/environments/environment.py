@@ -1,6 +1,6 @@
-"""The seam between the demo's story and where it happens: processes of this machine, or pods.
+"""Define what an experiment needs of its cluster, be it local processes or pods.
 
-All times are Unix milliseconds of this machine's clock, which the load generator shares.
+All times are Unix milliseconds of this machine's clock, which the workload shares.
 """
 
 from collections.abc import Callable
@@ -30,35 +30,35 @@ class Environment(Protocol):
     possible_kinds: frozenset[FaultKind]
 
     async def set_up(self, tell: Notify) -> None:
-        """Returns when the topic's partitions are led and fully in sync."""
+        """Set up the cluster; return when the topic's partitions are led and fully in sync."""
 
     async def start_workload(self) -> None: ...
 
     async def topic(self) -> TopicView | None:
-        """The controller's durable view, now; None while it cannot be had."""
+        """Return the controller's durable view now; None while it cannot be read."""
 
     async def strike(self, kind: FaultKind, target: PartitionView) -> Fault:
-        """At the partition's leader, unless the kind says something else."""
+        """Inject a fault at the partition's leader, unless the kind says otherwise."""
 
     async def follow_up(self, kind: FaultKind, target: PartitionView) -> Fault | None:
-        """What else belongs to this kind of blow, while the cluster recovers."""
+        """Inject the second fault of a kind that has one, while the cluster recovers."""
 
     async def worn_brokers(self) -> frozenset[int]:
-        """Those whose next restart would be held back because they were restarted before."""
+        """Return the brokers whose next restart would be delayed because they restarted before."""
 
     async def renew(self, broker_id: int) -> None:
-        """Makes a worn broker's next restart prompt again, gently."""
+        """Restart a worn broker cleanly, so its next restart is prompt again."""
 
     async def ledger(self) -> WorkloadLog:
-        """The load's events so far."""
+        """Return the workload's events so far."""
 
     async def stop_workload(self) -> None:
-        """Returns when all records in flight have an outcome."""
+        """Stop the workload; return when all records in flight have an outcome."""
 
     async def verify(self) -> VerifyReport: ...
 
     async def audit(self) -> AuditResponse | str:
-        """Of the run so far, from what Prometheus scraped; a sentence where there is none."""
+        """Audit the run so far from Prometheus's data; a sentence says why there is no audit."""
 
     async def tear_down(self) -> None:
-        """Stops what was started here; never raises for what is gone already."""
+        """Stop what was started here; never raise for what is gone already."""

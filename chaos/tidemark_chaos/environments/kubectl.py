@@ -26,7 +26,10 @@ class Kubectl:
 
     @classmethod
     async def of_rig(cls) -> "Kubectl":
-        """Raises CommandFailed outside a checkout, or when no cluster is up."""
+        """Return the kubectl of the checkout's kind cluster.
+
+        Raises CommandFailed outside a checkout, or when no cluster is up.
+        """
         if not await asyncio.to_thread(RIG.is_file):
             raise CommandFailed(
                 expected=f"to run in a checkout of Tidemark, with {RIG}",
@@ -60,7 +63,10 @@ class Kubectl:
     async def must(
         self, *arguments: str, stdin: bytes | None = None, within_seconds: float = 30.0
     ) -> bytes:
-        """Its stdout. Raises CommandFailed with its stderr."""
+        """Run kubectl and return its stdout.
+
+        Raises CommandFailed with its stderr.
+        """
         try:
             ended = await self.run(*arguments, stdin=stdin, within_seconds=within_seconds)
         except TimeoutError as error:

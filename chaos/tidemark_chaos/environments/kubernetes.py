@@ -1,8 +1,8 @@
-"""The demo on a kind cluster: real pods, killed from inside and deleted by force.
+"""Run the demo on a kind cluster: pods are killed from inside and deleted by force.
 
-The cluster is up and holds our images before (`make demo ON=kind` sees to both). Load and
-verifier run as a pod in a namespace of their own; leadership is followed on one watch of the
-PartitionSlices, which is the controller's durable truth.
+The cluster must be up and hold our images (`make demo ON=kind` prepares both). Workload and
+verifier run as a pod in a namespace of their own; one watch of the PartitionSlices, the
+controller's durable state, follows leadership.
 """
 
 import asyncio
@@ -141,7 +141,10 @@ class KindEnvironment:
         return await self._signal(target.leader, 18, "wakes (SIGCONT):")
 
     async def worn_brokers(self) -> frozenset[int]:
-        """The kubelet restarts a container at once the first time, then after 10, 20, 40 s."""
+        """Return the brokers whose container the kubelet would restart late.
+
+        It restarts a container at once the first time, then after 10, 20, 40 s.
+        """
         pods = await self._kubectl.items("pods", "-l", BROKERS)
         return frozenset(
             int(pod["metadata"]["labels"]["tidemark.dev/broker-id"])
@@ -158,7 +161,7 @@ class KindEnvironment:
         await self._until(is_back, f"pod {POOL}-{broker_id} to be replaced", 0.3)
 
     async def ledger(self) -> WorkloadLog:
-        """Fetched whole, so that a broken log stream cannot cost an event."""
+        """Fetch the whole log, so that a broken log stream cannot cost an event."""
         ended = await self._kubectl.run("exec", LOAD_POD, "--", "cat", EVENTS, within_seconds=30)
         if ended.exit_code != 0:
             return WorkloadLog()
@@ -181,7 +184,7 @@ class KindEnvironment:
         return "a ReplicationAudit judges a cluster on Kubernetes (docs/operations/audits.md)"
 
     async def tear_down(self) -> None:
-        """The namespace goes in the background; the cluster stays for another look."""
+        """Delete the namespace in the background; the cluster stays for inspection."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
@@ -205,7 +208,7 @@ class KindEnvironment:
         return Fault(t_ms, f"{words} the broker in pod {pod} (process {pid})")
 
     async def _kill_operator(self) -> Fault:
-        """The replica that holds the Lease."""
+        """Kill the operator replica that holds the Lease."""
         label = "app.kubernetes.io/name=tidemark,app.kubernetes.io/component=operator"
         pods = await self._kubectl.items("pods", "-A", "-l", label)
         leases = await self._kubectl.items("leases", "-A")
@@ -228,7 +231,10 @@ class KindEnvironment:
         await kubectl.must("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
 
     async def _watch(self) -> None:
-        """One line of JSON per change, for as long as the story lasts; renewed when it ends."""
+        """Watch PartitionSlices for as long as the run lasts, one JSON line per change.
+
+        The watch is renewed when it ends.
+        """
         path = SLICES.format(namespace=self.namespace)
         while True:
             async for line in self._kubectl.lines("get", "--raw", path):

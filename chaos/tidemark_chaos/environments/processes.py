@@ -1,9 +1,7 @@
-"""The demo on this machine: `tidemark dev` as a child, in a temporary directory, on free ports.
+"""Run the demo on this machine: `tidemark dev` as a child process on free ports.
 
-Nothing like a forced deletion of a pod exists here. Its nearest relative, a successor that is in
-trouble itself, stands in: `kill -9 twice` kills the broker's next process as well, as it starts.
-
-Neighbouring ports for the processes of a cluster on this machine, kept from other clusters.
+Its data is in a temporary directory. Deleting a pod by force has no equal here; `kill -9 twice`,
+which kills the broker's next process as it starts too, comes closest.
 """
 
 import asyncio
@@ -45,7 +43,10 @@ class PortRange:
     """
 
     def __init__(self, count: int) -> None:
-        """Raises CommandFailed."""
+        """Reserve neighbouring ports.
+
+        Raises CommandFailed.
+        """
         for first in range(FIRST_PORT, LAST_PORT - count, count):
             with contextlib.ExitStack() as sockets:
                 try:
@@ -140,7 +141,11 @@ class ProcessesEnvironment:
         await self._scraper.begin()
 
     def cluster_command(self, first_port: int, data: Path) -> list[str]:
-        """The controller at the first port, then the brokers' HTTP, then their Kafka ports."""
+        """Return the command of the cluster.
+
+        The controller takes the first port, then come the brokers' HTTP ports, then their Kafka
+        ports.
+        """
         return [
             *(sys.executable, "-m", "tidemark_cli.main", "dev", "--brokers", str(BROKERS)),
             *("--data-dir", str(data), "--controller-port", str(first_port)),
@@ -173,7 +178,7 @@ class ProcessesEnvironment:
         return await self.faults.follow_up(kind, target)
 
     async def ledger(self) -> WorkloadLog:
-        """Only what was written since the last time is read: a long run asks often."""
+        """Read what was written since the last call: a long run asks often."""
 
         def read_on() -> None:
             if not self._events.exists():
@@ -246,7 +251,7 @@ class ProcessesEnvironment:
         return await controller_status(self._controller_url, self._session)
 
     async def pid_of(self, broker_id: int) -> int | None:
-        """From the controller's status where it tells, else from the process table."""
+        """Return a broker's process id, from the controller's status or else the process table."""
         status = await self.status()
         row = None if status is None else status.broker(broker_id)
         if row is not None and row.pid is not None and child_processes.command_line(row.pid):
@@ -282,7 +287,7 @@ class ProcessesEnvironment:
         )
 
     async def until(self, is_so: Callable[[], Awaitable[bool]], what: str) -> None:
-        """Also ends when `tidemark dev` does."""
+        """Wait until a condition holds; fail early if `tidemark dev` ends."""
 
         async def checked() -> bool:
             self._check_cluster()
@@ -310,7 +315,7 @@ class ProcessesEnvironment:
 
 
 def read_report(ended: child_processes.Terminated) -> VerifyReport:
-    """The JSON of `tidemark verify -o json`, good verdict or bad."""
+    """Read the JSON of `tidemark verify -o json`, whichever its verdict."""
     try:
         return msgspec.json.decode(ended.stdout, type=VerifyReport)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:

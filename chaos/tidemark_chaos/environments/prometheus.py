@@ -1,7 +1,7 @@
-"""A Prometheus of the demo's own that scrapes twice a second, and the audit of what it stored.
+"""Run a Prometheus for the demo that scrapes twice a second, and audit what it stored.
 
-Without Prometheus's binary, or without the packages of the audit, the demo ends without an audit
-and says so: the demo's own verdict does not need it.
+Without Prometheus's binary, or without the audit's packages, the demo ends without an audit and
+says so: its own verdict does not need one.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ scrape_configs:
 
 @dataclass(frozen=True, slots=True)
 class AuditResponse:
-    """What the audit said of the demo, in lines for the story."""
+    """Hold the audit's result in lines that the demo prints."""
 
     verdict: str
     sentence: str
@@ -72,7 +72,7 @@ class Scraper:
         self.missing = ""  # why there is no audit
 
     async def start(self, port: int, targets: Sequence[str]) -> None:
-        """Returns when Prometheus scrapes, or with `missing` saying why it does not."""
+        """Start Prometheus; return when it scrapes, or with `missing` saying why it does not."""
         if any(importlib.util.find_spec(name) is None for name in ("numpy", "pyarrow")):
             self.missing = "no packages of the audit: make setup-audit, or 'tidemark[audit]'"
             return
@@ -101,8 +101,10 @@ class Scraper:
             self.missing = f"Prometheus did not start: see {self._log}"
 
     async def begin(self) -> None:
-        """What is audited begins once every target was scraped again: before it, the cluster was
-        only starting. `missing` says if that does not come."""
+        """Begin the audited time once every target was scraped again.
+
+        Before that the cluster was only starting. `missing` says why, if that does not come.
+        """
         if not self.missing:
             self._start_seconds = await self._scraped_after(time.time()) or 0.0
 
@@ -121,8 +123,10 @@ class Scraper:
         return await self._until(lambda: self._get("/-/ready") is not None, READY_SECONDS)
 
     async def _scraped_after(self, seconds: float) -> float | None:
-        """When every target had been scraped after that moment; None, with `missing` said, if that
-        does not come."""
+        """Return when every target had been scraped after a moment.
+
+        None, with `missing` set, if that does not come.
+        """
         query = "/api/v1/query?" + urllib.parse.urlencode(
             {"query": LAST_SCRAPES.format(targets=self._targets)}
         )
@@ -138,7 +142,7 @@ class Scraper:
         return None
 
     def _get(self, path: str) -> bytes | None:
-        """None without a good answer."""
+        """Return a response's body; None without a good response."""
         try:
             with urllib.request.urlopen(self._url + path, timeout=2) as answer:
                 return bytes(answer.read())
@@ -154,7 +158,7 @@ class Scraper:
         return False
 
     async def audit(self, report: Path) -> AuditResponse | None:
-        """Of everything since `begin`; None with `missing` said."""
+        """Audit the time since `begin`; None with `missing` set."""
         if self.missing or self._server is None:
             return None
         end = await self._scraped_after(time.time())  # the last events are seen

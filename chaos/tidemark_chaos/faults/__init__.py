@@ -1,1 +1,1 @@
-"""What an experiment does to brokers."""
+"""Provide the faults that an experiment injects."""

@@ -25,7 +25,7 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """When it fell and what it was, in words for the story."""
+    """Hold when a fault was injected and what it was, in words for the demo."""
 
     t_ms: float
     words: str

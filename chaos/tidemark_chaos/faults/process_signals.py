@@ -1,5 +1,6 @@
-"""What is done to broker processes of this machine: killed, stopped, frozen, thawed; one after
-another where a kind of round has several steps. Every step waits for what it needs to see.
+"""Inject faults into local broker processes: kill, stop, pause and resume them.
+
+A kind of round may have several steps; each waits for the state that it needs.
 """
 
 import asyncio
@@ -22,14 +23,17 @@ AFTER_ELECTION_SECONDS = 0.3  # the new leader acknowledges before the old one w
 
 
 class Cluster(Protocol):
-    """What faults need to see of the cluster that they hit."""
+    """Define what faults need to see of the cluster they are injected into."""
 
     async def pid_of(self, broker_id: int) -> int | None: ...
 
     async def status(self) -> ClusterStatus | None: ...
 
     async def until(self, is_so: Callable[[], Awaitable[bool]], what: str) -> None:
-        """Raises CommandFailed when it is not so in time."""
+        """Wait until a condition holds.
+
+        Raises CommandFailed if it does not in time.
+        """
 
 
 class ProcessFaults:
@@ -137,7 +141,7 @@ class ProcessFaults:
         return Fault(t_ms, f"kill -9 of its successor too (process {pid}), as it starts")
 
     async def _end_the_last_one(self, target: PartitionView) -> Fault:
-        """The only in-sync replica dies; whoever may lead then is frozen, so it leads again."""
+        """Kill the only in-sync replica and pause the others that may lead, so it leads again."""
         leader = target.leader
         await self._until_in_sync_are(target, {leader})
         before = await self._partition(target.partition) or target
@@ -153,7 +157,7 @@ class ProcessFaults:
         return fault
 
     async def _until_back_in_sync(self, broker_id: int) -> None:
-        """In a life that began after the round did."""
+        """Wait until a broker is in sync in a process that began after the round did."""
 
         async def is_back() -> bool:
             status = await self._cluster.status()

@@ -21,9 +21,10 @@ UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_80
 
 
 def window_of(arguments: argparse.Namespace, sources: "Sequence[Source]") -> "tuple[Window, int]":
-    """[start, end), and how many ms up to now are left out as not settled. The end is what was
-    said, else the last settled moment of a running Prometheus, else the last sample of the files.
-    Raises CommandFailed and SourceError.
+    """Return the window [start, end), and how many ms up to now are left out as not settled.
+
+    The end is the requested one, else the last settled moment of a running Prometheus, else the
+    last sample of the files. Raises CommandFailed and SourceError.
     """
     from tidemark_audit.sources.source import EARLIEST_MS, Window, last_sample_ms
 
@@ -58,7 +59,10 @@ def window_of(arguments: argparse.Namespace, sources: "Sequence[Source]") -> "tu
 
 
 def objectives(text: str | None) -> "Slo":
-    """Of a file, or of a document in braces. Raises CommandFailed."""
+    """Read objectives from a file, or from a JSON document in braces.
+
+    Raises CommandFailed.
+    """
     from tidemark_audit.slo import BadObjectives, Slo, read_slo, slo_of_text
 
     if text is None:
@@ -75,7 +79,10 @@ def objectives(text: str | None) -> "Slo":
 
 
 def what_if_settings(text: str | None) -> "WhatIf | None":
-    """Raises CommandFailed."""
+    """Read the settings of --what-if.
+
+    Raises CommandFailed.
+    """
     from tidemark_audit.analysis.what_if import BadSetting, what_if_of
 
     try:
@@ -106,7 +113,10 @@ def time_ms(text: str, option: str) -> int:
 
 
 def duration_ms(text: str, option: str) -> int:
-    """As Prometheus writes it: 500ms, 15s, 1h. Raises CommandFailed."""
+    """Parse a duration as Prometheus writes it: 500ms, 15s, 1h.
+
+    Raises CommandFailed.
+    """
     number, unit = (text[:-2], 1) if text.endswith("ms") else (text[:-1], UNITS_MS.get(text[-1:]))
     if unit is None or not number.isdecimal():
         raise _bad_time(f"{option} as 500ms, 15s, 5m, 24h, 7d or 2w", text)

@@ -1,4 +1,4 @@
-"""An audit for people: the verdict in a box, what every rule says, and what to do about it."""
+"""Print an audit for people: the verdict in a box, each rule's result, and what to do about it."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -50,7 +50,7 @@ def draw(console: Console, result: "AuditResult", directory: Path | None) -> Non
 
 
 def _draw_findings(console: Console, result: "AuditResult") -> None:
-    """One of each incident, with what it did below it; gaps in the evidence come last."""
+    """Print the cause of each incident with its effects; gaps in the evidence come last."""
     from tidemark_audit.report.findings import EVIDENCE
     from tidemark_audit.rules.grouping import effects, leads
 
@@ -106,7 +106,7 @@ def draw_self_test(console: Console, found: "SelfTest") -> None:
 
 
 def _ratio(value: float, cases: int) -> str:
-    """Of no case at all there is none."""
+    """Format a ratio; of zero cases there is none."""
     return f"{value:.3f}" if cases else "no case"
 
 

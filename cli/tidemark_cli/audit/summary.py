@@ -1,4 +1,4 @@
-"""What an audit tells the operator, of all that it found."""
+"""Summarise an audit for the operator."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ GRAVITY = ("critical", "major", "minor", "info")
 
 
 def no_source(sentence: str) -> AuditSummary:
-    """Of a run that could not read its source."""
+    """Return the summary of a run that could not read its source."""
     return AuditSummary(
         verdict="NO-SOURCE",
         sentence=sentence,
@@ -66,7 +66,10 @@ def _rule(rule: "RuleResult") -> RuleSummary:
 
 
 def _budget_left(rule: "RuleResult") -> float | None:
-    """Of rules about a share of time that must be reached; a budget overdrawn is negative."""
+    """Return the error budget that is left, for rules that set a minimum share of time.
+
+    A budget that is overdrawn is negative.
+    """
     if rule.value is None or rule.limit is None or not rule.objective.startswith(">="):
         return None
     allowed = 1 - rule.limit

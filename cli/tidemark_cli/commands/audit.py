@@ -141,7 +141,10 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _exit_code(fail_on: str, result: "AuditResult") -> int:
-    """A loss, or too little to judge by, is told whatever severity was named."""
+    """Return the exit code of a result.
+
+    A data loss, or too little evidence to judge by, fails at every severity.
+    """
     from tidemark_audit.results import Verdict
 
     if fail_on == "no-verdict":
@@ -168,7 +171,10 @@ def _self_test(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _require_extra(engine: str) -> None:
-    """A laptop that only produces and consumes has no Spark."""
+    """Check that the audit's packages are installed.
+
+    A laptop that only produces and consumes has no Spark.
+    """
     wanted = ("tidemark_audit", "numpy", "pyarrow", *(("pyspark",) if engine == "spark" else ()))
     missing = [name for name in wanted if importlib.util.find_spec(name) is None]
     if missing:

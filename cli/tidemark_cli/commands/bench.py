@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
-    """On uvloop, as the brokers are: the load should not be the slower side."""
+    """Run the benchmark on uvloop, as the brokers do: the load should not be the slower side."""
     results = uvloop.run(_measure(arguments))
     output.result(
         results,

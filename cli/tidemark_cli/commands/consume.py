@@ -156,7 +156,7 @@ class Printer:
         return self._left is not None and self._left <= 0
 
     def print(self, records: tuple[ConsumedRecord, ...]) -> tuple[ConsumedRecord, ...]:
-        """Those that were printed."""
+        """Print records up to the limit, and return those that were printed."""
         if self._left is not None:
             records = records[: self._left]
             self._left -= len(records)
@@ -166,7 +166,7 @@ class Printer:
 
 
 async def _print_all(readers: list[PartitionReader], printer: Printer) -> None:
-    """Until all of them end, or enough is printed."""
+    """Print until all readers end or enough records are printed."""
     if printer.is_done:
         return
     is_enough = asyncio.Event()

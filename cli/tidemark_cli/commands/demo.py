@@ -86,7 +86,10 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def chosen_kinds(names: str | None, rounds: int, environment: Environment) -> tuple[FaultKind, ...]:
-    """All rounds in turn: each kind once, then again. Raises CommandFailed."""
+    """Return the fault of each round: each kind once, then again from the first.
+
+    Raises CommandFailed.
+    """
     wanted = environment.default_kinds
     if names is not None:
         unknown = [name for name in names.split(",") if name not in KIND_NAMES]

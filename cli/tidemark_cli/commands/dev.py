@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
-    """Checks the arguments, then hands the process over to local mode and its event loop."""
+    """Check the arguments, then hand the process over to local mode and its event loop."""
     del output
     for manifest in arguments.manifests:
         if not manifest.is_file():
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _check_ports(arguments: argparse.Namespace) -> None:
-    """Each broker has one port of its own in both rows, and the controller has one."""
+    """Check that no two ports are equal: two for each broker, and one for the controller."""
     wanted: dict[int, str] = {}
     rows = (
         ("--controller-port", arguments.controller_port, 1),

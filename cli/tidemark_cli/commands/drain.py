@@ -127,7 +127,10 @@ def _obstacles(
 
 
 async def _until_empty(arguments: argparse.Namespace, output: Output, pool: str) -> None:
-    """Raises CommandFailed when nothing moves."""
+    """Wait until the broker is empty.
+
+    Raises CommandFailed when nothing moves.
+    """
     loop = asyncio.get_running_loop()
     reported, ends_s = "", loop.time() + IDLE_SECONDS
     try:

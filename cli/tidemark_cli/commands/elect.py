@@ -1,8 +1,8 @@
-"""`tidemark elect TOPIC PARTITION BROKER`: a leader where nobody safe is left, and what is only on
-other brokers is given up.
+"""Elect a leader that is not in sync: `tidemark elect TOPIC PARTITION BROKER`.
 
-It writes the annotation tidemark.dev/elect of the Topic, for the partition's present leader epoch
-only; the Topic's condition tells afterwards what was lost.
+It is for partitions without an in-sync replica; records that only other brokers have are lost. The
+command writes the annotation tidemark.dev/elect of the Topic, for the partition's present leader
+epoch only; the Topic's condition reports afterwards what was lost.
 """
 
 import argparse

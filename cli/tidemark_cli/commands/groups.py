@@ -46,7 +46,7 @@ SENTENCES = {
 
 
 def with_action(words: Sequence[str]) -> list[str]:
-    """`groups GROUP` means `groups describe GROUP`."""
+    """Expand `groups GROUP` to `groups describe GROUP`."""
     place = 0
     while place < len(words) and words[place].startswith("-"):
         if words[place] in ("-h", "--help"):
@@ -103,7 +103,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def _pools(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """Those that are meant; none where only brokers were named."""
+    """Return the pools that the command addresses; none where only brokers were named."""
     target = await find_target(arguments)
     return target.status.pools if arguments.pool is None else (arguments.pool,)
 
@@ -202,7 +202,7 @@ async def _planned(
 
 
 async def _places(client: TidemarkClient, text: str) -> list[Place]:
-    """Of `TOPIC` or `TOPIC:PARTITION`."""
+    """Return the partitions that `TOPIC` or `TOPIC:PARTITION` names."""
     topic, colon, number = text.partition(":")
     try:
         count = len((await client.topic(topic)).partitions)
@@ -258,7 +258,7 @@ async def _with_ends(
 
 
 async def _groups(brokers: dict[int, str]) -> tuple[tuple[GroupView, ...], list[str]]:
-    """All groups of all brokers, and why some of them may be missing."""
+    """Return all groups of all brokers, and the reasons why some may be missing."""
     missing: list[str] = []
     found: list[GroupView] = []
     timeout = aiohttp.ClientTimeout(total=RESPONSE_SECONDS)

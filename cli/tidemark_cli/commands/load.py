@@ -95,8 +95,10 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def _partitions_served(client: TidemarkClient, arguments: argparse.Namespace) -> int:
-    """How many partitions, once all of them answer: the Services of a pool that was just made
-    refuse connections until their endpoints have spread to every node."""
+    """Wait until all partitions answer, and return how many there are.
+
+    The Services of a new pool refuse connections until every node knows their endpoints.
+    """
     deadline = asyncio.get_running_loop().time() + arguments.wait_seconds
     while True:
         try:

@@ -58,7 +58,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _original(status: ClusterStatus, topic: Manifest, name: str, partition: int) -> list[int]:
-    """Where it was before the move under way, or is while a move asked for has not begun."""
+    """Return the replicas before the move under way, or the present ones if it has not begun."""
     reported = status.topic_of_object(str(topic["metadata"]["name"]))
     views = reported.partitions if reported is not None else ()
     view = next((view for view in views if view.partition == partition), None)

@@ -131,7 +131,10 @@ def _file(path: Path) -> Piece:
 
 
 async def partition_count(client: TidemarkClient, arguments: argparse.Namespace) -> int:
-    """Of `arguments.topic`; raises CommandFailed, also for a partition that does not exist."""
+    """Return the partition count of `arguments.topic`.
+
+    Raises CommandFailed, also for a partition that does not exist.
+    """
     try:
         view = await client.topic(arguments.topic)
     except UnknownTopic as error:
@@ -161,7 +164,7 @@ async def partition_count(client: TidemarkClient, arguments: argparse.Namespace)
 async def _topics_of_all_pools(
     arguments: argparse.Namespace, client: TidemarkClient
 ) -> Sequence[str]:
-    """Of the pool that was asked, and of the others where a controller knows them."""
+    """Return the topics of the pool that was asked, and of the others a controller knows."""
     status = (await find_target(arguments)).status
     others = {view.topic for view in status.topics if not view.is_internal}
     return sorted(others | {*await client.topics()})

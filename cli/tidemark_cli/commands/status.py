@@ -1,9 +1,9 @@
-"""`tidemark status`: every partition's leader, epoch, ISR and replicas; every broker's state; and
-the conditions of Topics and BrokerPools that need attention.
+"""Print the cluster's status: `tidemark status`.
 
-`--check` ends with 0 where all is well and 1 where not; `--watch` draws it again and again.
-Internal topics (`__consumer_offsets`) are one line, and only where they need attention, unless
---internal or their name asks for them.
+It shows every partition's leader, epoch, ISR and replicas, every broker's state, and the conditions
+of Topics and BrokerPools that need attention. `--check` exits with 0 if all is well and 1
+otherwise; `--watch` prints it again and again. Internal topics (`__consumer_offsets`) are one line,
+and only where they need attention, unless --internal or their name asks for them.
 """
 
 import argparse
@@ -87,13 +87,13 @@ async def _show(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def _is_young(arguments: argparse.Namespace) -> bool:
-    """Whether this `tidemark dev` began a moment ago: what is not up yet is starting."""
+    """Return whether this `tidemark dev` has just begun: brokers that are down are starting."""
     uptime = await uptime_ms(await find_api(arguments))
     return uptime is not None and uptime < START_GRACE_MS
 
 
 def problems(status: ClusterStatus) -> list[str]:
-    """What keeps `--check` from 0; empty where all is well."""
+    """Return the reasons why `--check` fails; empty if the cluster is healthy."""
     found = [str(condition) for condition in status.conditions if condition.type != "Moving"]
     found += [
         f"broker {row.broker_id} is {row.state}"
@@ -131,7 +131,7 @@ async def _open_conditions(
 async def cluster_status(
     arguments: argparse.Namespace, *, with_high_watermarks: bool = True
 ) -> ClusterStatus:
-    """From the controller, the brokers or the Kubernetes API, whatever was found."""
+    """Read the status from the controller, the brokers or the Kubernetes API."""
     target = await find_target(arguments)
     if target.is_kubernetes:
         objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
@@ -167,7 +167,7 @@ async def _with_watermarks_of_pools(status: ClusterStatus) -> ClusterStatus:
 
 
 async def _status_of_brokers(target: Target) -> ClusterStatus:
-    """No controller was named: what brokers know of each other, and of their topics."""
+    """Build a status from what brokers know of each other and of topics, without a controller."""
     try:
         async with TidemarkClient(target.broker_urls) as client:
             rows = read_broker_rows(await client.lookup.ask("/brokers"))
@@ -187,7 +187,7 @@ async def _status_of_brokers(target: Target) -> ClusterStatus:
 
 
 async def _with_marks(client: TidemarkClient, topic: TopicView) -> TopicView:
-    """Each leader is asked; a partition whose leader does not answer keeps -1."""
+    """Ask each leader for its high watermark; without an answer it stays -1."""
 
     async def ask(view: PartitionView) -> PartitionView:
         if view.leader == NO_LEADER:
@@ -272,7 +272,7 @@ def _epoch(row: BrokerRow) -> str:
 
 
 def _replicas(view: PartitionView) -> str:
-    """While it moves: `3,1,2,0 (+3 -0)`."""
+    """Format a partition's replicas; while it moves, as `3,1,2,0 (+3 -0)`."""
     changes = [f"+{each}" for each in view.adding] + [f"-{each}" for each in view.removing]
     return _ids(view.replicas) + (f" ({' '.join(changes)})" if changes else "")
 

@@ -1,7 +1,7 @@
-"""What `tidemark topics create|describe|alter|delete` do to one Topic object.
+"""Create, describe, alter and delete one Topic object, for `tidemark topics`.
 
-A topic is named by what clients call it or by its object's name. The rules stand where the object
-is kept; their sentences are told as they come.
+A topic is named by its name for clients or by its object's name. The server that stores the object
+validates it; its messages are printed unchanged.
 """
 
 import argparse
@@ -153,7 +153,10 @@ async def delete(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def _until_seen(arguments: argparse.Namespace, name: str, generation: int) -> None:
-    """What becomes of the data goes by what the operator has seen when the object goes."""
+    """Wait until the operator has observed a generation.
+
+    The operator decides by the generation it has observed whether it keeps a deleted topic's data.
+    """
 
     async def is_seen() -> bool:
         item = await read_object(arguments, "Topic", name)
@@ -174,8 +177,11 @@ async def _find(arguments: argparse.Namespace) -> Manifest:
 
 
 async def find_topic(arguments: argparse.Namespace, wanted: str) -> Manifest:
-    """By what clients call it, else by metadata.name; of --pool, where that is given. Of two that
-    claim a name, the one that is named so, else the older, which has it. Raises CommandFailed."""
+    """Find a Topic by its name for clients, else by metadata.name; in --pool, if that is given.
+
+    Of two objects that claim a name, the one whose metadata.name equals it is returned, else the
+    older one, which owns it. Raises CommandFailed.
+    """
     every = await list_objects(arguments, "Topic")
     if not every:
         return await read_object(arguments, "Topic", wanted)  # says why there are none
@@ -196,7 +202,7 @@ async def find_topic(arguments: argparse.Namespace, wanted: str) -> Manifest:
 
 
 def _spec_of(options: dict[str, Any]) -> dict[str, Any]:
-    """What create and alter have in common."""
+    """Return the spec fields that create and alter share."""
     spec: dict[str, Any] = {}
     if "partitions" in options:
         spec["partitions"] = options["partitions"]

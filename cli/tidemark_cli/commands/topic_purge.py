@@ -45,7 +45,10 @@ async def purge(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def retained_of(status: ClusterStatus, topic: str, pool: str | None) -> list[TopicView]:
-    """What is kept under that name, of one pool. Raises CommandFailed if nothing is."""
+    """Return the retained topics of a name, in one pool.
+
+    Raises CommandFailed if there are none.
+    """
     views = [view for view in status.retained if pool in (None, view.pool)]
     found = [view for view in views if view.topic == topic]
     if not found:
@@ -80,7 +83,10 @@ def _ask_for_the_name(topic: str, what: str) -> None:
 
 
 async def _purged(arguments: argparse.Namespace, pool: str, topic: str) -> str:
-    """The operator's result. A name is acted on once, so an earlier request is taken off first."""
+    """Request the purge and return the operator's result.
+
+    The operator acts on a name once, so an earlier request is removed first.
+    """
     names = _names(await read_object(arguments, "BrokerPool", pool))
     if topic in names:
         names.remove(topic)

@@ -101,7 +101,7 @@ async def _list(arguments: argparse.Namespace, output: Output) -> int:
 def listed(
     views: tuple[TopicView, ...], items: list[Manifest], *, pool: str | None
 ) -> list[dict[str, Any]]:
-    """The topics that there are, and the Topic objects that are none yet, with why."""
+    """Return a row per topic, and one per Topic object that is not served yet, with the reason."""
     of_items = {str(item["metadata"]["name"]): item for item in items}
     rows = [_row(view, of_items.get(view.object_name)) for view in views]
     known = {view.object_name for view in views}

@@ -1,4 +1,4 @@
-"""`tidemark verify --load FILE`: is everything there that a load run was promised?"""
+"""Compare a workload run's promises with the cluster: `tidemark verify --load FILE`."""
 
 import argparse
 import asyncio

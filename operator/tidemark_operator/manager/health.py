@@ -22,9 +22,7 @@ def create_health_app(service: ControllerService, *more_metrics: Collector) -> w
         return _json({"leads": service.is_leading})
 
     async def readyz(_: web.Request) -> web.Response:
-        """Answer 200 while this operator leads or knows who does: a standby is as ready as the
-        leader.
-        """
+        """Answer 200 while this operator leads or knows the leader: a standby is ready too."""
         knows = service.is_leading or bool(service.leader_address)
         reason = "" if knows else "no leader is known yet"
         return _json({"ready": knows, "reason": reason}, status=200 if knows else 503)

@@ -191,7 +191,7 @@ class TopicAdmin:
                 by_topic.setdefault(each.topic, []).append(place)
 
             async def of_a_topic(places: list[int]) -> list[TopicResult]:
-                """One after the other: a topic may be named twice."""
+                """Apply a topic's changes one after the other: a request may name it twice."""
                 named = (requested[place] for place in places)
                 return [await self._reported(each.topic, change(each, there)) for each in named]
 

@@ -1,5 +1,4 @@
-"""Answer Fetch: a replica's by `FollowerFetchHandler`, a consumer's by its session and
-`ConsumerFetch`.
+"""Answer Fetch of replicas (`FollowerFetchHandler`) and consumers (`ConsumerFetch`).
 
 A consumer's fetch gets one answer, when there is enough data or its wait is over. Each pass reads
 the records that each partition has. If they are too few, the pass delays a read at every partition,
