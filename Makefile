@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ON ?=
 # The former name of PROFILE.
-PROFILE ?= $(WEATHER)
+PROFILE ?=
 # Set in many images: each of the many brokers and clients would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 PYTHON := .venv/bin/python
@@ -51,11 +51,11 @@ deploy: setup ## images, CRDs and chart of this checkout onto the kind cluster
 
 sim: setup-dev ## the simulator, to the first violation: SEEDS=n from FIRST_SEED=k, JOBS=j; GO_ON=1; PROFILE=name or all
 	@hack/sim runner --seeds $(or $(SEEDS),200) --first-seed $(or $(FIRST_SEED),1) $(if $(JOBS),--jobs $(JOBS)) \
-		$(if $(GO_ON),--go-on) $(if $(PROFILE),--weather "$(PROFILE)")
+		$(if $(GO_ON),--go-on) $(if $(PROFILE),--profile "$(PROFILE)")
 
 sim-replay: setup-dev ## one run again: transcript and picture in build/sim; SEED=n, SHRINK=1 drops faults; PROFILE=name
 	@hack/sim replay --seed "$(SEED)" $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SHRINK),--shrink) \
-		$(if $(PROFILE),--weather "$(PROFILE)")
+		$(if $(PROFILE),--profile "$(PROFILE)")
 
 sim-mutants: setup-dev ## every guard removed once: is it noticed? Writes tests/mutation/mutants.md
 	@hack/sim mutant_hunt

@@ -43,7 +43,7 @@ def test_the_known_seeds_are_those_of_the_table() -> None:
     assert all(mutant_of(name).profile for name in reported), SEEDS
 
 
-def test_no_weather_and_no_test_is_blind_for_its_mutant() -> None:
+def test_no_fault_profile_and_no_test_is_blind_for_its_mutant() -> None:
     assert "no seed of" not in TABLE.read_text()
     assert "**none**" not in TABLE.read_text()
 

@@ -16,7 +16,7 @@ from tests.simulation.engine import runner
         (runner, ["--seeds", "few"], "--seeds: expected a whole number of at least 1, found 'few'"),
         (runner, ["--jobs", "0"], "--jobs: expected a whole number of at least 1, found '0'"),
         (runner, ["--first-seed", "-1"], "--first-seed: expected a whole number of at least 0"),
-        (runner, ["--weather", "file goes"], "near it: 'files go'"),
+        (runner, ["--profile", "file goes"], "near it: 'files go'"),
         (mutant_hunt, ["--under", "nonsense"], "no mutant is named 'nonsense'"),
         (mutant_hunt, ["--only", "nonsense"], "no mutant's name contains 'nonsense'"),
     ],

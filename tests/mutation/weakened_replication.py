@@ -153,7 +153,7 @@ MUTANTS = (
            (at("erase-by-newer-state-only", returns(False)),),
            "tests/regression/test_s17_logs_unknown_to_a_slice.py::"
            "test_a_state_that_is_not_above_the_log_erases_nothing",
-           why_no_seed="nothing moves in the weather that puts old slices back"),
+           why_no_seed="nothing moves in the fault profile that puts old slices back"),
     Mutant("truncation to the high watermark",
            "truncation asks for the divergence by epoch, not by high watermark",
            (at("truncate-by-leader-epoch",

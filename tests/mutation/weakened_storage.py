@@ -154,7 +154,7 @@ MUTANTS = (
                at("sync-during-truncation-is-stale", returns(None))),
            "tests/unit/broker/log/test_partition_log.py::"
            "test_truncation_into_an_older_segment_drops_the_later_ones",
-           why_no_seed="the weather *cuts are trusted* noticed it at seed 36 until brokers kept a "
+           why_no_seed="the profile *cuts are trusted* noticed it at seed 36 until brokers kept a "
            "reserve, and at none of 200 since"),
     Mutant("a truncation is owed no sync", "S29",
            (at("truncation-owes-sync", returns(False)),),

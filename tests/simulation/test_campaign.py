@@ -1,4 +1,4 @@
-"""A campaign runs the seeds that it was asked for, in the weather that it was asked for."""
+"""A campaign runs the seeds that it was asked for, in the fault profile that it was asked for."""
 
 import io
 import os
@@ -16,7 +16,7 @@ from rich.console import Console
 from tests.simulation.engine.campaign import campaign, results_of
 from tests.simulation.engine.run import RunResult
 from tests.simulation.engine.runner import profile_at
-from tests.simulation.faults.fault_profiles import ALL_WEATHERS
+from tests.simulation.faults.fault_profiles import ALL_PROFILES
 from tests.support.interrupts import Stop, workers_that_hear_no_ctrl_c
 from tests.support.waiting import wait_for
 
@@ -42,7 +42,7 @@ def broken_at(*seeds: int) -> tuple[list[int], str]:
 def test_it_stops_at_the_first_violation_and_says_how_to_replay_it() -> None:
     requested, reported = broken_at(9)
     assert requested == [7, 8, 9]
-    assert 'make sim-replay SEED=9 WEATHER="files go"' in reported
+    assert 'make sim-replay SEED=9 PROFILE="files go"' in reported
 
 
 def test_told_to_go_on_it_runs_them_all() -> None:
@@ -51,8 +51,8 @@ def test_told_to_go_on_it_runs_them_all() -> None:
     assert ("seed 8: I6" in reported, "seed 10: I6" in reported) == (True, True)
 
 
-def test_all_weathers_come_one_after_another() -> None:
-    every = list(ALL_WEATHERS)
+def test_all_profiles_come_one_after_another() -> None:
+    every = list(ALL_PROFILES)
     assert [profile_at(seed, "all") for seed in range(1, len(every) + 1)] == every
     assert profile_at(1 + len(every), "all") == every[0]
     assert [profile_at(seed, "files go") for seed in (1, 2)] == ["files go"] * 2

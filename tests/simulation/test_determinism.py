@@ -14,12 +14,12 @@ from tests.simulation.faults.fault_profiles import profile_of
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 8.0
-# (seed, weather): one like most; a group, a weather, brokers to spare and power losses; mistakes.
+# (seed, profile): one like most; a group, a profile, brokers to spare and power losses; mistakes.
 RUNS = ((11, ""), (12, ""), (32, ""), (1, "volumes change"))
 PROGRAM = """
 from tests.simulation.engine.run import run_seed
-for seed, weather in {runs}:
-    print(run_seed(seed, {seconds}, weather).digest)
+for seed, profile in {runs}:
+    print(run_seed(seed, {seconds}, profile).digest)
 """
 
 

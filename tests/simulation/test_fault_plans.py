@@ -4,13 +4,15 @@ from random import Random
 
 import pytest
 
+from tests.simulation.clients.desired_topics import RETAINED_MOVES
+from tests.simulation.engine.run import run_seed
 from tests.simulation.engine.shape import UNCLEAN, Shape, faults_of
 from tests.simulation.engine.world import Cluster, ClusterOptions
 from tests.simulation.faults.fault_plan import KINDS, OPERATOR_ERRORS, Draw, PlanShape, draw_plan
 from tests.simulation.faults.fault_profiles import (
     ALL_KINDS,
-    ALL_WEATHERS,
-    WEATHERS,
+    ALL_PROFILES,
+    PROFILES,
     plan_of,
     profile_of,
 )
@@ -85,11 +87,11 @@ def test_all_kinds_occur_within_some_seeds() -> None:
 
 def test_a_quarter_of_all_seeds_has_one_of_all_weathers_and_a_storm_only_when_asked() -> None:
     drawn = [profile_of(seed) for seed in range(400)]
-    assert set(drawn) == {"", *WEATHERS}
+    assert set(drawn) == {"", *PROFILES}
     assert 60 < sum(profile != "" for profile in drawn) < 140
     calm = drawn.index("")
     assert plan_of(calm, SHAPE) == draw_plan(calm, SHAPE)
-    for profile, kinds in ALL_WEATHERS.items():
+    for profile, kinds in ALL_PROFILES.items():
         assert {fault.kind for fault in plan_of(calm, SHAPE, profile)} == set(kinds)
 
 
@@ -141,3 +143,8 @@ def test_a_partition_moves_to_other_brokers_and_its_records_with_it() -> None:
         world.run_for(5_000)
         assert ends(world) == {first: (1, 1), (first + 1) % 4: (1, 1)}
         assert world.topics[0].moves == {}
+
+
+def test_a_profile_of_retained_topics_moves_their_data() -> None:
+    moved = (run_seed(seed, 8.0, "topics rest").coverage[RETAINED_MOVES] for seed in range(2, 6))
+    assert any(moved)

@@ -15,7 +15,7 @@ from tests.simulation.faults.faults import ACTS
     [
         (["--seed", ""], "--seed: expected a whole number of at least 0, found nothing"),
         (["--seed", "1", "--seconds", "2"], "expected seconds, at least 3, found '2'"),
-        (["--seed", "1", "--weather", "all"], "expected a weather, found 'all'"),
+        (["--seed", "1", "--profile", "all"], "expected a fault profile, found 'all'"),
     ],
 )
 def test_wrong_arguments_are_refused_with_what_was_expected(

@@ -41,8 +41,8 @@ def ended_early(why: str) -> str:
 
 
 def _faults() -> Iterable[str]:
-    weathers = (*fault_profiles.WEATHERS.values(), *optional_faults.OPTIONAL_FAULTS.values())
-    kinds = dict.fromkeys([*KINDS, *(kind for profile in weathers for kind in profile)])
+    profiles = (*fault_profiles.PROFILES.values(), *optional_faults.OPTIONAL_FAULTS.values())
+    kinds = dict.fromkeys([*KINDS, *(kind for profile in profiles for kind in profile)])
     yield from (f"fault {kind}" for kind in kinds)
     yield from (f"struck: {blow}" for blow in fault_profiles.BLOWS)
     yield from (f"stranded: {blow}" for blow in optional_faults.BLOWS)

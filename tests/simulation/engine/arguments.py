@@ -4,11 +4,11 @@ import argparse
 from collections.abc import Callable
 from difflib import get_close_matches
 
-from tests.simulation.faults.fault_profiles import ALL_WEATHERS
+from tests.simulation.faults.fault_profiles import ALL_PROFILES
 
 # Faults begin after two seconds and end one before the healing.
 LEAST_SECONDS = 3.0
-WEATHERS = "weathers: " + ", ".join(ALL_WEATHERS)
+PROFILES = "fault profiles: " + ", ".join(ALL_PROFILES)
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -36,13 +36,15 @@ def seconds(text: str) -> float:
 
 def profile(*also: str) -> Callable[[str], str]:
     """ "" is what each seed brings by itself."""
-    names = ("", *also, *ALL_WEATHERS)
+    names = ("", *also, *ALL_PROFILES)
 
     def name(text: str) -> str:
         if text not in names:
             near = get_close_matches(text, names, n=3)
             hint = f"; near it: {', '.join(map(repr, near))}" if near else ""
-            raise _wrong("a weather", text, hint + "; `hack/sim runner --help` lists them all")
+            raise _wrong(
+                "a fault profile", text, hint + "; `hack/sim runner --help` lists them all"
+            )
         return text
 
     return name

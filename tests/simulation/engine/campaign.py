@@ -143,7 +143,7 @@ def show_failure(console: Console, found: RunResult) -> None:
     console.print(f"seed {found.seed}: {name}", style="bold red", markup=False)
     console.print(f"  {text}", markup=False, soft_wrap=True)
     console.print(f"  at {found.simulated_us / 1e6:.3f} s; options: {found.options}", markup=False)
-    profile = f' WEATHER="{found.profile}"' if found.profile else ""
+    profile = f' PROFILE="{found.profile}"' if found.profile else ""
     console.print(f"  make sim-replay SEED={found.seed}{profile}", markup=False)
 
 

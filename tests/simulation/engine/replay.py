@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.simulation.checks.coverage_rows import ended_early, waived
-from tests.simulation.engine.arguments import WEATHERS, at_least, profile, seconds
+from tests.simulation.engine.arguments import PROFILES, at_least, profile, seconds
 from tests.simulation.engine.picture import Mark, ReplicaSample, Sample, picture
 from tests.simulation.engine.run import SAFETY_SECONDS, Run, RunPlan, RunResult
 from tests.simulation.engine.shrinker import shrink
@@ -94,10 +94,10 @@ def transcript(result: RunResult) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, epilog=WEATHERS)
+    parser = argparse.ArgumentParser(description=__doc__, epilog=PROFILES)
     parser.add_argument("--seed", type=at_least(0), required=True)
     parser.add_argument("--seconds", type=seconds, help="of faults; as make sim has it, else")
-    parser.add_argument("--weather", default="", metavar="NAME", type=profile(), help="only that")
+    parser.add_argument("--profile", default="", metavar="NAME", type=profile(), help="only that")
     parser.add_argument("--shrink", action="store_true", help="drop faults that are not needed")
     parser.add_argument("--out", type=Path, default=Path("build/sim"))
     options = parser.parse_args(arguments)

@@ -2,7 +2,7 @@
 when Ctrl-C ended it (143: SIGTERM); what there was by then is shown.
 
 python -m tests.simulation.engine.runner --seeds 1000 --first-seed 1 --jobs 2
-python -m tests.simulation.engine.runner --seeds 130 --weather all --go-on
+python -m tests.simulation.engine.runner --seeds 130 --profile all --go-on
 """
 
 import argparse
@@ -14,14 +14,14 @@ from functools import partial
 
 from rich.console import Console
 
-from tests.simulation.engine.arguments import WEATHERS, at_least, profile
+from tests.simulation.engine.arguments import PROFILES, at_least, profile
 from tests.simulation.engine.campaign import campaign, show_coverage
 from tests.simulation.engine.run import RunResult, run_seed
-from tests.simulation.faults.fault_profiles import ALL_WEATHERS, seconds_of
+from tests.simulation.faults.fault_profiles import ALL_PROFILES, seconds_of
 from tests.support.interrupts import Stop
 
 EACH_IN_TURN = "all"
-NAMES = tuple(ALL_WEATHERS)
+NAMES = tuple(ALL_PROFILES)
 
 
 def profile_at(seed: int, requested: str) -> str:
@@ -31,20 +31,20 @@ def profile_at(seed: int, requested: str) -> str:
 
 
 def run_in(seed: int, requested: str) -> RunResult:
-    """For as long as mutants are looked for in that weather."""
+    """For as long as mutants are looked for in that fault profile."""
     profile = profile_at(seed, requested)
     return run_seed(seed, seconds_of(profile), profile)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, epilog=WEATHERS)
+    parser = argparse.ArgumentParser(description=__doc__, epilog=PROFILES)
     parser.add_argument("--seeds", type=at_least(1), default=200, help="how many (200)")
     parser.add_argument("--first-seed", type=at_least(0), default=1, help="the others follow (1)")
     parser.add_argument(
         "--jobs", type=at_least(1), default=os.cpu_count() or 1, help="processes (one a processor)"
     )
     parser.add_argument(
-        "--weather",
+        "--profile",
         default="",
         metavar="NAME",
         type=profile(EACH_IN_TURN),

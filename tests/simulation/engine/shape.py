@@ -1,7 +1,7 @@
 """What a seed says of its run beside the faults: brokers, the topic's settings, who writes how.
 
 What was added later is drawn from streams of their own, so that it changes nothing of what a seed
-or a weather had before.
+or a fault profile had before.
 """
 
 from dataclasses import dataclass, replace
@@ -58,7 +58,7 @@ NO_RACKS = ("", "", "")
 HAS_SPARE = (SPARE_BROKERS, COMPACTED)
 SPARE_RACKS = (("", "", "", ""), ("a", "b", "c", "d"), ("a", "a", "b", "c"))
 
-SHAPES = {  # by weather
+SHAPES = {  # by fault profile
     **CONTROLLER_SHAPES,
     **MOVE_SHAPES,
     **DISK_SHAPES,
@@ -69,7 +69,7 @@ SHAPES = {  # by weather
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of an ordinary seed, or of one in a weather that was asked for."""
+    """Of an ordinary seed, or of one in a fault profile that was asked for."""
 
     min_insync: int
     commit_rule: str

@@ -1,6 +1,6 @@
 """Topics that come and go in bulk, and controllers that are busy: what work may not cost.
 
-The only weather in which work takes time (costs.py). Nobody fails in it, so nobody is fenced and no
+The only profile in which work takes time (costs.py). Nobody fails in it, so nobody is fenced and no
 Lease is lost, however long a loop's turn is.
 """
 
@@ -53,6 +53,6 @@ BULK_FAULTS: dict[str, Arguments] = {
         ((1, d.us(3_500, 5_000), 0), (20, d.us(150, 400), d.us(1, 5)))
     ),
 }
-BULK_WEATHERS: dict[str, dict[str, int]] = {BULK: {"make_bulk": 2, "starve_controller": 2}}
+BULK_PROFILES: dict[str, dict[str, int]] = {BULK: {"make_bulk": 2, "starve_controller": 2}}
 BULK_SHAPES: dict[str, dict[str, Any]] = {BULK: {"costs": Costs()}}
 BULK_SECONDS = {BULK: 8.0}

@@ -1,5 +1,5 @@
 """Ambushes of what clients are told: producers that come, ask for an id and go, around controllers
-that part or die; words of a former epoch that come late; and weathers made of them.
+that part or die; words of a former epoch that come late; and fault profiles made of them.
 
 For mutants and hunting, as those of `triggered_faults.py`.
 """
@@ -203,7 +203,7 @@ CLIENT_TRIGGERED_FAULTS: dict[str, Arguments] = {
     "leave_to_clients": lambda d: (d.broker, d.us(2_000, 5_000)),
 }
 
-CLIENT_WEATHERS: dict[str, dict[str, int]] = {
+CLIENT_PROFILES: dict[str, dict[str, int]] = {
     "producers pass by": {"ask_for_ids": 3, "give_ids_and_die": 2},
     "controllers part and give ids": {"give_ids_apart": 2},
     "broker objects go": {"lose_broker_object": 2},

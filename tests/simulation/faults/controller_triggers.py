@@ -1,5 +1,5 @@
 """Ambushes of what controllers judge by, and of what people ask of them: silence that is none,
-probes that are refused, disks that hang, choices, backups; and weathers made of them.
+probes that are refused, disks that hang, choices, backups; and fault profiles made of them.
 
 Each makes the moment that a guard of the controller is there for. For mutants and hunting, as those
 of `triggered_faults.py`.
@@ -300,7 +300,7 @@ CONTROLLER_TRIGGERED_FAULTS: dict[str, Arguments] = {
     "register_apart": lambda d: (d.broker,),
 }
 
-CONTROLLER_WEATHERS: dict[str, dict[str, int]] = {
+CONTROLLER_PROFILES: dict[str, dict[str, int]] = {
     "one controller stays deaf": {"deafen_controller_for_long": 1},
     "probes are refused": {"reject_probes": 3},
     "silences add up": {"stall_after_silence": 1},

@@ -1,5 +1,5 @@
 """Ambushes of what a disk is trusted with: bits that flip in what no start has read yet, cuts
-that a lost kernel gives back, syncs that failed before a clean stop; and weathers made of them.
+that a lost kernel gives back, syncs that failed before a clean stop; and profiles made of them.
 
 Each makes the events that a guard of the storage is there for in their order: by chance they meet
 once in thousands of seeds. For mutants and hunting, as those of `triggered_faults.py`.
@@ -350,7 +350,7 @@ DISK_TRIGGERED_FAULTS: dict[str, Arguments] = {
     "strike_who_trusts_a_sync": lambda d: (8_000_000,),
 }
 
-DISK_WEATHERS: dict[str, dict[str, int]] = {
+DISK_PROFILES: dict[str, dict[str, int]] = {
     "tails flip": {"flip_in_tail": 4},
     "synced tails flip": {"flip_in_tail": 4},
     "starts are cut short": {"flip_in_tail_and_kill": 3},

@@ -1,7 +1,7 @@
-"""Faults that aim at whoever leads, or is about to join, at that moment; and weathers made of them.
+"""Faults that aim at whoever leads, or is about to join, at that moment; and profiles made of them.
 
 Faults at random moments rarely meet the few milliseconds between a proposal and its answer. These
-wait for them. A weather is a swarm of few kinds at high rates; a quarter of all seeds has one.
+wait for them. A profile is a swarm of few kinds at high rates; a quarter of all seeds has one.
 """
 
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from typing import Any
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.store import StoreFaults
 from tests.simulation.engine.world import Cluster
-from tests.simulation.faults.bulk import BULK_FAULTS, BULK_SECONDS, BULK_WEATHERS
-from tests.simulation.faults.client_triggers import CLIENT_TRIGGERED_FAULTS, CLIENT_WEATHERS
+from tests.simulation.faults.bulk import BULK_FAULTS, BULK_PROFILES, BULK_SECONDS
+from tests.simulation.faults.client_triggers import CLIENT_PROFILES, CLIENT_TRIGGERED_FAULTS
 from tests.simulation.faults.controller_triggers import (
+    CONTROLLER_PROFILES,
     CONTROLLER_TRIGGERED_FAULTS,
-    CONTROLLER_WEATHERS,
 )
-from tests.simulation.faults.disk_triggers import DISK_TRIGGERED_FAULTS, DISK_WEATHERS
+from tests.simulation.faults.disk_triggers import DISK_PROFILES, DISK_TRIGGERED_FAULTS
 from tests.simulation.faults.fault_plan import (
     KINDS,
     OPERATOR_ERRORS,
@@ -35,7 +35,7 @@ from tests.simulation.faults.faults import (
     lose_power,
     slow_link,
 )
-from tests.simulation.faults.move_triggers import MOVE_TRIGGERED_FAULTS, MOVE_WEATHERS
+from tests.simulation.faults.move_triggers import MOVE_PROFILES, MOVE_TRIGGERED_FAULTS
 from tests.simulation.faults.optional_faults import ADDED, OPTIONAL_FAULTS
 from tests.simulation.faults.triggered_faults import AMBUSHED, SECONDS_OF, TRIGGERED_FAULTS, leading
 
@@ -197,7 +197,7 @@ def short_power_loss(world: Cluster, number: int, off_us: int) -> None:
 
 
 # Kinds, and how often at most; each comes at least once.
-WEATHERS: dict[str, dict[str, int]] = {
+PROFILES: dict[str, dict[str, int]] = {
     "leaders die": {"kill_leader": 6, "slow_followers": 6, "freeze_leader": 3, "deafen_leader": 2},
     "joiners die": {
         "strike_joiner": 8,
@@ -216,14 +216,14 @@ WEATHERS: dict[str, dict[str, int]] = {
 }
 
 # Also those that ordinary seeds do not draw.
-ALL_WEATHERS: dict[str, dict[str, int]] = {
-    **WEATHERS,
+ALL_PROFILES: dict[str, dict[str, int]] = {
+    **PROFILES,
     **AMBUSHED,
-    **CONTROLLER_WEATHERS,
-    **MOVE_WEATHERS,
-    **DISK_WEATHERS,
-    **CLIENT_WEATHERS,
-    **BULK_WEATHERS,
+    **CONTROLLER_PROFILES,
+    **MOVE_PROFILES,
+    **DISK_PROFILES,
+    **CLIENT_PROFILES,
+    **BULK_PROFILES,
     **OPTIONAL_FAULTS,
 }
 ALL_KINDS: dict[str, Arguments] = {
@@ -243,13 +243,13 @@ ALL_KINDS: dict[str, Arguments] = {
 def profile_of(seed: int) -> str:
     """ "" for most."""
     chance = Random(f"weather of {seed}")
-    return chance.choice(tuple(WEATHERS)) if chance.random() < SHARE_OF_SEEDS else ""
+    return chance.choice(tuple(PROFILES)) if chance.random() < SHARE_OF_SEEDS else ""
 
 
 def plan_of(
     seed: int, shape: PlanShape, profile: str = "", additions: tuple[str, ...] = ()
 ) -> tuple[Fault, ...]:
-    """In order of time: of that weather alone, or what the seed brings."""
+    """In order of time: of that fault profile alone, or what the seed brings."""
     if profile:
         return tuple(_targeted_fault(seed, shape, profile))
     found = list(draw_plan(seed, shape))
@@ -263,7 +263,7 @@ def _targeted_fault(seed: int, shape: PlanShape, profile: str) -> list[Fault]:
     chance = Random(f"{profile} in {seed}")
     draw = Draw(chance, shape)
     found = []
-    for kind, most in ALL_WEATHERS[profile].items():
+    for kind, most in ALL_PROFILES[profile].items():
         arguments = ALL_KINDS[kind]
         for _ in range(chance.randint(1, most)):
             found.append(

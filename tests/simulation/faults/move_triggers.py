@@ -1,5 +1,5 @@
 """Ambushes of partitions on the way to other brokers: a newcomer that leaves and comes back while
-its leader stands still, one that is left alone; and weathers made of them.
+its leader stands still, one that is left alone; and fault profiles made of them.
 
 For mutants and hunting, as those of `triggered_faults.py`. There is one broker more than replicas.
 """
@@ -160,7 +160,7 @@ MOVE_TRIGGERED_FAULTS: dict[str, Arguments] = {
     "take_back_as_leader_dies": lambda d: (d.chance.randrange(2), d.us(1_200, 3_000)),
 }
 
-MOVE_WEATHERS: dict[str, dict[str, int]] = {
+MOVE_PROFILES: dict[str, dict[str, int]] = {
     "moves are taken back": {"take_back_and_ask_again": 1},
     "newcomers are left alone": {"leave_newcomer_alone": 1},
     "moves lose their leader": {"take_back_as_leader_dies": 1},

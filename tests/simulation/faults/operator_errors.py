@@ -1,6 +1,6 @@
 """Faults that no machine has by itself: what people and backups do to volumes and objects.
 
-Weathers of their own have them (`triggered_faults.py`). Only a slice that is put back suspends a
+Profiles of their own have them (`triggered_faults.py`). Only a slice that is put back suspends a
 promise: what it says is from long ago (`SliceChecker.restored`); volumes, files and Leases suspend
 nothing.
 """

@@ -1,6 +1,6 @@
 """What a share of the ordinary seeds has beside its faults: a wider world, and faults that need it.
 
-`OPTIONAL_FAULTS` are kinds and how often at most, as the weathers of fault_profiles.py, and can be
+`OPTIONAL_FAULTS` are kinds and how often at most, as the profiles of fault_profiles.py, and can be
 asked for like these. They are no kinds of every seed's swarm: that would change what each seed
 brings.
 """
@@ -37,7 +37,7 @@ UNCLEAN_LATER = "unclean elections now and then"
 SMALL_SEGMENTS = "small segments"
 FLIPS_AT_REST = "bits flip at rest"
 COMPACTED = "keys are compacted"
-COMPACTED_FLIPS = "bits flip where keys are compacted"  # a weather, of no ordinary seed
+COMPACTED_FLIPS = "bits flip where keys are compacted"  # a fault profile, of no ordinary seed
 OLD_RECORDS = "records grow old"
 RESTING = "producers rest"
 CONTROLLERS_CUT_OFF = "controllers are cut off"

@@ -1,7 +1,7 @@
-"""Ambushes: faults that wait for the one moment a guard is there for, and weathers made of them.
+"""Ambushes: faults that wait for the one moment a guard is there for, and profiles made of them.
 
-Ordinary seeds do not draw these weathers: each is so much of one thing that it hides the others.
-They are for mutants, and for hunting (`replay --weather`).
+Ordinary seeds do not draw these profiles: each is so much of one thing that it hides the others.
+They are for mutants, and for hunting (`replay --profile`).
 """
 
 from collections.abc import Callable
@@ -256,7 +256,7 @@ TRIGGERED_FAULTS: dict[str, Arguments] = {
     "last_one_leaves": lambda d: (d.broker, d.us(300, 2_500), d.us(1_000, 2_500)),
 }
 
-# As WEATHERS of fault_profiles.py: kinds, and how often at most.
+# As PROFILES of fault_profiles.py: kinds, and how often at most.
 AMBUSHED: dict[str, dict[str, int]] = {
     "pages go": {"lose_pages": 6},
     "syncs lie": {"lose_write_back_and_pages": 3, "kill_leader": 1},
@@ -291,9 +291,9 @@ AMBUSHED: dict[str, dict[str, int]] = {
     "brokers stop": {"stop_broker": 6, "roll_brokers": 2, "slow_followers": 4},
     "slow syncs": {"slow_disk": 6, "slow_followers": 4, "freeze_leader": 3, "short_power_loss": 5},
 }
-# The weathers whose topics are to be flush: Always.
+# The fault profiles whose topics are to be flush: Always.
 FLUSHES_ALWAYS = ("slow syncs", "tails are cut", "disks change")
-# The weathers whose faults begin early, as what follows from them takes its time.
+# The fault profiles whose faults begin early, as what follows from them takes its time.
 BEGINS_EARLY = (
     "syncs lie unheard",
     "one controller stays deaf",
@@ -308,13 +308,13 @@ BEGINS_EARLY = (
     "controllers part and give ids",
     "controllers part and register",
 )
-# The weathers in which whoever was fenced stays eligible, so that what its start proves counts.
+# The profiles in which whoever was fenced stays eligible, so that what its start proves counts.
 NEEDS_ALL_IN_SYNC = ("syncs lie unheard",)
 # Of Shape, for these and others.
 ALL_IN_SYNC: dict[str, Any] = {"min_insync": 3, "commit_rule": "MinInsync", "flush": "Os"}
-# The weathers in which idempotent producers soon ask for the next epoch.
+# The fault profiles in which idempotent producers soon ask for the next epoch.
 GIVES_UP_SOON = ("producers give up",)
-# The weathers in which there are more brokers than replicas; two of them share a rack.
+# The fault profiles in which there are more brokers than replicas; two of them share a rack.
 # A fourth broker is where replicas can move to.
 RACKS_OF: dict[str, tuple[str, ...]] = {
     "replicas move": ("a", "a", "b", "c"),
