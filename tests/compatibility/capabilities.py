@@ -110,7 +110,8 @@ def page() -> str:
         "# Clients",
         "",
         "Real clients, unmodified, against real brokers. Made by",
-        "`python -m tests.compatibility.capabilities` from the tests in `tests/compatibility`: yes is a test",  # noqa: E501
+        "`python -m tests.compatibility.capabilities` from the tests in `tests/compatibility`: "
+        "yes is a test",
         "that runs with that client, no one in `test_unsupported_features.py` that shows what it "
         "lacks.",
         "",
@@ -139,7 +140,8 @@ OTHERS = (
     "`hack/dump-log-segments` has Kafka's DumpLogSegments and the classes of its brokers read",
     "segments, indexes, snapshots and checkpoints; a test does so after the leader kill.",
     "",
-    "`tests.compatibility.kill_rounds` (in `make e2e-long`): all clients at once, with groups that read,",  # noqa: E501
+    "`tests.compatibility.kill_rounds` (in `make e2e-long`): all clients at once, with groups that "
+    "read,",
     "while a broker is killed every 10 s for 5 min: nothing lost, nothing twice, groups go on.",
 )
 

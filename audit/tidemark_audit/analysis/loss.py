@@ -304,8 +304,9 @@ def _leaders_ends(series: Series) -> Iterator[tuple[int, Sample]]:
         broker, text = merged_series.key.broker, key_as_text(merged_series.key)
         leads, epochs = series.steps("replica_is_leader", broker=broker), epochs_of(series, broker)
         for times, values in (
-            (merged_series.first_ms, merged_series.first_value), (merged_series.last_ms, merged_series.last_value)  # noqa: E501
-        ):  # fmt: skip
+            (merged_series.first_ms, merged_series.first_value),
+            (merged_series.last_ms, merged_series.last_value),
+        ):
             epoch = epochs.at(times)
             reported = (leads.at(times) == 1.0) & (epoch >= 0) & ~np.isnan(values)
             for place in np.flatnonzero(reported).tolist():

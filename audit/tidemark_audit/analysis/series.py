@@ -223,8 +223,12 @@ def _filled(base: MergedSeries, other: MergedSeries, known: _Known) -> MergedSer
 
 def _columns(merged_series: MergedSeries) -> tuple[Longs, Longs, Longs, Floats, Floats]:
     return (
-        merged_series.first_ms, merged_series.last_ms, merged_series.run_samples, merged_series.first_value, merged_series.last_value  # noqa: E501
-    )  # fmt: skip
+        merged_series.first_ms,
+        merged_series.last_ms,
+        merged_series.run_samples,
+        merged_series.first_value,
+        merged_series.last_value,
+    )
 
 
 def _one_run(

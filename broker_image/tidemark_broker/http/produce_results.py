@@ -80,7 +80,8 @@ def _common_problem(results: Sequence[RecordResult]) -> HttpProblem | None:
     reasons = [(index, message) for index, message in reported if message != NOT_THE_REASON]
     if 0 < len(reasons) < len(reported):
         index, message = reasons[0]
-        detail = f"{len(reasons)} of {len(reported)} records are refused, first record {index}: {message}"  # noqa: E501
+        counts = f"{len(reasons)} of {len(reported)} records are refused"
+        detail = f"{counts}, first record {index}: {message}"
         members = record_errors_of(reasons)
     return HttpProblem(
         ErrorCode(first.error_code), detail, outcome=Outcome(first.outcome), members=members

@@ -157,7 +157,7 @@ class ReplicaManager:
             low_disk_space=lambda: self.low_disk_space,
         )
         self._reads = 0
-        self.ticks = ReplicaTicks(self._hosted.by_id.get, self.corrupt.settle, clock)
+        self.ticks = ReplicaTicks(self._hosted.by_id, self.corrupt.settle, clock)
         self.corrupt.on_corruption = self.ticks.note
         self._watermarks = MovedWatermarks()
         self._events = self._events_of_replicas()

@@ -115,7 +115,8 @@ class PartitionMetrics:
                 yield
         yield
         for unclean_election in view.recoveries:
-            named = f'{labels},partition="{unclean_election.partition}",cause="{unclean_election.cause.value}"'  # noqa: E501
+            number, cause = unclean_election.partition, unclean_election.cause.value
+            named = f'{labels},partition="{number}",cause="{cause}"'
             for unclean_election_family, lost in self._unclean_elections:
                 unclean_election_family.add(named, lost(unclean_election))
 

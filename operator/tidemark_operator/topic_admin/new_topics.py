@@ -44,11 +44,11 @@ class _Counts:
 
 
 def topic_manifest(
-    new: NewTopic, places: PoolPlacement, *, request_id: str, name_leader_choice: int = 0
+    new: NewTopic, places: PoolPlacement, *, request_id: str, name_choice: int = 0
 ) -> Object | RequestRejected:
     """Return the Topic with its defaults, or the error.
 
-    `name_leader_choice` selects another object name if the first is taken by a Topic of another
+    `name_choice` selects another object name if the first is taken by a Topic of another
     topicName.
     """
     fault = topic_name_fault(new.topic)
@@ -69,7 +69,7 @@ def topic_manifest(
         "deletionPolicy": new.deletion_policy,
         "config": {name: canonical_value(name, new.config[name]) for name in sorted(new.config)},
     }
-    name = names[min(name_leader_choice, len(names) - 1)]
+    name = names[min(name_choice, len(names) - 1)]
     if name != new.topic:
         spec["topicName"] = new.topic
     if new.assignments:

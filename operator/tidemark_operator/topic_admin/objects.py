@@ -132,9 +132,7 @@ class TopicObjects:
             return refused(new.topic, rejection)
         name = ""
         for choice in range(NAME_CHOICES):
-            item = topic_manifest(
-                new, places, request_id=request.request_id, name_leader_choice=choice
-            )
+            item = topic_manifest(new, places, request_id=request.request_id, name_choice=choice)
             if isinstance(item, RequestRejected):
                 return refused(new.topic, item)
             rejection = there.room.take(new.topic, item["spec"]["partitions"])

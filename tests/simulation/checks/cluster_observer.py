@@ -149,7 +149,8 @@ class ClusterObserver:
                 desired_topic.is_wanted
                 and (found := served[desired_topic.topic_id]) < desired_topic.partitions
             ):
-                return f"{desired_topic.topic}: {found} of {desired_topic.partitions} partitions are served"  # noqa: E501
+                complaint = f"{found} of {desired_topic.partitions} partitions are served"
+                return f"{desired_topic.topic}: {complaint}"
         return ""
 
     def was_requested_to_delete(self, topic_id: TopicId) -> bool:

@@ -90,9 +90,11 @@ def rolling_update_condition(rolling_update: RollingUpdate) -> Condition:
     if rolling_update.stop is None:
         text = f"brokers {names} are of an older template; waiting: {rolling_update.obstacle}"
         return Condition("Updated", False, "Waiting", text)
-    text = f"brokers {names} are of an older template; replacing broker {rolling_update.stop.broker_id}"  # noqa: E501
+    replaced = rolling_update.stop.broker_id
+    text = f"brokers {names} are of an older template; replacing broker {replaced}"
     if rolling_update.interrupted:
-        text += f"; no acks=all meanwhile, as no replica can be spared: {_first(rolling_update.interrupted)}"  # noqa: E501
+        interrupted = _first(rolling_update.interrupted)
+        text += f"; no acks=all meanwhile, as no replica can be spared: {interrupted}"
     return Condition("Updated", False, "Rolling", text)
 
 
