@@ -1,4 +1,4 @@
-"""Docstrings of functions are sentences with a verb (docs/development/style.md)."""
+"""Docstrings of functions are sentences in the imperative."""
 
 import subprocess
 import sys
