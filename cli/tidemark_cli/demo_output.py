@@ -51,7 +51,7 @@ class Result(Protocol):
 
 
 class ProgressOutput:
-    """`is_quiet`: says nothing (for -o json)."""
+    """Create the output; with `is_quiet` it prints nothing (for -o json)."""
 
     def __init__(self, console: Console, *, is_quiet: bool = False) -> None:
         self._console = console

@@ -20,7 +20,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """`end_offset`, `lag` None: nobody could say. `member` "": nobody has the partition now."""
+    """`end_offset` and `lag` are None if unknown; `member` is "" if no member has the partition."""
 
     topic: str
     partition: int

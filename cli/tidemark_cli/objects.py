@@ -1,7 +1,7 @@
-"""Reading Topics and BrokerPools and changing a part of one, in local mode and on Kubernetes.
+"""Read Topics and BrokerPools and patch one, in local mode and on Kubernetes.
 
-A change is a JSON merge patch (RFC 7396); whoever has the object checks it by the rules that stand
-for manifests too, and the refusal is told in its words.
+A change is a JSON merge patch (RFC 7396). The server that stores the object validates it as it does
+manifests, and its error is printed unchanged.
 """
 
 import argparse

@@ -259,7 +259,7 @@ class TidemarkClient:
             except (NoResponse, UnknownTopic, TimeoutError):
                 return None
             return self.lookup.metadata.leader_url(topic, partition)
-        self.lookup.suspect("")  # nobody leads just now: keep asking
+        self.lookup.suspect("")  # without a leader: keep asking
         return None
 
     async def _unless_led_elsewhere(

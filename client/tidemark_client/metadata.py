@@ -18,7 +18,7 @@ class UnreadableResponse(Exception):
 @dataclass(frozen=True, slots=True)
 class PartitionView:
     partition: int
-    leader: int  # broker id; NO_LEADER while nobody leads
+    leader: int  # broker id; NO_LEADER while there is none
     leader_epoch: int
     replicas: tuple[int, ...]
     in_sync_replicas: tuple[int, ...]

@@ -157,7 +157,7 @@ async def _started_brokers(
         await asyncio.sleep(START_POLL_SECONDS)
         status = await controller_status(target.controller_url) or status
     if found.broker_urls:
-        return found.broker_urls  # whoever asks them says what is wrong
+        return found.broker_urls  # requests to them report what is wrong
     raise CommandFailed(
         f"BrokerPool {pool!r} has no broker yet ({found.starting_sentence})."
         if found.brokers

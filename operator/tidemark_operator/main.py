@@ -1,10 +1,9 @@
-"""`tidemark-operator`: wiring only. Settings from the environment, read and checked once.
+"""Wire up `tidemark-operator` with settings from the environment, read and checked once.
 
-Threads: kopf has its own with its own loop (handlers.py), and so has the Lease (lease_thread.py);
+Threads: kopf has its own with its own loop (watch.py), and so has the Lease (lease_thread.py);
 everything else is on the main loop. The Lease decides who leads; losing it means standing by, not
-an end. What ends the process: SIGTERM
-(the Lease is released first), the end of the watch, without which it would be deaf, and rights in a
-namespace that was left out for want of them.
+an end. The process ends by SIGTERM (the Lease is released first), by the end of the watch, without
+which it would miss changes, and when it gets rights in a namespace that was left out without them.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ class PartitionState:
 
     partition: int
     replicas: tuple[BrokerId, ...]
-    leader: BrokerId  # NO_BROKER while nobody leads
+    leader: BrokerId  # NO_BROKER while there is none
     leader_broker_epoch: BrokerEpoch  # the grant names the life that may lead (S2); -1 without one
     leader_epoch: LeaderEpoch
     in_sync_replicas: tuple[Member, ...]

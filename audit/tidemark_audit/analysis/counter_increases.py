@@ -1,6 +1,6 @@
 """Find when a counter or latched value rose, including from before its first sample.
 
-Proof of loss must not be dropped for want of an earlier sample, nor be reported again in every
+Proof of loss must not be dropped if an earlier sample is missing, nor be reported again in every
 later window.
 """
 

@@ -31,7 +31,7 @@ def _by_follower(merged_series_list: Sequence[MergedSeries]) -> dict[str, list[M
 def _scrapes(series: Series) -> int:
     """Return how often a leader was scraped: as often as its best known follower.
 
-    A follower that exports its own lag (Kafka's) says nothing of that.
+    A follower that exports its own lag (Kafka's) does not count.
     """
     by_leader: dict[str, int] = {}
     for family in ("follower_caught_up_age_seconds", "follower_lag_records"):

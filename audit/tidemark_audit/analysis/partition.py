@@ -50,7 +50,7 @@ class PartitionAnalysis:
     loss_evidence: tuple[LossEvidence, ...]
     oddities: tuple[Oddity, ...]
     witnesses: tuple[Reporter, ...]
-    life_ms: tuple[int, int]  # the part of the window in which the partition was there
+    life_ms: tuple[int, int]  # the part of the window in which the partition existed
     lag_max_seconds: float | None  # replica.lag.time.max.ms of the topic
     largest_append_records: float | None
 

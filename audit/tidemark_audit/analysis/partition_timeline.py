@@ -382,5 +382,5 @@ def _missing(
         if number != NOBODY:
             last = number
         elif last != NOBODY and state[segment] in BAD_STATES:
-            out[segment].add(brokers[last])  # it led until then, and nobody was seen to since
+            out[segment].add(brokers[last])  # it led until then, and no leader was seen since
     return [frozenset(names) for names in out]

@@ -124,7 +124,7 @@ def summarize_slice(
 
 
 def without_early_spread(batch: SampleBatch, window: Window) -> SampleBatch:
-    """Without what is kept as a histogram, which cannot be cut later, of before the window."""
+    """Drop histograms' samples from before the window: a histogram cannot be cut later."""
     if not window.look_back_ms or window.start_ms is None:
         return batch
     spread = [FAMILIES[PREFIX + key.family].shape is MetricShape.SPREAD for key in batch.series]

@@ -40,7 +40,7 @@ NEEDS = (
 )
 OBJECTIVE = "no committed record lost, no unclean election, no epoch or watermark gone back"
 _CAUSES = {
-    AnomalyKind.UNCLEAN_ELECTION: "no replica with every committed record was there",
+    AnomalyKind.UNCLEAN_ELECTION: "no replica with every committed record was live",
     AnomalyKind.TWO_LEADERS: "a fault of Tidemark, or two clusters under one name",
     AnomalyKind.EPOCH_REGRESS: "metadata from a backup, or a disk put back",
     AnomalyKind.LOSS_ON_RECORD: "an earlier loss, still latched in the counters",

@@ -84,7 +84,7 @@ class Scenario:
     absences: list[Absence] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     episodes: list[Spell] = field(default_factory=list)
-    announced: list[Absence] = field(default_factory=list)  # that nobody was away for
+    announced: list[Absence] = field(default_factory=list)  # for which no broker was absent
     blind: list[tuple[int, int]] = field(default_factory=list)  # no scrapes at all
     histories: list[list[ExpectedFacts]] = field(default_factory=list)
     unplanned_moves: list[int] = field(default_factory=list)  # of each partition

@@ -145,7 +145,7 @@ class ShardRunner:
     def _perform(self, effects: tuple[Effect, ...]) -> None:
         self._effects.extend(effects)
         if self._is_performing:
-            return  # whoever performs comes to these, too
+            return  # the call that performs effects performs these, too
         self._is_performing = True
         try:
             while self._effects:

@@ -31,7 +31,7 @@ class BrokerView:
     groups: Callable[[], GroupsReport] = GroupsReport  # that this broker coordinates
     group_gauges: Callable[[], GroupGauges] = GroupGauges
     group_counts: GroupCounters = field(default_factory=GroupCounters)
-    # Shared with whoever else checks batches, so that /metrics shows all of them.
+    # Shared with all that check batches, so that /metrics counts every failure.
     crc_failures: CrcFailures = field(default_factory=CrcFailures)
     rack: str = ""
     metrics_profile: MetricsProfile = MetricsProfile.AUDIT

@@ -354,7 +354,7 @@ class Compaction:
             self._has_closed_batch = True
             writer.keep(header, _read(segment, position, header))
             return
-        # A horizon may be of our leader's log or a producer's doing: here it says nothing yet.
+        # A horizon of the leader's log or of a producer does not count here.
         is_recorded = header.next_offset <= self.cleaned_to
         old_horizon_ms = delete_horizon_ms(header) if is_recorded else None
         rest = [record for record in records if self._stays(record, old_horizon_ms)]

@@ -162,7 +162,7 @@ class OsLock:
         except OSError:
             os.close(self._descriptor)
             raise
-        # Only for the message of whoever comes second: a full disk must not keep us from starting.
+        # The second process names it in its error. A full disk must not prevent our start.
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)

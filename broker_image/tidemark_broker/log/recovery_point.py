@@ -97,7 +97,7 @@ class RecoveryPoint:
         """
         with self._syncing:
             if self._failure is not None:
-                raise self._failure  # the kernel tells it once (S8): whoever waited hears it too
+                raise self._failure  # the kernel reports it once (S8), so tell all that wait
             try:
                 self._sync(what_is_there)
             except OSError as error:

@@ -8,7 +8,7 @@ describes (`recovery`, `producer_state_manager`).
 The file is not synced and need not be. Under the kernel that wrote it, files are as processes left
 them, and it is removed before what it describes changes: with the index files, where a segment is
 truncated, retired or replaced. A file from before the kernel was lost is not read at all
-(`log_manager`): it may be of before a truncation, and what was written after that truncation may
+(`log_manager`): it may be older than a truncation, and what was written after that truncation may
 have holes (decision 0074).
 """
 

@@ -183,8 +183,8 @@ class ControllerChannel:
     ) -> Response:
         """Call the leader that `call` found on a connection for slow requests.
 
-        How it ends says nothing about that leader. The time counts from here, and includes waiting
-        for others. Raises ControllerUnavailable.
+        A failure does not make the client doubt that leader. The time counts from here, and
+        includes waiting for others. Raises ControllerUnavailable.
         """
         try:
             async with asyncio.timeout(timeout_ms / 1000), self._in_background:

@@ -92,7 +92,9 @@ class FollowerFetchHandler:
                 key = (topic.topic_id, partition.partition)
                 self._watch(link, key, partition)
                 requested.append(key)
-        found = self._responses(link)  # who got nothing last time for want of room comes first
+        found = self._responses(
+            link
+        )  # partitions that the last response had no room for come first
         budget = _budget(request) - sum(len(answer.records) for answer in found.values())
         for key in requested:
             answer = self._first_response(key, link, request, budget, now_ms)

@@ -106,7 +106,7 @@ class Partition:
         self._settings = LeaderSettings()
         self._events = events
         self.isr_changes = IsrChanges()
-        self.digest: ReplicaDigest | None = None  # kept by `ReplicaDigests`, if anybody wants it
+        self.digest: ReplicaDigest | None = None  # updated by `ReplicaDigests` once it is requested
         # The highest watermark that this replica knows of, its own or its leader's.
         self._heard_high_watermark = high_watermark
         self._election_gap = 0
@@ -492,7 +492,7 @@ class Partition:
         """Record a flush; the arguments are from before it began."""
         if leader_epoch != self.leader_epoch:
             return  # the role changed meanwhile: its first flush is asked anew
-        # Not `end_offset` alone: what was there may have been cut and written anew meanwhile (S11).
+        # Not `end_offset` alone: the log may have been truncated and rewritten meanwhile (S11).
         self._durable_end_offset = min(end_offset, self.log.recovery_point)
         if self.leader is not None:
             self._perform(self.leader.on_flushed(self._durable_end_offset, now_ms))

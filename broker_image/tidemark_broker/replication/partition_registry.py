@@ -120,8 +120,8 @@ class PartitionRegistry:
             return False
         if self._needs_lost_log(key, state, life):
             raise ValueError(
-                f"a log that broker {life.broker_id} had is counted on, and is not here, or not"
-                " whole: it begins anew once nobody counts on that one"
+                f"broker {life.broker_id} is in sync or eligible by a log that is missing here or"
+                " not whole: an empty log begins once the broker is neither"
             )
         self.short.discard(key)
         self.displaced.discard(key)

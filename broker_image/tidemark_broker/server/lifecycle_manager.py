@@ -195,7 +195,7 @@ class BrokerLifecycleManager:
                 if response.error is ErrorCode.STALE_BROKER_EPOCH:
                     self._callbacks.on_superseded(
                         response.message
-                    )  # whoever waits for this ends it
+                    )  # the caller of `register` ends this task
                 if response.error is ErrorCode.NOT_CONTROLLER:
                     self._client.prefer(response.controller_address)
                 self._record_problem("registration", f"{response.error.name}: {response.message}")

@@ -116,6 +116,6 @@ class Kubectl:
     def _failed(self, arguments: tuple[str, ...], found: str) -> CommandFailed:
         return CommandFailed(
             expected=f"kubectl {' '.join(arguments)[:200]} to work",
-            found=found or "a failure without a word",
+            found=found or "a failure without output",
             to_do=f"try it by hand: KUBECONFIG={self.env.get('KUBECONFIG', '')}",
         )

@@ -282,7 +282,7 @@ class ProcessesEnvironment:
         tail = self._log(log).read_bytes()[-1500:].decode(errors="replace").strip()
         return CommandFailed(
             expected=expected,
-            found=f"it ended: {tail or 'without a word'}",
+            found=f"it ended: {tail or 'without output'}",
             to_do=f"read {self._log(log)}",
         )
 

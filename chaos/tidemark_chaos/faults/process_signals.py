@@ -99,7 +99,7 @@ class ProcessFaults:
                 return None
 
     def thaw(self, words: str = "wakes") -> Fault | None:
-        """Whoever is frozen; None if nobody is."""
+        """Resume the paused brokers; return None if there are none."""
         if not self._frozen:
             return None
         t_ms = time.time() * 1000

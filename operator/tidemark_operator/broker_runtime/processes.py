@@ -76,7 +76,7 @@ class ProcessSettings:
     # More flags for a broker, after ours and so above them: local mode behind port mappings.
     more_arguments: Callable[[BrokerId], Sequence[str]] = _no_arguments
     # What a pod's UID is to a pod: brokers that this process starts all have their volumes by the
-    # same mount, as it keeps files of that tree open itself (S7). Another run proves nothing.
+    # same mount, as it keeps files of that tree open itself (S7). Another run may have another.
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
@@ -140,7 +140,7 @@ class ProcessesRuntime:
         await asyncio.gather(*(self._stop(self._children.pop(key)) for key in gone))
 
     async def stop_all(self) -> None:
-        """SIGTERM to all at once; whoever is left after the limit is killed."""
+        """Send SIGTERM to all at once, and kill those that are left after the limit."""
         self._is_stopping = True
         children = list(self._children.values())
         self._children.clear()

@@ -472,7 +472,7 @@ class PoolLoop:
 
     def _slice_is_unknown(self, value: PartitionSlice) -> None:
         # What is stored may be another controller's decision, made for brokers as it knew them:
-        # whoever reads it again for its own purpose does not settle it (L1).
+        # a read for another purpose does not settle it (L1).
         self.is_dirty = True
         self.image.withhold(value.topic.topic_id, value.numbers)
 

@@ -480,7 +480,7 @@ class ControllerService:
                 await self.tick()
             except NotController as error:  # deposed in the middle of it, or overloaded
                 logger.warning("tick cut short", extra={"error": str(error)})
-            except Exception:  # the driver: without ticks nobody is ever fenced
+            except Exception:  # go on: without ticks no broker would be fenced
                 logger.exception("tick failed")
             await asyncio.sleep(self._settings.tick_interval_ms / 1000)
 

@@ -325,7 +325,7 @@ class SliceStore:
         try:
             stored = read_slice(item)
         except MalformedObject as error:
-            # As at a take-over: one slice that says nothing must not hold up the pool (S12).
+            # As at a take-over: one unreadable slice must not hold up the pool (S12).
             logger.error("slice unreadable", extra={"error": str(error)})
             return None
         self._check_not_superseded(stored)
@@ -353,7 +353,7 @@ class SliceStore:
             stored = None  # written anew
         if stored is not None and stored != record:
             self._check_may_write_over(stored, record)
-        # Not before: whoever still decides while this controller stands by would write by it.
+        # Not before: a task that still decides while this controller stands by would write with it.
         self._broker_objects[record.broker_id] = item
         return stored == record
 
@@ -375,7 +375,7 @@ class SliceStore:
         if stored.clean_since > record.clean_since or stored.disk_since > record.disk_since:
             # S2, S8: what was declared void, and perhaps told to be, would prove something again.
             raise ControllerSuperseded(
-                f"broker {record.broker_id} proves nothing below epoch {stored.clean_since}, known"
+                f"broker {record.broker_id}: reports count from {stored.clean_since} on, known"
                 f" to us is {record.clean_since}: everything has to be read again"
             )
         if self._is_used_by_another(stored):  # S5

@@ -61,7 +61,7 @@ def _application_spec(spec: AuditSpec, spark: SparkSpec) -> dict[str, Any]:
         "imagePullPolicy": spec.image_pull_policy,
         "mainApplicationFile": MAIN_FILE,
         "arguments": arguments(spec),
-        # Driver and executors would else take orders from whoever reaches their ports.
+        # Driver and executors would otherwise take orders from any client of their ports.
         "sparkConf": {"spark.authenticate": "true"},
         "restartPolicy": {
             "type": "OnFailure",

@@ -158,7 +158,9 @@ class KubernetesStore:
 
     def _path(self, kind: ResourceKind, namespace: str | None, name: str | None = None) -> str:
         if namespace in self._left_out:
-            raise Forbidden(f"{kind.plural} in namespace {namespace}: left out, for want of rights")
+            raise Forbidden(
+                f"{kind.plural} in namespace {namespace}: left out, as rights are missing"
+            )
         return _path(kind, namespace, name)
 
     def _item_path(self, kind: ResourceKind, item: Object) -> str:

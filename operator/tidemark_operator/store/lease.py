@@ -204,7 +204,9 @@ class ControllerLease:
                 if not await self._may_take(stored, now_ms):
                     return self._settings.retry_interval_ms
         async with asyncio.timeout(self._settings.take_over_limit_ms / 1000):
-            epoch = await self._next_epoch(stored)  # whoever was faster changed what is compared
+            epoch = await self._next_epoch(
+                stored
+            )  # a faster candidate changed the compared version
         spec = stored["spec"] if stored is not None else {}
         wanted = self._lease(
             stored, {**spec, "leaseTransitions": _transitions(stored) + 1}, self._identity, epoch

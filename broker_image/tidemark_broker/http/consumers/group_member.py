@@ -198,7 +198,10 @@ class GroupMemberClient:
         try:
             await self._coordinator_lookup.ask(LEAVE_GROUP_API, values, RESPONSE_TIMEOUT_MS)
         except (GroupRejected, BrokerUnavailable) as error:
-            _log.info("a consumer left without a word", extra={"reason": str(error)})
+            _log.info(
+                "a consumer could not tell its coordinator that it leaves",
+                extra={"reason": str(error)},
+            )
 
     def _record(self, error: Exception) -> None:
         self._lose_joined()

@@ -146,7 +146,7 @@ class KafkaConnection(asyncio.Protocol):
             self._is_over_limit = True
             self._owner.over_limit_connections.join(self)
         stream = transport.get_extra_info("socket")
-        if stream is not None:  # a client whose machine is gone says nothing
+        if stream is not None:  # a lost machine closes no connection
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._record_activity()
         self._owner.connections[self] = None

@@ -41,9 +41,9 @@ from tidemark_broker.replication.core.remote_replica import (
     in_turn,
 )
 
-# After a refusal, or after the controller took a member out, nobody is proposed to join for so
-# long: the controller knows of a death or a stop that we have not heard of, and the two would
-# repeat themselves at the speed of the network until we have.
+# After a rejection, or after the controller removed a member, no replica is proposed to join for
+# so long: the controller knows of a failure or a stop that is not pushed yet, and until it is,
+# proposal and rejection would repeat at the speed of the network.
 JOIN_HOLD_OFF_MS = 100
 
 # The controller will tell what is true by a push or with the answer; the same proposal again
@@ -203,7 +203,7 @@ class PartitionLeader:
                 else ErrorCode.UNKNOWN_LEADER_EPOCH
             )
         if fetch.broker_epoch == NO_EPOCH:
-            # Kafka lets brokers older than KIP-903 pass here; we have none, and it proves nothing.
+            # Kafka accepts brokers older than KIP-903 here; we have none.
             return RejectFetch(ErrorCode.INVALID_REQUEST)
         if self._is_earlier_epoch(fetch, replica):
             return RejectFetch(ErrorCode.NOT_LEADER_OR_FOLLOWER)

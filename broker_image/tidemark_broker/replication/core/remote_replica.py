@@ -52,7 +52,9 @@ class RemoteReplica:
         self.record_contact(leader_end)
         self.contact = contact
         if broker_epoch != self.broker_epoch:
-            self.leader_end_at_last_fetch = UNKNOWN_OFFSET  # another life proves nothing (S2)
+            self.leader_end_at_last_fetch = (
+                UNKNOWN_OFFSET  # another life's fetches do not count (S2)
+            )
             if self.broker_epoch != NO_EPOCH:
                 # Nor was it ever caught up: else the watermark waits a whole lag window for a
                 # replica that just began to copy.

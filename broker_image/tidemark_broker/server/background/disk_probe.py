@@ -30,7 +30,7 @@ class DiskProbe:
         return max(0, monotonic_ms() - self._last_success_ms)
 
     def on_stall(self, stall_ms: int) -> None:
-        """Exclude a stall of this process, which says nothing about the disk."""
+        """Exclude a stall of this process, which is no evidence about the disk."""
         self._last_success_ms = min(monotonic_ms(), self._last_success_ms + stall_ms)
 
     async def run(self) -> None:

@@ -72,9 +72,9 @@ class DiskSpaceMonitor:
             )
         if bool(low_disk_space) != bool(self._partitions.low_disk_space):
             _log.warning(
-                "records are refused for want of space"
+                "records are rejected: too little disk space"
                 if low_disk_space
-                else "there is space again",
+                else "records are accepted again: enough disk space",
                 extra={"free_bytes": space.free_bytes, "least_bytes": least_bytes},
             )
         self._partitions.low_disk_space = low_disk_space

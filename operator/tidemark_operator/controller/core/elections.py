@@ -44,8 +44,8 @@ class ElectionEvidence:
 
     reports: Reports = NO_REPORTS
     choice: LeaderChoice | None = None
-    # Every live replica has been told of this state and could have said that it holds a newer one
-    # (S17): before that a slice may be an old backup, and nobody is made a leader by it.
+    # Every live replica has received this state and could have reported that it has a newer one
+    # (S17): before that a slice may be an old backup, and no leader is elected from it.
     is_confirmed: bool = True
 
 
@@ -210,7 +210,7 @@ def _taken(
     eligibility: Eligibility,
     recovery_plan: UncleanRecovery,
 ) -> Election:
-    # Whoever was in sync or eligible proves nothing about the history that begins now.
+    # Replicas that were in sync or eligible need not have the history that begins now.
     emptied = replace(partition, in_sync_replicas=(), eligible_leaders=())
     after = _granted(topic, emptied, eligibility, recovery_plan.leader, (recovery_plan.leader,))
     unclean_election = UncleanElection(

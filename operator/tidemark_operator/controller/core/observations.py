@@ -101,7 +101,7 @@ class Observations:
     clock_skews: ClockSkews = field(default_factory=ClockSkews)
     leaderless: LeaderlessSince = field(default_factory=LeaderlessSince)
     elections: ElectionCounts = field(default_factory=ElectionCounts)
-    # The life of a broker that its next one's registration ended, before anybody fenced it.
+    # The broker epoch that the broker's next registration ended, before it was fenced.
     ended_epochs: dict[BrokerId, BrokerEpoch] = field(default_factory=dict)
 
     def record_next_epoch(self, stored: BrokerRecord, clean_stop_epoch: BrokerEpoch) -> None:

@@ -137,7 +137,7 @@ def is_of_before(request: RegisterRequest, stored: BrokerRecord) -> bool:
     """Return whether the process or its volume is older than the stored epoch.
 
     The stored process writes its epoch to the volume before it polls, and this volume does not have
-    it: the process is older, or the volume a copy of before.
+    it: the process is older, or the volume is an older copy.
     """
     return (
         is_same_volume(request, stored)

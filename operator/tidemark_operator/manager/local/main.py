@@ -168,8 +168,8 @@ class LocalCluster:
             self._address,
             leader=self._leading,
             clock=LeaseSystemClock(),
-            # The store's file is locked for the life of this process: there is nobody else to let
-            # lead, so a renewal that comes late says nothing.
+            # The store's file is locked for the life of this process: no other can lead, so a
+            # late renewal is harmless.
             settings=LeaseSettings(NAMESPACE, sit_out_ms=0, give_up_after_ms=24 * 3_600_000),
         )
 

@@ -44,10 +44,10 @@ from tidemark_operator.resources.spark_application import (
 class ObservedAudit:
     spec: AuditSpec
     status: Mapping[str, Any]  # as stored
-    cron_job: Object | None  # of the audit's name, whoever made it
+    cron_job: Object | None  # of the audit's name, with any owner
     jobs: tuple[Object, ...]
     spark_operator: SparkOperator
-    scheduled_application: Object | None  # of the audit's name, whoever made it
+    scheduled_application: Object | None  # of the audit's name, with any owner
     applications: tuple[Object, ...]
     runs: tuple[Run, ...]  # of those Jobs and applications that ended, oldest first
 

@@ -58,7 +58,7 @@ def spark_conditions(
     if is_out_of_reach(status, spark_operator):
         return (_out_of_reach(spec),)
     if spec.spark is None:
-        left = f"spec.spark is left out; SparkApplications of before that are here: {applications}"
+        left = f"spec.spark is left out; earlier SparkApplications are left: {applications}"
         return (Condition(SPARK_CONDITION, False, "Left", left),) if applications else ()
     assert spark_operator is not SparkOperator.NOT_REQUESTED
     requested_transition = "spec.spark asks for SparkApplications (sparkoperator.k8s.io/v1beta2)"

@@ -55,7 +55,7 @@ def plan_rolling_update(
     if all(_is_there(broker) for broker in expected.values()):
         for broker in candidates:
             # Away already, perhaps because its template is what is wrong: nothing more is lost by
-            # it. A pod that is not Ready alone proves nothing: a kubelet may just not have looked.
+            # it. A pod that is only not Ready may be up: the kubelet may not have probed it yet.
             if broker.broker_id not in active_brokers:
                 return RollingUpdate(outdated, StopBroker(broker.broker_id, broker.instance))
     obstacle = next(_obstacles(spec, expected, active_brokers, served), "")
