@@ -86,8 +86,10 @@ def reassigned(
         removing_replicas=removing,
     )
     in_sync = _members(partition, moving.replicas)
-    # A leader that was only being added.
-    leaves = partition.has_leader and partition.leader not in moving.replicas
+    # A leader that was only being added leaves, as does that of retained data that moves no more.
+    # guard: cancelled-move-ends-retained-leadership (I20)
+    is_at_rest = is_retained and not is_moving(moving)
+    leaves = partition.has_leader and (partition.leader not in moving.replicas or is_at_rest)
     after = changed(
         topic,
         moving,

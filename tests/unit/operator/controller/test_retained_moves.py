@@ -51,6 +51,22 @@ def test_a_retained_partition_is_led_until_its_move_is_complete() -> None:
     run(scenario)
 
 
+def test_a_move_of_retained_data_that_is_cancelled_ends_its_leadership() -> None:
+    async def scenario() -> None:
+        rig = await retained_harness()
+        await move(rig, 2, 1, 0)
+        moving = rig.partition()
+        assert placed(moving) == "(2, 1, 0) +(2,) -()"
+        assert moving.has_leader
+        await move(rig, 0, 1)
+        cancelled = rig.partition()
+        assert (placed(cancelled), cancelled.leader) == ("(0, 1) +() -()", NO_BROKER)
+        assert cancelled.leader_epoch == moving.leader_epoch + 1  # one write, one step (I14)
+        assert cancelled.in_sync_ids == {0, 1}
+
+    run(scenario)
+
+
 def test_a_successor_goes_on_with_the_move_and_begins_none_unconfirmed() -> None:
     async def scenario() -> None:
         rig = await retained_harness()
