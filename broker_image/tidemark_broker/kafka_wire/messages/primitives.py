@@ -25,18 +25,20 @@ _MAX_VARINT_BYTES = 5
 MAX_ELEMENTS = 16_000
 MAX_ELEMENTS_OF_PEERS = 100_000
 MAX_TAGGED_FIELDS = 100  # of one struct
+# In each direction some 0.35 kB each: also deleted topics are among them until others come.
+RECENT_TOPIC_IDS = 16_384
 
 
 class MalformedFrame(Exception):
     """An error: a peer's bytes are not the request or response that they claim to be."""
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=RECENT_TOPIC_IDS)
 def topic_id_from_bytes(raw: bytes) -> TopicId:
     return TopicId(str(UUID(bytes=raw)))
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=RECENT_TOPIC_IDS)
 def topic_id_to_bytes(topic_id: TopicId) -> bytes:
     return UUID(topic_id).bytes
 
