@@ -97,12 +97,12 @@ class RegisterRequest:
     highest_controller_epoch: ControllerEpoch  # highest ever seen, from disk (S16)
     highest_broker_epoch: BrokerEpoch
     highest_producer_id: int
-    replicas: tuple[ReplicaReport, ...]
+    replicas: tuple[ReplicaReport, ...] = ()
     boot_stamp: BootRecord | None = None  # of the former life; None: no proof of a mere kill
     # Of the life that this volume's disk served last; None: no proof, or something speaks against
     # it. Its kernel may be gone: it stands for what was synced, and for nothing else (S14).
     disk_stamp: BootRecord | None = None
-    # What was applied when `replicas` were looked at; -1: nothing yet, so they stood still (S14).
+    # What was applied before `replicas` were looked at; -1: nothing yet, so they stood still (S14).
     applied_controller_epoch: ControllerEpoch = ControllerEpoch(-1)
     applied_image_version: int = -1
 

@@ -84,6 +84,19 @@ def _gives_before_it_is_stored(original: Any) -> Any:
     return use_up
 
 
+def _claims_version_of_its_end(original: Any) -> Any:
+    async def registration(self: Any) -> Any:
+        request = await original(self)
+        metadata = self._partitions.metadata
+        return replace(
+            request,
+            applied_controller_epoch=metadata.controller_epoch,
+            applied_image_version=metadata.image_version,
+        )
+
+    return registration
+
+
 def _although_fenced(original: Any) -> Any:
     def is_active(self: Any, broker_id: Any, replica: Any) -> bool:
         broker_eligibility = self.of(broker_id)
@@ -305,6 +318,12 @@ MUTANTS = (
            "test_registered_again_as_another_life_it_ends_and_takes_nothing_on",
            why_no_seed="a registration of a killed process that comes after its successor's: once "
            "in some 3,000 ordinary seeds (37002807)"),
+    Mutant("a report claims the version that was applied when it was complete", "S14",
+           (at("report-claims-no-later-version", wrap(_claims_version_of_its_end)),),
+           "tests/unit/broker/server/test_lifecycle_manager.py::"
+           "test_a_report_claims_the_version_of_before_its_first_log",
+           why_no_seed="a report of one part, as the simulated brokers' few logs make it, is of "
+           "one version"),
     Mutant("a process that was replaced begins a new life", "S2",
            (at("replaced-process-gets-no-life", returns(False)),),
            "tests/unit/operator/controller/test_safety.py::"

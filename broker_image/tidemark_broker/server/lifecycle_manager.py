@@ -49,7 +49,7 @@ from tidemark_protocol.topic_messages import RequestingBroker, TopicsRequest, To
 
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import DiskFull
-from tidemark_broker.log.log_manager import LogManager
+from tidemark_broker.log.log_manager import LogKey, LogManager
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.metadata.controller_channel import ControllerChannel, ControllerUnavailable
 from tidemark_broker.replication.alter_partition import AlterPartitionManager
@@ -61,6 +61,7 @@ FIRST_RETRY_SECONDS = 0.05
 MAX_RETRY_SECONDS = 1.0
 REGISTER_TIMEOUT_MS = 5000
 MAX_OPEN_POLLS = 2  # the long poll, and one that interrupts it
+REPORTS_AT_A_TIME = 1000  # some 2 ms
 PATIENCE_SHARE = 6  # of a session: so long a poll waits for what its answer brings
 
 _log = logging.getLogger(__name__)
@@ -176,7 +177,7 @@ class BrokerLifecycleManager:
         """
         delay = 0.0
         while True:
-            request = self._registration()
+            request = await self._registration()
             self._incarnation = request.incarnation
             began = asyncio.get_running_loop().time()
             try:
@@ -210,17 +211,32 @@ class BrokerLifecycleManager:
         """
         return self._broker_epoch in (NO_EPOCH, response.broker_epoch)
 
-    def _registration(self) -> RegisterRequest:
+    # guard: report-claims-no-later-version (S14)
+    async def _registration(self) -> RegisterRequest:
         """Return a new request each time (S14).
 
-        The broker continues to follow while the controller is asked.
+        The broker continues to follow while the controller is asked. Its logs are read a part at
+        a time, other tasks run in between: the version is read first, so that each log is at least
+        as the version says.
         """
         metadata = self._partitions.metadata
+        applied = (metadata.controller_epoch, metadata.image_version)
+        replicas = await self._replica_reports()
         return replace(
             self._make_registration(),
-            applied_controller_epoch=metadata.controller_epoch,
-            applied_image_version=metadata.image_version,
+            applied_controller_epoch=applied[0],
+            applied_image_version=applied[1],
+            replicas=replicas,
         )
+
+    async def _replica_reports(self) -> tuple[ReplicaReport, ...]:
+        reports: list[ReplicaReport] = []
+        logs = tuple(self._directory.logs.items())
+        for at in range(0, len(logs), REPORTS_AT_A_TIME):
+            part = logs[at : at + REPORTS_AT_A_TIME]
+            reports.extend(replica_report(self._directory, *each) for each in part)
+            await asyncio.sleep(0)
+        return tuple(reports)
 
     async def _take_registration(
         self, storage: StorageIdentity, response: RegisterResponse
@@ -515,7 +531,7 @@ class BrokerLifecycleManager:
 def registration_request(
     settings: BrokerConfig, directory: LogManager, *, incarnation: str, endpoints: Endpoints
 ) -> RegisterRequest:
-    """Return the registration; `endpoints` are as bound now."""
+    """Return the registration without replicas; `endpoints` are as bound now."""
     return RegisterRequest(
         pool=settings.pool,
         broker_id=settings.broker_id,
@@ -530,7 +546,6 @@ def registration_request(
         highest_controller_epoch=directory.highest_controller_epoch,
         highest_broker_epoch=directory.highest_broker_epoch,
         highest_producer_id=directory.highest_producer_id,
-        replicas=replica_reports(directory),
         boot_stamp=directory.boot_stamp,
         disk_stamp=directory.clean_shutdown.disk_stamp,
     )
@@ -545,16 +560,14 @@ def is_marked_failed(log: PartitionLog) -> bool:
     return known is not None and known.is_reported
 
 
-def replica_reports(directory: LogManager) -> tuple[ReplicaReport, ...]:
-    """Return what is on disk (S9, S14), with each replica's own checkpointed high watermark."""
-    return tuple(
-        ReplicaReport(
-            topic_id=topic_id,
-            partition=partition,
-            last_epoch=log.latest_epoch,
-            log_end_offset=log.log_end_offset,
-            high_watermark=directory.high_watermarks.get((topic_id, partition), Offset(0)),
-            failed=bool(log.failure) or is_marked_failed(log),
-        )
-        for (topic_id, partition), log in tuple(directory.logs.items())
+def replica_report(directory: LogManager, key: LogKey, log: PartitionLog) -> ReplicaReport:
+    """Return what is on disk (S9, S14), with the replica's own checkpointed high watermark."""
+    topic_id, partition = key
+    return ReplicaReport(
+        topic_id=topic_id,
+        partition=partition,
+        last_epoch=log.latest_epoch,
+        log_end_offset=log.log_end_offset,
+        high_watermark=directory.high_watermarks.get(key, Offset(0)),
+        failed=bool(log.failure) or is_marked_failed(log),
     )

@@ -13,7 +13,6 @@ from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.lifecycle_manager import (
     BrokerLifecycleManager,
     SessionCallbacks,
-    replica_reports,
 )
 from tidemark_protocol.controller_messages import (
     ALLOCATE_PRODUCER_IDS_PATH,
@@ -136,7 +135,6 @@ class Harness:
             self.directory.highest_controller_epoch,
             self.directory.highest_broker_epoch,
             -1,
-            replica_reports(self.directory),
         )
 
 

@@ -14,7 +14,7 @@ from tidemark_broker.log.corruption_marker import (
 )
 from tidemark_broker.log.disk import Disk
 from tidemark_broker.log.errors import StorageFailed
-from tidemark_broker.server.lifecycle_manager import replica_reports
+from tidemark_broker.server.lifecycle_manager import replica_report
 from tidemark_protocol.controller_messages import TopicPush
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
@@ -79,8 +79,8 @@ def is_marked(broker: InProcessBroker) -> bool:
 
 
 def is_registered_failed(broker: InProcessBroker) -> bool:
-    (report,) = replica_reports(broker.directory)
-    return report.failed
+    ((key, log),) = broker.directory.logs.items()
+    return replica_report(broker.directory, key, log).failed
 
 
 @pytest.mark.parametrize("in_order", [False, True], ids=["killed", "stopped in order"])

@@ -1,17 +1,21 @@
 """The session against a controller made of a few lines, over real HTTP on loopback."""
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tidemark_broker.metadata.controller_channel import MAX_BACKGROUND_CALLS
+from tidemark_broker.server import lifecycle_manager
 from tidemark_broker.server.lifecycle_manager import RegistrationRejected
 from tidemark_protocol.controller_messages import (
     AllocateProducerIdsResponse,
     HeartbeatResponse,
     MetadataPush,
     RegisterResponse,
+    ReplicaReport,
     TopicPush,
 )
 from tidemark_protocol.error_codes import ErrorCode
@@ -404,5 +408,51 @@ def test_asked_for_a_report_it_registers_again_and_lives_on(tmp_path: Path) -> N
             ] == [(-1, -1), (5, 12)]
 
         await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_a_report_claims_the_version_of_before_its_first_log(  # S14
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle_manager, "REPORTS_AT_A_TIME", 1)
+
+    async def scenario(controller: FakeController, bench: Harness) -> None:
+        names = (("orders", ORDERS, 0), ("orders", ORDERS, 1))
+        await asyncio.to_thread(bench.directory.create_logs, names)
+        reporting = asyncio.ensure_future(bench.session.register())
+        await asyncio.sleep(0)
+        bench.partitions.apply_push(MetadataPush(ControllerEpoch(5), 12, True, (), ()))
+        await reporting
+        (request,) = controller.registered
+        assert [report.partition for report in request.replicas] == [0, 1]
+        assert (request.applied_controller_epoch, request.applied_image_version) == (-1, -1)
+        assert bench.partitions.metadata.image_version == 12
+
+    run(tmp_path, scenario)
+
+
+def test_a_long_report_lets_others_run_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle_manager, "REPORTS_AT_A_TIME", 2)
+    reported: list[int] = []
+    report = lifecycle_manager.replica_report
+
+    def counted(*arguments: Any) -> ReplicaReport:
+        reported.append(len(turns))
+        return report(*arguments)
+
+    monkeypatch.setattr(lifecycle_manager, "replica_report", counted)
+    turns: list[None] = []
+
+    async def scenario(_: FakeController, bench: Harness) -> None:
+        names = tuple(("orders", ORDERS, number) for number in range(5))
+        await asyncio.to_thread(bench.directory.create_logs, names)
+        registering = asyncio.ensure_future(bench.session.register())
+        while not registering.done():
+            await asyncio.sleep(0)
+            turns.append(None)
+        assert sorted(Counter(reported).values()) == [1, 2, 2]
 
     run(tmp_path, scenario)
