@@ -348,8 +348,10 @@ class ConsumerFetches:
             respond=respond,
         )
         request.cancel = consumer_fetch.cancel
-        request.hurry = consumer_fetch.hurry
+        request.on_hurry = consumer_fetch.hurry
         consumer_fetch.start()
+        if request.is_hurried:  # while it was decoded
+            consumer_fetch.hurry()
 
     def _rack(self, request: KafkaRequest, fetch: FetchRequest) -> str | None:
         """Return the rack by which the client is redirected, or None if it reads from leaders.

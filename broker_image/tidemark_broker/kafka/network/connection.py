@@ -216,7 +216,13 @@ class KafkaConnection(asyncio.Protocol):
 
     def unanswered_bytes(self, patience_s: float) -> int:
         before_s = self._loop.time() - patience_s
-        return sum(work.counted_bytes for work in self._in_work if 0 < work.begun_s <= before_s)
+        return sum(
+            work.counted_bytes
+            for work in self._in_work
+            if 0 < work.begun_s <= before_s
+            # One that ends when it is hurried waits only for this broker, which is slow.
+            and not (work.request is not None and work.request.ends_when_hurried)
+        )
 
     def unread_bytes(self) -> int:
         transport = self._transport

@@ -34,8 +34,9 @@ class KafkaRequest:
     """A request in work.
 
     `answer` is called once, maybe before `handle` returns, with a whole frame or NO_RESPONSE.
-    `cancel` is called if the connection ends before; `fail` closes the connection. `hurry` asks for
-    an answer with what there is, because its memory is needed. `release` tells that the frame is no
+    `cancel` is called if the connection ends before; `fail` closes the connection. `on_hurry` is
+    called when an answer with what there is is wanted, because its memory is needed; `is_hurried`
+    says so to a handler that was not yet there to be called. `release` tells that the frame is no
     longer needed but that so many bytes are still held; it is called before the answer where that
     may take a while. `throttle_ms` is sent in the answer, and for so long nothing more is read from
     the client. `listener` is the name of the port it came in by. `measured` does a part of its
@@ -51,7 +52,8 @@ class KafkaRequest:
     listener: str = ""
     throttle_ms: int = 0
     release: Callable[[int], None] = _nothing_of_it
-    hurry: Callable[[], object] = _nothing
+    on_hurry: Callable[[], object] = _nothing
+    is_hurried: bool = False
     measured: Callable[[Callable[[], None]], None] = _at_once
     cancel: Callable[[], object] = field(default=_nothing)
 
@@ -59,13 +61,21 @@ class KafkaRequest:
     def version(self) -> int:
         return self.header.api_version
 
+    @property
+    def ends_when_hurried(self) -> bool:
+        return self.on_hurry is not _nothing
+
+    def hurry(self) -> None:
+        self.is_hurried = True
+        self.on_hurry()
+
     def end(self) -> None:
         """Drop the callbacks after the answer.
 
         They refer to the request, and such a cycle would keep the answer's records until the
         garbage collector runs.
         """
-        self.hurry = self.cancel = _nothing
+        self.on_hurry = self.cancel = _nothing
         self.measured = _at_once
 
 

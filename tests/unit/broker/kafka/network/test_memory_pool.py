@@ -1,20 +1,27 @@
 """What the Kafka listener holds of its clients is bounded, and nobody starves for it."""
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from tidemark_broker.kafka.network.connection import KafkaConnection
 from tidemark_broker.kafka.network.limits import ListenerLimits
-from tidemark_broker.kafka.network.memory_pool import MemoryLimits, MemoryPool
+from tidemark_broker.kafka.network.memory_pool import PATIENCE_MS, MemoryLimits, MemoryPool
+from tidemark_broker.kafka_wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    encode_fetch_request,
+)
 from tidemark_broker.kafka_wire.messages.primitives import INT32, unsigned_varint
 from tidemark_broker.kafka_wire.messages.topics import CREATE_TOPICS_API
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.topic_messages import TopicsRequest, TopicsResponse
 
-from tests.support.in_process_pool import TOPIC, a_batch
+from tests.support.in_process_pool import TOPIC, TOPIC_ID, a_batch
 from tests.support.kafka_test_client import (
     API_VERSIONS_REQUEST,
     Client,
@@ -25,7 +32,7 @@ from tests.support.kafka_test_client import (
     with_kafka_client,
 )
 from tests.support.simulated_time import SimulatedTime
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_SECONDS, eventually
 
 KIB = 1024
 SMALL = ListenerLimits(
@@ -238,6 +245,41 @@ def test_a_parked_fetch_of_very_many_partitions_ends_when_memory_is_wanted(tmp_p
         client.send(fetch(max_wait_ms=60_000, times=5000))
         async with asyncio.timeout(30):
             assert len(await client.answer()) > 10
+
+    with_kafka_client(tmp_path, scenario, SMALL)
+
+
+def test_a_fetch_that_was_still_decoded_when_memory_was_wanted_ends_too(tmp_path: Path) -> None:
+    """From v15 on a request is decoded in turns, and waits after the last of them."""
+    wanted = FetchPartition(0, -1, 0, -1, -1, 1024)
+    request = FetchRequest(60_000, 1, 1024, (FetchTopic(TOPIC_ID, (wanted,) * 3000),))
+    frame = encode_fetch_request(request, correlation_id=7, client_id="test", version=17)
+
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        client = await Client.connect(kafka_client)
+        client.send(frame)
+        async with asyncio.timeout(HANG_SECONDS):
+            assert len(await client.answer()) > 10
+
+    with_kafka_client(tmp_path, scenario, SMALL)
+
+
+def test_a_fetch_is_not_cut_because_the_broker_itself_was_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(kafka_client: KafkaTestClient) -> None:
+        stalls = [PATIENCE_MS / 1000 + 0.1]
+        read = kafka_client.partitions.fetch
+
+        def fetch_slowly(*where: Any, **limits: Any) -> Any:
+            if stalls:
+                time.sleep(stalls.pop())
+            return read(*where, **limits)
+
+        monkeypatch.setattr(kafka_client.partitions, "fetch", fetch_slowly)
+        client = await Client.connect(kafka_client)
+        client.send(fetch(max_wait_ms=60_000, times=5000))
+        assert len(await client.answer()) > 10
 
     with_kafka_client(tmp_path, scenario, SMALL)
 
