@@ -241,7 +241,9 @@ class MetadataPush:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatResponse:
+class HeartbeatAnswer:
+    """All of a HeartbeatResponse but the push."""
+
     error: ErrorCode
     message: str = ""
     controller_epoch: ControllerEpoch = ControllerEpoch(-1)
@@ -251,6 +253,10 @@ class HeartbeatResponse:
     is_storage_failure_recorded: bool = False  # stored: the next start is unclean (S8)
     are_cuts_recorded: bool = False  # what this heartbeat's `committed_cuts` cost is stored
     are_failures_settled: bool = False  # no stored set counts on this heartbeat's `failed_replicas`
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResponse(HeartbeatAnswer):
     push: MetadataPush | None = None
 
 
@@ -324,7 +330,7 @@ def encode(message: object) -> bytes:
     return msgspec.json.encode(message)
 
 
-def decode(data: bytes, kind: type[Message]) -> Message:
+def decode(data: bytes | msgspec.Raw, kind: type[Message]) -> Message:
     """Decode a message.
 
     Raises MalformedMessage with the JSON path of the first mismatch.

@@ -15,6 +15,7 @@ from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.replication.results import FetchResult
 from tidemark_broker.server.background.checkpointing import CheckpointWriter
 from tidemark_broker.server.config import CheckpointIntervals
+from tidemark_broker.server.lifecycle_manager import replica_report
 from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, Offset, PartitionEpoch, TopicId
@@ -168,7 +169,9 @@ def test_a_replica_that_a_running_broker_reports_failed_is_void_there_and_not_le
         rig, _, process = await two_partitions(tmp_path)
         voice = process.voice
         assert isinstance(voice, FakeBroker)
-        (failed,) = (r for r in process.registration().replicas if r.partition == 1)
+        logs = process.directory.logs
+        (key,) = (each for each in logs if each[1] == 1)
+        failed = replica_report(process.directory, key, logs[key])
         await voice.poll_to_the_end(failed_replicas=(failed,))
         assert rig.partition(0).leader == BrokerId(1)
         assert not rig.partition(1).has_leader

@@ -14,6 +14,7 @@ from tidemark_protocol.ids import ControllerEpoch, TopicId
 
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.log_manager import LogKey, LogManager
+from tidemark_broker.metadata.received_push import ReceivedPush
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
 _log = logging.getLogger(__name__)
@@ -37,20 +38,22 @@ class AppliedPushes:
         self._newest = (-1, -1)  # (controller epoch, image version) of those that came
         self._under_way = (-1, -1)
 
-    async def apply(self, request: HeartbeatRequest, push: MetadataPush) -> bool:
-        """Apply the push of a heartbeat's response; False if another push has all of it."""
+    async def apply(self, request: HeartbeatRequest, push: ReceivedPush) -> bool:
+        """Apply the push of a heartbeat's response; False if another push has all of it.
+
+        Raises MalformedMessage.
+        """
         version = (push.controller_epoch, push.image_version)
         self._newest = max(self._newest, version)
         if version == self._under_way:
             async with self._applying:  # else it would be asked for over and over
                 return False
         async with self._applying:
-            is_superseded = push.controller_epoch < self._controller_epoch()
-            if is_superseded or version < self._newest or self._is_applied(request, version):
+            if version < self._newest or self._is_applied(request, version):
                 return False
             self._under_way = version
             try:
-                return await self._apply(push)
+                return await self._apply(await push.decoded())
             finally:
                 self._under_way = (-1, -1)
 
@@ -59,6 +62,8 @@ class AppliedPushes:
 
         The next controller sends all of it again.
         """
+        if push.controller_epoch < self._controller_epoch():
+            return False
         for work in self._partitions.applying(push):
             if work.make:
                 await asyncio.to_thread(self._create_logs, work.make)

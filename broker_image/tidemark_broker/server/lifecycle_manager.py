@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import msgspec
 from tidemark_protocol.controller_messages import (
     ALLOCATE_PRODUCER_IDS_PATH,
     ALTER_PARTITION_PATH,
@@ -29,8 +30,8 @@ from tidemark_protocol.controller_messages import (
     BootRecord,
     Endpoints,
     HeartbeatRequest,
-    HeartbeatResponse,
     IsrProposal,
+    MalformedMessage,
     RegisterRequest,
     RegisterResponse,
     ReplicaReport,
@@ -52,6 +53,7 @@ from tidemark_broker.log.errors import DiskFull
 from tidemark_broker.log.log_manager import LogKey, LogManager
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.metadata.controller_channel import ControllerChannel, ControllerUnavailable
+from tidemark_broker.metadata.received_push import ReceivedHeartbeat, ReceivedPush
 from tidemark_broker.replication.alter_partition import AlterPartitionManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.applied_pushes import AppliedPushes
@@ -325,7 +327,7 @@ class BrokerLifecycleManager:
             response = await self._client.call(
                 HEARTBEAT_PATH,
                 request,
-                HeartbeatResponse,
+                ReceivedHeartbeat,
                 # Longer than a poll is held, and half a session: a controller that went away
                 # must not cost the session (KAFKA-14392).
                 timeout_ms=self._session_timeout_ms // 2,
@@ -388,7 +390,7 @@ class BrokerLifecycleManager:
             number=self._heartbeats,
         )
 
-    async def _on_heartbeat(self, request: HeartbeatRequest, response: HeartbeatResponse) -> None:
+    async def _on_heartbeat(self, request: HeartbeatRequest, response: ReceivedHeartbeat) -> None:
         if response.is_storage_failure_recorded:
             self.is_clean_shutdown_invalid.set()
         if response.controller_epoch == NO_EPOCH:
@@ -401,13 +403,25 @@ class BrokerLifecycleManager:
         if self.is_fenced != response.is_fenced:
             self.is_fenced = response.is_fenced
             _log.info("fenced" if response.is_fenced else "serving")
-        if response.push is not None and not await self._pushes.apply(request, response.push):
-            return  # a newer one says all of it, and comes with an answer of its own
+        if response.has_push and not await self._apply_push(request, response.push):
+            return
         if response.are_failures_settled:  # an answer may come before all of its wishes are granted
             failed = ((report.topic_id, report.partition) for report in request.failed_replicas)
             self._partitions.record_failures_acknowledged(failed)
         if response.may_stop and self._wants_to_stop:
             self.may_stop.set()
+
+    async def _apply_push(self, request: HeartbeatRequest, encoded: msgspec.Raw) -> bool:
+        """Apply a push.
+
+        False if a newer one has all of it, which comes with an answer of its own, or if it cannot
+        be decoded.
+        """
+        try:
+            return await self._pushes.apply(request, ReceivedPush(encoded))
+        except MalformedMessage as error:
+            self._record_problem("heartbeat", str(error))
+            return False
 
     # ---- proposals
 
