@@ -192,3 +192,4 @@ class ReplicaFetcherManager:
             fetcher.retire()
             task.cancel()
         self._fetchers.clear()
+        self._leaders.clear()

@@ -501,6 +501,8 @@ class ReplicaManager:
 
         What it sent since is applied.
         """
+        if self.is_stopped:
+            return
         is_change = False
         for key in failed:
             replica = self.hosted(*key)

@@ -488,6 +488,26 @@ def test_a_push_makes_fetchers_look_at_what_changed_only(pool: InProcessPool) ->
     assert looked_at == [[3, 5], [8]]
 
 
+def test_a_broker_that_stops_follows_nothing_more_whatever_it_is_told(pool: InProcessPool) -> None:
+    lead_many(pool)
+    follower = pool.brokers[2].partitions
+
+    async def scenario() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            fetchers = ReplicaFetcherManager(
+                follower, suspect=lambda _: None, responded=lambda _: None, tasks=tasks
+            )
+            follower.listeners.roles_applied = fetchers.refresh
+            fetchers.refresh()
+            follower.stop("the test stops it")
+            fetchers.stop()
+            fetchers.refresh()
+            follower.record_failures_acknowledged(list(follower.failed_replicas))
+            assert fetchers._fetchers == {}
+
+    asyncio.run(scenario())
+
+
 # ---- what is told of it
 
 
