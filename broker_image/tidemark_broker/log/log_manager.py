@@ -75,7 +75,9 @@ class LogManager:
         self.was_empty = False
         self.highest_broker_epoch = BrokerEpoch(NO_EPOCH)
         self.highest_controller_epoch = ControllerEpoch(NO_EPOCH)
-        # Made in workers and looked at on the loop: who goes over all of them takes a copy first.
+        # Made in workers and looked at on the loop: iterate over a `copy()`, which no other thread
+        # can interrupt. A list of the items may be: making its tuples starts garbage collections,
+        # and what those finalize may let other threads run.
         self.logs: dict[LogKey, PartitionLog] = {}
         self.high_watermarks: dict[LogKey, Offset] = {}
         self.strays: list[Path] = []  # set aside at this start, with all they hold
@@ -343,7 +345,7 @@ class LogManager:
         paths = [self.path / f"{topic}-{partition}" for topic, _, partition in missing]
         taken = [path for path in paths if self._disk.is_directory(path)]
         with self._files_lock:  # no checkpoint tells of the former logs again
-            for key, log in list(self.logs.items()) if taken else ():
+            for key, log in self.logs.copy().items() if taken else ():
                 if log.directory in taken:
                     log.record_removed()
                     del self.logs[key]
@@ -469,7 +471,7 @@ class LogManager:
         with self._files_lock:
             offsets = {
                 (log.topic, log.partition): min(high_watermarks[key], log.log_end_offset)
-                for key, log in list(self.logs.items())
+                for key, log in self.logs.copy().items()
                 if key in high_watermarks
             }
             if truncations not in (None, self.truncations):

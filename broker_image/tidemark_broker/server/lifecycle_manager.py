@@ -233,7 +233,7 @@ class BrokerLifecycleManager:
 
     async def _replica_reports(self) -> tuple[ReplicaReport, ...]:
         reports: list[ReplicaReport] = []
-        logs = tuple(self._directory.logs.items())
+        logs = tuple(self._directory.logs.copy().items())
         for at in range(0, len(logs), REPORTS_AT_A_TIME):
             part = logs[at : at + REPORTS_AT_A_TIME]
             reports.extend(replica_report(self._directory, *each) for each in part)

@@ -1,6 +1,7 @@
 """Logs that come, go and are written down by the thousand: few syncs, and nothing done in vain."""
 
 import errno
+import gc
 import time
 
 import pytest
@@ -61,6 +62,27 @@ def test_logs_that_fail_to_be_made_leave_those_that_were_there(path):
     with pytest.raises(StorageFailed, match=r"create many-2 \(2 logs\)"):
         directory.create_logs(many(4))
     assert sorted(directory.logs) == [(TOPIC_ID, 0), (TOPIC_ID, 1)]
+
+
+def test_a_log_that_is_made_in_a_garbage_collection_breaks_no_checkpoint(path):
+    """A collection runs finalizers, and between those other threads: workers that make logs."""
+    directory = opened(path)
+    another = directory.create_log("many", TOPIC_ID, 0)
+    # Python keeps up to 2,000 tuples to use again, and those start no collection.
+    directory.logs.update({(TOPIC_ID, number): another for number in range(3000)})
+
+    def make_one(phase, info):
+        directory.logs[TOPIC_ID, len(directory.logs)] = another
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(make_one)
+    try:
+        gc.set_threshold(1)
+        assert directory.checkpoint_high_watermarks({(TOPIC_ID, 0): 0})
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(make_one)
+    assert len(directory.logs) > 3000
 
 
 def test_many_logs_are_removed_with_one_sync(path):
