@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 from tidemark_chaos.verification import percentile
-from tidemark_client.client import BINARY_V2
 from tidemark_client.responses import read_problem
 
+BINARY_V2 = "application/vnd.kafka.binary.v2+json"
 RESPONSE_SECONDS = 30.0
 
 

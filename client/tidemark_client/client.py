@@ -11,6 +11,7 @@ it may be nearer itself by then, or know a nearer replica.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -34,6 +35,7 @@ from tidemark_client.outcomes import (
     ReplicaDigest,
     Unknown,
 )
+from tidemark_client.record_batches import CONTENT_TYPE, encode_batch
 from tidemark_client.responses import (
     Redirected,
     read_offset_range,
@@ -67,7 +69,6 @@ class RackAwareReads:
 
 
 PREFERRED_REPLICA = "tidemark-preferred-read-replica"
-BINARY_V2 = "application/vnd.kafka.binary.v2+json"
 CONNECT_TIMEOUT_SECONDS = 0.25
 SLOW_SECONDS = 0.1  # an answer that takes longer makes us ask others who leads
 STILL_SLOW_SECONDS = 0.25  # shorter than a suspicion lasts, so that the asking goes on
@@ -159,7 +160,7 @@ class TidemarkClient:
 
         `numbered_as` is an idempotent producer and the sequence of the first record.
         """
-        body = _produce_body(records, numbered_as)
+        body = encode_batch(records, now_ms=int(time.time() * 1000), numbered_as=numbered_as)
         is_in_doubt = False
         acks = acks or self.settings.acks
         loop = asyncio.get_running_loop()
@@ -303,7 +304,7 @@ class TidemarkClient:
                     min(CONNECT_TIMEOUT_SECONDS, left_seconds),
                 ),
                 body=body,
-                content_type=BINARY_V2,
+                content_type=CONTENT_TYPE,
             )
             return _read_attempt(url, answer, acks)
         except NotConnected as error:
@@ -382,18 +383,6 @@ def _broker_timeout_ms(left_seconds: float) -> int:
     """Round the timeout to steps, because brokers cache decoded query strings."""
     left_ms = max(1, int(left_seconds * 1000))
     return left_ms if left_ms < 100 else left_ms - left_ms % 100
-
-
-def _produce_body(
-    records: Sequence[OutgoingRecord], numbered_as: tuple[ProducerIdentity, int] | None
-) -> bytes:
-    body: dict[str, object] = {"records": records}
-    if numbered_as is not None:
-        identity, sequence = numbered_as
-        body["producer_id"] = identity.producer_id
-        body["producer_epoch"] = identity.producer_epoch
-        body["base_sequence"] = sequence
-    return msgspec.json.encode(body)
 
 
 def _again_if_in_doubt(answer: Outcome | _Retry) -> Outcome | _Retry:

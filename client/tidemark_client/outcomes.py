@@ -44,13 +44,13 @@ class RecordHeader(msgspec.Struct, frozen=True, gc=False):
     value: bytes | None = None
 
 
-class OutgoingRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A record as the HTTP API accepts it: bytes become base64."""
+class OutgoingRecord(msgspec.Struct, frozen=True):
+    """A record to send; without a time it gets that of its sending."""
 
     value: bytes | None
     key: bytes | None = None
     headers: tuple[RecordHeader, ...] = ()
-    timestamp_ms: int | None = msgspec.field(default=None, name="timestamp")
+    timestamp_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

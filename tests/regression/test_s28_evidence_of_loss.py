@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from crc32c import crc32c
-from tidemark_broker.kafka_wire.records.record_batch import CRC_START, read_header
+from tidemark_broker.kafka_wire.records.record_batch import read_header
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.replication.core.replica_digest import IDLE_TURN_MS, SHOWN_FOR_MS
 from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
 from tidemark_broker.server.background.replica_digests import WRITTEN_EVERY_MS, ReplicaDigests
 from tidemark_protocol.ids import Offset
+from tidemark_protocol.record_batch_writer import CRC_START
 
 from tests.support.in_process_pool import InProcessBroker, InProcessPool
 

@@ -6,7 +6,6 @@ import cramjam
 from crc32c import crc32c
 from tidemark_broker.kafka_wire.records.compression import packed
 from tidemark_broker.kafka_wire.records.record_batch import (
-    HEADER_BYTES,
     Batch,
     NewRecord,
     Record,
@@ -18,6 +17,7 @@ from tidemark_broker.log.cleaner import CleanedSegments, Compaction, CompactionP
 from tidemark_broker.log.disk import Disk
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import LeaderEpoch, Offset
+from tidemark_protocol.record_batch_writer import HEADER_BYTES
 
 from tests.support.log_fixtures import read_all
 

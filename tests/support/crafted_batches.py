@@ -4,13 +4,8 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 from tidemark_broker.kafka_wire.records.compression import packed
-from tidemark_broker.kafka_wire.records.record_batch import (
-    HEADER,
-    HEADER_BYTES,
-    MAGIC,
-    Batch,
-    split_batches,
-)
+from tidemark_broker.kafka_wire.records.record_batch import Batch, split_batches
+from tidemark_protocol.record_batch_writer import HEADER, HEADER_BYTES, MAGIC
 
 NO_PRODUCER = (-1, -1, -1)
 

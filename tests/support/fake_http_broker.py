@@ -8,9 +8,40 @@ from typing import Any
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from tidemark_broker.kafka_wire.records.record_batch import (
+    BatchHeader,
+    NewRecord,
+    Record,
+    build_batch,
+    check_crc,
+    read_header,
+    read_records,
+)
 
 TOPIC = "orders"
 Response = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class ProducedBatch:
+    """The batch of a produce request."""
+
+    def __init__(self, data: bytes) -> None:
+        self.header: BatchHeader = read_header(data)
+        check_crc(self.header, memoryview(data))
+        assert self.header.size_bytes == len(data), "a request has one batch"
+        self.records: list[Record] = list(read_records(memoryview(data)))
+
+    @property
+    def values(self) -> list[bytes]:
+        return [record.value or b"" for record in self.records]
+
+
+async def batch_of(request: web.Request) -> bytes:
+    """The batch of a request, made here where it has JSON (`tidemark bench http`)."""
+    if "json" not in request.content_type:
+        return await request.read()
+    values = [base64.b64decode(record["value"]) for record in (await request.json())["records"]]
+    return build_batch([NewRecord(None, value) for value in values], timestamp_ms=1)
 
 
 @dataclass
@@ -36,7 +67,7 @@ class FakeCluster:
     page_records: int = 10_000
     most_batch_bytes: int | None = None  # of values
     bad_values: set[bytes] = field(default_factory=set)  # a batch with one of them is refused
-    bodies: list[dict[str, Any]] = field(default_factory=list)  # of produce requests
+    batches: list[ProducedBatch] = field(default_factory=list)  # of produce requests
     next_producer_id: int = 4000
     # (partition, producer id) -> epoch, next sequence, and the offset of each batch of that epoch
     producers: dict[tuple[int, int], tuple[int, int, dict[int, int]]] = field(default_factory=dict)
@@ -105,10 +136,10 @@ class FakeCluster:
             self.produced_at.append(broker_id)
             if self.next_responses:
                 return await self.next_responses.pop(0)(request)
-            body = await request.json()
-            self.bodies.append(body)
-            rejection = self._rejection(body)
-            return rejection or self.append(int(request.match_info["partition"]), body)
+            batch = ProducedBatch(await batch_of(request))
+            self.batches.append(batch)
+            rejection = self._rejection(batch)
+            return rejection or self.append(int(request.match_info["partition"]), batch)
 
         async def topic(request: web.Request) -> web.StreamResponse:
             await self._hang_if_silent(broker_id)
@@ -138,7 +169,7 @@ class FakeCluster:
             partition = int(request.match_info["partition"])
             return web.json_response(self._replica(broker_id, partition))
 
-        app = web.Application(client_max_size=8 * 1024 * 1024)
+        app = web.Application(client_max_size=9 * 1024 * 1024)
         app.router.add_get("/brokers", brokers)
         app.router.add_post("/producers", self._init_producer)
         app.router.add_get("/topics", topics)
@@ -172,21 +203,21 @@ class FakeCluster:
         if broker_id in self.silent:
             await asyncio.Event().wait()
 
-    def append(self, partition: int, body: dict[str, Any]) -> web.Response:
+    def append(self, partition: int, batch: ProducedBatch) -> web.Response:
         log = self.logs[partition]
         offset = len(log)
-        if "producer_id" in body:
-            found = self._checker(partition, body, offset)
+        if batch.header.producer_id >= 0:
+            found = self._checker(partition, batch, offset)
             if not isinstance(found, int):
                 return found
             if found < offset:
                 return web.json_response({"offsets": [{"partition": partition, "offset": found}]})
-        log += [base64.b64decode(record["value"] or "") for record in body["records"]]
+        log += batch.values
         offsets = [{"partition": partition, "offset": offset + n} for n in range(len(log) - offset)]
         return web.json_response({"offsets": offsets})
 
-    def _rejection(self, body: dict[str, Any]) -> web.Response | None:
-        values = [base64.b64decode(record["value"] or "") for record in body["records"]]
+    def _rejection(self, batch: ProducedBatch) -> web.Response | None:
+        values = batch.values
         if self.bad_values.intersection(values):
             return problem(422, "INVALID_RECORD", outcome="not_written")
         size_bytes = sum(map(len, values))
@@ -194,10 +225,10 @@ class FakeCluster:
             return problem(413, "MESSAGE_TOO_LARGE", outcome="not_written")
         return None
 
-    def _checker(self, partition: int, body: dict[str, Any], end: int) -> int | web.Response:
+    def _checker(self, partition: int, batch: ProducedBatch, end: int) -> int | web.Response:
         """The offset of the batch, old or new, or why not."""
-        key = (partition, body["producer_id"])
-        epoch, sequence = body["producer_epoch"], body["base_sequence"]
+        key = (partition, batch.header.producer_id)
+        epoch, sequence = batch.header.producer_epoch, batch.header.base_sequence
         known_epoch, expected, offsets = self.producers.get(key, (-1, 0, {}))
         if epoch > known_epoch:
             expected, offsets = 0, {}
@@ -210,7 +241,7 @@ class FakeCluster:
         if sequence != expected:
             return problem(409, "OUT_OF_ORDER_SEQUENCE_NUMBER", outcome="unknown")
         offsets[sequence] = end
-        self.producers[key] = (epoch, sequence + len(body["records"]), offsets)
+        self.producers[key] = (epoch, sequence + len(batch.records), offsets)
         return end
 
     async def _init_producer(self, request: web.Request) -> web.StreamResponse:
@@ -224,7 +255,7 @@ class FakeCluster:
         """Written, and the answer is lost."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
-            self.append(int(request.match_info["partition"]), await request.json())
+            self.append(int(request.match_info["partition"]), ProducedBatch(await request.read()))
             return await hang_up(request)
 
         return answer

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.record_batch_writer import HEADER_BYTES, finish_batch
 
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem
@@ -22,12 +23,7 @@ from tidemark_broker.http.produce_bodies import ProducedRecord, ProducerStamp
 from tidemark_broker.http.produce_results import PRODUCE_RESPONSE_TYPE
 from tidemark_broker.http.response import Response
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch
-from tidemark_broker.kafka_wire.records.record_batch import (
-    HEADER_BYTES,
-    add_records,
-    finish_batch,
-    read_header,
-)
+from tidemark_broker.kafka_wire.records.record_batch import add_records, read_header
 
 BATCHES_PER_SLICE = 500
 

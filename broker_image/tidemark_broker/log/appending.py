@@ -8,16 +8,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidemark_protocol.ids import LeaderEpoch, Offset
+from tidemark_protocol.record_batch_writer import LENGTH_END
 
 from tidemark_broker.kafka_wire.records.batch_rewriting import is_empty_run, run_from
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch, InvalidBatch
-from tidemark_broker.kafka_wire.records.record_batch import (
-    LENGTH_END,
-    PREFIX,
-    Batch,
-    BatchHeader,
-    read_header,
-)
+from tidemark_broker.kafka_wire.records.record_batch import PREFIX, Batch, BatchHeader, read_header
 from tidemark_broker.log.disk import Buffer
 from tidemark_broker.log.errors import OffsetGap
 from tidemark_broker.log.indexes import MAX_RELATIVE_OFFSET

@@ -26,6 +26,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from tidemark_protocol.ids import FORGED_PRODUCER_IDS_FROM, NO_EPOCH, LeaderEpoch, Offset
+from tidemark_protocol.record_batch_writer import HEADER_BYTES, MAX_INT64
 
 from tidemark_broker.kafka_wire.records.batch_rewriting import (
     MAX_OFFSET_DELTA,
@@ -42,8 +43,6 @@ from tidemark_broker.kafka_wire.records.errors import (
     UnsupportedCompression,
 )
 from tidemark_broker.kafka_wire.records.record_batch import (
-    HEADER_BYTES,
-    MAX_INT64,
     BatchHeader,
     Record,
     check_crc,

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tidemark_protocol import topic_configs
-
-from tidemark_broker.kafka_wire.records.record_batch import HEADER_BYTES
+from tidemark_protocol.record_batch_writer import HEADER_BYTES
 
 MAX_SEGMENT_BYTES = 2**31 - 1  # positions in an index are int32
 NO_LIMIT = -1

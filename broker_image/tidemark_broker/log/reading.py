@@ -9,14 +9,10 @@ but consumers of some clients do not check.
 from errno import EIO
 
 from tidemark_protocol.ids import Offset
+from tidemark_protocol.record_batch_writer import HEADER_BYTES
 
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch, UnreadableBatch
-from tidemark_broker.kafka_wire.records.record_batch import (
-    HEADER_BYTES,
-    BatchHeader,
-    check_crc,
-    read_header,
-)
+from tidemark_broker.kafka_wire.records.record_batch import BatchHeader, check_crc, read_header
 from tidemark_broker.log.leader_epoch_cache import LeaderEpochs
 from tidemark_broker.log.segment import Segment
 from tidemark_broker.log.unreadable_sectors import read_ahead, unreadable_is_corrupt

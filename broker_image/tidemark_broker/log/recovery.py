@@ -32,14 +32,10 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 from tidemark_protocol.ids import Offset
+from tidemark_protocol.record_batch_writer import CRC_START, HEADER_BYTES
 
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch, TruncatedBatch
-from tidemark_broker.kafka_wire.records.record_batch import (
-    CRC_START,
-    HEADER_BYTES,
-    BatchHeader,
-    read_header,
-)
+from tidemark_broker.kafka_wire.records.record_batch import BatchHeader, read_header
 from tidemark_broker.log.disk import Disk, DiskFile
 from tidemark_broker.log.errors import NO_ROOM_ERRORS, DiskFull
 from tidemark_broker.log.leader_epoch_cache import LeaderEpochs

@@ -13,14 +13,10 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 from tidemark_protocol.ids import LeaderEpoch, Offset
+from tidemark_protocol.record_batch_writer import CRC_START, HEADER_BYTES
 
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch, TruncatedBatch
-from tidemark_broker.kafka_wire.records.record_batch import (
-    CRC_START,
-    HEADER_BYTES,
-    BatchHeader,
-    read_header,
-)
+from tidemark_broker.kafka_wire.records.record_batch import BatchHeader, read_header
 from tidemark_broker.log.disk import MAX_BUFFERS_PER_WRITE, Buffer, Disk, DiskFile
 from tidemark_broker.log.indexes import MalformedIndex, OffsetIndex, TimeIndex
 from tidemark_broker.log.producer_state_entry import ProducerStateEntries

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidemark_protocol.ids import Offset
+from tidemark_protocol.record_batch_writer import HEADER_BYTES
 
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch
-from tidemark_broker.kafka_wire.records.record_batch import HEADER_BYTES, read_header
+from tidemark_broker.kafka_wire.records.record_batch import read_header
 from tidemark_broker.log.checkpoint_formats import MalformedFile
 from tidemark_broker.log.disk import Disk, DiskFile
 from tidemark_broker.log.errors import NO_ROOM_ERRORS

@@ -8,8 +8,9 @@ import contextlib
 import errno
 from collections.abc import Iterator
 
+from tidemark_protocol.record_batch_writer import HEADER_BYTES
+
 from tidemark_broker.kafka_wire.records.errors import UnreadableBatch
-from tidemark_broker.kafka_wire.records.record_batch import HEADER_BYTES
 from tidemark_broker.log.disk import DiskFile
 
 

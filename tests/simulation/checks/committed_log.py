@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import inf
 
-from tidemark_broker.kafka_wire.records.record_batch import CRC_START, BatchHeader, read_header
+from tidemark_broker.kafka_wire.records.record_batch import BatchHeader, read_header
 from tidemark_broker.log.producer_state_entry import SEQUENCES, last_sequence_of
 from tidemark_broker.replication.partition import Partition
 from tidemark_protocol.ids import NO_EPOCH, Offset
+from tidemark_protocol.record_batch_writer import CRC_START
 
 from tests.simulation.checks.producer_expiry import ProducerExpiry
 from tests.simulation.checks.violations import (

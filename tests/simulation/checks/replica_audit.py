@@ -11,16 +11,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from crc32c import crc32c
-from tidemark_broker.kafka_wire.records.record_batch import (
-    CRC_START,
-    BatchHeader,
-    CorruptBatch,
-    read_header,
-)
+from tidemark_broker.kafka_wire.records.record_batch import BatchHeader, CorruptBatch, read_header
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.log.segment import Segment
 from tidemark_broker.replication.partition import Partition
 from tidemark_protocol.ids import NO_EPOCH, Offset, TopicId
+from tidemark_protocol.record_batch_writer import CRC_START
 
 from tests.simulation.checks.cluster_observer import EPOCH_BYTES
 from tests.simulation.checks.committed_log import CommittedLog

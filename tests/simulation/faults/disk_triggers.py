@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tidemark_broker.kafka_wire.records.record_batch import HEADER_BYTES, read_header
+from tidemark_broker.kafka_wire.records.record_batch import read_header
 from tidemark_broker.log.checkpoint_formats import (
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
@@ -21,6 +21,7 @@ from tidemark_broker.log.checkpoint_formats import (
 from tidemark_broker.log.synced_prefix import SYNCED_SUFFIX, decode_synced_prefix
 from tidemark_broker.replication.partition import Partition
 from tidemark_protocol.ids import NO_EPOCH, Offset
+from tidemark_protocol.record_batch_writer import HEADER_BYTES
 
 from tests.simulation.clients.clients import PassingReader, Surroundings
 from tests.simulation.engine.broker_process import DATA_DIRECTORY, BrokerSlot

@@ -52,7 +52,7 @@ def test_a_delimiter_may_be_escaped() -> None:
 def test_what_is_too_large_for_a_request_is_refused_whole(piece: bytes | TooLarge) -> None:
     refused = options().record(piece)
     assert isinstance(refused, Rejected)
-    assert (refused.error, refused.message[:13]) == ("MESSAGE_TOO_LARGE", "6000001 bytes")
+    assert (refused.error, refused.message[:13]) == ("MESSAGE_TOO_LARGE", "8300001 bytes")
     assert isinstance(options("-H", "h=1", "-k", "k").record(b"x" * MOST_RECORD_BYTES), Rejected)
 
 

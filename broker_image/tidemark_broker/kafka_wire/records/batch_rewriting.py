@@ -10,21 +10,19 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 from tidemark_protocol.ids import LeaderEpoch, Offset
-
-from tidemark_broker.kafka_wire.records.compression import packed
-from tidemark_broker.kafka_wire.records.record_batch import (
-    COMPRESSION_MASK,
+from tidemark_protocol.record_batch_writer import (
     CRC_AT,
     CRC_START,
     HEADER,
     HEADER_BYTES,
     LENGTH_END,
     MAGIC,
-    BatchHeader,
-    Record,
     as_int64,
     encode_record,
 )
+
+from tidemark_broker.kafka_wire.records.compression import packed
+from tidemark_broker.kafka_wire.records.record_batch import COMPRESSION_MASK, BatchHeader, Record
 
 DELETE_HORIZON = 0x40
 NO_TIMESTAMP = -1

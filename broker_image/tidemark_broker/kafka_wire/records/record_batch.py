@@ -3,7 +3,8 @@
 The broker treats batches as opaque bytes: it reads the 61 header bytes, checks the CRC, and writes
 a new 16-byte prefix (base offset, length, leader epoch) before the rest, which the CRC covers from
 byte 21 on. Only `build_batch` and `read_records`, which serve the HTTP API, do work for each
-record. Layout: Apache Kafka, DefaultRecordBatch and DefaultRecord.
+record (`tidemark_protocol.record_batch_writer` encodes them). Layout: Apache Kafka,
+DefaultRecordBatch and DefaultRecord.
 
 `DecompressionBudget` bounds how much is decompressed in one turn of the broker's loop.
 """
@@ -15,6 +16,19 @@ from typing import NamedTuple, Protocol
 
 from crc32c import crc32c
 from tidemark_protocol.ids import LeaderEpoch, Offset
+from tidemark_protocol.record_batch_writer import (
+    CRC_AT,
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC,
+    MAX_INT64,
+    MIN_INT64,
+    as_int64,
+    encode_record,
+    finish_batch,
+)
 
 from tidemark_broker.kafka_wire.records.compression import MAX_DECOMPRESSED_BYTES, decompressed
 from tidemark_broker.kafka_wire.records.errors import (
@@ -25,9 +39,6 @@ from tidemark_broker.kafka_wire.records.errors import (
 )
 
 __all__ = [
-    "CRC_START",
-    "HEADER_BYTES",
-    "LENGTH_END",
     "PREFIX",
     "Batch",
     "BatchHeader",
@@ -48,24 +59,16 @@ __all__ = [
     "with_create_time",
 ]
 
-HEADER_BYTES = 61
-LENGTH_END = 12  # the length field counts what follows it
-CRC_START = 21
-MAGIC = 2
 COMPRESSION_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 MAX_COMPRESSION = 4
-MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 
 PREFIX = Struct(">qii")  # base offset, length, leader epoch: all that a leader rewrites
-HEADER = Struct(">qiibIhiqqqhii")
-CRC_AT = Struct(">I")
 _ATTRIBUTES_AT = Struct(">h")
 _TIMESTAMP_AT = Struct(">q")
 _MAX_TIMESTAMP_START = 35
-assert HEADER.size == HEADER_BYTES
 
 
 class BatchHeader(NamedTuple):
@@ -275,70 +278,6 @@ def add_records(
         else:
             key, value, headers = record.key, record.value, record.headers
         body += encode_record(delta, 0, key, value, headers)
-
-
-def finish_batch(
-    body: bytearray,
-    record_count: int,
-    timestamp_ms: int,
-    producer_id: int,
-    producer_epoch: int,
-    base_sequence: int,
-) -> bytes:
-    """Write the header of a batch that has all its records, and return the batch."""
-    HEADER.pack_into(
-        body, 0, 0, len(body) - LENGTH_END, -1, MAGIC, 0, 0, record_count - 1, timestamp_ms,
-        timestamp_ms, producer_id, producer_epoch, base_sequence, record_count,
-    )  # fmt: skip
-    CRC_AT.pack_into(body, CRC_START - 4, crc32c(memoryview(body)[CRC_START:]))
-    return bytes(body)
-
-
-def as_int64(time_ms: int) -> int:
-    """Wrap a sum or difference of times to 64 bits, as Java does.
-
-    Producers choose both times. So there is a record for each batch that Java clients can read, and
-    none that cannot be written.
-    """
-    return (time_ms - MIN_INT64) % 2**64 + MIN_INT64
-
-
-def encode_record(
-    offset_delta: int,
-    timestamp_delta_ms: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: Sequence[tuple[str, bytes | None]],
-) -> bytes:
-    """Return one encoded record, its length included."""
-    parts = [b"\x00", _varint(timestamp_delta_ms), _varint(offset_delta)]  # no attributes
-    for field in (key, value):
-        if field is None:
-            parts.append(b"\x01")  # varint -1
-        else:
-            parts += (_varint(len(field)), field)
-    parts.append(_varint(len(headers)))
-    for name, field in headers:
-        name_bytes = name.encode()
-        parts += (_varint(len(name_bytes)), name_bytes)
-        if field is None:
-            parts.append(b"\x01")
-        else:
-            parts += (_varint(len(field)), field)
-    payload = b"".join(parts)
-    return _varint(len(payload)) + payload
-
-
-def _varint(value: int) -> bytes:
-    zigzag = (value << 1) ^ (value >> 63)
-    if zigzag < 0x80:
-        return bytes((zigzag,))
-    encoded = bytearray()
-    while zigzag >= 0x80:
-        encoded.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    encoded.append(zigzag)
-    return bytes(encoded)
 
 
 def read_records(

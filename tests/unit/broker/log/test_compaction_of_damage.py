@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch
 from tidemark_broker.kafka_wire.records.record_batch import (
-    HEADER_BYTES,
     Record,
     read_header,
     read_records,
@@ -17,6 +16,7 @@ from tidemark_broker.kafka_wire.records.record_batch import (
 from tidemark_broker.log.cleaner import CleanedSegments
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_protocol.ids import LeaderEpoch
+from tidemark_protocol.record_batch_writer import HEADER_BYTES
 
 from tests.support.compacted_log_fixtures import (
     COMPACTED,

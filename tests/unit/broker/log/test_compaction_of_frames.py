@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 from tidemark_broker.kafka_wire.records.compression import has_linked_blocks
-from tidemark_broker.kafka_wire.records.record_batch import HEADER_BYTES, split_batches
+from tidemark_broker.kafka_wire.records.record_batch import split_batches
 from tidemark_broker.log import checkpoint_formats
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_config import LogSettings
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
+from tidemark_protocol.record_batch_writer import HEADER_BYTES
 
 from tests.support.compacted_log_fixtures import (
     COMPACTED,

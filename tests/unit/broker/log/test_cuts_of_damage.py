@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch
-from tidemark_broker.kafka_wire.records.record_batch import HEADER_BYTES, read_header
+from tidemark_broker.kafka_wire.records.record_batch import read_header
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import LeaderEpoch, Offset
+from tidemark_protocol.record_batch_writer import HEADER_BYTES
 
 from tests.support.log_fixtures import NoSyncDisk, batch_of, open_log, produced_batch, read_all
 

@@ -14,6 +14,7 @@ from tidemark_cli.arguments import parse
 from tidemark_cli.batching import BatchingProducer, Settled
 from tidemark_cli.commands import produce
 from tidemark_cli.output import Output
+from tidemark_cli.record_input import MOST_RECORD_BYTES
 from tidemark_client.client import TidemarkClient
 from tidemark_client.errors import CommandFailed
 from tidemark_client.outcomes import Acknowledged, OutgoingRecord, Rejected
@@ -54,7 +55,7 @@ def test_lines_are_sent_in_batches(reported: Run) -> None:
     assert code == 0
     assert sorted(cluster.logs[0] + cluster.logs[1]) == sorted(lines)
     assert cluster.logs[0] == lines[::2], "in turn, and in order"
-    assert len(cluster.bodies) <= 4
+    assert len(cluster.batches) <= 4
     assert sorted(record["record"] for record in records) == list(range(1, 2001))
     for record in records:
         assert cluster.logs[record["partition"]][record["offset"]] == b"%d" % (record["record"] - 1)
@@ -63,9 +64,9 @@ def test_lines_are_sent_in_batches(reported: Run) -> None:
 def test_batches_are_of_an_idempotent_producer(reported: Run) -> None:
     cluster = FakeCluster()
     reported(cluster, "a", "b")
-    (body,) = cluster.bodies
-    assert (body["producer_epoch"], body["base_sequence"]) == (0, 0)
-    assert body["producer_id"] > 4000
+    (batch,) = cluster.batches
+    assert (batch.header.producer_epoch, batch.header.base_sequence) == (0, 0)
+    assert batch.header.producer_id > 4000
 
 
 @pytest.mark.parametrize("size", [1024 * 1024, 2 * 1024 * 1024 + 1])
@@ -77,7 +78,7 @@ def test_a_line_of_a_mebibyte_is_one_record(reported: Run, size: int) -> None:
 
 def test_a_line_that_is_too_large_is_refused_and_no_piece_of_it_written(reported: Run) -> None:
     cluster = FakeCluster()
-    code, records = reported(cluster, stdin=b"a\n" + b"x" * 6_000_001 + b"\nb\n")
+    code, records = reported(cluster, stdin=b"a\n" + b"x" * (MOST_RECORD_BYTES + 1) + b"\nb\n")
     assert (code, cluster.logs[0]) == (1, [b"a", b"b"])
     (refused,) = [record for record in records if record["outcome"] == "refused"]
     assert (refused["record"], refused["error"]) == (2, "MESSAGE_TOO_LARGE")
@@ -100,7 +101,7 @@ def test_halving_ends_where_all_records_are_bad(
     cluster = FakeCluster(bad_values={b"bad"})
     code, records = reported(cluster, stdin=b"bad\n" * 64)
     assert (code, len(records)) == (1, 64)
-    assert len(cluster.bodies) <= 10
+    assert len(cluster.batches) <= 10
 
 
 def test_bytes_of_stdin_stay_as_they_are(reported: Run) -> None:
@@ -126,9 +127,10 @@ def test_keys_headers_and_times_are_sent(reported: Run) -> None:
         cluster, "-K", ":", "-Z", "-H", "a=1", "-T", "5", stdin=b"k:v\nk:\nnone\n"
     )
     assert (code, records[0]["outcome"]) == (1, "refused")
-    (body,) = cluster.bodies
-    about = {"key": "aw==", "headers": [{"key": "a", "value": "MQ=="}], "timestamp": 5}
-    assert body["records"] == [{"value": "dg==", **about}, {"value": None, **about}]
+    (batch,) = cluster.batches
+    found = [(each.key, each.value, each.headers, each.timestamp_ms) for each in batch.records]
+    about = ((("a", b"1"),), 5)
+    assert found == [(b"k", b"v", *about), (b"k", None, *about)]
 
 
 def test_what_is_in_doubt_is_said_of_each_record(reported: Run) -> None:

@@ -6,7 +6,6 @@ import struct
 import pytest
 from crc32c import crc32c
 from tidemark_broker.kafka_wire.records.record_batch import (
-    HEADER_BYTES,
     CorruptBatch,
     NewRecord,
     Record,
@@ -16,6 +15,7 @@ from tidemark_broker.kafka_wire.records.record_batch import (
     read_records,
     split_batches,
 )
+from tidemark_protocol.record_batch_writer import HEADER_BYTES
 
 # One record (key k, value v, header h=x) at timestamp 1000, field by field as Kafka lays it out.
 RECORD = bytes.fromhex("00 00 00 02 6b 02 76 02 02 68 02 78".replace(" ", ""))

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 from tidemark_broker.kafka_wire.records.compression import packed
-from tidemark_broker.kafka_wire.records.record_batch import HEADER_BYTES
 from tidemark_broker.log import checkpoint_formats
 from tidemark_broker.log import cleaner as compaction
 from tidemark_broker.log.disk import OsDisk
@@ -16,6 +15,7 @@ from tidemark_broker.log.disk_reserve import RESERVE
 from tidemark_broker.log.segment import Segment
 from tidemark_broker.server.background.cleaner_scheduler import LogCleaner
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.record_batch_writer import HEADER_BYTES
 
 from tests.support.compacted_log_fixtures import keyed_batch, pairs_of
 from tests.support.faulty_disk import FaultyDisk
