@@ -41,7 +41,7 @@ __all__ = ["AsgiApp", "HttpServer", "create_app"]
 
 logger = logging.getLogger(__name__)
 
-CLIENT_GONE_STATUS = 499  # nobody sees it but /metrics
+CLIENT_GONE_STATUS = 499  # only /metrics shows it
 DEFAULT_LIMITS = HttpLimits()
 
 
@@ -168,7 +168,7 @@ class HttpServer:
         except Exception:
             logger.exception("http request failed", extra={"route": route.metric})
             unexpected = HttpProblem(
-                ErrorCode.UNKNOWN_SERVER_ERROR, "an unexpected error; the broker's log has it"
+                ErrorCode.UNKNOWN_SERVER_ERROR, "unexpected error: see the log of this broker"
             )
             return unexpected.answer(request.path, is_produce=route.is_produce)
         finally:

@@ -30,21 +30,21 @@ from tidemark_broker.http.routes import Route
 
 _PROBLEM = {PROBLEM_TYPE.decode(): {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
 _STATUSES = {
-    307: "Another broker leads, or is the nearer replica: Location names it",
-    400: "Malformed",
-    404: "Unknown topic or partition",
-    409: "A newer leader epoch; or, with a producer_id, a sequence or epoch that does not follow",
-    406: "No acceptable format",
-    408: "The body came too slowly",
+    307: "Another broker is the leader or the preferred read replica: repeat it at Location",
+    400: "Invalid request",
+    404: "Unknown topic, partition, replica or consumer",
+    409: "Conflict with the leader epoch, the producer's sequence or epoch, or the consumer",
+    406: "No format of Accept can be sent",
+    408: "The body did not arrive in time",
     413: "Too large",
-    415: "Unknown Content-Type",
+    415: "Unsupported Content-Type",
     416: "Offset out of range",
-    422: "A record does not fit",
-    429: "Above the quota of its client id: Retry-After says until when",
-    500: "Failed; `outcome` says what is known",
-    502: "A leader that records were forwarded to did not answer",
-    503: "Not now",
-    504: "Not acknowledged in time",
+    422: "Invalid record",
+    429: "The quota of the client id is exceeded: try again after Retry-After",
+    500: "Failed: `outcome` says whether records may be written",
+    502: "The leader that records were forwarded to did not respond",
+    503: "Not available: try again after Retry-After",
+    504: "Not acknowledged within the timeout",
 }
 
 
@@ -83,27 +83,34 @@ def create_api(admin: AdminRoutes, groups: GroupRoutes, hot: tuple[Route, ...]) 
         if route.operation is not None:
             _describe(api, route, route.operation)
     partition_path = "/topics/{topic}/partitions/{partition}"
-    for path, read, statuses in (
-        ("/topics", admin.list_topics, ()),
-        ("/topics/{topic}", admin.topic, (404,)),
-        ("/topics/{topic}/partitions", admin.partitions, (404,)),
-        (partition_path, admin.partition, (404,)),
-        (f"{partition_path}/offsets", admin.offsets, (307, 404, 503)),
-        (f"{partition_path}/replica", admin.replica, (404, 503)),
-        ("/brokers", admin.brokers, ()),
+    for path, read, summary, statuses in (
+        ("/topics", admin.list_topics, "List topics", ()),
+        ("/topics/{topic}", admin.topic, "Get a topic", (404,)),
+        ("/topics/{topic}/partitions", admin.partitions, "List partitions", (404,)),
+        (partition_path, admin.partition, "Get a partition", (404,)),
+        (
+            f"{partition_path}/offsets",
+            admin.offsets,
+            "Get the offsets of a partition",
+            (307, 404, 503),
+        ),
+        (f"{partition_path}/replica", admin.replica, "Get the replica of this broker", (404, 503)),
+        ("/brokers", admin.brokers, "List brokers", ()),
     ):
-        api.add_api_route(path, read, methods=["GET"], responses=_errors(statuses))
+        api.add_api_route(path, read, methods=["GET"], summary=summary, responses=_errors(statuses))
     _add_pages(api, admin)
     api.add_api_route(
         "/groups",
         groups.groups,
         methods=["GET"],
+        summary="List consumer groups",
         response_model=GroupsDocument,
     )
     api.add_api_route(
         "/metrics",
         admin.metrics,
         methods=["GET"],
+        summary="Get metrics",
         response_class=PlainTextResponse,
         responses={200: {"description": "Prometheus text"}},
     )
@@ -111,6 +118,7 @@ def create_api(admin: AdminRoutes, groups: GroupRoutes, hot: tuple[Route, ...]) 
         "/producers",
         admin.init_producer,
         methods=["POST"],
+        summary="Get a producer id",
         responses=_errors((400, 413, 503)),
         openapi_extra=_producer_body(),
     )
@@ -151,6 +159,7 @@ def _describe(api: FastAPI, route: Route, operation: Operation) -> None:
         route.template,
         not_found,
         name=operation.name,
+        summary=operation.summary,
         description=inspect.cleandoc(operation.description),
         methods=[route.method],
         status_code=success.status,
@@ -211,7 +220,7 @@ def _use_problems(api: FastAPI) -> None:
 
     async def on_http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        detail = f"{request.method} {request.url.path[:200]}: {error.detail}; see /openapi.json"
+        detail = f"{request.method} {request.url.path[:200]}: {error.detail}: see /openapi.json"
         problem = HttpProblem(ErrorCode.INVALID_REQUEST, detail, status=error.status_code)
         response = await on_problem(request, problem)
         if error.status_code == 405:

@@ -53,9 +53,10 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """The description of a route; its summary and its id are made of `name`."""
+    """The description of a route; its operation id is made of `name`."""
 
     name: str
+    summary: str
     description: str
     success: Success
     errors: tuple[int, ...] = ()
@@ -71,7 +72,9 @@ _LIMITS = HttpLimits()
 _TOPIC = _parameter("topic", str, min_length=1, max_length=249)
 _PARTITION = _parameter("partition", int, ge=0, le=2**31 - 1)
 _GROUP = _parameter("group", str, min_length=1, max_length=MAX_NAME)
-_NAME = _parameter("name", str, min_length=1, max_length=MAX_NAME, description="of the consumer")
+_NAME = _parameter(
+    "name", str, min_length=1, max_length=MAX_NAME, description="name of the consumer"
+)
 PATH_PARAMETERS = {each.name: each for each in (_TOPIC, _PARTITION, _GROUP, _NAME)}
 
 _PRODUCE_QUERY = (
@@ -79,7 +82,7 @@ _PRODUCE_QUERY = (
         "acks",
         Literal["0", "1", "all", "-1"],
         "all",
-        description="all (or -1): every in-sync replica has it",
+        description="all or -1: all in-sync replicas; 1: the leader; 0: no acknowledgement",
     ),
     _parameter(
         "timeout_ms",
@@ -106,7 +109,7 @@ _POLL_QUERY = (
         1_000,
         ge=0,
         le=_LIMITS.fetch_wait_max_ms,
-        description="how long to wait for a record, ms",
+        description="longest wait for a record, in ms",
     ),
     _MAX_BYTES,
 )
@@ -126,8 +129,8 @@ _READ_FORMATS = {
     BINARY_FORMAT: _FETCHED,
     JSON_FORMAT: _FETCHED,
     JSON: _FETCHED,
-    LINES_TYPE.decode(): _text("one FetchedDocument a line, without end"),
-    RECORD_BATCH_TYPE.decode(): _text("batches as stored", format="binary"),
+    LINES_TYPE.decode(): _text("one FetchedDocument per line; the stream does not end"),
+    RECORD_BATCH_TYPE.decode(): _text("record batches as stored", format="binary"),
 }
 _CONSUMER_FORMATS: Content = {KAFKA_JSON: {}, BINARY_FORMAT: {}, JSON_FORMAT: {}}
 _PRODUCE_ERRORS = (307, 400, 404, 408, 409, 413, 415, 422, 429, 500, 502, 503, 504)
@@ -137,10 +140,12 @@ _DONE = Success(status=204)
 
 PRODUCE_TO_TOPIC = Operation(
     "produce_to_topic",
-    """Append records, each to its `partition`, else by its key (murmur2), else to one partition.
+    "Append records to a topic",
+    """A record goes to its `partition`, else to that of its key (murmur2 of Kafka).
 
-    The one partition is chosen for the request. If one other broker leads them all: 307; else
-    records led elsewhere are forwarded. One entry per record, in order.
+    All other records of the request go to one partition. If one other broker leads all partitions,
+    the response is 307. Else records of other leaders are forwarded. The response has one entry per
+    record, in order.
     """,
     _PRODUCED,
     _PRODUCE_ERRORS,
@@ -149,7 +154,8 @@ PRODUCE_TO_TOPIC = Operation(
 )
 PRODUCE_TO_PARTITION = Operation(
     "produce_to_partition",
-    "Append records to one partition, as one batch.",
+    "Append records to a partition",
+    "The records are one record batch. Record batches are appended as they are.",
     _PRODUCED,
     _PRODUCE_ERRORS,
     RequestBody("ProduceDocument", JSON_FORMAT, also=_SENT_RECORDS | _SENT_BATCHES),
@@ -157,25 +163,31 @@ PRODUCE_TO_PARTITION = Operation(
 )
 READ_RECORDS = Operation(
     "read_records",
-    """Return records from `offset` on, below the high watermark, at most 10,000.
+    "Read records of a partition",
+    """Return at most 10,000 records from `offset` on, below the high watermark.
 
-    Continue at the response's Tidemark-Next-Offset; there are Tidemark-High-Watermark and
-    Tidemark-Log-Start-Offset too.
+    Continue at the offset of the header Tidemark-Next-Offset. Tidemark-High-Watermark and
+    Tidemark-Log-Start-Offset are headers too.
 
-    With `rack` the leader may answer 307 to an in-sync replica of that rack
-    (Tidemark-Preferred-Read-Replica), which serves below its own high watermark, or redirects back
-    to the leader. `current_leader_epoch`: 409 if a newer one is known here, 503 if not that one.
+    With `rack` the leader may respond 307 to an in-sync replica of that rack, which
+    Tidemark-Preferred-Read-Replica names. That replica serves records below its own high watermark,
+    or redirects to the leader. With `current_leader_epoch` the response is 409 if the broker knows
+    a newer epoch, and 503 if it does not know this epoch yet.
     """,
     Success("FetchedDocument", is_list=True, also=_READ_FORMATS),
     (307, 400, 404, 406, 409, 416, 429, 500, 503),
     query=_READ_QUERY,
 )
 HEALTHZ = Operation(
-    "healthz", "Return who answers here, and in which incarnation.", Success("HealthDocument")
+    "healthz",
+    "Identify the broker",
+    "Return the id, the incarnation and the pool of this broker.",
+    Success("HealthDocument"),
 )
 READYZ = Operation(
     "readyz",
-    "Return whether this broker serves (200) or not (503), and why not.",
+    "Check readiness",
+    "Return 200 if this broker serves partitions, else 503 with the reason.",
     Success("ReadyDocument"),
 )
 
@@ -186,9 +198,10 @@ def _consumer_success(model: str, *, is_list: bool = False) -> Success:
 
 MAKE_CONSUMER = Operation(
     "make_consumer",
-    """Create a consumer of the group, kept by the broker that is asked; continue at `base_uri`.
+    "Create a consumer",
+    """Create a consumer of the group on this broker. Send its requests to `base_uri`.
 
-    It ends with that broker, or when it was not used for five minutes.
+    The consumer ends when its broker stops, or after five minutes without a request.
     """,
     _consumer_success("consumers.ConsumerDocument"),
     (400, 409, 413, 503),
@@ -196,48 +209,58 @@ MAKE_CONSUMER = Operation(
 )
 END_CONSUMER = Operation(
     "end_consumer",
-    """End the consumer, which leaves its group.
+    "Delete a consumer",
+    """The consumer leaves its group.
 
-    With enable.auto.commit it commits what it was given.
+    With enable.auto.commit it first commits the offsets of the records that were polled.
     """,
     _DONE,
     (404,),
 )
 SUBSCRIPTION = Operation(
     "subscription",
-    "Return its subscription, and the partitions that it has at the moment.",
+    "Get the subscription of a consumer",
+    "Return the topics of the subscription, and the partitions that are assigned at the moment.",
     _consumer_success("consumers.HeldDocument"),
     (404,),
 )
 SUBSCRIBE = Operation(
     "subscribe",
-    "Join the group, or change the subscription.",
+    "Subscribe a consumer to topics",
+    "The consumer joins its group. A later subscription replaces an earlier one.",
     _DONE,
     _CONSUMER_ERRORS,
     RequestBody("consumers.SubscriptionDocument"),
 )
 UNSUBSCRIBE = Operation(
-    "unsubscribe", "Leave the group, or give up the assigned partitions.", _DONE, (404,)
+    "unsubscribe",
+    "Delete the subscription of a consumer",
+    "The consumer leaves its group. Without a subscription, its assignments are deleted.",
+    _DONE,
+    (404,),
 )
 ASSIGNMENTS = Operation(
     "assignments",
-    "Return the partitions that it has at the moment, assigned by its client or its group.",
+    "Get the assignments of a consumer",
+    "Return the partitions that are assigned at the moment, by the client or by the group.",
     _consumer_success("consumers.AssignmentsDocument"),
     (404,),
 )
 ASSIGN = Operation(
     "assign",
-    "Assign these partitions without a subscription, whatever others of the group read.",
+    "Assign partitions to a consumer",
+    "Assign partitions without a subscription. Other members of the group may read them too.",
     _DONE,
     _CONSUMER_ERRORS,
     RequestBody("consumers.TopicPartitionsSchema"),
 )
 POLL = Operation(
     "poll",
-    """Return the next records of its partitions.
+    "Poll records",
+    """Return the next records of the assigned partitions.
 
-    None if there are none in time, or while the group is rebalancing. One poll of a consumer at a
-    time.
+    The list is empty if no record arrives within the timeout, and while the group is rebalancing.
+    A consumer serves one poll at a time.
     """,
     _consumer_success("FetchedDocument", is_list=True),
     (400, 404, 406, 409, 500, 503),
@@ -245,9 +268,11 @@ POLL = Operation(
 )
 COMMITTED = Operation(
     "committed",
-    """Return the group's committed offsets of these partitions, where it has some.
+    "Get committed offsets",
+    """Return the committed offsets of the group for the partitions in the body.
 
-    Without a body, those of the partitions that the consumer has.
+    Without a body, return those of the assigned partitions. A partition without a committed offset
+    is not in the response.
     """,
     _consumer_success("consumers.CommittedDocument"),
     (400, 404, 413, 503),
@@ -255,10 +280,12 @@ COMMITTED = Operation(
 )
 COMMIT = Operation(
     "commit",
-    """Commit the offsets to be read next; without any, all that it was given.
+    "Commit offsets",
+    """Commit the offset of the next record to read, for each partition in the body.
 
-    404: there is no such partition, and nothing is committed. 409: a partition is not its own any
-    more, and nothing of that is committed.
+    Without offsets, commit those after the records that were polled. 404: a partition is unknown,
+    and no offset is committed. 409: a partition is no longer assigned to this consumer, and its
+    offset is not committed.
     """,
     _DONE,
     _CONSUMER_ERRORS,
@@ -266,18 +293,25 @@ COMMIT = Operation(
 )
 SEEK = Operation(
     "seek",
-    "Set where its next polls begin.",
+    "Set positions",
+    "Set the offset of the next record to poll, for each partition in the body.",
     _DONE,
     _CONSUMER_ERRORS,
     RequestBody("consumers.OffsetsDocument"),
 )
 SEEK_TO_BEGINNING = Operation(
     "seek_to_beginning",
-    "",
+    "Set positions to the beginning",
+    "The next poll of these partitions begins at their log start offsets.",
     _DONE,
     _CONSUMER_ERRORS,
     RequestBody("consumers.TopicPartitionsSchema"),
 )
 SEEK_TO_END = Operation(
-    "seek_to_end", "", _DONE, _CONSUMER_ERRORS, RequestBody("consumers.TopicPartitionsSchema")
+    "seek_to_end",
+    "Set positions to the end",
+    "The next poll of these partitions begins at their high watermarks.",
+    _DONE,
+    _CONSUMER_ERRORS,
+    RequestBody("consumers.TopicPartitionsSchema"),
 )

@@ -105,7 +105,7 @@ class ConsumerRoutes:
         body = bodies.decode(await request.read_body(BODY_BYTES), bodies.SubscriptionBody)
         topics = bodies.topics_of(body)
         if instance.consumer.generation.is_manual:
-            raise _conflict("it has assignments: delete its subscription first to have none")
+            raise _conflict("expected no assignments, found some: send DELETE subscription first")
         instance.consumer.membership.subscribe(topics)
         return _DONE
 
@@ -122,7 +122,7 @@ class ConsumerRoutes:
         places = bodies.places_of(body)
         self._require_known(places)
         if instance.consumer.membership.topics:
-            raise _conflict("it has a subscription: delete that first")
+            raise _conflict("expected no subscription, found one: send DELETE subscription first")
         instance.consumer.membership.assign(places)
         return _DONE
 
@@ -139,7 +139,7 @@ class ConsumerRoutes:
         if request.accept not in _ANY:
             embedded_format = format_of_response(request.accept)
         if instance.polls:
-            raise _conflict("another poll of it is under way")
+            raise _conflict("expected one poll at a time, found another one in progress")
         instance.polls += 1
         try:
             fetched = await self._poll(request, instance, query)
@@ -192,19 +192,27 @@ class ConsumerRoutes:
         wait_ms = instance.request_timeout_ms if query.wait_ms is None else query.wait_ms
         consumer = instance.consumer
         if not consumer.generation.is_manual and not consumer.membership.topics:
-            raise _conflict("it has neither a subscription nor assignments")
+            raise _conflict(
+                "expected a subscription or assignments, found none: send POST subscription"
+            )
         try:
             polling = consumer.poll(wait_ms, query.max_bytes, self._admission.bytes_reserved)
             return await _unless_gone(request.receive, polling)
         except NotInGroup as error:
-            future = "delete it and make another" if error.is_over else "it goes on trying"
-            raise HttpProblem(error.error, f"{error}; this consumer: {future}") from error
+            future = (
+                "delete it and create another one"
+                if error.is_over
+                else "it joins again automatically"
+            )
+            raise HttpProblem(
+                error.error, f"this consumer: not in its group: {error}: {future}"
+            ) from error
         except Unreadable as error:
             raise HttpProblem(error.error, f"{error}: {kind_of(error.error).title}") from error
         except NoCommittedOffset as error:
             raise HttpProblem(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{error}, and auto.offset.reset is none: seek with POST positions",
+                f"{error}, and auto.offset.reset is none: set one with POST positions",
                 status=409,
             ) from error
 
@@ -238,7 +246,7 @@ class ConsumerRoutes:
         except BrokerUnavailable as error:
             raise HttpProblem(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"{error}; the offsets may be committed or not: commit again",
+                f"{error}: the offsets may or may not be committed: commit again",
             ) from error
         for (topic, partition), error_code in errors.items():
             if error_code is not ErrorCode.NONE:
@@ -265,7 +273,7 @@ class ConsumerRoutes:
         self._require_known(places)
         for topic, partition in places:
             if (topic, partition) not in instance.consumer.generation.partitions:
-                raise _conflict(f"partition {topic[:80]}-{partition} is not assigned to it now")
+                raise _conflict(f"expected an assigned partition, found {topic[:80]}-{partition}")
         try:
             await instance.consumer.seek(places)
         except BrokerUnavailable as error:
@@ -354,8 +362,8 @@ def _not_committed(
         ErrorCode.UNKNOWN_MEMBER_ID,
     ):
         detail = (
-            f"partition {topic}-{partition} is not assigned to this consumer now: poll, and commit"
-            " what that poll gives; others may have read on"
+            f"partition {topic}-{partition}: no longer assigned to this consumer: poll, and commit"
+            " what that poll returns; another consumer may have read the partition"
         )
         return HttpProblem(error, detail, status=409)
     return HttpProblem(error, detail)

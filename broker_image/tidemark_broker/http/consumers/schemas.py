@@ -27,7 +27,7 @@ class NewConsumerDocument(_Strict):
 
 class ConsumerDocument(BaseModel):
     instance_id: str
-    base_uri: str = Field(description="of this consumer, at the broker that keeps it")
+    base_uri: str = Field(description="URL of this consumer, on its broker")
 
 
 class SubscriptionDocument(_Strict):
