@@ -1,8 +1,9 @@
 """Send HTTP requests, and tell what a failure means for the request.
 
 After `NotConnected` certainly nothing was sent; after `TruncatedResponse` or a timeout the server
-may have acted. aiohttp sends a GET again if its connection turns out to be closed, unless told not
-to. It is imported with the first request, because its import takes longer than many a command.
+may have acted. aiohttp sends a GET again if its connection turns out to be closed; `_send_once`
+prevents that. aiohttp is imported with the first request, because its import takes longer than many
+a command.
 """
 
 from collections.abc import Mapping
@@ -86,9 +87,11 @@ class HttpSession:
         import aiohttp
 
         if self._opened is None:
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS)
-            self._opened = aiohttp.ClientSession(connector=connector, trust_env=False)
-            self._opened._retry_connection = self._repeats_gets  # it has no public name
+            self._opened = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
+                trust_env=False,
+                middlewares=() if self._repeats_gets else (_send_once,),
+            )
         return self._opened
 
     async def _ask(
@@ -124,6 +127,20 @@ class HttpSession:
             raise TruncatedResponse(
                 f"connection broken off: {error or type(error).__name__}"
             ) from error
+
+
+async def _send_once(
+    request: "aiohttp.ClientRequest", send: "aiohttp.ClientHandlerType"
+) -> "aiohttp.ClientResponse":
+    """Send a request; replace the errors after which aiohttp would send it again."""
+    import aiohttp
+
+    try:
+        return await send(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise aiohttp.ClientPayloadError(str(error)) from error
 
 
 async def _read(response: "aiohttp.ClientResponse", most_bytes: int) -> bytes:

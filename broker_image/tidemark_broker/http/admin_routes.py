@@ -1,7 +1,7 @@
-"""Serve the routes that need no speed: topics, brokers, offsets, replicas, metrics.
+"""Serve topics, brokers, offsets, replicas, producer ids and metrics as FastAPI endpoints.
 
-Plain FastAPI endpoints on the event loop (no thread pool, no Depends). They read the broker's view
-and raise HttpProblem as the hot routes do.
+Endpoints are coroutines, so they run on the broker's event loop and not in a thread pool. They
+raise HttpProblem as the hot routes do.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ PartitionText = Annotated[
     str,
     Path(max_length=10, json_schema_extra={"type": "integer", "minimum": 0, "maximum": 2**31 - 1}),
 ]
-METRICS_CHUNK_BYTES = 256 * 1024  # what one write may hold the loop for
+METRICS_CHUNK_BYTES = 256 * 1024  # of one write, so that it does not hold the event loop
 _SMALL_BODY = HttpLimits(body_bytes=4096, body_seconds=5.0)
 ToOffset = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
 
@@ -81,7 +81,7 @@ class AdminRoutes:
         )
 
     async def partitions(self, topic: Topic) -> list[schemas.PlacedPartitionSchema]:
-        """List a topic's partitions, as the REST Proxy v2 and the Strimzi bridge do."""
+        """Return leader and replicas of each partition, in the form of the REST Proxy v2."""
         state = self._metadata.served_topic(topic)
         if state is None:
             raise leadership.unknown_partition(self._metadata, topic, "")
@@ -98,7 +98,7 @@ class AdminRoutes:
         return HTMLResponse(start_page(self._view))
 
     async def brokers(self, request: Request) -> schemas.BrokersDocument:
-        """List the brokers that the client can reach by its listener."""
+        """Return the brokers of the pool that have an address at the listener of this request."""
         leadership.require_metadata(self._metadata)
         listener = HotRequest(request.scope, request.receive).listener
         reached = {
@@ -172,7 +172,7 @@ class AdminRoutes:
         if self._digests_in_flight >= most:
             raise HttpProblem(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"this broker computes {most} digests already; try again shortly",
+                f"digests: this broker is at its limit of {most}: try again later",
             )
         self._digests_in_flight += 1
         try:
@@ -187,16 +187,17 @@ class AdminRoutes:
         except TimeoutError:
             raise HttpProblem(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"digest of {topic}-{partition}: not done in {self._limits.digest_seconds:g} s",
+                f"digest of {topic}-{partition}: not computed within"
+                f" {self._limits.digest_seconds:g} s",
             ) from None
         finally:
             self._digests_in_flight -= 1
 
     async def init_producer(self, request: Request) -> schemas.ProducerDocument:
-        """Return a new producer id with epoch 0, or the next epoch of the id in the body.
+        """Return a new producer id with epoch 0, or the id in the body with its next epoch.
 
-        Without an epoch left it is a new id; begin again at sequence 0. Each client needs an id of
-        its own.
+        If the id has no epoch left, a new id is returned. Sequences begin at 0 in both cases. Each
+        client needs its own id.
         """
         body = await HotRequest(request.scope, request.receive).read_body(_SMALL_BODY)
         producer_id = producer_epoch = -1
@@ -256,7 +257,7 @@ async def _each(pieces: list[bytes]) -> AsyncIterator[bytes]:
 
 
 def _partition_document(number: int, state: PartitionState | None) -> schemas.PartitionDocument:
-    if state is None:  # nobody may tell it now (S3)
+    if state is None:  # withheld while the outcome of its last write is unknown (S3)
         return schemas.PartitionDocument(
             partition=number,
             leader=NO_BROKER,
@@ -280,7 +281,7 @@ def _partition_document(number: int, state: PartitionState | None) -> schemas.Pa
 
 
 def _placed(number: int, state: PartitionState | None) -> schemas.PlacedPartitionSchema:
-    if state is None:  # nobody may tell it now (S3)
+    if state is None:  # withheld while the outcome of its last write is unknown (S3)
         return schemas.PlacedPartitionSchema(partition=number, leader=NO_BROKER, replicas=[])
     in_sync = {member.broker_id for member in state.in_sync_replicas}
     return schemas.PlacedPartitionSchema(
@@ -300,6 +301,7 @@ def _placed(number: int, state: PartitionState | None) -> schemas.PlacedPartitio
 def _no_replica(view: BrokerView, topic: str, partition: int) -> HttpProblem:
     return HttpProblem(
         ErrorCode.REPLICA_NOT_AVAILABLE,
-        f"broker {view.broker_id} holds no replica of partition {topic}-{partition}",
+        f"partition {topic}-{partition}: broker {view.broker_id} has no replica of it: "
+        f"GET /topics/{topic}/partitions/{partition} lists the replicas",
         status=404,
     )

@@ -57,7 +57,7 @@ class Admission:
 def _at_limit(what: str) -> HttpProblem:
     return HttpProblem(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-        f"this broker is at its limit of {what}; try again shortly",
+        f"this broker is at its limit of {what}: try again later",
         outcome=Outcome.NOT_WRITTEN,
         must_close=True,
     )
@@ -74,7 +74,7 @@ class HttpQuotas:
             name = f"client id {request.client_id[:80]!r}" if request.client_id else "no client id"
             raise HttpProblem(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"{name}: above its quota of {used.value} bytes for {wait_ms} ms more",
+                f"{name}: the quota of {used.value} bytes is exceeded: try again in {wait_ms} ms",
                 status=429,
                 outcome=Outcome.NOT_WRITTEN,
                 must_close=used is QuotaType.PRODUCE_BYTES,

@@ -9,10 +9,9 @@ path three times that.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http.admission import Admission, HttpQuotas
@@ -20,8 +19,9 @@ from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.consumers.routes import ConsumerRoutes
 from tidemark_broker.http.fetch import FetchRoute
 from tidemark_broker.http.forwarding import Forwarder
+from tidemark_broker.http.health import HealthRoutes
 from tidemark_broker.http.limits import HttpLimits
-from tidemark_broker.http.problems import HttpProblem, with_previous_names
+from tidemark_broker.http.problems import HttpProblem
 from tidemark_broker.http.produce import ProduceRoute
 from tidemark_broker.http.request import Request
 from tidemark_broker.http.request_metrics import RequestMetrics
@@ -31,34 +31,18 @@ from tidemark_broker.http.response import (
     ClientGone,
     Message,
     Receive,
-    Response,
     Scope,
     Send,
 )
+from tidemark_broker.http.routes import Route, RouteTable, hot_routes
 from tidemark_broker.quota_manager import QuotaType
-
-
-def health(view: BrokerView) -> Response:
-    """Return who answers here: a probe compares the incarnation (S19)."""
-    body = {"broker_id": view.broker_id, "incarnation": view.incarnation, "pool": view.pool}
-    return Response(200, msgspec.json.encode(with_previous_names(body)))
-
-
-def readiness(view: BrokerView) -> Response:
-    is_ready, reason = view.is_ready()
-    body = {"ready": is_ready, "reason": reason}
-    return Response(200 if is_ready else 503, msgspec.json.encode(body))
-
 
 __all__ = ["AsgiApp", "HttpServer", "create_app"]
 
 logger = logging.getLogger(__name__)
 
-CLIENT_GONE_STATUS = 499  # nobody sees it but /metrics
+CLIENT_GONE_STATUS = 499  # only /metrics shows it
 DEFAULT_LIMITS = HttpLimits()
-_HEALTH = {"/healthz": health, "/readyz": readiness}
-# The Strimzi bridge's names of them.
-_HEALTH |= {"/healthy": health, "/ready": readiness}
 
 
 def wall_clock_ms() -> int:
@@ -76,7 +60,11 @@ def create_app(
 
 
 def _load_api(
-    view: BrokerView, limits: HttpLimits, metrics: RequestMetrics, admission: Admission
+    view: BrokerView,
+    limits: HttpLimits,
+    metrics: RequestMetrics,
+    admission: Admission,
+    routes: tuple[Route, ...],
 ) -> AsgiApp:
     # Imported here, in a worker thread: FastAPI takes longer than all else that a broker loads to
     # start, and neither records nor health wait for it.
@@ -84,7 +72,7 @@ def _load_api(
     from tidemark_broker.http.group_routes import GroupRoutes
     from tidemark_broker.http.openapi import create_api
 
-    return create_api(AdminRoutes(view, limits, metrics, admission), GroupRoutes(view))
+    return create_api(AdminRoutes(view, limits, metrics, admission), GroupRoutes(view), routes)
 
 
 class HttpServer:
@@ -94,73 +82,67 @@ class HttpServer:
         self._metrics = RequestMetrics()
         self._forwarder = Forwarder(view.broker_id)
         self._quotas = HttpQuotas(view.quotas)
-        self._produce = ProduceRoute(view, limits, self._forwarder, clock_ms)
         self._consumers = ConsumerRoutes(view, limits, self._admission)
-        self._fetch = FetchRoute(view, limits, self._admission, self._quotas)
+        self._table = RouteTable(
+            hot_routes(
+                ProduceRoute(view, limits, self._forwarder, clock_ms),
+                FetchRoute(view, limits, self._admission, self._quotas),
+                self._consumers,
+                HealthRoutes(view),
+            )
+        )
         self._view = view
         self._api: AsgiApp | None = None
         self._api_loading: asyncio.Future[AsgiApp] | None = None
 
     def load_api(self) -> "asyncio.Future[AsgiApp]":
-        """Begin to load what needs FastAPI, unless that began before."""
+        """Start to import FastAPI and to build its routes in a worker thread; do this once."""
         if self._api_loading is None:
             loading = asyncio.to_thread(
-                _load_api, self._view, self._limits, self._metrics, self._admission
+                _load_api,
+                self._view,
+                self._limits,
+                self._metrics,
+                self._admission,
+                self._table.routes,
             )
             self._api_loading = asyncio.ensure_future(loading)
         return self._api_loading
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            route, parts = self._hot_route(scope["method"], scope)
-            if route:
-                return await self._serve(route, parts, scope, receive, send)
-            if scope["method"] == "HEAD" and not self._hot_route("GET", scope)[0]:
-                # As a GET (RFC 9110 9.3.2): the server sends no body to who asked by HEAD. Not so
+            found = self._table.find(scope["method"], scope)
+            if found is not None:
+                return await self._serve(*found, scope, receive, send)
+            if scope["method"] == "HEAD" and self._table.find("GET", scope) is None:
+                # As a GET (RFC 9110 9.3.2): the server sends no body in response to HEAD. Not so
                 # for records: a read may last, and a poll has an effect.
                 scope = {**scope, "method": "GET"}
-            if scope["path"] in _HEALTH and scope["method"] == "GET":
-                return await self._serve_health(scope["path"], send)
             return await self._serve_admin(scope, receive, send)
         if scope["type"] == "lifespan":
             return await self._live(receive, send)
         raise ValueError(f"expected an http or lifespan scope, found {scope['type']}")
 
-    def _hot_route(self, method: str, scope: Scope) -> tuple[str, list[str]]:
-        """Return the name of the hot route, or "", and the parts of the path."""
-        path: str = scope["path"]
-        if path.startswith("/topics/"):
-            parts = path.split("/")
-            match (method, len(parts)):
-                case ("POST", 3):
-                    return "produce_topic", parts
-                case ("POST", 5) if parts[3] == "partitions":
-                    return "produce_partition", parts
-                case ("GET", 6) if parts[3] == "partitions" and parts[5] == "records":
-                    return "records", parts
-        elif path.startswith("/consumers/"):
-            parts = (scope.get("raw_path") or path.encode()).decode("latin-1").split("/")
-            if self._consumers.serves(method, parts):
-                return "consumers", parts
-        return "", []
-
     async def _serve(
-        self, route: str, parts: list[str], scope: Scope, receive: Receive, send: Send
+        self, route: Route, parameters: list[str], scope: Scope, receive: Receive, send: Send
     ) -> None:
         started = time.perf_counter()
         request = Request(scope, receive)
-        is_produce = route.startswith("produce")
+        body_bytes = 0
         answer: AnyResponse | None
         try:
-            body_bytes = request.body_bytes_at_most(self._limits) if is_produce else 0
-            self._admission.enter(body_bytes)
+            if route.is_limited:
+                if route.is_produce:
+                    body_bytes = request.body_bytes_at_most(self._limits)
+                self._admission.enter(body_bytes)
         except HttpProblem as problem:
-            answer = problem.answer(request.path, is_produce=is_produce)
+            answer = problem.answer(request.path, is_produce=route.is_produce)
         else:
             try:
-                answer = await self._answer(route, scope["method"], parts, request)
+                answer = await self._answer(route, parameters, request)
             finally:
-                self._admission.leave(body_bytes)
+                if route.is_limited:
+                    self._admission.leave(body_bytes)
         status = CLIENT_GONE_STATUS
         if answer is not None:
             status = answer.status
@@ -169,45 +151,29 @@ class HttpServer:
                 await answer.send_to(send)
             finally:
                 self._admission.bytes_in_flight -= len(answer.body)
-        self._metrics.observe(route, status, time.perf_counter() - started)
+        self._metrics.observe(route.metric, status, time.perf_counter() - started)
 
     async def _answer(
-        self, route: str, method: str, parts: list[str], request: Request
+        self, route: Route, parameters: list[str], request: Request
     ) -> AnyResponse | None:
         """Handle a hot request; only a cancellation is raised beyond it."""
-        handled: Awaitable[AnyResponse]
-        is_produce = route.startswith("produce")
         try:
-            if is_produce:
+            if route.is_produce:
                 self._quotas.require(request, QuotaType.PRODUCE_BYTES)
-            if route == "produce_partition":
-                handled = self._produce.to_partition(request, parts[2], parts[4])
-            elif route == "produce_topic":
-                handled = self._produce.to_topic(request, parts[2])
-            elif route == "consumers":
-                handled = self._consumers.serve(request, method, parts)
-            else:
-                handled = self._fetch.records(request, parts[2], parts[4])
-            return await handled
+            return await route.endpoint(request, *parameters)
         except HttpProblem as problem:
-            return problem.answer(request.path, is_produce=is_produce)
+            return problem.answer(request.path, is_produce=route.is_produce)
         except ClientGone:
             return None
         except Exception:
-            logger.exception("http request failed", extra={"route": route})
+            logger.exception("http request failed", extra={"route": route.metric})
             unexpected = HttpProblem(
-                ErrorCode.UNKNOWN_SERVER_ERROR, "an unexpected error; the broker's log has it"
+                ErrorCode.UNKNOWN_SERVER_ERROR, "unexpected error: see the log of this broker"
             )
-            return unexpected.answer(request.path, is_produce=is_produce)
+            return unexpected.answer(request.path, is_produce=route.is_produce)
         finally:
-            if request.body_size_bytes and is_produce:
+            if request.body_size_bytes and route.is_produce:
                 self._quotas.note(request, QuotaType.PRODUCE_BYTES, request.body_size_bytes)
-
-    async def _serve_health(self, path: str, send: Send) -> None:
-        started = time.perf_counter()
-        answer = _HEALTH[path](self._view)
-        await answer.send_to(send)
-        self._metrics.observe("admin", answer.status, time.perf_counter() - started)
 
     async def _serve_admin(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()

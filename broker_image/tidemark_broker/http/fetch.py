@@ -175,7 +175,7 @@ class FetchRoute:
         if pending.result is None:
             raise HttpProblem(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"partition {topic}-{partition}: no answer within {wait_ms} ms",
+                f"partition {topic}-{partition}: no result within {wait_ms} ms: try again",
             )
         return pending.result
 

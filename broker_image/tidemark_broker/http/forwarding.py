@@ -26,7 +26,7 @@ CONNECTIONS = 64
 CONNECTIONS_PER_PEER = 16
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 GRACE_SECONDS = 1.0  # the leader answers by the deadline; the answer still has to travel
-_UNREADABLE = "broker {broker_id} gave an answer that could not be read (status {status})"
+_UNREADABLE = "broker {broker_id}: invalid response (status {status})"
 
 
 class _Entry(msgspec.Struct):
@@ -54,7 +54,7 @@ class _Problem(msgspec.Struct):
         """
         code = self.errorCode if self.error_code is None else self.error_code
         if code is None:
-            raise ValueError("a problem without its error code")
+            raise ValueError("expected an error code, found none")
         return ErrorCode(code)
 
 
@@ -89,7 +89,7 @@ class Forwarder:
             return _all_failed(
                 records,
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"no time left to forward to broker {leader}",
+                f"broker {leader}: not forwarded, timeout_ms is over",
                 Outcome.NOT_WRITTEN,
             )
         host = f"[{endpoints.host}]" if ":" in endpoints.host else endpoints.host
@@ -108,12 +108,12 @@ class Forwarder:
             return _read_response(records, leader, status, body)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as cause:
             error, outcome = ErrorCode.LEADER_NOT_AVAILABLE, Outcome.NOT_WRITTEN  # never sent
-            message = f"broker {leader} could not be reached: {cause}"
+            message = f"broker {leader}: no connection: {cause}"
         except TimeoutError:
             error = ErrorCode.REQUEST_TIMED_OUT
-            message = f"broker {leader} did not answer in time"
+            message = f"broker {leader}: no response within timeout_ms"
         except aiohttp.ClientError as cause:
-            message = f"broker {leader}: the connection broke before the answer: {cause!r}"
+            message = f"broker {leader}: the connection ended before the response: {cause!r}"
         return _all_failed(records, error, message, outcome)
 
     async def _post(
@@ -141,7 +141,9 @@ class Forwarder:
             async for chunk in response.content.iter_any():
                 answer += chunk
                 if len(answer) > MAX_RESPONSE_BYTES:
-                    raise aiohttp.ClientPayloadError(f"answer above {MAX_RESPONSE_BYTES} bytes")
+                    raise aiohttp.ClientPayloadError(
+                        f"expected at most {MAX_RESPONSE_BYTES} bytes, found more"
+                    )
             return response.status, bytes(answer)
 
 
@@ -155,7 +157,7 @@ def _read_response(
             return _all_failed(records, error, problem.detail, outcome)
         entries = msgspec.json.decode(body, type=_Response).offsets
         if [entry.partition for entry in entries] != [partition for partition, _ in records]:
-            raise ValueError("other partitions than asked")
+            raise ValueError("expected the forwarded partitions, found others")
         return [_result(entry) for entry in entries]
     except (msgspec.DecodeError, ValueError):
         message = _UNREADABLE.format(broker_id=leader, status=status)

@@ -34,14 +34,14 @@ class MemberDocument(BaseModel):
     client_id: str
     host: str
     partitions: list[TopicPartitionSchema] = Field(
-        description="as assigned, of a stable consumer group"
+        description="assigned partitions; empty unless the group is stable and a group of consumers"
     )
 
 
 class CommittedDocument(BaseModel):
     topic: str
     partition: int
-    offset: int = Field(description="of the next record to be read")
+    offset: int = Field(description="offset of the next record to read")
     metadata: str
     committed_ms: int
 
@@ -50,7 +50,7 @@ class GroupDocument(BaseModel):
     group: str
     state: str = Field(description="Empty, PreparingRebalance, CompletingRebalance, Stable")
     protocol_type: str
-    protocol: str = Field(description="the assignor of a stable group")
+    protocol: str = Field(description="assignor; only of a stable group")
     members: list[MemberDocument]
     offsets: list[CommittedDocument]
 
@@ -58,13 +58,15 @@ class GroupDocument(BaseModel):
 class GroupsDocument(BaseModel):
     broker_id: int
     groups: list[GroupDocument]
-    is_loading: bool = Field(description="there may be more groups here: ask again")
+    is_loading: bool = Field(
+        description="whether a coordinator is loading: then groups may be missing, try again"
+    )
     missing_brokers: list[int] = Field(
-        default=[], description="of=pool: they did not answer, and their groups are not here"
+        default=[], description="of=pool: brokers that did not respond; their groups are missing"
     )
 
 
-Of = Annotated[Literal["broker", "pool"], Query(description="whose groups")]
+Of = Annotated[Literal["broker", "pool"], Query(description="groups of this broker or of the pool")]
 
 
 class GroupRoutes:
@@ -72,10 +74,7 @@ class GroupRoutes:
         self._view = view
 
     async def groups(self, of: Of = "broker") -> StreamingResponse:
-        """Return groups that this broker coordinates, or with of=pool those of all brokers.
-
-        Each group has one coordinator.
-        """
+        """Return the groups whose coordinator is this broker, or with of=pool all groups."""
         pieces = _in_pieces(self._view, self._view.groups(), of_pool=of == "pool")
         return StreamingResponse(pieces, media_type="application/json")
 

@@ -1,4 +1,4 @@
-"""Find who leads a partition, and answer clients that asked the wrong broker.
+"""Find the leader of a partition, and redirect clients that sent a request to another broker.
 
 Clients find brokers at the address of the listener that they came in by, as on the Kafka port
 (kafka/apis/advertised_listeners.py): the listener without a name is the one in the cluster; named
@@ -40,7 +40,7 @@ def require_metadata(metadata: MetadataCache) -> None:
     """
     if not metadata.has_come:
         raise HttpProblem(
-            ErrorCode.LEADER_NOT_AVAILABLE, "this broker has not heard of any metadata yet"
+            ErrorCode.LEADER_NOT_AVAILABLE, "this broker has no metadata yet: try again"
         )
 
 
@@ -49,11 +49,11 @@ def unknown_partition(metadata: MetadataCache, topic: str, partition: str) -> Ht
     known = metadata.topics.get(topic)
     members = {}
     if known is None:
-        detail = f"topic {topic[:MAX_TOPIC_NAME]!r}: this broker knows no such topic"
+        detail = f"topic {topic[:MAX_TOPIC_NAME]!r}: not found: GET /topics lists the topics"
     elif known.topic_id in metadata.retained:
         detail = (
-            f"topic {topic!r} was deleted and its data is kept (deletionPolicy Retain): apply a "
-            "Topic manifest of that name to serve it again"
+            f"topic {topic!r}: deleted, and its data is retained (deletionPolicy: Retain): apply a "
+            "Topic manifest of this name to serve it again"
         )
     else:
         members["retriable"] = False  # other than of a topic that was made a moment ago
@@ -79,14 +79,15 @@ def partition_number(metadata: MetadataCache, topic: str, text: str) -> int:
 
 def no_leader(topic: str, partition: int) -> HttpProblem:
     return HttpProblem(
-        ErrorCode.LEADER_NOT_AVAILABLE, f"partition {topic}-{partition} has no leader now"
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        f"partition {topic}-{partition}: no leader at the moment: try again",
     )
 
 
 def led_elsewhere(topic: str, partition: int, leader: BrokerId) -> HttpProblem:
     return HttpProblem(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        f"partition {topic}-{partition} is led by broker {leader}",
+        f"partition {topic}-{partition}: the leader is broker {leader}",
         outcome=Outcome.NOT_WRITTEN,
     )
 
@@ -101,12 +102,13 @@ def redirect(
     if not url:
         return HttpProblem(
             ErrorCode.LISTENER_NOT_FOUND,
-            f"partition {topic}-{partition} is led by broker {leader.broker_id}, which has no"
-            f" address at listener {request.listener!r} yet",
+            f"partition {topic}-{partition}: the leader, broker {leader.broker_id}, has no address"
+            f" at listener {request.listener!r}: try again",
         )
     return HttpProblem(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        f"partition {topic}-{partition} is led by broker {leader.broker_id}",
+        f"partition {topic}-{partition}: the leader is broker {leader.broker_id}: repeat the"
+        " request at Location",
         status=307,
         outcome=Outcome.NOT_WRITTEN,
         location=url + request.target,
@@ -167,6 +169,7 @@ def not_leader(
         return redirect(metadata, request, leader, topic, partition)
     return HttpProblem(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        f"broker {broker_id} does not lead partition {topic}-{partition} now; no other is known",
+        f"partition {topic}-{partition}: broker {broker_id} is not the leader and knows no other:"
+        " try again",
         outcome=Outcome.NOT_WRITTEN,
     )

@@ -115,7 +115,9 @@ class PartitionWrite:
             return self._rejection
         result = self._pending.result
         if result is None:
-            return self._failure(ErrorCode.REQUEST_TIMED_OUT, "no answer within the timeout")
+            return self._failure(
+                ErrorCode.REQUEST_TIMED_OUT, "no acknowledgement within timeout_ms"
+            )
         if result.error is ErrorCode.NONE:
             return None
         self._record_errors = result.record_errors

@@ -1,12 +1,14 @@
-"""Problem details (RFC 9457) that name Kafka's error, and what is known of the records.
+"""Define the problem details (RFC 9457) of each error: status, title and outcome of a produce.
 
-Every answer that is not a success is `application/problem+json` with type, title, status, detail,
-instance, `error` (Kafka's name), `error_code` (Kafka's number) and `retriable` (Kafka's class;
-false where this broker knows that another try gives the same).
-For a produce there is `outcome` too, because a client of an append-only log must know it:
+Each error response is `application/problem+json` with type, title, status, detail, instance,
+`error` (Kafka's name), `error_code` (Kafka's number) and `retriable` (as Kafka classifies the
+error; false where this broker knows that a retry fails too). A detail is `<object>: <problem>`,
+with the expected and the found value and `: <what to do>` where there are some.
 
-  not_written  nothing of it is in the log: sending it again cannot duplicate it
-  unknown      it may be in the log, now or later: sending it again may duplicate it
+A failed produce has `outcome` too:
+
+  not_written  no record of it is in the log: a retry cannot duplicate records
+  unknown      its records may be in the log, now or later: a retry may duplicate them
 
 | error                            | status | Retry-After | outcome of a produce               |
 |----------------------------------|--------|-------------|------------------------------------|
@@ -27,23 +29,23 @@ For a produce there is `outcome` too, because a client of an append-only log mus
 | NETWORK_EXCEPTION (forwarded)    | 502    |             | unknown                            |
 | THROTTLING_QUOTA_EXCEEDED        | 503    | 1           | not_written (limits.py)            |
 | THROTTLING_QUOTA_EXCEEDED, quota | 429    | by the quota | not_written (quotas.py)           |
-| OUT_OF_ORDER_SEQUENCE_NUMBER     | 409    |             | unknown (maybe an older duplicate) |
-| INVALID_PRODUCER_EPOCH           | 409    |             | unknown (maybe sent with it before)|
+| OUT_OF_ORDER_SEQUENCE_NUMBER     | 409    |             | unknown (may be an old duplicate) |
+| INVALID_PRODUCER_EPOCH           | 409    |             | unknown (may be written before)   |
 | UNKNOWN_PRODUCER_ID              | 409    |             | not_written                        |
-| COORDINATOR_LOAD_IN_PROGRESS     | 503    | 1           | (producer ids: none at hand)       |
+| COORDINATOR_LOAD_IN_PROGRESS     | 503    | 1           | (producer ids, groups)             |
 | COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR | 503 | 1    | (groups)                           |
-| REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION  | 409 |      | (commits: not this consumer's)     |
+| REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION  | 409 |      | (commits: partition not assigned)  |
 | INVALID_GROUP_ID                 | 400    |             | (groups)                           |
-| INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED | 409 | | (groups: it cannot join)         |
+| INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED | 409 | | (groups: the consumer cannot join) |
 | OFFSET_METADATA_TOO_LARGE, INVALID_COMMIT_OFFSET_SIZE | 413 | | (commits)                      |
-| OFFSET_OUT_OF_RANGE              | 416    |             | (fetch; names the valid range)     |
+| OFFSET_OUT_OF_RANGE              | 416    |             | (fetch: detail has the valid range) |
 | OFFSET_NOT_AVAILABLE             | 503    | 1           | (fetch, offsets)                   |
-| FENCED_LEADER_EPOCH              | 409    |             | (fetch: look up the leader anew)   |
-| UNKNOWN_LEADER_EPOCH             | 503    | 1           | (fetch: this broker is behind)     |
+| FENCED_LEADER_EPOCH              | 409    |             | (fetch: look up the leader again)  |
+| UNKNOWN_LEADER_EPOCH             | 503    | 1           | (fetch: metadata is older)         |
 | UNKNOWN_SERVER_ERROR, all others | 500    |             | unknown                            |
 
-An unknown outcome never carries Retry-After and is never a redirect: both invite a client, or a
-proxy on the way, to send the records again unasked.
+A response with an unknown outcome has no Retry-After and is no redirect, because a client or a
+proxy could send the records again automatically.
 """
 
 from collections.abc import Mapping
@@ -72,69 +74,78 @@ class ProblemKind:
 
 
 KINDS: Mapping[ErrorCode, ProblemKind] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ProblemKind(404, "No such topic or partition"),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ProblemKind(404, "Unknown topic or partition"),
     ErrorCode.LEADER_NOT_AVAILABLE: ProblemKind(
-        503, "The partition has no leader now", retry_after_seconds=1
+        503, "The partition has no leader", retry_after_seconds=1
     ),
     ErrorCode.LISTENER_NOT_FOUND: ProblemKind(
-        503, "The leader has no address for clients of this listener now", retry_after_seconds=1
+        503, "The leader has no address at this listener", retry_after_seconds=1
     ),
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ProblemKind(
         503, "This broker does not lead the partition", retry_after_seconds=1
     ),
-    ErrorCode.REQUEST_TIMED_OUT: ProblemKind(
-        504, "Not acknowledged within the timeout", Outcome.UNKNOWN
-    ),
+    ErrorCode.REQUEST_TIMED_OUT: ProblemKind(504, "The request timed out", Outcome.UNKNOWN),
     ErrorCode.NOT_ENOUGH_REPLICAS: ProblemKind(
-        503, "Fewer replicas in sync than min.insync.replicas", retry_after_seconds=1
+        503, "Fewer in-sync replicas than min.insync.replicas", retry_after_seconds=1
     ),
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ProblemKind(
-        500, "Replicas in sync fell below min.insync.replicas after the append", Outcome.UNKNOWN
+        500, "In-sync replicas fell below min.insync.replicas after the append", Outcome.UNKNOWN
     ),
-    ErrorCode.MESSAGE_TOO_LARGE: ProblemKind(413, "Too large"),
-    ErrorCode.RECORD_LIST_TOO_LARGE: ProblemKind(413, "Too large for a segment"),
-    ErrorCode.INVALID_TOPIC_EXCEPTION: ProblemKind(400, "Not a topic for this"),
-    ErrorCode.INVALID_REQUIRED_ACKS: ProblemKind(400, "Not a value of acks"),
-    ErrorCode.INVALID_REQUEST: ProblemKind(400, "Malformed request"),
+    ErrorCode.MESSAGE_TOO_LARGE: ProblemKind(413, "The request is too large"),
+    ErrorCode.RECORD_LIST_TOO_LARGE: ProblemKind(413, "The record batch is larger than a segment"),
+    ErrorCode.INVALID_TOPIC_EXCEPTION: ProblemKind(400, "The topic does not allow this request"),
+    ErrorCode.INVALID_REQUIRED_ACKS: ProblemKind(400, "Invalid value of acks"),
+    ErrorCode.INVALID_REQUEST: ProblemKind(400, "Invalid request"),
     ErrorCode.INVALID_RECORD: ProblemKind(422, "Invalid record"),
     ErrorCode.INVALID_TIMESTAMP: ProblemKind(422, "Invalid timestamp"),
-    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: ProblemKind(422, "A codec that the topic cannot take"),
-    ErrorCode.CORRUPT_MESSAGE: ProblemKind(500, "A record batch failed its check"),
-    ErrorCode.KAFKA_STORAGE_ERROR: ProblemKind(500, "The log could not be used", Outcome.UNKNOWN),
-    ErrorCode.NETWORK_EXCEPTION: ProblemKind(502, "The leader did not answer", Outcome.UNKNOWN),
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: ProblemKind(422, "Unsupported compression type"),
+    ErrorCode.CORRUPT_MESSAGE: ProblemKind(500, "A record batch is corrupt"),
+    ErrorCode.KAFKA_STORAGE_ERROR: ProblemKind(
+        500, "The log cannot be read or written", Outcome.UNKNOWN
+    ),
+    ErrorCode.NETWORK_EXCEPTION: ProblemKind(502, "The leader did not respond", Outcome.UNKNOWN),
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: ProblemKind(
-        503, "This broker is at a limit", retry_after_seconds=1
+        503, "A limit or a quota is reached", retry_after_seconds=1
     ),
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: ProblemKind(
-        409, "The sequence does not follow the producer's last one", Outcome.UNKNOWN
+        409, "The sequence does not follow the producer's last sequence", Outcome.UNKNOWN
     ),
     ErrorCode.INVALID_PRODUCER_EPOCH: ProblemKind(
         409, "The producer has written with a newer epoch", Outcome.UNKNOWN
     ),
-    ErrorCode.UNKNOWN_PRODUCER_ID: ProblemKind(409, "The partition does not know the producer"),
+    ErrorCode.UNKNOWN_PRODUCER_ID: ProblemKind(409, "Unknown producer id"),
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ProblemKind(
-        503, "No producer ids at hand", retry_after_seconds=1
+        503, "The coordinator is not ready", retry_after_seconds=1
     ),
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ProblemKind(
-        503, "The group's coordinator cannot be reached now", retry_after_seconds=1
+        503, "The group coordinator is not available", retry_after_seconds=1
     ),
     ErrorCode.NOT_COORDINATOR: ProblemKind(
-        503, "The group's coordinator is changing", retry_after_seconds=1
+        503, "The group coordinator is changing", retry_after_seconds=1
     ),
     ErrorCode.REBALANCE_IN_PROGRESS: ProblemKind(409, "The group is rebalancing"),
-    ErrorCode.ILLEGAL_GENERATION: ProblemKind(409, "The group has gone on without it"),
-    ErrorCode.INVALID_GROUP_ID: ProblemKind(400, "Not a name of a group"),
-    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: ProblemKind(409, "Its members share no assignor"),
+    ErrorCode.ILLEGAL_GENERATION: ProblemKind(409, "The generation of the consumer has ended"),
+    ErrorCode.INVALID_GROUP_ID: ProblemKind(400, "Invalid group id"),
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: ProblemKind(
+        409, "The members of the group share no assignor"
+    ),
     ErrorCode.GROUP_MAX_SIZE_REACHED: ProblemKind(409, "The group is full"),
-    ErrorCode.OFFSET_METADATA_TOO_LARGE: ProblemKind(413, "Metadata of an offset too large"),
-    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: ProblemKind(413, "Too many offsets at once"),
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: ProblemKind(413, "The metadata of an offset is too large"),
+    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: ProblemKind(413, "Too many offsets in one commit"),
     ErrorCode.OFFSET_OUT_OF_RANGE: ProblemKind(416, "Offset out of range"),
     ErrorCode.OFFSET_NOT_AVAILABLE: ProblemKind(
-        503, "The new leader has not committed yet", retry_after_seconds=1
+        503, "The high watermark of the new leader is not known yet", retry_after_seconds=1
     ),
-    ErrorCode.FENCED_LEADER_EPOCH: ProblemKind(409, "There is a newer leader epoch"),
+    ErrorCode.FENCED_LEADER_EPOCH: ProblemKind(409, "A newer leader epoch exists"),
     ErrorCode.UNKNOWN_LEADER_EPOCH: ProblemKind(
-        503, "This broker has not heard of that leader epoch yet", retry_after_seconds=1
+        503, "This broker does not know the leader epoch yet", retry_after_seconds=1
+    ),
+    ErrorCode.UNKNOWN_MEMBER_ID: ProblemKind(500, "Unknown consumer", Outcome.UNKNOWN),
+    ErrorCode.REPLICA_NOT_AVAILABLE: ProblemKind(
+        500, "The broker has no replica of the partition", Outcome.UNKNOWN
+    ),
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: ProblemKind(
+        500, "A record cannot be shown in this format", Outcome.UNKNOWN
     ),
 }
 PREVIOUS_NAMES: Mapping[str, str] = {  # which clients of release 0.1 read

@@ -202,8 +202,8 @@ def _require_one_partition(records: Sequence[ProducedRecord]) -> None:
     if len(partitions) > 1 or None in partitions:
         raise HttpProblem(
             ErrorCode.INVALID_RECORD,
-            "body: with a producer_id expected every record to name the same partition; send one "
-            "request for each to /topics/{topic}/partitions/{partition}",
+            "body: with a producer_id expected the same partition in every record: send one "
+            "request per partition to /topics/{topic}/partitions/{partition}",
         )
 
 

@@ -177,7 +177,7 @@ def _producer_stamp(body: BinaryBody | JsonBody | TruncatedBody) -> ProducerStam
     if producer_id is None or producer_epoch is None or base_sequence is None:
         raise HttpProblem(
             ErrorCode.INVALID_RECORD,
-            "body: expected producer_id, producer_epoch and base_sequence together or none of them",
+            "body: expected all or none of producer_id, producer_epoch and base_sequence",
         )
     return ProducerStamp(producer_id, producer_epoch, base_sequence)
 

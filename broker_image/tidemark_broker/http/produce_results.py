@@ -33,7 +33,7 @@ class Failed(msgspec.Struct, frozen=True, gc=False):
 
 
 RecordResult = Written | Failed
-NOT_THE_REASON = "not written, because other records of the same batch were refused"
+NOT_THE_REASON = "not written: another record of the batch was rejected"
 
 
 def failed(partition: int, error: ErrorCode, message: str, outcome: Outcome) -> Failed:
@@ -80,8 +80,8 @@ def _common_problem(results: Sequence[RecordResult]) -> HttpProblem | None:
     reasons = [(index, message) for index, message in reported if message != NOT_THE_REASON]
     if 0 < len(reasons) < len(reported):
         index, message = reasons[0]
-        counts = f"{len(reasons)} of {len(reported)} records are refused"
-        detail = f"{counts}, first record {index}: {message}"
+        counts = f"{len(reasons)} of {len(reported)} records rejected"
+        detail = f"{counts}, the first is record {index}: {message}"
         members = record_errors_of(reasons)
     return HttpProblem(
         ErrorCode(first.error_code), detail, outcome=Outcome(first.outcome), members=members

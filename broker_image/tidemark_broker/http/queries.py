@@ -49,13 +49,15 @@ def _parameters(query_string: bytes, known: tuple[str, ...]) -> Mapping[str, str
             query_string.decode("ascii"), keep_blank_values=True, strict_parsing=bool(query_string)
         )
     except ValueError as error:
-        raise malformed(f"query string: {error}") from error
+        raise malformed(
+            f"query string: expected name=value, joined by &, in ASCII: {error}"
+        ) from error
     found: dict[str, str] = {}
     for name, value in pairs:
         if name not in known:
-            raise malformed(f"query: unknown parameter {name!r}; known are {', '.join(known)}")
+            raise malformed(f"query: expected only {', '.join(known)}; found {name[:40]!r}")
         if name in found:
-            raise malformed(f"query: parameter {name!r} is given twice")
+            raise malformed(f"query: {name}: expected one value, found two")
         found[name] = value
     return found
 

@@ -50,13 +50,15 @@ def offsets_in(body: bytes, limits: HttpLimits) -> int:
             count += header.last_offset_delta + 1
             batches += 1
             if batches > limits.batches:
-                raise _invalid(f"expected at most {limits.batches} batches")
+                raise _invalid(f"expected at most {limits.batches} batches, found more")
         if position > len(view):
-            raise _invalid(f"the last batch ends {position - len(view)} bytes after the body")
+            raise _invalid(
+                f"expected complete batches, found the last {position - len(view)} bytes missing"
+            )
     except CorruptBatch as error:
         raise _invalid(str(error)) from error
     if not batches:
-        raise _invalid("expected a record batch, found nothing")
+        raise _invalid("expected a record batch, found an empty body")
     return count
 
 
@@ -125,8 +127,9 @@ async def build_batches(
     async for chunk in _chunks(records, batch_bytes - HEADER_BYTES):
         if batches and producer is not NO_PRODUCER:
             raise SpansSeveralBatches(
-                "with a producer_id the records of a request are one batch: expected less than "
-                f"{batch_bytes} bytes (max.message.bytes of the topic) and one timestamp"
+                "body: with a producer_id expected one batch, of one timestamp and at most "
+                f"{batch_bytes} bytes (max.message.bytes of the topic), found several: send fewer"
+                " records per request"
             )
         timestamp_ms = chunk[0].timestamp_ms
         body = bytearray(HEADER_BYTES)
@@ -145,8 +148,8 @@ async def build_batches(
         if len(batch) > batch_bytes:
             raise RecordTooLarge(
                 position,
-                f"a record makes a batch of {len(batch)} bytes: expected at most {batch_bytes} "
-                "(max.message.bytes of the topic)",
+                f"expected a batch of at most {batch_bytes} bytes (max.message.bytes of the topic),"
+                f" found {len(batch)}",
             )
         batches.append(batch)
         position += len(chunk)

@@ -172,7 +172,7 @@ class RecordRenderer:
         except UnsupportedCompression as error:
             raise UnrenderableRecords(
                 ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-                f"{self._place}, offset {header.base_offset}: {error}; read it over the Kafka"
+                f"{self._place}, offset {header.base_offset}: {error}: read it over the Kafka"
                 " protocol",
                 offset=header.base_offset,
                 next_offset=header.next_offset,
@@ -219,8 +219,9 @@ class RecordRenderer:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UnrenderableRecords(
                 ErrorCode.INVALID_RECORD,
-                f"{self._place}, offset {offset}: the {member} is not JSON ({error}); ask with "
-                f"Accept: {EmbeddedFormat.BINARY.value.decode()}, or go on at offset {offset + 1}",
+                f"{self._place}, offset {offset}: expected JSON as its {member} ({error}): "
+                f"send Accept: {EmbeddedFormat.BINARY.value.decode()}, or continue at"
+                f" offset {offset + 1}",
                 offset=offset,
                 next_offset=offset + 1,
                 status=406,

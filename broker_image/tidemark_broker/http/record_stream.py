@@ -113,7 +113,7 @@ class RecordStreams:
         if self._open >= self._limits.streams:
             raise HttpProblem(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"this broker is at its limit of {self._limits.streams} streams; try again shortly",
+                f"streams: this broker is at its limit of {self._limits.streams}: try again later",
             )
         return StreamedResponse(
             self._pieces(reading, embedded, offset, first),
@@ -164,8 +164,8 @@ class RecordStreams:
         if result.preferred_replica != NO_BROKER:
             raise HttpProblem(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"broker {result.preferred_replica} is the nearer replica now: ask again from the"
-                " last record on",
+                f"partition {reading.topic}-{reading.partition}: the preferred read replica is now"
+                f" broker {result.preferred_replica}: open another stream at next_offset",
             )
         return result
 

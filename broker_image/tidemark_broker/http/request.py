@@ -91,7 +91,7 @@ class Request:
                 raise
             raise HttpProblem(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"body: expected all of it within {limits.body_seconds:g} s",
+                f"body: expected all of it within {limits.body_seconds:g} s: send a smaller one",
                 status=408,
                 outcome=Outcome.NOT_WRITTEN,
                 must_close=True,
@@ -143,6 +143,6 @@ class _Deadline:
 def _too_large(most_bytes: int, found: str) -> HttpProblem:
     return HttpProblem(
         ErrorCode.MESSAGE_TOO_LARGE,
-        f"body: expected at most {most_bytes} bytes, found {found}; send fewer records a request",
+        f"body: expected at most {most_bytes} bytes, found {found}: send fewer records per request",
         must_close=True,
     )

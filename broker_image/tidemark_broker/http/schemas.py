@@ -1,4 +1,4 @@
-"""Define JSON bodies for OpenAPI. The hot routes do not build these; tests compare them."""
+"""Define the JSON bodies for OpenAPI. Hot routes do not use them; tests compare their bodies."""
 
 from typing import Any
 
@@ -6,22 +6,22 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ProblemDocument(BaseModel):
-    """RFC 9457 problem details with Kafka's error."""
+    """Problem details (RFC 9457) with the error of Kafka."""
 
     type: str
     title: str
     status: int
     detail: str
     instance: str
-    error: str = Field(description="Kafka's name of the error")
-    error_code: int = Field(description="Kafka's number of the error")
+    error: str = Field(description="name of the error in Kafka")
+    error_code: int = Field(description="number of the error in Kafka")
     errorCode: int = Field(
         deprecated=True, description="as error_code, until the next minor release"
     )
-    retriable: bool = Field(description="Kafka's class: worth another try after looking up leaders")
+    retriable: bool = Field(description="whether a retry may succeed, after a lookup of the leader")
     outcome: str | None = Field(
         default=None,
-        description="produce only: `not_written` (send again freely) or `unknown` (may be written)",
+        description="produce only: `not_written` (a retry cannot duplicate) or `unknown` (it may)",
     )
 
 
@@ -33,7 +33,9 @@ class HeaderDocument(BaseModel):
 
 class RecordDocument(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    value: Any = Field(description="base64 (binary format) or any JSON (json format); null: absent")
+    value: Any = Field(
+        description="base64 (binary format) or any JSON (json format); null: no value"
+    )
     key: Any = None
     partition: int | None = Field(default=None, ge=0)
     headers: list[HeaderDocument] = []
@@ -41,7 +43,7 @@ class RecordDocument(BaseModel):
 
 
 class ProduceDocument(BaseModel):
-    """With the three producer members a request that is sent again is written once."""
+    """Records. With the three members of a producer a repeated request is written once."""
 
     model_config = ConfigDict(extra="forbid")
     records: list[RecordDocument] = Field(min_length=1, max_length=10_000)
@@ -51,7 +53,7 @@ class ProduceDocument(BaseModel):
         default=None,
         ge=0,
         le=2**31 - 1,
-        description="records this producer sent to this partition before, in this epoch",
+        description="number of records that this producer has sent to the partition in this epoch",
     )
 
 
@@ -62,11 +64,11 @@ class ProducerDocument(BaseModel):
 
 
 class ProducedDocument(BaseModel):
-    """Either partition and offset (-1: not acknowledged, acks=0), or the error of this record."""
+    """The partition and the offset (-1: acks=0, not acknowledged), or the error of this record."""
 
     partition: int
     offset: int | None = None
-    last_offset: int | None = Field(default=None, description="of record batches sent as they are")
+    last_offset: int | None = Field(default=None, description="only of record batches")
     error_code: int | None = None
     error: str | None = None
     message: str | None = None
@@ -89,7 +91,7 @@ class FetchedDocument(BaseModel):
 
 class OffsetsDocument(BaseModel):
     beginning_offset: int
-    end_offset: int = Field(description="the high watermark: what consumers may read is below it")
+    end_offset: int = Field(description="high watermark: consumers read records below it")
     log_end_offset: int
     leader_epoch: int
 
@@ -104,14 +106,16 @@ class ReplicaDocument(BaseModel):
     log_end_offset: int
     leader_epoch: int
     to_offset: int | None = None
-    sha256: str | None = Field(default=None, description="of the batches that end below to_offset")
+    sha256: str | None = Field(
+        default=None, description="digest of the batches that end below to_offset"
+    )
 
 
 class PartitionDocument(BaseModel):
     partition: int
-    leader: int = Field(description="broker id; -1: none")
+    leader: int = Field(description="broker id; -1: no leader")
     leader_epoch: int = Field(
-        description="-1: the state is not known now; then replicas are empty, other numbers -1"
+        description="-1: the state is unknown; then lists are empty and other numbers are -1"
     )
     partition_epoch: int
     replicas: list[int]
@@ -128,7 +132,7 @@ class PlacedReplicaSchema(BaseModel):
 
 class PlacedPartitionSchema(BaseModel):
     partition: int
-    leader: int = Field(description="broker id; -1: none, or not known now")
+    leader: int = Field(description="broker id; -1: no leader, or unknown")
     replicas: list[PlacedReplicaSchema]
 
 
@@ -150,8 +154,8 @@ class TopicsDocument(BaseModel):
 class BrokerDocument(BaseModel):
     broker_id: int
     broker_epoch: int
-    http_url: str = Field(description="by the listener that the client came in by")
-    host: str = Field(description="with the ports below: where other brokers dial it")
+    http_url: str = Field(description="address at the listener of this request")
+    host: str = Field(description="host that other brokers connect to, with the ports below")
     kafka_port: int
     http_port: int
     rack: str

@@ -42,7 +42,7 @@ class NewConsumerBody(_Strict):
     def check(self) -> None:
         """Raise HttpProblem (400) for an invalid value."""
         if len(self.name) > MAX_NAME or "/" in self.name:
-            raise malformed(f'body: $.name: expected at most {MAX_NAME} characters and no "/"')
+            raise malformed(f'body: $.name: expected at most {MAX_NAME} characters without "/"')
         _one_of("format", self.format, FORMATS)
         _one_of("auto.offset.reset", self.reset, (*RESETS, "none"))
         _one_of("isolation.level", self.isolation, ("read_uncommitted", "read_committed"))
@@ -133,7 +133,9 @@ def _commits(offsets: list[_Offset]) -> dict[TopicPartition, Commit]:
     _check_count("offsets", len(offsets))
     for at, entry in enumerate(offsets):
         if not 0 <= entry.offset <= MAX_OFFSET:
-            raise malformed(f"body: $.offsets[{at}].offset: expected 0 to 2^63 - 1")
+            raise malformed(
+                f"body: $.offsets[{at}].offset: expected 0 to 2^63 - 1, found {entry.offset}"
+            )
     return {
         (entry.topic, entry.partition): Commit(entry.offset, entry.metadata or "")
         for entry in offsets

@@ -46,7 +46,7 @@ class GroupRejected(Exception):
     """An error: the coordinator rejected the request."""
 
     def __init__(self, error: ErrorCode) -> None:
-        super().__init__(f"the group's coordinator answered {error.name}")
+        super().__init__(f"the group coordinator returned {error.name}")
         self.error = error
 
 
@@ -325,7 +325,9 @@ def _problem_of(rejection: GroupRejected) -> NotInGroup | None:
     if error in _LOST_ID or error is ErrorCode.REBALANCE_IN_PROGRESS:
         return None
     if error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-        return NotInGroup(error, f"the group's other members do not know the assignor {RANGE!r}")
+        return NotInGroup(
+            error, f"the other members of the group do not support the assignor {RANGE!r}"
+        )
     if error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
         return NotInGroup(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(rejection))
     return NotInGroup(error, str(rejection))

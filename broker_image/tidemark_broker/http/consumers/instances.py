@@ -62,14 +62,14 @@ class Instances:
         if key in self._known:
             raise HttpProblem(
                 ErrorCode.INVALID_REQUEST,
-                f"group {settings.group_id!r} has a consumer {settings.name!r} at this broker:"
+                f"group {settings.group_id!r}: consumer {settings.name!r} exists on this broker:"
                 " choose another name, or delete it",
                 status=409,
             )
         if len(self._known) >= MAX_INSTANCES:
             raise HttpProblem(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"this broker is at its limit of {MAX_INSTANCES} consumers; ask another one",
+                f"consumers: this broker is at its limit of {MAX_INSTANCES}: use another broker",
             )
         loop = asyncio.get_running_loop()
         consumer = self._new_consumer(settings)
@@ -90,8 +90,8 @@ class Instances:
         if instance is None:
             raise HttpProblem(
                 ErrorCode.UNKNOWN_MEMBER_ID,
-                f"group {group_id[:80]!r} has no consumer {name[:80]!r} at this broker: it was"
-                " made elsewhere, deleted, or not used for so long that it was ended",
+                f"group {group_id[:80]!r}: consumer {name[:80]!r} is not on this broker: it was"
+                f" created elsewhere, deleted, or unused for {IDLE_SECONDS:g} s: create another",
                 status=404,
             )
         instance.used_s = asyncio.get_running_loop().time()

@@ -130,7 +130,7 @@ class BrokerConnection(asyncio.Protocol):
                 return await waiting
         except TimeoutError as error:
             self.close()
-            raise BrokerUnavailable(f"no answer within {timeout_ms} ms") from error
+            raise BrokerUnavailable(f"no response within {timeout_ms} ms") from error
         finally:
             self._waiting.pop(number, None)
             if waiting.cancelled() and not self._waiting:
@@ -157,7 +157,7 @@ class BrokerConnections:
         """
         broker = self._metadata.brokers.get(broker_id)
         if broker is None:
-            raise BrokerUnavailable(f"broker {broker_id} is not known")
+            raise BrokerUnavailable(f"broker {broker_id}: unknown to this broker")
         return await self.at(broker.endpoints.host, broker.endpoints.kafka_port)
 
     async def at(self, host: str, port: int) -> BrokerConnection:

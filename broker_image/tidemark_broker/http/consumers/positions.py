@@ -28,7 +28,9 @@ class NoCommittedOffset(Exception):
     """An error: there is no committed offset, and `auto.offset.reset` is `none`."""
 
     def __init__(self, partition: TopicPartition) -> None:
-        super().__init__(f"the group has no offset of partition {partition[0]}-{partition[1]}")
+        super().__init__(
+            f"partition {partition[0]}-{partition[1]}: the group has no committed offset"
+        )
         self.partition = partition
 
 
@@ -142,7 +144,7 @@ class Positions:
         topic, number = partition
         state = self.metadata.partition(topic, number)
         if state is None or not state.has_leader:
-            raise BrokerUnavailable(f"partition {topic}-{number} has no leader now")
+            raise BrokerUnavailable(f"partition {topic}-{number}: no leader at the moment")
         link = await self.peers.broker(state.leader)
         requested = {"partition": number, "current_leader_epoch": -1, "timestamp": end}
         answer = await link.ask(

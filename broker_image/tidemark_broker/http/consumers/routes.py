@@ -57,44 +57,19 @@ class ConsumerRoutes:
         self._metadata = view.partitions.metadata
         self._limits = limits
         self._made = 0
-        self._actions: dict[tuple[str, str], Action] = {
-            ("DELETE", ""): self._delete,
-            ("GET", "subscription"): self._subscription,
-            ("POST", "subscription"): self._subscribe,
-            ("DELETE", "subscription"): self._unsubscribe,
-            ("GET", "assignments"): self._assignments,
-            ("POST", "assignments"): self._assign,
-            ("GET", "records"): self._records,
-            ("GET", "offsets"): self._committed,
-            ("POST", "offsets"): self._commit,
-            ("POST", "positions"): self._seek,
-            ("POST", "positions/beginning"): self._seek_to_beginning,
-            ("POST", "positions/end"): self._seek_to_end,
-        }
 
-    def serves(self, method: str, parts: list[str]) -> bool:
-        """Return whether this path is served; `parts` begin with the "" before its first slash."""
-        if len(parts) == 3:
-            return method == "POST"
-        is_instance = len(parts) >= 5 and parts[3] == "instances"
-        return is_instance and (method, "/".join(parts[5:])) in self._actions
+    def of_instance(self, action: Action) -> Callable[[Request, str, str], Awaitable[Response]]:
+        """Return the endpoint of an action on one consumer: it takes the path's group and name."""
 
-    async def serve(self, request: Request, method: str, parts: list[str]) -> Response:
-        group_id = unquote(parts[2])
-        if not group_id or len(group_id) > bodies.MAX_NAME:
-            raise HttpProblem(
-                ErrorCode.INVALID_GROUP_ID,
-                f"group: expected 1 to {bodies.MAX_NAME} characters",
-                status=400,
-            )
-        if len(parts) == 3:
-            return await self._create(request, group_id)
-        instance = self.instances.find(group_id, unquote(parts[4]))
-        return await self._actions[method, "/".join(parts[5:])](request, instance)
+        async def endpoint(request: Request, group: str, name: str) -> Response:
+            return await action(request, self.instances.find(_group_id(group), unquote(name)))
+
+        return endpoint
 
     # ---- making and ending
 
-    async def _create(self, request: Request, group_id: str) -> Response:
+    async def create(self, request: Request, group: str) -> Response:
+        group_id = _group_id(group)
         body = bodies.decode(await request.read_body(BODY_BYTES), bodies.NewConsumerBody)
         body.check()
         self._made += 1
@@ -109,13 +84,13 @@ class ConsumerRoutes:
         path = f"/consumers/{quote(group_id, safe='')}/instances/{quote(name, safe='')}"
         return _json({"instance_id": name, "base_uri": base + path})
 
-    async def _delete(self, request: Request, instance: Instance) -> Response:
+    async def delete(self, request: Request, instance: Instance) -> Response:
         await self.instances.delete(instance)
         return _DONE
 
     # ---- what it reads
 
-    async def _subscription(self, request: Request, instance: Instance) -> Response:
+    async def subscription(self, request: Request, instance: Instance) -> Response:
         held: dict[str, list[int]] = {}
         for topic, partition in instance.consumer.generation.partitions:
             held.setdefault(topic, []).append(partition)
@@ -126,28 +101,28 @@ class ConsumerRoutes:
             }
         )
 
-    async def _subscribe(self, request: Request, instance: Instance) -> Response:
+    async def subscribe(self, request: Request, instance: Instance) -> Response:
         body = bodies.decode(await request.read_body(BODY_BYTES), bodies.SubscriptionBody)
         topics = bodies.topics_of(body)
         if instance.consumer.generation.is_manual:
-            raise _conflict("it has assignments: delete its subscription first to have none")
+            raise _conflict("expected no assignments, found some: send DELETE subscription first")
         instance.consumer.membership.subscribe(topics)
         return _DONE
 
-    async def _unsubscribe(self, request: Request, instance: Instance) -> Response:
+    async def unsubscribe(self, request: Request, instance: Instance) -> Response:
         instance.consumer.membership.subscribe(())
         return _DONE
 
-    async def _assignments(self, request: Request, instance: Instance) -> Response:
+    async def assignments(self, request: Request, instance: Instance) -> Response:
         held = instance.consumer.generation.partitions
         return _json({"partitions": [{"topic": topic, "partition": at} for topic, at in held]})
 
-    async def _assign(self, request: Request, instance: Instance) -> Response:
+    async def assign(self, request: Request, instance: Instance) -> Response:
         body = bodies.decode(await request.read_body(BODY_BYTES), bodies.TopicPartitionsBody)
         places = bodies.places_of(body)
         self._require_known(places)
         if instance.consumer.membership.topics:
-            raise _conflict("it has a subscription: delete that first")
+            raise _conflict("expected no subscription, found one: send DELETE subscription first")
         instance.consumer.membership.assign(places)
         return _DONE
 
@@ -158,13 +133,13 @@ class ConsumerRoutes:
 
     # ---- records
 
-    async def _records(self, request: Request, instance: Instance) -> Response:
+    async def records(self, request: Request, instance: Instance) -> Response:
         query = poll_query(request.query_string, self._limits)
         embedded_format = instance.embedded_format
         if request.accept not in _ANY:
             embedded_format = format_of_response(request.accept)
         if instance.polls:
-            raise _conflict("another poll of it is under way")
+            raise _conflict("expected one poll at a time, found another one in progress")
         instance.polls += 1
         try:
             fetched = await self._poll(request, instance, query)
@@ -217,25 +192,33 @@ class ConsumerRoutes:
         wait_ms = instance.request_timeout_ms if query.wait_ms is None else query.wait_ms
         consumer = instance.consumer
         if not consumer.generation.is_manual and not consumer.membership.topics:
-            raise _conflict("it has neither a subscription nor assignments")
+            raise _conflict(
+                "expected a subscription or assignments, found none: send POST subscription"
+            )
         try:
             polling = consumer.poll(wait_ms, query.max_bytes, self._admission.bytes_reserved)
             return await _unless_gone(request.receive, polling)
         except NotInGroup as error:
-            future = "delete it and make another" if error.is_over else "it goes on trying"
-            raise HttpProblem(error.error, f"{error}; this consumer: {future}") from error
+            future = (
+                "delete it and create another one"
+                if error.is_over
+                else "it joins again automatically"
+            )
+            raise HttpProblem(
+                error.error, f"this consumer: not in its group: {error}: {future}"
+            ) from error
         except Unreadable as error:
             raise HttpProblem(error.error, f"{error}: {kind_of(error.error).title}") from error
         except NoCommittedOffset as error:
             raise HttpProblem(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{error}, and auto.offset.reset is none: seek with POST positions",
+                f"{error}, and auto.offset.reset is none: set one with POST positions",
                 status=409,
             ) from error
 
     # ---- offsets
 
-    async def _committed(self, request: Request, instance: Instance) -> Response:
+    async def committed(self, request: Request, instance: Instance) -> Response:
         """Return committed offsets of the partitions in the body, or of the assigned ones."""
         places = instance.consumer.generation.partitions
         data = await request.read_body(BODY_BYTES)
@@ -254,7 +237,7 @@ class ConsumerRoutes:
         ]
         return _json({"offsets": offsets})
 
-    async def _commit(self, request: Request, instance: Instance) -> Response:
+    async def commit(self, request: Request, instance: Instance) -> Response:
         data = (await request.read_body(BODY_BYTES)).strip()
         commits = bodies.commits_of(bodies.decode(data, bodies.CommitBody))
         self._require_known(commits or ())
@@ -263,7 +246,7 @@ class ConsumerRoutes:
         except BrokerUnavailable as error:
             raise HttpProblem(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"{error}; the offsets may be committed or not: commit again",
+                f"{error}: the offsets may or may not be committed: commit again",
             ) from error
         for (topic, partition), error_code in errors.items():
             if error_code is not ErrorCode.NONE:
@@ -271,15 +254,15 @@ class ConsumerRoutes:
                 raise _not_committed(topic, partition, error_code, has_requested=has_requested)
         return _DONE
 
-    async def _seek(self, request: Request, instance: Instance) -> Response:
+    async def seek(self, request: Request, instance: Instance) -> Response:
         body = bodies.decode(await request.read_body(BODY_BYTES), bodies.OffsetsBody)
         offsets = {place: commit.offset for place, commit in bodies.offsets_of(body).items()}
         return await self._seek_to(instance, offsets)
 
-    async def _seek_to_beginning(self, request: Request, instance: Instance) -> Response:
+    async def seek_to_beginning(self, request: Request, instance: Instance) -> Response:
         return await self._seek_to_end_of(request, instance, EARLIEST)
 
-    async def _seek_to_end(self, request: Request, instance: Instance) -> Response:
+    async def seek_to_end(self, request: Request, instance: Instance) -> Response:
         return await self._seek_to_end_of(request, instance, LATEST)
 
     async def _seek_to_end_of(self, request: Request, instance: Instance, end: int) -> Response:
@@ -290,12 +273,27 @@ class ConsumerRoutes:
         self._require_known(places)
         for topic, partition in places:
             if (topic, partition) not in instance.consumer.generation.partitions:
-                raise _conflict(f"partition {topic[:80]}-{partition} is not assigned to it now")
+                raise _conflict(f"expected an assigned partition, found {topic[:80]}-{partition}")
         try:
             await instance.consumer.seek(places)
         except BrokerUnavailable as error:
             raise HttpProblem(ErrorCode.LEADER_NOT_AVAILABLE, str(error)) from error
         return _DONE
+
+
+def _group_id(quoted: str) -> str:
+    """Return the group id of a path.
+
+    Raises HttpProblem for an illegal one.
+    """
+    group_id = unquote(quoted)
+    if not group_id or len(group_id) > bodies.MAX_NAME:
+        raise HttpProblem(
+            ErrorCode.INVALID_GROUP_ID,
+            f"group: expected 1 to {bodies.MAX_NAME} characters, found {len(group_id)}",
+            status=400,
+        )
+    return group_id
 
 
 async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
@@ -364,8 +362,8 @@ def _not_committed(
         ErrorCode.UNKNOWN_MEMBER_ID,
     ):
         detail = (
-            f"partition {topic}-{partition} is not assigned to this consumer now: poll, and commit"
-            " what that poll gives; others may have read on"
+            f"partition {topic}-{partition}: no longer assigned to this consumer: poll, and commit"
+            " what that poll returns; another consumer may have read the partition"
         )
         return HttpProblem(error, detail, status=409)
     return HttpProblem(error, detail)

@@ -237,6 +237,7 @@ class Client:
         target: str,
         body: bytes | list[bytes] = b"",
         headers: dict[str, str] | None = None,
+        raw_path: str = "",
     ) -> Response | None:
         """None when the app sent no answer."""
         path, _, query = target.partition("?")
@@ -263,7 +264,7 @@ class Client:
             "method": method,
             "scheme": "http",
             "path": path,
-            "raw_path": path.encode(),
+            "raw_path": (raw_path or path).encode(),
             "root_path": "",
             "query_string": query.encode(),
             "headers": [(k.lower().encode(), v.encode()) for k, v in (headers or {}).items()],

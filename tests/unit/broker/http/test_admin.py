@@ -226,6 +226,13 @@ def test_head_reads_no_records(path: str) -> None:
     assert get(fake_broker(), path, "HEAD").status == 405
 
 
+def test_encoded_slash_matches_no_route() -> None:
+    broker = fake_broker()
+    path, raw_path = "/consumers/g/instances/c/records", "/consumers/g/instances%2Fc/records"
+    response = asyncio.run(broker.client.request("GET", path, raw_path=raw_path))
+    assert response is not None and (response.status, response.json()["status"]) == (404, 404)
+
+
 @pytest.mark.parametrize("path", ["/", "/docs"])
 def test_a_browser_is_told_what_this_is_and_where_to_go_on(path: str) -> None:
     page = get(fake_broker(), path)
