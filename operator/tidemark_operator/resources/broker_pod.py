@@ -5,7 +5,6 @@ settings by environment (docs/design/architecture.md lists the ports).
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from tidemark_protocol.ids import BrokerId
 
@@ -58,9 +57,9 @@ def template_of(pod: Object) -> str:
 
 def _manifest(
     pool: BrokerPool, broker_id: BrokerId, claim_uid: str, settings: PodSettings
-) -> dict[str, Any]:
+) -> Object:
     template = pool.spec.pod_template
-    spec: dict[str, Any] = {
+    spec: Object = {
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": TERMINATION_GRACE_S,
         "automountServiceAccountToken": False,
@@ -107,7 +106,7 @@ def _manifest(
     }
 
 
-def pool_owner_reference(pool: BrokerPool) -> dict[str, Any]:
+def pool_owner_reference(pool: BrokerPool) -> Object:
     """Return the owner reference for pods, Services and the budget.
 
     Never use it for claims and slices (S4).
@@ -124,7 +123,7 @@ def pool_owner_reference(pool: BrokerPool) -> dict[str, Any]:
 
 def _broker_container(
     pool: BrokerPool, broker_id: BrokerId, claim_uid: str, settings: PodSettings
-) -> dict[str, Any]:
+) -> Object:
     service = f"{broker_name(pool.name, broker_id)}.{pool.namespace}.svc"
     return {
         "name": "broker",
@@ -173,7 +172,7 @@ def _broker_container(
     }
 
 
-def _listeners_env(pool: BrokerPool) -> list[dict[str, Any]]:
+def _listeners_env(pool: BrokerPool) -> list[Object]:
     found = []
     for name, protocol in (("TIDEMARK_LISTENERS", "Kafka"), ("TIDEMARK_HTTP_LISTENERS", "HTTP")):
         those = [each for each in pool.spec.listeners if each.protocol == protocol]
@@ -183,12 +182,12 @@ def _listeners_env(pool: BrokerPool) -> list[dict[str, Any]]:
     return found
 
 
-def _topic_creation_env(pool: BrokerPool) -> list[dict[str, Any]]:
+def _topic_creation_env(pool: BrokerPool) -> list[Object]:
     value = {"name": "TIDEMARK_AUTO_CREATE_TOPICS_ENABLE", "value": "true"}
     return [value] if pool.spec.creates_topics else []  # as before it could be wished for
 
 
-def _default_partitions_env(pool: BrokerPool) -> list[dict[str, Any]]:
+def _default_partitions_env(pool: BrokerPool) -> list[Object]:
     """Return the variable only if it is not 1.
 
     So pods that were created before this field existed are not replaced.
@@ -197,7 +196,7 @@ def _default_partitions_env(pool: BrokerPool) -> list[dict[str, Any]]:
     return [value] if pool.spec.default_partitions != 1 else []
 
 
-def _http_probe(path: str, *, period_s: int, failures: int) -> dict[str, Any]:
+def _http_probe(path: str, *, period_s: int, failures: int) -> Object:
     return {
         "httpGet": {"path": path, "port": "http"},
         "periodSeconds": period_s,
@@ -206,5 +205,5 @@ def _http_probe(path: str, *, period_s: int, failures: int) -> dict[str, Any]:
     }
 
 
-def _from_field(name: str, path: str) -> dict[str, Any]:
+def _from_field(name: str, path: str) -> Object:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

@@ -4,8 +4,6 @@ It has no owner reference, so that garbage collection never deletes it, and its 
 pool's deletionPolicy: only that copy decides when the pool is gone (S4).
 """
 
-from typing import Any
-
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.api.broker_pool import BrokerPool
@@ -15,7 +13,7 @@ from tidemark_operator.resources.names import DELETION_POLICY_LABEL, broker_labe
 
 # guard: claims-have-no-owner (S4)
 def claim_manifest(pool: BrokerPool, broker_id: BrokerId) -> Object:
-    spec: dict[str, Any] = {
+    spec: Object = {
         # ReadWriteOncePod (S13) needs a CSI driver; kind's local-path has none. With ReadWriteOnce
         # the lock on the log directory keeps two pods of one node apart.
         "accessModes": [pool.spec.storage.access_mode],

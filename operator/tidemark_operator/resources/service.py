@@ -4,8 +4,6 @@ Brokers never use them: they connect to the pod addresses of the controller's me
 cluster DNS may be half a minute old.
 """
 
-from typing import Any
-
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.api.broker_pool import BrokerPool, ListenerSpec
@@ -85,7 +83,7 @@ def _service(
     selector: dict[str, str],
     publishes_not_ready: bool,
 ) -> Object:
-    spec: dict[str, Any] = {
+    spec: Object = {
         "type": "ClusterIP",
         "selector": selector,
         "publishNotReadyAddresses": publishes_not_ready,
