@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 import uvloop
-from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
     ObservedBroker,
@@ -218,12 +218,15 @@ class OneOfTwo(LocalCluster):
         return [self._settings.controller_port]
 
 
-async def _all_run(pool: PoolSpec) -> ObservedPool:
-    running = (BrokerId(number) for number in range(pool.replicas))
+async def _all_run(pool: BrokerPool) -> ObservedPool:
+    running = (BrokerId(number) for number in range(pool.spec.replicas))
     return ObservedPool(
         brokers=tuple(
             ObservedBroker(
-                number, BrokerProcess.RUNNING, instance="1", storage_policy=pool.deletion_policy
+                number,
+                BrokerProcess.RUNNING,
+                instance="1",
+                storage_policy=pool.spec.deletion_policy,
             )
             for number in running
         )

@@ -23,7 +23,7 @@ import uvloop
 from aiohttp import web
 from tidemark_protocol.loop_lag import LoopLag
 
-from tidemark_operator.api.kinds import TOPIC
+from tidemark_operator.api.kinds import TOPIC, Object
 from tidemark_operator.api.schemas import load_schema
 from tidemark_operator.broker_runtime.node_racks import NodeRacks
 from tidemark_operator.broker_runtime.pods import PodRuntime
@@ -72,7 +72,7 @@ class OperatorSettings:
     pod_ip: str
     controllers: str  # what brokers are told: host:port of the headless Service
     watch_namespaces: tuple[str, ...] = ()  # empty: all
-    default_pool_spec: dict[str, Any] = field(default_factory=dict)
+    default_pool_spec: Object = field(default_factory=dict)
     controller_port: int = 8070
     health_port: int = 8080
     log_level: str = "info"
@@ -114,7 +114,7 @@ def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
     )
 
 
-def _pool_spec(text: str) -> dict[str, Any]:
+def _pool_spec(text: str) -> Object:
     try:
         spec = json.loads(text)
     except ValueError as error:

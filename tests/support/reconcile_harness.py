@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.api.kinds import BROKER_POOL, PARTITION_SLICE, TOPIC, Object, ResourceKind
 from tidemark_operator.api.schemas import apply_defaults
 from tidemark_operator.broker_runtime.broker_runtime import (
@@ -250,11 +250,11 @@ class KeepingRuntime:
     actions: list[PoolAction] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
 
-    async def observe(self, pool: PoolSpec) -> ObservedPool:
+    async def observe(self, pool: BrokerPool) -> ObservedPool:
         brokers = tuple(self.brokers[key] for key in sorted(self.brokers))
         return ObservedPool(brokers, self.has_bootstrap, self.has_budget)
 
-    async def apply(self, pool: PoolSpec, action: PoolAction) -> None:
+    async def apply(self, pool: BrokerPool, action: PoolAction) -> None:
         self.actions.append(action)
         match action:
             case CreateBootstrapService():
@@ -262,9 +262,9 @@ class KeepingRuntime:
             case CreateDisruptionBudget():
                 self.has_budget = True
             case CreateVolumeClaim(broker_id):
-                self._set(broker_id, has_storage=True, storage_policy=pool.deletion_policy)
+                self._set(broker_id, has_storage=True, storage_policy=pool.spec.deletion_policy)
             case LabelVolumeClaim(broker_id):
-                self._set(broker_id, storage_policy=pool.deletion_policy)
+                self._set(broker_id, storage_policy=pool.spec.deletion_policy)
             case CreateBrokerService(broker_id):
                 self._set(broker_id, has_endpoint=True)
             case StartBroker(broker_id):

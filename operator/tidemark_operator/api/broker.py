@@ -11,7 +11,6 @@ Producer ids are allocated in rounds of one block for each broker id.
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from tidemark_protocol.controller_messages import Endpoints, StorageIdentity
 from tidemark_protocol.ids import (
@@ -154,7 +153,7 @@ def producer_id_round_of(item: Object) -> int:
     return found if isinstance(found, int) else NO_ROUND
 
 
-def _broker_status(record: BrokerRecord) -> dict[str, Any]:
+def _broker_status(record: BrokerRecord) -> Object:
     endpoints, storage = record.endpoints, record.storage
     return {
         "state": record.state.value,

@@ -1,15 +1,14 @@
-"""Read a BrokerPool manifest that passed `schemas.validate` as a typed value.
+"""Define a BrokerPool as a typed value."""
 
-Defaults and rules are applied in `schemas.py`, not here.
-"""
+from typing import ClassVar
 
-from dataclasses import dataclass, field
-from typing import Any
-
+import msgspec
+from msgspec import UNSET, UnsetType
 from tidemark_protocol.controller_messages import ClientQuota
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.api.kinds import Object
+from tidemark_operator.api.kinds import BROKER_POOL, Object, ResourceKind
+from tidemark_operator.api.objects import ApiObject, ObjectStatus
 
 DEFAULT_POOL = "default"
 
@@ -21,96 +20,108 @@ GROUP_SETTINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerSpec:
+class ListenerSpec(msgspec.Struct, frozen=True, rename="camel"):
     """A listener for clients outside of the cluster."""
 
     name: str
     type: str  # NodePort | LoadBalancer
     port: int
     advertised_host: str = ""  # "": the address of each broker's node
-    annotations: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = {}
     protocol: str = "Kafka"  # | HTTP
 
 
-@dataclass(frozen=True, slots=True)
-class PoolSpec:
-    """One BrokerPool object."""
+class QuotaSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    client_id: str
+    produce_bytes_per_second: int | None = None
+    fetch_bytes_per_second: int | None = None
+    request_percentage: int | None = None
 
-    namespace: str
-    name: str
-    uid: str
-    generation: int
+    @property
+    def client_quota(self) -> ClientQuota:
+        return ClientQuota(
+            self.client_id,
+            self.produce_bytes_per_second,
+            self.fetch_bytes_per_second,
+            self.request_percentage,
+        )
+
+
+class PoolStorage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The claims of the brokers."""
+
+    size: str
+    access_mode: str  # ReadWriteOnce | ReadWriteOncePod
+    class_name: str | None = None
+
+
+class PoolLimits(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    max_partitions: int
+
+
+class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    offsets_retention_minutes: int | UnsetType = UNSET
+    initial_rebalance_delay_ms: int | UnsetType = UNSET
+
+
+class PoolSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     replicas: int
     image: str
     image_pull_policy: str
-    storage_size: str
-    storage_class: str | None
+    storage: PoolStorage
     deletion_policy: str  # of the claims: Retain | Delete
-    storage_access_mode: str = "ReadWriteOnce"  # or ReadWriteOncePod
-    drain: frozenset[BrokerId] = frozenset()  # to be emptied
-    purge_retained: tuple[str, ...] = ()  # topicNames whose retained data is to be deleted
-    move_bytes_per_second: int = 0  # per broker, for replicas that are being added; 0: unlimited
-    resources: dict[str, Any] = field(default_factory=dict)
-    pod_template: dict[str, Any] = field(default_factory=dict)
-    metrics_profile: str = "audit"  # minimal | audit | full
-    groups: dict[str, int] = field(default_factory=dict)  # those of GROUP_SETTINGS that are set
-    creates_topics: bool = False  # that Kafka clients ask for and that there are not
-    default_partitions: int = 1  # of topics that clients create without a number
-    quotas: tuple[ClientQuota, ...] = ()
-    listeners: tuple[ListenerSpec, ...] = ()
+    drain: frozenset[BrokerId]  # to be emptied
+    purge_retained: tuple[str, ...]  # topicNames whose retained data is to be deleted
+    move_bytes_per_second: int  # per broker, for replicas that are being added; 0: unlimited
+    limits: PoolLimits
+    metrics_profile: str  # minimal | audit | full
+    group_settings: GroupSettings = msgspec.field(name="groups")
+    creates_topics: bool = msgspec.field(name="autoCreateTopics")  # that clients ask for
+    default_partitions: int  # of topics that clients create without a number
+    client_quotas: tuple[QuotaSpec, ...] = msgspec.field(name="quotas")
+    listeners: tuple[ListenerSpec, ...]
     rack_key: str = ""  # the node label that names the rack; "": brokers say it themselves
+    resources: Object = {}  # as in a container
+    pod_template: Object = {}
+
+    @property
+    def groups(self) -> dict[str, int]:
+        """Return those of GROUP_SETTINGS that are set."""
+        found: dict[str, int] = msgspec.to_builtins(self.group_settings)
+        return found
+
+    @property
+    def quotas(self) -> tuple[ClientQuota, ...]:
+        return tuple(each.client_quota for each in self.client_quotas)
+
+
+class ListenerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    bootstrap: str
+
+
+class PurgeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The result of a name of spec.purgeRetained."""
+
+    topic_name: str
+    result: str
+
+
+class PoolStatus(ObjectStatus, frozen=True, kw_only=True, rename="camel"):
+    replicas: int | UnsetType = UNSET
+    active_brokers: int | UnsetType = UNSET
+    updated_brokers: int | UnsetType = UNSET
+    listeners: tuple[ListenerStatus, ...] | UnsetType = UNSET
+    selector: str | UnsetType = UNSET
+    purge_retained: tuple[PurgeStatus, ...] | UnsetType = UNSET
+
+
+class BrokerPool(ApiObject, kw_only=True, rename="camel"):
+    resource: ClassVar[ResourceKind] = BROKER_POOL
+
+    spec: PoolSpec
+    status: PoolStatus = PoolStatus()
 
     @property
     def pool(self) -> str:
         return f"{self.namespace}/{self.name}"
-
-
-def pool_spec(pool: Object) -> PoolSpec:
-    """Return the spec of a pool that has its defaults and passed validation."""
-    metadata, spec = pool["metadata"], pool["spec"]
-    return PoolSpec(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=metadata.get("uid", ""),
-        generation=int(metadata.get("generation", 0)),
-        replicas=spec["replicas"],
-        image=spec["image"],
-        image_pull_policy=spec["imagePullPolicy"],
-        storage_size=spec["storage"]["size"],
-        storage_class=spec["storage"].get("className"),
-        storage_access_mode=spec["storage"]["accessMode"],
-        deletion_policy=spec["deletionPolicy"],
-        drain=frozenset(BrokerId(number) for number in spec["drain"]),
-        purge_retained=tuple(spec["purgeRetained"]),
-        move_bytes_per_second=spec["moveBytesPerSecond"],
-        metrics_profile=spec["metricsProfile"],
-        groups={name: spec["groups"][name] for name in GROUP_SETTINGS if name in spec["groups"]},
-        creates_topics=spec["autoCreateTopics"],
-        default_partitions=spec["defaultPartitions"],
-        resources=spec.get("resources", {}),
-        pod_template=spec.get("podTemplate", {}),
-        listeners=tuple(_listener(entry) for entry in spec["listeners"]),
-        quotas=tuple(_quota(entry) for entry in spec["quotas"]),
-        rack_key=spec.get("rackKey", ""),
-    )
-
-
-def _quota(entry: Object) -> ClientQuota:
-    return ClientQuota(
-        entry["clientId"],
-        entry.get("produceBytesPerSecond"),
-        entry.get("fetchBytesPerSecond"),
-        entry.get("requestPercentage"),
-    )
-
-
-def _listener(entry: Object) -> ListenerSpec:
-    return ListenerSpec(
-        entry["name"],
-        entry["type"],
-        entry["port"],
-        entry.get("advertisedHost", ""),
-        dict(entry.get("annotations", {})),
-        entry["protocol"],
-    )

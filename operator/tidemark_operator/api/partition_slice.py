@@ -6,7 +6,6 @@ place. Fields that others wrote into an object are kept when it is written again
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tidemark_protocol.controller_messages import CommittedTruncation
 from tidemark_protocol.ids import (
@@ -117,7 +116,7 @@ def slice_object(value: PartitionSlice) -> Object:
     It has no owner reference: slices outlive their Topic under Retain (S4).
     """
     namespace, _ = split_pool(value.pool)
-    metadata: dict[str, Any] = {
+    metadata: Object = {
         "namespace": namespace,
         "name": value.name,
         "labels": labels_of(value.pool),
@@ -269,7 +268,7 @@ def _flaw_of_state(state: PartitionState) -> str:
     return ""
 
 
-def _partition_json(state: PartitionState) -> dict[str, Any]:
+def _partition_json(state: PartitionState) -> Object:
     return {
         "partition": state.partition,
         "replicas": list(state.replicas),
@@ -285,7 +284,7 @@ def _partition_json(state: PartitionState) -> dict[str, Any]:
     }
 
 
-def _read_partition(item: dict[str, Any]) -> PartitionState:
+def _read_partition(item: Object) -> PartitionState:
     return PartitionState(
         partition=int(item["partition"]),
         replicas=tuple(BrokerId(int(number)) for number in item["replicas"]),
@@ -305,11 +304,11 @@ def _member_json(member: Member) -> dict[str, int]:
     return {"id": member.broker_id, "epoch": member.broker_epoch}
 
 
-def _read_member(item: dict[str, Any]) -> Member:
+def _read_member(item: Object) -> Member:
     return Member(BrokerId(int(item["id"])), BrokerEpoch(int(item["epoch"])))
 
 
-def _unclean_election_json(unclean_election: UncleanElection) -> dict[str, Any]:
+def _unclean_election_json(unclean_election: UncleanElection) -> Object:
     return {
         "partition": unclean_election.partition,
         "cause": unclean_election.cause.value,
@@ -322,7 +321,7 @@ def _unclean_election_json(unclean_election: UncleanElection) -> dict[str, Any]:
     }
 
 
-def _read_unclean_election(item: dict[str, Any]) -> UncleanElection:
+def _read_unclean_election(item: Object) -> UncleanElection:
     return UncleanElection(
         partition=int(item["partition"]),
         cause=UncleanCause(item["cause"]),

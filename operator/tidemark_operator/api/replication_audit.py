@@ -1,38 +1,46 @@
-"""Read a ReplicationAudit that passed `schemas.validate` as a typed value."""
+"""Define a ReplicationAudit as a typed value."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 
-from tidemark_operator.api.kinds import Object
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from tidemark_operator.api import schemas
+from tidemark_operator.api.kinds import REPLICATION_AUDIT, Object, ResourceKind
+from tidemark_operator.api.objects import ApiObject, ObjectStatus
 
 
-@dataclass(frozen=True, slots=True)
-class PrometheusSource:
+class SecretKey(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    key: str
+
+
+class PrometheusSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     url: str
-    token_secret: tuple[str, str] | None = None  # name and key
+    token_secret: SecretKey | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FilesSource:
+class ClaimPath(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A directory in a PersistentVolumeClaim."""
+
     claim_name: str
     path: str  # below the claim's root
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    claim_name: str
-    path: str
+class AuditSource(msgspec.Struct, frozen=True, kw_only=True):
+    """The source of the samples: one of the two."""
+
+    prometheus: PrometheusSource | None = None
+    files: ClaimPath | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SparkPodSize:
+class SparkPodSize(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cores: int
     memory: str  # of the JVM, as Spark writes it: 1g
     memory_overhead: str  # for all else in the pod, Python among it
 
 
-@dataclass(frozen=True, slots=True)
-class SparkSpec:
+class SparkSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The settings of a Spark of several pods."""
 
     executors: int
@@ -41,72 +49,67 @@ class SparkSpec:
     executor: SparkPodSize
 
 
-@dataclass(frozen=True, slots=True)
-class AuditSpec:
-    namespace: str
-    name: str
-    uid: str
-    generation: int
-    schedule: str | None  # None: once for every generation
-    time_zone: str | None
-    is_suspended: bool
+class AuditSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    schedule: str | None = None  # None: once for every generation
+    time_zone: str | None = None
+    is_suspended: bool = msgspec.field(name="suspend")
     window: str
-    source: PrometheusSource | FilesSource
+    source: AuditSource
     engine: str  # Spark | Local
     image: str
     image_pull_policy: str
     history_limit: int
     timeout_seconds: int
-    slo: dict[str, Any] = field(default_factory=dict)
-    output: Output | None = None
-    resources: dict[str, Any] = field(default_factory=dict)
+    slo: Object  # as the audit reads it
+    output: ClaimPath | None = None
+    resources: Object = {}  # as in a container
     spark: SparkSpec | None = None
 
 
-def audit_spec(audit: Object) -> AuditSpec:
-    """Return the spec of an audit that has its defaults and passed validation."""
-    metadata, spec = audit["metadata"], audit["spec"]
-    output = spec.get("output")
-    return AuditSpec(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=metadata.get("uid", ""),
-        generation=int(metadata.get("generation", 0)),
-        schedule=spec.get("schedule"),
-        time_zone=spec.get("timeZone"),
-        is_suspended=spec["suspend"],
-        window=spec["window"],
-        source=_source(spec["source"]),
-        engine=spec["engine"],
-        image=spec["image"],
-        image_pull_policy=spec["imagePullPolicy"],
-        history_limit=spec["historyLimit"],
-        timeout_seconds=spec["timeoutSeconds"],
-        slo=dict(spec["slo"]),
-        output=None if output is None else Output(output["claimName"], output["path"]),
-        resources=spec.get("resources", {}),
-        spark=None if "spark" not in spec else _spark(spec["spark"]),
-    )
+class RuleStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the last verdict says of one rule."""
+
+    rule: str
+    outcome: str
+    value: float | UnsetType = UNSET
+    limit: float | UnsetType = UNSET
+    budget_left: float | UnsetType = UNSET
 
 
-def _spark(spark: dict[str, Any]) -> SparkSpec:
-    return SparkSpec(
-        executors=spark["executors"],
-        service_account_name=spark["serviceAccountName"],
-        driver=_size(spark["driver"]),
-        executor=_size(spark["executor"]),
-    )
+class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A run that ended."""
+
+    run: str
+    verdict: str
+    sentence: str | UnsetType = UNSET
+    finished_time: str  # RFC 3339
+    window_start: str | UnsetType = UNSET
+    window_end: str | UnsetType = UNSET
+    coverage: str | UnsetType = UNSET
+    lost_records: int | UnsetType = UNSET
+    findings: str | UnsetType = UNSET
 
 
-def _size(size: dict[str, Any]) -> SparkPodSize:
-    return SparkPodSize(size["cores"], size["memory"], size["memoryOverhead"])
+class AuditStatus(ObjectStatus, frozen=True, kw_only=True, rename="camel"):
+    started_generation: int | UnsetType = UNSET
+    verdict: str | UnsetType = UNSET
+    sentence: str | UnsetType = UNSET
+    coverage: str | UnsetType = UNSET
+    lost_records: int | UnsetType = UNSET
+    findings: str | UnsetType = UNSET
+    last_run_time: str | UnsetType = UNSET
+    last_success_time: str | UnsetType = UNSET
+    rules: tuple[RuleStatus, ...] | UnsetType = UNSET
+    reported_incidents: tuple[str, ...] | UnsetType = UNSET
+    history: tuple[HistoryEntry, ...] | UnsetType = UNSET  # newest first
 
 
-def _source(source: dict[str, Any]) -> PrometheusSource | FilesSource:
-    if "files" in source:
-        return FilesSource(source["files"]["claimName"], source["files"]["path"])
-    prometheus = source["prometheus"]
-    secret = prometheus.get("tokenSecret")
-    return PrometheusSource(
-        prometheus["url"], None if secret is None else (secret["name"], secret["key"])
-    )
+class ReplicationAudit(ApiObject, kw_only=True, rename="camel"):
+    resource: ClassVar[ResourceKind] = REPLICATION_AUDIT
+
+    spec: AuditSpec
+    status: AuditStatus = AuditStatus()
+
+    @classmethod
+    def faults(cls, item: Object) -> list[str]:
+        return schemas.validate(item)

@@ -1,64 +1,81 @@
-"""Read a Topic manifest as a typed value."""
+"""Define a Topic as a typed value."""
 
-from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
 
+import msgspec
+from msgspec import UNSET, UnsetType
 from tidemark_protocol.ids import BrokerId, TopicId
 
 from tidemark_operator.api.elect_annotation import LeaderChoice, annotated_choices, elect_fault
-from tidemark_operator.api.kinds import Object
+from tidemark_operator.api.kinds import TOPIC, ResourceKind
+from tidemark_operator.api.objects import ApiObject, ObjectStatus
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSpec:
-    """One Topic object; `uid` is its topic id unless it adopted retained slices."""
+class PartitionPlacement(msgspec.Struct, frozen=True):
+    partition: int
+    replicas: tuple[BrokerId, ...]
 
-    namespace: str
-    name: str
-    uid: TopicId
-    generation: int
-    created: str  # RFC 3339, as the store stamped it
+
+class TopicSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict=True):
     topic_name: str
-    pool_name: str
+    pool_name: str = msgspec.field(name="brokerPool")
     partitions: int
     replication_factor: int
     commit_rule: str
     flush: str
     deletion_policy: str  # Retain | Delete
-    config: dict[str, str] = field(default_factory=dict)  # effective: defaults filled in
-    placement: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)  # by partition
-    choices: tuple[LeaderChoice, ...] = ()  # leaders named by a human, where nobody may lead
-    choices_fault: str = ""  # why what was said of them cannot be read, for the user
+    config: dict[str, str]  # effective: defaults filled in
+    placements: tuple[PartitionPlacement, ...] = msgspec.field(name="placement", default=())
 
-    @property
-    def pool(self) -> str:
-        return f"{self.namespace}/{self.pool_name}"
+    @cached_property
+    def placement(self) -> dict[int, tuple[BrokerId, ...]]:
+        """Return the requested brokers by partition."""
+        return {each.partition: each.replicas for each in self.placements}
 
     @property
     def min_insync_replicas(self) -> int:
         return min(int(self.config["min.insync.replicas"]), self.replication_factor)
 
 
-def topic_spec(topic: Object) -> TopicSpec:
-    """Return the spec of a topic that has its defaults and passed validation."""
-    metadata, spec = topic["metadata"], topic["spec"]
-    return TopicSpec(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=TopicId(metadata.get("uid", "")),
-        generation=int(metadata.get("generation", 0)),
-        created=metadata.get("creationTimestamp", ""),
-        topic_name=spec["topicName"],
-        pool_name=spec["brokerPool"],
-        partitions=spec["partitions"],
-        replication_factor=spec["replicationFactor"],
-        commit_rule=spec["commitRule"],
-        flush=spec["flush"],
-        deletion_policy=spec["deletionPolicy"],
-        config=dict(spec["config"]),
-        placement={
-            entry["partition"]: tuple(BrokerId(number) for number in entry["replicas"])
-            for entry in spec.get("placement", [])
-        },
-        choices=annotated_choices(metadata.get("annotations") or {}),
-        choices_fault=elect_fault(metadata.get("annotations") or {}) or "",
-    )
+class TopicStatus(ObjectStatus, frozen=True, kw_only=True, rename="camel"):
+    topic_id: TopicId | UnsetType = UNSET
+    in_sync: str | UnsetType = UNSET
+    under_replicated: int | UnsetType = UNSET
+    led_partitions: int | UnsetType = UNSET
+    leaderless: int | UnsetType = UNSET
+
+
+class Topic(ApiObject, kw_only=True, rename="camel"):
+    """A Topic; its UID is its topic id unless it adopted retained slices."""
+
+    resource: ClassVar[ResourceKind] = TOPIC
+
+    spec: TopicSpec
+    status: TopicStatus = TopicStatus()
+
+    @property
+    def pool(self) -> str:
+        return f"{self.namespace}/{self.spec.pool_name}"
+
+    @property
+    def recorded_topic_id(self) -> TopicId | None:
+        """Return status.topicId: slices were made or adopted once."""
+        return self.status.topic_id or None
+
+    @property
+    def topic_id(self) -> TopicId:
+        return self.recorded_topic_id or TopicId(self.metadata.uid)
+
+    def has_id(self, topic_id: TopicId) -> bool:
+        return topic_id in (self.metadata.uid, self.recorded_topic_id)
+
+    @property
+    def choices(self) -> tuple[LeaderChoice, ...]:
+        """Return leaders that a person named for partitions without one."""
+        return annotated_choices(self.metadata.annotations or {})
+
+    @property
+    def choices_fault(self) -> str:
+        """Return why the annotation cannot be read, for the user, or ""."""
+        return elect_fault(self.metadata.annotations or {}) or ""

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.api.broker_pool import ListenerSpec, PoolSpec
+from tidemark_operator.api.broker_pool import BrokerPool, ListenerSpec
 
 
 class BrokerProcess(Enum):
@@ -138,9 +138,9 @@ class BrokerRuntime(Protocol):
     Methods raise StoreError or OSError where the environment failed; the caller retries.
     """
 
-    async def observe(self, pool: PoolSpec) -> ObservedPool: ...
+    async def observe(self, pool: BrokerPool) -> ObservedPool: ...
 
-    async def apply(self, pool: PoolSpec, action: PoolAction) -> None: ...
+    async def apply(self, pool: BrokerPool, action: PoolAction) -> None: ...
 
     async def on_pool_gone(self, namespace: str, name: str) -> None:
         """End all that runs for a BrokerPool that is confirmed absent.

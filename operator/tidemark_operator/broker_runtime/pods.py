@@ -8,7 +8,7 @@ from typing import assert_never
 
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.api.kinds import CLAIM, DISRUPTION_BUDGET, POD, SERVICE, Object, ResourceKind
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
@@ -55,7 +55,7 @@ class PodRuntime:
         self._store = store
         self._settings = settings
 
-    async def observe(self, pool: PoolSpec) -> ObservedPool:
+    async def observe(self, pool: BrokerPool) -> ObservedPool:
         labels = pool_labels(pool.name)
         pods, claims, services, budget = await asyncio.gather(
             self._store.list(POD, pool.namespace, labels),
@@ -90,7 +90,7 @@ class PodRuntime:
             ),
         )
 
-    async def apply(self, pool: PoolSpec, action: PoolAction) -> None:
+    async def apply(self, pool: BrokerPool, action: PoolAction) -> None:
         match action:
             case CreateVolumeClaim(broker_id):
                 await self._create(CLAIM, claim_manifest(pool, broker_id))
@@ -123,7 +123,7 @@ class PodRuntime:
                 continue
             await self._store.delete(CLAIM, namespace, metadata["name"], uid=metadata["uid"])
 
-    def _template(self, pool: PoolSpec, broker_id: BrokerId, claim: Object | None) -> str:
+    def _template(self, pool: BrokerPool, broker_id: BrokerId, claim: Object | None) -> str:
         """Return the digest of a pod created now; "" while there is no claim for it."""
         if claim is None:
             return ""
@@ -133,7 +133,7 @@ class PodRuntime:
             )
         )
 
-    async def _start(self, pool: PoolSpec, broker_id: BrokerId) -> None:
+    async def _start(self, pool: BrokerPool, broker_id: BrokerId) -> None:
         claim = await self._store.get(CLAIM, pool.namespace, claim_name(pool.name, broker_id))
         if claim is None or "deletionTimestamp" in claim["metadata"]:
             return  # a later pass, woken by the pool's own events, makes it first
@@ -143,11 +143,13 @@ class PodRuntime:
         )
         await self._create(POD, manifest)
 
-    async def _mark_claim(self, pool: PoolSpec, broker_id: BrokerId) -> None:
+    async def _mark_claim(self, pool: BrokerPool, broker_id: BrokerId) -> None:
         claim = await self._store.get(CLAIM, pool.namespace, claim_name(pool.name, broker_id))
         if claim is None:
             return
-        claim["metadata"].setdefault("labels", {})[DELETION_POLICY_LABEL] = pool.deletion_policy
+        claim["metadata"].setdefault("labels", {})[DELETION_POLICY_LABEL] = (
+            pool.spec.deletion_policy
+        )
         await self._store.replace(CLAIM, claim)
 
     async def _create(self, kind: ResourceKind, manifest: Object) -> None:

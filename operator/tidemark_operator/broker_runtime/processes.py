@@ -26,7 +26,7 @@ from typing import IO
 
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.api.broker_pool import GROUP_SETTINGS, PoolSpec
+from tidemark_operator.api.broker_pool import GROUP_SETTINGS, BrokerPool
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
     ObservedBroker,
@@ -92,8 +92,8 @@ class ProcessesRuntime:
         self,
         settings: ProcessSettings,
         *,
-        on_exit: Callable[[PoolSpec, BrokerId], None],
-        on_due: Callable[[PoolSpec], None],
+        on_exit: Callable[[BrokerPool, BrokerId], None],
+        on_due: Callable[[BrokerPool], None],
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Create a runtime without processes.
@@ -114,15 +114,15 @@ class ProcessesRuntime:
         child = self._children.get((pool, broker_id))
         return child.process.pid if child is not None and child.process is not None else None
 
-    async def observe(self, pool: PoolSpec) -> ObservedPool:
-        ids = set(range(pool.replicas)) | {
+    async def observe(self, pool: BrokerPool) -> ObservedPool:
+        ids = set(range(pool.spec.replicas)) | {
             broker_id for owner, broker_id in self._children if owner == pool.pool
         }
         return ObservedPool(
             brokers=tuple(self._observe_broker(pool, BrokerId(number)) for number in sorted(ids))
         )
 
-    async def apply(self, pool: PoolSpec, action: PoolAction) -> None:
+    async def apply(self, pool: BrokerPool, action: PoolAction) -> None:
         match action:
             case StartBroker(broker_id):
                 await self._start(pool, broker_id)
@@ -146,19 +146,19 @@ class ProcessesRuntime:
         self._children.clear()
         await asyncio.gather(*(self._stop(child) for child in children))
 
-    def _observe_broker(self, pool: PoolSpec, broker_id: BrokerId) -> ObservedBroker:
+    def _observe_broker(self, pool: BrokerPool, broker_id: BrokerId) -> ObservedBroker:
         child = self._children.get((pool.pool, broker_id))
         if child is None:
             return ObservedBroker(
-                broker_id, BrokerProcess.ABSENT, storage_policy=pool.deletion_policy
+                broker_id, BrokerProcess.ABSENT, storage_policy=pool.spec.deletion_policy
             )
         state = BrokerProcess.STARTING if child.process is None else BrokerProcess.RUNNING
         instance = "" if child.process is None else str(child.process.pid)
         return ObservedBroker(
-            broker_id, state, instance=instance, storage_policy=pool.deletion_policy
+            broker_id, state, instance=instance, storage_policy=pool.spec.deletion_policy
         )
 
-    async def _start(self, pool: PoolSpec, broker_id: BrokerId) -> None:
+    async def _start(self, pool: BrokerPool, broker_id: BrokerId) -> None:
         key = (pool.pool, broker_id)
         if self._is_stopping or key in self._children:
             return
@@ -171,7 +171,7 @@ class ProcessesRuntime:
                 del self._children[key]  # else it would be about to start for ever
             raise
 
-    async def _spawn(self, pool: PoolSpec, broker_id: BrokerId, child: _Child) -> None:
+    async def _spawn(self, pool: BrokerPool, broker_id: BrokerId, child: _Child) -> None:
         offset = self._pool_offset(pool.pool) + broker_id
         directory = self._directory(pool.pool, broker_id)
         directory.mkdir(parents=True, exist_ok=True)
@@ -193,10 +193,10 @@ class ProcessesRuntime:
                 *("--http-port", str(http_port)),
                 *("--kafka-port", str(kafka_port)),
                 *("--controllers", self._settings.controller_address),
-                *("--metrics-profile", pool.metrics_profile),
-                *(f"--{GROUP_SETTINGS[name]}={value}" for name, value in pool.groups.items()),
-                f"--auto-create-topics-enable={str(pool.creates_topics).lower()}",
-                f"--num-partitions={pool.default_partitions}",
+                *("--metrics-profile", pool.spec.metrics_profile),
+                *(f"--{GROUP_SETTINGS[name]}={value}" for name, value in pool.spec.groups.items()),
+                f"--auto-create-topics-enable={str(pool.spec.creates_topics).lower()}",
+                f"--num-partitions={pool.spec.default_partitions}",
                 *self._settings.more_arguments(broker_id),
                 *("--pod-uid", self._settings.run_id),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -215,7 +215,7 @@ class ProcessesRuntime:
             self._watch(pool, broker_id, child), name=f"broker-{pool.pool}-{broker_id}"
         )
 
-    async def _watch(self, pool: PoolSpec, broker_id: BrokerId, child: _Child) -> None:
+    async def _watch(self, pool: BrokerPool, broker_id: BrokerId, child: _Child) -> None:
         process = child.process
         assert process is not None
         loop = asyncio.get_running_loop()
@@ -240,7 +240,7 @@ class ProcessesRuntime:
         await self._start_again(pool, broker_id, child, delay_s)
 
     async def _start_again(
-        self, pool: PoolSpec, broker_id: BrokerId, child: _Child, delay_s: float
+        self, pool: BrokerPool, broker_id: BrokerId, child: _Child, delay_s: float
     ) -> None:
         """However long the machine has no process, memory or file to spare."""
         while True:
@@ -279,7 +279,7 @@ class ProcessesRuntime:
         if watcher is not None and watcher is not asyncio.current_task():
             watcher.cancel()
 
-    def _notify_once(self, pool: PoolSpec, broker_id: BrokerId, error: Exception) -> None:
+    def _notify_once(self, pool: BrokerPool, broker_id: BrokerId, error: Exception) -> None:
         """Report a failed start once for each reason; it is retried again and again."""
         sentence = f"broker {broker_id} of {pool.name} cannot be started, will try again: {error}"
         if self._reported.get((pool.pool, broker_id)) != sentence:

@@ -128,7 +128,7 @@ class ClusterWatch:
 
         return registry
 
-    def _pass_on_pod(self, event_type: str | None, pod: dict[str, Any], namespace: str) -> None:
+    def _pass_on_pod(self, event_type: str | None, pod: Object, namespace: str) -> None:
         pool_name = pool_name_of(pod)
         if pool_name is None:
             return
@@ -142,9 +142,7 @@ def _object_event(kind: ResourceKind, event: kopf.RawEvent) -> ObjectEvent:
     return ObjectEvent(kind, dict(event["object"]), event["type"] == "DELETED")
 
 
-def pod_trouble(
-    event_type: str | None, pod: dict[str, Any], namespace: str
-) -> BrokerFailure | None:
+def pod_trouble(event_type: str | None, pod: Object, namespace: str) -> BrokerFailure | None:
     pool_name, broker_id = pool_name_of(pod), broker_id_of(pod)
     if pool_name is None or broker_id is None:
         return None
@@ -154,7 +152,7 @@ def pod_trouble(
     return BrokerFailure(f"{namespace}/{pool_name}", broker_id, reason)
 
 
-def _trouble_reason(event_type: str | None, pod: dict[str, Any]) -> str | None:
+def _trouble_reason(event_type: str | None, pod: Object) -> str | None:
     if event_type == "DELETED":
         return "PodGone"
     status = pod.get("status") or {}

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+
+from tidemark_operator.api.objects import ConditionStatus
 
 MAX_MESSAGE_CHARACTERS = 2000
 
@@ -19,33 +20,33 @@ def invalid_condition(sentences: Iterable[str]) -> Condition:
     return Condition("Ready", False, "InvalidSpec", "; ".join(sentences))
 
 
-def conditions_json(
+def stored_conditions(
     wanted: Iterable[Condition],
-    stored: Iterable[dict[str, Any]],
+    stored: Iterable[ConditionStatus],
     *,
     generation: int,
     now: str,
-) -> list[dict[str, Any]]:
+) -> list[ConditionStatus]:
     """Return the conditions to store.
 
     `lastTransitionTime` changes only when that condition's status does; conditions that are no
     longer wanted are removed. A type occurs once: several messages become one text.
     """
-    before = {condition["type"]: condition for condition in stored}
+    before = {condition.type: condition for condition in stored}
     result = []
     for condition in _one_of_each_type(wanted):
         status = "True" if condition.is_true else "False"
-        old = before.get(condition.type, {})
-        flipped = old.get("status") != status
+        old = before.get(condition.type)
+        stays = old is not None and old.status == status
         result.append(
-            {
-                "type": condition.type,
-                "status": status,
-                "reason": condition.reason,
-                "message": condition.message[:MAX_MESSAGE_CHARACTERS],
-                "lastTransitionTime": now if flipped else old["lastTransitionTime"],
-                "observedGeneration": generation,
-            }
+            ConditionStatus(
+                type=condition.type,
+                status=status,
+                reason=condition.reason,
+                message=condition.message[:MAX_MESSAGE_CHARACTERS],
+                last_transition_time=old.last_transition_time if old and stays else now,
+                observed_generation=generation,
+            )
         )
     return result
 

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from tidemark_protocol.ids import TopicId
 
 from tidemark_operator.api.kinds import PARTITION_SLICE, TOPIC, Object, ResourceKind
-from tidemark_operator.reconcile.topic.slice_owners import topic_object_name
+from tidemark_operator.reconcile.topic.slice_owners import SliceOwner, topic_object_name
 from tidemark_operator.reconcile.work_queue import WorkKey
 
 Key = TypeVar("Key", bound=Hashable)
@@ -30,6 +30,14 @@ class TopicEntry:
     created: str  # RFC 3339, to the second
     is_going: bool  # it has a deletionTimestamp
     topic_ids: frozenset[TopicId]  # its UID, and every id that its status was seen to record
+
+    def claims(self, owner: SliceOwner) -> bool:
+        """Return whether this Topic object has, or will adopt, the data of those slices.
+
+        By id, or by the name that it wants in the same pool.
+        """
+        is_namesake = (self.pool, self.topic_name) == (owner.pool, owner.topic_name)
+        return owner.topic_id in self.topic_ids or is_namesake
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +225,7 @@ class ObjectIndex:
 
 
 def topic_entry(item: Object) -> TopicEntry:
+    """Return the entry of a Topic, which claims its data also when its spec is invalid."""
     metadata, spec = item["metadata"], item.get("spec") or {}
     namespace, name = metadata["namespace"], metadata["name"]
     uid = metadata.get("uid", "")

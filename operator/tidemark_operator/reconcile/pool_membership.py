@@ -4,18 +4,13 @@ from collections.abc import Iterable
 
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.api.kinds import Object
+from tidemark_operator.api.broker_pool import PoolSpec
 from tidemark_operator.controller.service import ControllerService
 
 
-def leaving_brokers(pool: Object, known: Iterable[BrokerId]) -> frozenset[BrokerId]:
-    """Return the brokers that are named in spec.drain, or above spec.replicas.
-
-    `pool` has the schema's defaults.
-    """
-    spec = pool["spec"]
-    drained = {BrokerId(int(number)) for number in spec["drain"]}
-    return frozenset(drained | {each for each in known if each >= spec["replicas"]})
+def leaving_brokers(spec: PoolSpec, known: Iterable[BrokerId]) -> frozenset[BrokerId]:
+    """Return the brokers that are named in spec.drain, or above spec.replicas."""
+    return spec.drain | {broker_id for broker_id in known if broker_id >= spec.replicas}
 
 
 def active_broker_ids(controller: ControllerService, pool: str) -> frozenset[BrokerId]:

@@ -23,6 +23,7 @@ from tidemark_operator.api.kinds import (
     Object,
     ResourceKind,
 )
+from tidemark_operator.api.objects import read_metadata
 from tidemark_operator.broker_runtime.broker_runtime import BrokerRuntime
 from tidemark_operator.controller.service import ControllerService, NotController, StateChange
 from tidemark_operator.reconcile.audit.reconciler import AuditReconciler
@@ -114,14 +115,15 @@ class Reconciler:
 
         None for what turns already know, as most events are of their own status writes.
         """
-        key, index = key_of(kind, item), self._store.index
+        metadata, index = read_metadata(item), self._store.index
+        key = key_of(kind, metadata)
         if is_deleted:
             previous = index.topic(key)
-            index.record_gone(kind, key.namespace, key.name, uid=item["metadata"].get("uid"))
+            index.record_gone(kind, key.namespace, key.name, uid=metadata.uid or None)
             self._topics.wake_namesakes(previous)
         else:
             index.note(kind, item)
-        return key if self._turns.is_change(key, item, is_deleted=is_deleted) else None
+        return key if self._turns.is_change(key, metadata, is_deleted=is_deleted) else None
 
     def on_change(self, change: StateChange) -> None:
         """Put the keys that a controller's change concerns into the queue."""
@@ -148,7 +150,7 @@ class Reconciler:
             self._store.list(BROKER, namespace),
         )
         index.doubt_slices_unseen_since(moment, namespace)
-        keys = dict.fromkeys(key_of(BROKER_POOL, pool) for pool in pools)
+        keys = dict.fromkeys(key_of(BROKER_POOL, read_metadata(pool)) for pool in pools)
         for broker in brokers:
             pool_namespace, _, name = broker["spec"]["pool"].rpartition("/")
             own_namespace = broker["metadata"]["namespace"]

@@ -1,13 +1,14 @@
 """Define the settings of the reconcilers."""
 
 from dataclasses import dataclass, field
-from typing import Any
+
+from tidemark_operator.api.kinds import Object
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcilerSettings:
     # What the pool `default` is made with, when a Topic needs it: spec fields of a BrokerPool.
-    default_pool_spec: dict[str, Any] = field(default_factory=dict)
+    default_pool_spec: Object = field(default_factory=dict)
     # At most one status write per object in this time (after a few at once).
     status_interval_ms: int = 1000
     # A Topic that waits for something looks again this often, should a change go unnoticed; many

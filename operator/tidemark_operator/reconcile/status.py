@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark_operator.api.kinds import Object, ResourceKind
-from tidemark_operator.reconcile.conditions import Condition, conditions_json
+import msgspec
+
+from tidemark_operator.api.kinds import ResourceKind
+from tidemark_operator.api.objects import ConditionStatus, Invalid, ObjectMetadata, ObjectStatus, T
+from tidemark_operator.reconcile.conditions import Condition, stored_conditions
 from tidemark_operator.store.object_store import ObjectStore
 
 MAX_TRACKED = 20_000
@@ -30,7 +33,7 @@ class StatusWriter:
         burst: int = 4,
         now_ms: Callable[[], int],
         now_text: Callable[[], str],
-        on_written: Callable[[ResourceKind, Object], None] = lambda kind, item: None,
+        on_written: Callable[[ResourceKind, ObjectMetadata], None] = lambda kind, item: None,
     ) -> None:
         """Create a writer; `now_ms` is monotonic, `now_text` is RFC 3339 in UTC."""
         self._store = store
@@ -43,38 +46,39 @@ class StatusWriter:
 
     async def write(
         self,
-        kind: ResourceKind,
-        item: Object,
-        fields: dict[str, Any],
+        item: T | Invalid[T],
+        fields: ObjectStatus,
         conditions: Iterable[Condition],
         *,
         at_once: bool = False,
     ) -> int | None:
-        """Write the status of `item`, as just read; fields that are not given stay.
+        """Write the status of `item`, as just read; fields that are UNSET stay.
 
         Returns after how many ms to come back when the write has to wait, else None; `item` then
         holds what is stored.
         """
-        metadata, stored = item["metadata"], item.get("status", {})
-        generation = int(metadata.get("generation", 0))
+        metadata, stored = item.metadata, item.stored.get("status", {})
         status = {
             **stored,
-            **fields,
-            "observedGeneration": generation,
-            "conditions": conditions_json(
-                conditions,
-                stored.get("conditions", ()),
-                generation=generation,
-                now=self._now_text(),
+            **_json(fields),
+            "observedGeneration": metadata.generation,
+            "conditions": _json(
+                stored_conditions(
+                    conditions,
+                    item.status.known_conditions,
+                    generation=metadata.generation,
+                    now=self._now_text(),
+                )
             ),
         }
         if status == stored:
             return None
-        wait_ms = self._wait_ms(metadata["uid"])
+        wait_ms = self._wait_ms(metadata.uid)
         if wait_ms > 0 and not at_once:
             return wait_ms
-        item.update(await self._store.replace_status(kind, {**item, "status": status}))
-        self._on_written(kind, item)
+        written = await self._store.replace_status(item.resource, {**item.stored, "status": status})
+        item.record_written(written)
+        self._on_written(item.resource, item.metadata)
         return None
 
     def forget(self, uid: str) -> None:
@@ -93,3 +97,8 @@ class StatusWriter:
             return max(1, round((1 - allowance.writes) * self._interval_ms))
         allowance.writes -= 1
         return 0
+
+
+def _json(value: ObjectStatus | list[ConditionStatus]) -> Any:
+    """Return the value as the store decodes it: with lists, for a tuple equals none."""
+    return msgspec.json.decode(msgspec.json.encode(value))

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tidemark_operator.api.kinds import Object, ResourceKind
+from tidemark_operator.api.kinds import ResourceKind
+from tidemark_operator.api.objects import ObjectMetadata
 from tidemark_operator.reconcile.work_queue import WorkKey
 
 
@@ -37,9 +38,9 @@ class Turns:
         """Return, after a turn, whether something happened meanwhile that it does not know."""
         return turn.has_changed or turn.newest not in ("", self._seen.get(key))
 
-    def record_seen(self, kind: ResourceKind, item: Object) -> None:
+    def record_seen(self, kind: ResourceKind, metadata: ObjectMetadata) -> None:
         """Record the version that a turn has read or written."""
-        self._seen[key_of(kind, item)] = _version(item)
+        self._seen[key_of(kind, metadata)] = metadata.version
 
     def record_gone(self, key: WorkKey) -> None:
         self._seen.pop(key, None)
@@ -51,9 +52,9 @@ class Turns:
             turn.has_changed = True
         return turn is not None
 
-    def is_change(self, key: WorkKey, item: Object, *, is_deleted: bool) -> bool:
+    def is_change(self, key: WorkKey, metadata: ObjectMetadata, *, is_deleted: bool) -> bool:
         """Return whether an event needs another turn now."""
-        version = "deleted" if is_deleted else _version(item)
+        version = "deleted" if is_deleted else metadata.version
         turn = self._running.get(key)
         if turn is not None:
             turn.newest = version
@@ -61,11 +62,5 @@ class Turns:
         return version != self._seen.get(key)
 
 
-def key_of(kind: ResourceKind, item: Object) -> WorkKey:
-    return WorkKey(kind.kind, item["metadata"]["namespace"], item["metadata"]["name"])
-
-
-def _version(item: Object) -> str:
-    """Return UID and version: another object of the same name has another UID."""
-    metadata = item["metadata"]
-    return f"{metadata.get('uid', '')} {metadata.get('resourceVersion', '')}"
+def key_of(kind: ResourceKind, metadata: ObjectMetadata) -> WorkKey:
+    return WorkKey(kind.kind, metadata.namespace, metadata.name)

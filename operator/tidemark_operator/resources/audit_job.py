@@ -1,9 +1,7 @@
 """Build the Job or CronJob of an audit: one pod, without API credentials."""
 
-from typing import Any
-
 from tidemark_operator.api.kinds import CRON_JOB, JOB, Object
-from tidemark_operator.api.replication_audit import AuditSpec
+from tidemark_operator.api.replication_audit import ReplicationAudit
 from tidemark_operator.resources.audit_pod import (
     ATTEMPTS_MORE,
     RETAINED_RUNS,
@@ -25,44 +23,44 @@ JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
 JOB_SELECTOR = f"app.kubernetes.io/managed-by={MANAGED_BY},app.kubernetes.io/component=audit"
 
 
-def job_manifest(spec: AuditSpec) -> Object:
+def job_manifest(audit: ReplicationAudit) -> Object:
     """Return the Job of the only run of this generation."""
-    return owned_manifest(spec, JOB, single_run_name(spec), _job_spec(spec))
+    return owned_manifest(audit, JOB, single_run_name(audit), _job_spec(audit))
 
 
-def cron_job_manifest(spec: AuditSpec) -> Object:
+def cron_job_manifest(audit: ReplicationAudit) -> Object:
     schedule = {
         "startingDeadlineSeconds": 300,
         "successfulJobsHistoryLimit": RETAINED_RUNS,
         "failedJobsHistoryLimit": RETAINED_RUNS,
         "jobTemplate": {
-            "metadata": {"labels": audit_labels(spec.name)},
-            "spec": _job_spec(spec),
+            "metadata": {"labels": audit_labels(audit.name)},
+            "spec": _job_spec(audit),
         },
     }
-    return schedule_manifest(spec, CRON_JOB, schedule)
+    return schedule_manifest(audit, CRON_JOB, schedule)
 
 
-def _job_spec(spec: AuditSpec) -> dict[str, Any]:
+def _job_spec(audit: ReplicationAudit) -> Object:
     return {
         "backoffLimit": ATTEMPTS_MORE,
-        "activeDeadlineSeconds": spec.timeout_seconds,
+        "activeDeadlineSeconds": audit.spec.timeout_seconds,
         "template": {
-            "metadata": {"labels": audit_labels(spec.name)},
-            "spec": _pod_spec(spec),
+            "metadata": {"labels": audit_labels(audit.name)},
+            "spec": _pod_spec(audit),
         },
     }
 
 
-def _pod_spec(spec: AuditSpec) -> dict[str, Any]:
-    fields, mounts = pod_parts(spec, writes_reports=True)
+def _pod_spec(audit: ReplicationAudit) -> Object:
+    fields, mounts = pod_parts(audit, writes_reports=True)
     container = {
         "name": CONTAINER,
-        "image": spec.image,
-        "imagePullPolicy": spec.image_pull_policy,
-        "args": arguments(spec),
+        "image": audit.spec.image,
+        "imagePullPolicy": audit.spec.image_pull_policy,
+        "args": arguments(audit),
         "env": [run_name_variable(JOB_NAME_LABEL)],
-        "resources": spec.resources,
+        "resources": audit.spec.resources,
         **container_parts(mounts),
     }
     return {

@@ -5,12 +5,11 @@ returns its summary in its termination message.
 """
 
 import json
-from typing import Any
 
 from tidemark_protocol.audit_summary import TERMINATION_LOG
 
 from tidemark_operator.api.kinds import Object, ResourceKind
-from tidemark_operator.api.replication_audit import AuditSpec, FilesSource, PrometheusSource
+from tidemark_operator.api.replication_audit import ReplicationAudit
 from tidemark_operator.resources.names import MANAGED_BY, TEMPLATE_ANNOTATION
 from tidemark_operator.resources.pod_template import (
     restricted_container,
@@ -41,25 +40,25 @@ def audit_name_of(item: Object) -> str | None:
     return (item["metadata"].get("labels") or {}).get(AUDIT_LABEL)
 
 
-def single_run_name(spec: AuditSpec) -> str:
-    return f"{spec.name}-{spec.generation}"
+def single_run_name(audit: ReplicationAudit) -> str:
+    return f"{audit.name}-{audit.metadata.generation}"
 
 
 def owned_manifest(
-    spec: AuditSpec, kind: ResourceKind, name: str, content: dict[str, Any]
+    audit: ReplicationAudit, kind: ResourceKind, name: str, content: Object
 ) -> Object:
     owner = {
         "apiVersion": "tidemark.dev/v1alpha1",
         "kind": "ReplicationAudit",
-        "name": spec.name,
-        "uid": spec.uid,
+        "name": audit.name,
+        "uid": audit.metadata.uid,
         "controller": True,
         "blockOwnerDeletion": True,
     }
     metadata = {
         "name": name,
-        "namespace": spec.namespace,
-        "labels": audit_labels(spec.name),
+        "namespace": audit.namespace,
+        "labels": audit_labels(audit.name),
         "ownerReferences": [owner],
     }
     return {
@@ -70,31 +69,29 @@ def owned_manifest(
     }
 
 
-def schedule_manifest(spec: AuditSpec, kind: ResourceKind, schedule: dict[str, Any]) -> Object:
+def schedule_manifest(audit: ReplicationAudit, kind: ResourceKind, schedule: Object) -> Object:
     """Return a scheduled object of this kind, with the fields that all schedules share.
 
     A digest of `schedule` shows a change.
     """
     schedule = {
-        "schedule": spec.schedule,
-        "suspend": spec.is_suspended,
+        "schedule": audit.spec.schedule,
+        "suspend": audit.spec.is_suspended,
         # A run that is still on is let be: a window longer than the period covers what it left.
         "concurrencyPolicy": "Forbid",
         **schedule,
     }
-    if spec.time_zone is not None:
-        schedule["timeZone"] = spec.time_zone
-    manifest = owned_manifest(spec, kind, spec.name, schedule)
+    if audit.spec.time_zone is not None:
+        schedule["timeZone"] = audit.spec.time_zone
+    manifest = owned_manifest(audit, kind, audit.name, schedule)
     manifest["metadata"]["annotations"] = {TEMPLATE_ANNOTATION: template_digest(schedule)}
     return manifest
 
 
-def pod_parts(
-    spec: AuditSpec, *, writes_reports: bool
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def pod_parts(audit: ReplicationAudit, *, writes_reports: bool) -> tuple[Object, list[Object]]:
     """Return the fields of a pod's spec without containers, and the mounts of its container."""
-    volumes, mounts = _volumes(spec, writes_reports=writes_reports)
-    fields: dict[str, Any] = {
+    volumes, mounts = _volumes(audit, writes_reports=writes_reports)
+    fields: Object = {
         "enableServiceLinks": False,
         "securityContext": restricted_pod(),
         "volumes": volumes,
@@ -102,7 +99,7 @@ def pod_parts(
     return fields, mounts
 
 
-def container_parts(mounts: list[dict[str, Any]]) -> dict[str, Any]:
+def container_parts(mounts: list[Object]) -> Object:
     return {
         "terminationMessagePath": TERMINATION_LOG,
         "terminationMessagePolicy": "File",
@@ -111,7 +108,7 @@ def container_parts(mounts: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def run_name_variable(label: str) -> dict[str, Any]:
+def run_name_variable(label: str) -> Object:
     """Return the variable AUDIT_RUN of the arguments, from the pod's label with the run's name."""
     return {
         "name": "AUDIT_RUN",
@@ -119,48 +116,52 @@ def run_name_variable(label: str) -> dict[str, Any]:
     }
 
 
-def arguments(spec: AuditSpec) -> list[str]:
+def arguments(audit: ReplicationAudit) -> list[str]:
     """Return the arguments of `tidemark audit`.
 
     Each verdict exits with 0, so that only a run without one is a failure.
     """
-    words = ["--window", spec.window, "--engine", spec.engine.lower()]
-    if spec.slo:
-        words += ["--slo", json.dumps(spec.slo, sort_keys=True)]
-    if spec.output is not None:
-        words += ["--report", f"{OUTPUT_DIRECTORY}/{spec.output.path}/{spec.name}/$(AUDIT_RUN)"]
+    words = ["--window", audit.spec.window, "--engine", audit.spec.engine.lower()]
+    if audit.spec.slo:
+        words += ["--slo", json.dumps(audit.spec.slo, sort_keys=True)]
+    if audit.spec.output is not None:
+        words += [
+            "--report",
+            f"{OUTPUT_DIRECTORY}/{audit.spec.output.path}/{audit.name}/$(AUDIT_RUN)",
+        ]
     words += ["--summary", TERMINATION_LOG, "--fail-on", "no-verdict"]
-    match spec.source:
-        case PrometheusSource(url, None):
-            return [*words, url]
-        case PrometheusSource(url, _):
-            return [*words, "--token-file", f"{TOKEN_DIRECTORY}/token", url]
-        case FilesSource(_, path):
-            return [*words, f"{FILES_DIRECTORY}/{path}"]
+    files, prometheus = audit.spec.source.files, audit.spec.source.prometheus
+    if files is not None:
+        return [*words, f"{FILES_DIRECTORY}/{files.path}"]
+    assert prometheus is not None  # a rule: one of the two
+    if prometheus.token_secret is not None:
+        words += ["--token-file", f"{TOKEN_DIRECTORY}/token"]
+    return [*words, prometheus.url]
 
 
-def _volumes(
-    spec: AuditSpec, *, writes_reports: bool
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    volumes: list[dict[str, Any]] = [{"name": "tmp", "emptyDir": {}}]
-    mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}]
+def _volumes(audit: ReplicationAudit, *, writes_reports: bool) -> tuple[list[Object], list[Object]]:
+    volumes: list[Object] = [{"name": "tmp", "emptyDir": {}}]
+    mounts: list[Object] = [{"name": "tmp", "mountPath": "/tmp"}]
 
-    def mount(name: str, directory: str, volume: dict[str, Any], *, read_only: bool) -> None:
+    def mount(name: str, directory: str, volume: Object, *, read_only: bool) -> None:
         if name not in {each["name"] for each in volumes}:
             volumes.append({"name": name, **volume})
         mounts.append({"name": name, "mountPath": directory, "readOnly": read_only})
 
-    output = spec.output.claim_name if spec.output is not None and writes_reports else None
-    if isinstance(spec.source, FilesSource):
+    output = (
+        audit.spec.output.claim_name if audit.spec.output is not None and writes_reports else None
+    )
+    source = audit.spec.source
+    if source.files is not None:
         # A claim that is named by two volumes of one pod keeps it from starting (Kubernetes
         # issue 51853): a source that is the reports' claim too is one volume, mounted twice.
-        is_shared = spec.source.claim_name == output
-        claim = {"claimName": spec.source.claim_name, "readOnly": not is_shared}
+        is_shared = source.files.claim_name == output
+        claim = {"claimName": source.files.claim_name, "readOnly": not is_shared}
         name = "reports" if is_shared else "source"
         mount(name, FILES_DIRECTORY, {"persistentVolumeClaim": claim}, read_only=True)
-    elif spec.source.token_secret is not None:
-        name, key = spec.source.token_secret
-        secret = {"secretName": name, "items": [{"key": key, "path": "token"}]}
+    elif source.prometheus is not None and source.prometheus.token_secret is not None:
+        token = source.prometheus.token_secret
+        secret = {"secretName": token.name, "items": [{"key": token.key, "path": "token"}]}
         mount("token", TOKEN_DIRECTORY, {"secret": secret}, read_only=True)
     if output is not None:
         volume = {"persistentVolumeClaim": {"claimName": output}}

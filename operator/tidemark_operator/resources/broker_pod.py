@@ -5,11 +5,10 @@ settings by environment (docs/design/architecture.md lists the ports).
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.api.broker_pool import GROUP_SETTINGS, PoolSpec
+from tidemark_operator.api.broker_pool import GROUP_SETTINGS, BrokerPool
 from tidemark_operator.api.kinds import Object
 from tidemark_operator.resources.names import (
     TEMPLATE_ANNOTATION,
@@ -42,7 +41,7 @@ class PodSettings:
 
 
 def broker_pod_manifest(
-    pool: PoolSpec, broker_id: BrokerId, *, claim_uid: str, settings: PodSettings
+    pool: BrokerPool, broker_id: BrokerId, *, claim_uid: str, settings: PodSettings
 ) -> Object:
     """Return the pod; `claim_uid` is part of the storage identity that the broker reports (S7)."""
     manifest = _manifest(pool, broker_id, claim_uid, settings)
@@ -57,10 +56,10 @@ def template_of(pod: Object) -> str:
 
 
 def _manifest(
-    pool: PoolSpec, broker_id: BrokerId, claim_uid: str, settings: PodSettings
-) -> dict[str, Any]:
-    template = pool.pod_template
-    spec: dict[str, Any] = {
+    pool: BrokerPool, broker_id: BrokerId, claim_uid: str, settings: PodSettings
+) -> Object:
+    template = pool.spec.pod_template
+    spec: Object = {
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": TERMINATION_GRACE_S,
         "automountServiceAccountToken": False,
@@ -73,7 +72,7 @@ def _manifest(
                 "whenUnsatisfiable": "ScheduleAnyway",
                 "labelSelector": {"matchLabels": pool_selector(pool.name)},
             }
-            for key in dict.fromkeys((pool.rack_key, "kubernetes.io/hostname"))
+            for key in dict.fromkeys((pool.spec.rack_key, "kubernetes.io/hostname"))
             if key
         ],
         "containers": [_broker_container(pool, broker_id, claim_uid, settings)],
@@ -107,7 +106,7 @@ def _manifest(
     }
 
 
-def pool_owner_reference(pool: PoolSpec) -> dict[str, Any]:
+def pool_owner_reference(pool: BrokerPool) -> Object:
     """Return the owner reference for pods, Services and the budget.
 
     Never use it for claims and slices (S4).
@@ -116,20 +115,20 @@ def pool_owner_reference(pool: PoolSpec) -> dict[str, Any]:
         "apiVersion": "tidemark.dev/v1alpha1",
         "kind": "BrokerPool",
         "name": pool.name,
-        "uid": pool.uid,
+        "uid": pool.metadata.uid,
         "controller": True,
         "blockOwnerDeletion": True,
     }
 
 
 def _broker_container(
-    pool: PoolSpec, broker_id: BrokerId, claim_uid: str, settings: PodSettings
-) -> dict[str, Any]:
+    pool: BrokerPool, broker_id: BrokerId, claim_uid: str, settings: PodSettings
+) -> Object:
     service = f"{broker_name(pool.name, broker_id)}.{pool.namespace}.svc"
     return {
         "name": "broker",
-        "image": pool.image,
-        "imagePullPolicy": pool.image_pull_policy,
+        "image": pool.spec.image,
+        "imagePullPolicy": pool.spec.image_pull_policy,
         "env": [
             {"name": "TIDEMARK_BROKER_ID", "value": str(broker_id)},
             {"name": "TIDEMARK_POOL", "value": pool.pool},
@@ -142,13 +141,13 @@ def _broker_container(
             {"name": "TIDEMARK_CLAIM_UID", "value": claim_uid},
             {"name": "TIDEMARK_LOG_FORMAT", "value": settings.log_format},
             *_listeners_env(pool),
-            {"name": "TIDEMARK_METRICS_PROFILE", "value": pool.metrics_profile},
+            {"name": "TIDEMARK_METRICS_PROFILE", "value": pool.spec.metrics_profile},
             *(
                 {
                     "name": f"TIDEMARK_{GROUP_SETTINGS[name].upper().replace('-', '_')}",
                     "value": str(value),
                 }
-                for name, value in pool.groups.items()
+                for name, value in pool.spec.groups.items()
             ),
             *_topic_creation_env(pool),
             *_default_partitions_env(pool),
@@ -158,9 +157,9 @@ def _broker_container(
         "ports": [
             {"name": "kafka", "containerPort": KAFKA_PORT},
             {"name": "http", "containerPort": HTTP_PORT},
-            *({"name": each.name, "containerPort": each.port} for each in pool.listeners),
+            *({"name": each.name, "containerPort": each.port} for each in pool.spec.listeners),
         ],
-        "resources": pool.resources,
+        "resources": pool.spec.resources,
         "startupProbe": _http_probe("/healthz", period_s=1, failures=STARTUP_BUDGET_S),
         # Cheap and local: never depends on peers or the controller.
         "livenessProbe": _http_probe("/healthz", period_s=10, failures=6),
@@ -173,31 +172,31 @@ def _broker_container(
     }
 
 
-def _listeners_env(pool: PoolSpec) -> list[dict[str, Any]]:
+def _listeners_env(pool: BrokerPool) -> list[Object]:
     found = []
     for name, protocol in (("TIDEMARK_LISTENERS", "Kafka"), ("TIDEMARK_HTTP_LISTENERS", "HTTP")):
-        those = [each for each in pool.listeners if each.protocol == protocol]
+        those = [each for each in pool.spec.listeners if each.protocol == protocol]
         if those:  # as before there were any: nothing is replaced for this
             value = ",".join(f"{each.name}:{each.port}" for each in those)
             found.append({"name": name, "value": value})
     return found
 
 
-def _topic_creation_env(pool: PoolSpec) -> list[dict[str, Any]]:
+def _topic_creation_env(pool: BrokerPool) -> list[Object]:
     value = {"name": "TIDEMARK_AUTO_CREATE_TOPICS_ENABLE", "value": "true"}
-    return [value] if pool.creates_topics else []  # as before it could be wished for
+    return [value] if pool.spec.creates_topics else []  # as before it could be wished for
 
 
-def _default_partitions_env(pool: PoolSpec) -> list[dict[str, Any]]:
+def _default_partitions_env(pool: BrokerPool) -> list[Object]:
     """Return the variable only if it is not 1.
 
     So pods that were created before this field existed are not replaced.
     """
-    value = {"name": "TIDEMARK_NUM_PARTITIONS", "value": str(pool.default_partitions)}
-    return [value] if pool.default_partitions != 1 else []
+    value = {"name": "TIDEMARK_NUM_PARTITIONS", "value": str(pool.spec.default_partitions)}
+    return [value] if pool.spec.default_partitions != 1 else []
 
 
-def _http_probe(path: str, *, period_s: int, failures: int) -> dict[str, Any]:
+def _http_probe(path: str, *, period_s: int, failures: int) -> Object:
     return {
         "httpGet": {"path": path, "port": "http"},
         "periodSeconds": period_s,
@@ -206,5 +205,5 @@ def _http_probe(path: str, *, period_s: int, failures: int) -> dict[str, Any]:
     }
 
 
-def _from_field(name: str, path: str) -> dict[str, Any]:
+def _from_field(name: str, path: str) -> Object:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

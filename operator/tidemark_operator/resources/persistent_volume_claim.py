@@ -4,25 +4,23 @@ It has no owner reference, so that garbage collection never deletes it, and its 
 pool's deletionPolicy: only that copy decides when the pool is gone (S4).
 """
 
-from typing import Any
-
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.api.kinds import Object
 from tidemark_operator.resources.names import DELETION_POLICY_LABEL, broker_labels, claim_name
 
 
 # guard: claims-have-no-owner (S4)
-def claim_manifest(pool: PoolSpec, broker_id: BrokerId) -> Object:
-    spec: dict[str, Any] = {
+def claim_manifest(pool: BrokerPool, broker_id: BrokerId) -> Object:
+    spec: Object = {
         # ReadWriteOncePod (S13) needs a CSI driver; kind's local-path has none. With ReadWriteOnce
         # the lock on the log directory keeps two pods of one node apart.
-        "accessModes": [pool.storage_access_mode],
-        "resources": {"requests": {"storage": pool.storage_size}},
+        "accessModes": [pool.spec.storage.access_mode],
+        "resources": {"requests": {"storage": pool.spec.storage.size}},
     }
-    if pool.storage_class is not None:
-        spec["storageClassName"] = pool.storage_class
+    if pool.spec.storage.class_name is not None:
+        spec["storageClassName"] = pool.spec.storage.class_name
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -31,7 +29,7 @@ def claim_manifest(pool: PoolSpec, broker_id: BrokerId) -> Object:
             "namespace": pool.namespace,
             "labels": {
                 **broker_labels(pool.name, broker_id),
-                DELETION_POLICY_LABEL: pool.deletion_policy,
+                DELETION_POLICY_LABEL: pool.spec.deletion_policy,
             },
         },
         "spec": spec,

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-from typing import Any
+
+from tidemark_operator.api.kinds import Object
 
 USER_ID = 10001
 
 
-def restricted_pod() -> dict[str, Any]:
+def restricted_pod() -> Object:
     """Return the security context of Pod Security's `restricted`; volumes belong to our group."""
     return {
         "runAsNonRoot": True,
@@ -18,7 +19,7 @@ def restricted_pod() -> dict[str, Any]:
     }
 
 
-def restricted_container() -> dict[str, Any]:
+def restricted_container() -> Object:
     return {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -26,6 +27,6 @@ def restricted_container() -> dict[str, Any]:
     }
 
 
-def template_digest(template: dict[str, Any]) -> str:
+def template_digest(template: Object) -> str:
     text = json.dumps(template, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

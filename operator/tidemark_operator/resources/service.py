@@ -4,11 +4,9 @@ Brokers never use them: they connect to the pod addresses of the controller's me
 cluster DNS may be half a minute old.
 """
 
-from typing import Any
-
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.api.broker_pool import ListenerSpec, PoolSpec
+from tidemark_operator.api.broker_pool import BrokerPool, ListenerSpec
 from tidemark_operator.api.kinds import Object
 from tidemark_operator.resources.broker_pod import HTTP_PORT, KAFKA_PORT, pool_owner_reference
 from tidemark_operator.resources.names import (
@@ -23,7 +21,7 @@ from tidemark_operator.resources.names import (
 )
 
 
-def bootstrap_service_manifest(pool: PoolSpec) -> Object:
+def bootstrap_service_manifest(pool: BrokerPool) -> Object:
     """Return the Service of all brokers that are ready."""
     return _service(
         pool,
@@ -34,7 +32,7 @@ def bootstrap_service_manifest(pool: PoolSpec) -> Object:
     )
 
 
-def broker_service_manifest(pool: PoolSpec, broker_id: BrokerId) -> Object:
+def broker_service_manifest(pool: BrokerPool, broker_id: BrokerId) -> Object:
     """Return the Service of one broker, ready or not.
 
     A client that was sent to this leader has no other broker to ask.
@@ -49,7 +47,7 @@ def broker_service_manifest(pool: PoolSpec, broker_id: BrokerId) -> Object:
 
 
 def listener_service_manifest(
-    pool: PoolSpec, listener: ListenerSpec, broker_id: BrokerId | None
+    pool: BrokerPool, listener: ListenerSpec, broker_id: BrokerId | None
 ) -> Object:
     """Return the listener's Service for one broker, or (None) for all that are ready."""
     if broker_id is None:
@@ -78,14 +76,14 @@ def listener_service_manifest(
 
 
 def _service(
-    pool: PoolSpec,
+    pool: BrokerPool,
     *,
     name: str,
     labels: dict[str, str],
     selector: dict[str, str],
     publishes_not_ready: bool,
 ) -> Object:
-    spec: dict[str, Any] = {
+    spec: Object = {
         "type": "ClusterIP",
         "selector": selector,
         "publishNotReadyAddresses": publishes_not_ready,

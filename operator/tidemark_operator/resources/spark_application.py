@@ -5,10 +5,8 @@ the pod templates. A run is a driver, which creates the executors and needs the 
 service account for that; executors have no API credentials.
 """
 
-from typing import Any
-
 from tidemark_operator.api.kinds import SCHEDULED_SPARK_APPLICATION, SPARK_APPLICATION, Object
-from tidemark_operator.api.replication_audit import AuditSpec, SparkPodSize, SparkSpec
+from tidemark_operator.api.replication_audit import ReplicationAudit, SparkPodSize, SparkSpec
 from tidemark_operator.resources.audit_pod import (
     ATTEMPTS_MORE,
     RETAINED_RUNS,
@@ -31,13 +29,13 @@ SPARK_VERSION = "4.3.0"
 RETRY_INTERVAL_SECONDS = 10
 
 
-def spark_application_manifest(spec: AuditSpec, spark: SparkSpec) -> Object:
+def spark_application_manifest(audit: ReplicationAudit, spark: SparkSpec) -> Object:
     """Return the application of the only run of this generation."""
-    content = _application_spec(spec, spark)
-    return owned_manifest(spec, SPARK_APPLICATION, single_run_name(spec), content)
+    content = _application_spec(audit, spark)
+    return owned_manifest(audit, SPARK_APPLICATION, single_run_name(audit), content)
 
 
-def scheduled_spark_application_manifest(spec: AuditSpec, spark: SparkSpec) -> Object:
+def scheduled_spark_application_manifest(audit: ReplicationAudit, spark: SparkSpec) -> Object:
     """Return the scheduled application.
 
     The Spark operator copies its labels to the SparkApplications that it creates, and names these
@@ -46,21 +44,21 @@ def scheduled_spark_application_manifest(spec: AuditSpec, spark: SparkSpec) -> O
     schedule = {
         "successfulRunHistoryLimit": RETAINED_RUNS,
         "failedRunHistoryLimit": RETAINED_RUNS,
-        "template": _application_spec(spec, spark),
+        "template": _application_spec(audit, spark),
     }
-    return schedule_manifest(spec, SCHEDULED_SPARK_APPLICATION, schedule)
+    return schedule_manifest(audit, SCHEDULED_SPARK_APPLICATION, schedule)
 
 
-def _application_spec(spec: AuditSpec, spark: SparkSpec) -> dict[str, Any]:
+def _application_spec(audit: ReplicationAudit, spark: SparkSpec) -> Object:
     return {
         "type": "Python",
         "pythonVersion": "3",
         "mode": "cluster",
         "sparkVersion": SPARK_VERSION,
-        "image": spec.image,
-        "imagePullPolicy": spec.image_pull_policy,
+        "image": audit.spec.image,
+        "imagePullPolicy": audit.spec.image_pull_policy,
         "mainApplicationFile": MAIN_FILE,
-        "arguments": arguments(spec),
+        "arguments": arguments(audit),
         # Driver and executors would otherwise take orders from any client of their ports.
         "sparkConf": {"spark.authenticate": "true"},
         "restartPolicy": {
@@ -73,33 +71,33 @@ def _application_spec(spec: AuditSpec, spark: SparkSpec) -> dict[str, Any]:
         "driver": {
             **_size(spark.driver),
             "serviceAccount": spark.service_account_name,
-            "template": {"spec": _driver_pod_spec(spec)},
+            "template": {"spec": _driver_pod_spec(audit)},
         },
         "executor": {
             **_size(spark.executor),
             "instances": spark.executors,
-            "template": {"spec": _executor_pod_spec(spec)},
+            "template": {"spec": _executor_pod_spec(audit)},
         },
     }
 
 
-def _size(size: SparkPodSize) -> dict[str, Any]:
+def _size(size: SparkPodSize) -> Object:
     return {"cores": size.cores, "memory": size.memory, "memoryOverhead": size.memory_overhead}
 
 
-def _driver_pod_spec(spec: AuditSpec) -> dict[str, Any]:
-    fields, mounts = pod_parts(spec, writes_reports=True)
+def _driver_pod_spec(audit: ReplicationAudit) -> Object:
+    fields, mounts = pod_parts(audit, writes_reports=True)
     container = {
         "name": DRIVER_CONTAINER,
         "env": [run_name_variable(APPLICATION_LABEL)],
         **container_parts(mounts),
     }
     # A SparkApplication has no deadline of its own: this one is each attempt's.
-    deadline = {"activeDeadlineSeconds": spec.timeout_seconds}
+    deadline = {"activeDeadlineSeconds": audit.spec.timeout_seconds}
     return {**fields, **deadline, "containers": [container]}
 
 
-def _executor_pod_spec(spec: AuditSpec) -> dict[str, Any]:
-    fields, mounts = pod_parts(spec, writes_reports=False)
+def _executor_pod_spec(audit: ReplicationAudit) -> Object:
+    fields, mounts = pod_parts(audit, writes_reports=False)
     container = {"name": EXECUTOR_CONTAINER, **container_parts(mounts)}
     return {**fields, "automountServiceAccountToken": False, "containers": [container]}

@@ -18,7 +18,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from tidemark_protocol.ids import NO_EPOCH, ControllerEpoch
 
@@ -333,7 +333,7 @@ class ControllerLease:
     def _lease(
         self,
         base: Object | None,
-        spec: dict[str, Any],
+        spec: Object,
         holder: str,
         epoch: ControllerEpoch | None = None,
     ) -> Object:

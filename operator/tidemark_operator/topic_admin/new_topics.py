@@ -5,7 +5,6 @@ that came by kubectl.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
@@ -62,7 +61,7 @@ def topic_manifest(
         return RequestRejected(ErrorCode.INVALID_CONFIG, "; ".join(faults))
     names = object_names(places.pool, new.topic)
     namespace, _, pool_name = places.pool.partition("/")
-    spec: dict[str, Any] = {
+    spec: Object = {
         "partitions": counts.partitions,
         "replicationFactor": counts.replicas,
         "brokerPool": pool_name,
@@ -91,7 +90,7 @@ def topic_manifest(
     return apply_defaults(item)
 
 
-def placement_entries(placement: dict[int, tuple[BrokerId, ...]]) -> list[dict[str, Any]]:
+def placement_entries(placement: dict[int, tuple[BrokerId, ...]]) -> list[Object]:
     return [
         {"partition": number, "replicas": list(placement[number])} for number in sorted(placement)
     ]

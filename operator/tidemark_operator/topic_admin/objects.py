@@ -19,7 +19,9 @@ from tidemark_protocol.topic_messages import (
     TopicToDelete,
 )
 
+from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, Object
+from tidemark_operator.api.objects import parse_unchecked
 from tidemark_operator.api.schemas import apply_defaults, effective, validate
 from tidemark_operator.api.validation_rules import topic_name
 from tidemark_operator.controller.core.views import TopicView
@@ -31,6 +33,7 @@ from tidemark_operator.store.object_store import (
     OutcomeUnknown,
     StoreError,
 )
+from tidemark_operator.store.typed_store import TypedStore
 from tidemark_operator.topic_admin.changes import deletion_error
 from tidemark_operator.topic_admin.field_managers import (
     REQUEST_ANNOTATION,
@@ -47,7 +50,7 @@ Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
 NAME_CHOICES = 2
-NO_POOL: Object = {"kind": BROKER_POOL.kind, "spec": {}}
+NO_POOL: Object = {"kind": BROKER_POOL.kind, "metadata": {"name": ""}, "spec": {}}
 AT_ONCE = 32  # topics of one request
 MAX_TRIES = 5  # against other writers of the same object
 
@@ -64,6 +67,7 @@ class StoredTopic:
 class TopicObjects:
     def __init__(self, store: ObjectStore, controller: ControllerService) -> None:
         self._store = store
+        self._objects = TypedStore(store)
         self._controller = controller
         self._names = TopicNames(store, controller)
 
@@ -75,26 +79,24 @@ class TopicObjects:
         named = tuple(dict.fromkeys(topics))
         found = await gathered(named, lambda topic: self._topic(pool, topic))
         stored = zip(named, found, strict=True)
-        limit = (stored_pool or apply_defaults(NO_POOL))["spec"]["limits"]["maxPartitions"]
+        limits = (stored_pool or parse_unchecked(BrokerPool, NO_POOL)).spec.limits
         return StoredTopic(
             self._places(pool, stored_pool),
             {topic: item for topic, item in stored if item is not None},
-            Room(limit, self._controller.partition_count(pool)),
+            Room(limits.max_partitions, self._controller.partition_count(pool)),
         )
 
-    async def _pool(self, pool: str) -> Object | None:
+    async def _pool(self, pool: str) -> BrokerPool | None:
         namespace, _, name = pool.partition("/")
-        stored = await self._store.get(BROKER_POOL, namespace, name)
-        return None if stored is None else apply_defaults(stored)
+        return await self._objects.read(BrokerPool, namespace, name)
 
-    def _places(self, pool: str, stored: Object | None) -> PoolPlacement:
+    def _places(self, pool: str, stored: BrokerPool | None) -> PoolPlacement:
         if stored is None:  # going away: its brokers are still here
             views = self._controller.brokers(pool)
             return PoolPlacement(pool, tuple(view.broker_id for view in views if view.is_active))
-        spec = stored["spec"]
-        numbers = map(BrokerId, range(spec["replicas"]))
-        usable = tuple(number for number in numbers if number not in spec["drain"])
-        return PoolPlacement(pool, usable, spec["defaultPartitions"])
+        numbers = map(BrokerId, range(stored.spec.replicas))
+        usable = tuple(number for number in numbers if number not in stored.spec.drain)
+        return PoolPlacement(pool, usable, stored.spec.default_partitions)
 
     async def _topic(self, pool: str, topic: str) -> Object | None:
         """Return the Topic of a name; of several the oldest, as reconcilers choose."""

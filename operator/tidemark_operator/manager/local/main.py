@@ -22,7 +22,7 @@ from aiohttp import web
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.loop_lag import LoopLag
 
-from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, ResourceKind
 from tidemark_operator.broker_runtime.free_ports import is_free, taken_sentence
 from tidemark_operator.broker_runtime.processes import ProcessesRuntime, ProcessSettings, last_words
@@ -257,7 +257,7 @@ class LocalCluster:
         if key is not None:
             self._leading.on_key(key, request_of(change.item))
 
-    def _broker_exited(self, pool: PoolSpec, broker_id: BrokerId) -> None:
+    def _broker_exited(self, pool: BrokerPool, broker_id: BrokerId) -> None:
         log_path = self.runtime.log_path(pool.pool, broker_id)
         words = last_words(log_path)
         why = f" ({words})" if words else ""
@@ -265,7 +265,7 @@ class LocalCluster:
         say(f"broker {broker_id} of {pool.name} ended{why} {then}")
         self._leading.on_trouble(BrokerFailure(pool.pool, broker_id, "ProcessEnded"))
 
-    def _check_pool(self, pool: PoolSpec) -> None:
+    def _check_pool(self, pool: BrokerPool) -> None:
         self._leading.on_key(WorkKey(BROKER_POOL.kind, pool.namespace, pool.name))
 
     def _crashed(self, error: BaseException) -> None:

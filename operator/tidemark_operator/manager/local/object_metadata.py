@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from tidemark_operator.api.kinds import Object
+
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _NAME_PART = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
@@ -36,7 +38,7 @@ KNOWN_FIELDS = frozenset(
 )
 
 
-def metadata_faults(metadata: dict[str, Any], namespace: str) -> Iterator[str]:
+def metadata_faults(metadata: Object, namespace: str) -> Iterator[str]:
     """Yield faults; `namespace` is the only one that exists."""
     name = metadata["name"]
     if len(name) > MAX_NAME:

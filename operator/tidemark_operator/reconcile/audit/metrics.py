@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
 
+from msgspec import UNSET
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tidemark_operator.api.replication_audit import AuditStatus
 from tidemark_operator.reconcile.audit.schedule import PERIODS, Schedule
 from tidemark_operator.reconcile.work_queue import WorkKey
 
@@ -16,7 +17,7 @@ _LABELS = ["namespace", "audit"]
 class AuditCollector(Collector):
     def __init__(
         self,
-        statuses: Mapping[WorkKey, Mapping[str, Any]],
+        statuses: Mapping[WorkKey, AuditStatus],
         schedules: Mapping[WorkKey, Schedule],
     ) -> None:
         self._statuses = statuses
@@ -55,24 +56,24 @@ class AuditCollector(Collector):
         )
         for key, status in list(self._statuses.items()):
             labels = [key.namespace, key.name]
-            if "verdict" in status:
-                verdict.add_metric([*labels, status["verdict"]], 1)
-            for condition in status.get("conditions", ()):
-                if condition["type"] == "LossDetected":
-                    loss.add_metric(labels, int(condition["status"] == "True"))
-            if "lostRecords" in status:
-                lost.add_metric(labels, status["lostRecords"])
-            if "coverage" in status:
-                coverage.add_metric(labels, float(status["coverage"].rstrip(" %")) / 100)
-            if "lastSuccessTime" in status:
-                at = datetime.fromisoformat(status["lastSuccessTime"])
+            if status.verdict is not UNSET:
+                verdict.add_metric([*labels, status.verdict], 1)
+            for condition in status.known_conditions:
+                if condition.type == "LossDetected":
+                    loss.add_metric(labels, int(condition.status == "True"))
+            if status.lost_records is not UNSET:
+                lost.add_metric(labels, status.lost_records)
+            if status.coverage is not UNSET:
+                coverage.add_metric(labels, float(status.coverage.rstrip(" %")) / 100)
+            if status.last_success_time is not UNSET:
+                at = datetime.fromisoformat(status.last_success_time)
                 success.add_metric(labels, at.timestamp())
-            for rule in status.get("rules", ()):
-                if "value" in rule:
-                    value.add_metric([*labels, rule["rule"]], rule["value"])
-                if "budgetLeft" in rule:
-                    budget.add_metric([*labels, rule["rule"]], rule["budgetLeft"])
-            for text in filter(None, status.get("findings", "").replace("none", "").split(", ")):
+            for rule in status.rules or ():
+                if rule.value is not UNSET:
+                    value.add_metric([*labels, rule.rule], rule.value)
+                if rule.budget_left is not UNSET:
+                    budget.add_metric([*labels, rule.rule], rule.budget_left)
+            for text in filter(None, (status.findings or "").replace("none", "").split(", ")):
                 count, _, severity = text.partition(" ")
                 findings.add_metric([*labels, severity], int(count))
         yield from (verdict, loss, lost, coverage, success, value, budget, findings)
@@ -85,8 +86,8 @@ class AuditCollector(Collector):
             labels=_LABELS,
         )
         for key, schedule in list(self._schedules.items()):
-            status = self._statuses.get(key, {})
-            since = datetime.fromisoformat(status.get("lastSuccessTime", schedule.created_time))
+            status = self._statuses.get(key, AuditStatus())
+            since = datetime.fromisoformat(status.last_success_time or schedule.created_time)
             seconds = since.timestamp() + PERIODS * schedule.period_seconds
             due.add_metric([key.namespace, key.name], seconds)
         return due

@@ -1,9 +1,9 @@
 """Plan what is due for a ReplicationAudit, from the complete observation."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from msgspec.structs import replace
 from tidemark_protocol.audit_summary import AuditSummary, Incident
 
 from tidemark_operator.api.kinds import (
@@ -14,7 +14,8 @@ from tidemark_operator.api.kinds import (
     Object,
     ResourceKind,
 )
-from tidemark_operator.api.replication_audit import AuditSpec, SparkSpec
+from tidemark_operator.api.objects import ConditionStatus
+from tidemark_operator.api.replication_audit import AuditStatus, ReplicationAudit, SparkSpec
 from tidemark_operator.reconcile.audit.runs import (
     MAX_REPORTED_INCIDENTS,
     Run,
@@ -42,8 +43,7 @@ from tidemark_operator.resources.spark_application import (
 
 @dataclass(frozen=True, slots=True)
 class ObservedAudit:
-    spec: AuditSpec
-    status: Mapping[str, Any]  # as stored
+    audit: ReplicationAudit
     cron_job: Object | None  # of the audit's name, with any owner
     jobs: tuple[Object, ...]
     spark_operator: SparkOperator
@@ -54,11 +54,11 @@ class ObservedAudit:
     @property
     def spark(self) -> SparkSpec | None:
         """Return the Spark settings of runs; None: they are Jobs."""
-        return self.spec.spark if self.spark_operator is SparkOperator.PRESENT else None
+        return self.audit.spec.spark if self.spark_operator is SparkOperator.PRESENT else None
 
     @property
     def is_spark_out_of_reach(self) -> bool:
-        return is_out_of_reach(self.status, self.spark_operator)
+        return is_out_of_reach(self.audit.status, self.spark_operator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +96,22 @@ class AuditPlan:
     announced: tuple[Condition, ...]  # what the status must say before the actions, if any
     actions: tuple[AuditAction, ...]
     reports: tuple[ReportIncident, ...]
-    fields: dict[str, Any]
+    fields: AuditStatus
     conditions: tuple[Condition, ...]
     awaits_applications: bool  # some may end, and no watch will say so
 
 
 def plan_audit(observed: ObservedAudit) -> AuditPlan:
     actions = (*_schedule_actions(observed), *_single_run_actions(observed))
-    fields = status_fields(observed.status, observed.runs, observed.spec.history_limit)
-    is_startable = not observed.spec.is_suspended and not observed.is_spark_out_of_reach
-    if observed.spec.schedule is None and is_startable:
-        fields["startedGeneration"] = observed.spec.generation
+    audit, spec = observed.audit, observed.audit.spec
+    fields = status_fields(audit.status, observed.runs, spec.history_limit)
+    is_startable = not spec.is_suspended and not observed.is_spark_out_of_reach
+    if spec.schedule is None and is_startable:
+        fields = replace(fields, started_generation=audit.metadata.generation)
     reports = _reports(observed)
     if reports:
-        ids = [*(observed.status.get("reportedIncidents") or ()), *(r.incident.id for r in reports)]
-        fields["reportedIncidents"] = ids[-MAX_REPORTED_INCIDENTS:]
+        ids = (*(audit.status.reported_incidents or ()), *(r.incident.id for r in reports))
+        fields = replace(fields, reported_incidents=ids[-MAX_REPORTED_INCIDENTS:])
     conditions = _conditions(observed, fields)
     awaits_applications = _awaits_applications(observed, actions)
     announced = _announced(observed)
@@ -118,10 +119,10 @@ def plan_audit(observed: ObservedAudit) -> AuditPlan:
 
 
 def trouble_conditions(
-    status: Mapping[str, Any], reason: str, sentence: str
+    stored: Iterable[ConditionStatus], reason: str, sentence: str
 ) -> tuple[Condition, ...]:
     """Return a Ready condition with the problem; what is known of runs stays."""
-    return (Condition("Ready", False, reason, sentence), *_retained(status, besides=("Ready",)))
+    return (Condition("Ready", False, reason, sentence), *_retained(stored, besides=("Ready",)))
 
 
 def _announced(observed: ObservedAudit) -> tuple[Condition, ...]:
@@ -129,16 +130,16 @@ def _announced(observed: ObservedAudit) -> tuple[Condition, ...]:
 
     One whose status was not written would be forgotten when the right to it is lost.
     """
-    if observed.spark is None or may_be_used(observed.status):
+    if observed.spark is None or may_be_used(observed.audit.status):
         return ()
     here = used_condition(observed.spark)
-    return (here, *_retained(observed.status, besides=(SPARK_CONDITION,)))
+    return (here, *_retained(observed.audit.status.known_conditions, besides=(SPARK_CONDITION,)))
 
 
 def _awaits_applications(observed: ObservedAudit, actions: tuple[AuditAction, ...]) -> bool:
     ended = {run.name for run in observed.runs}
     return (
-        (observed.spark is not None and observed.spec.schedule is not None)
+        (observed.spark is not None and observed.audit.spec.schedule is not None)
         or observed.is_spark_out_of_reach
         or any(each["metadata"]["name"] not in ended for each in observed.applications)
         or any(isinstance(each, Create) and each.kind is SPARK_APPLICATION for each in actions)
@@ -151,34 +152,34 @@ def _schedule_actions(observed: ObservedAudit) -> tuple[AuditAction, ...]:
     At most one kind of schedule is wanted. One of the other kind that is ours is deleted first: if
     it may not be deleted, no second one is created.
     """
-    spec, spark = observed.spec, observed.spark
+    audit, spark = observed.audit, observed.spark
     cron_job = application = None
-    if spec.schedule is not None and spark is not None:
-        application = scheduled_spark_application_manifest(spec, spark)
-    elif spec.schedule is not None and not observed.is_spark_out_of_reach:
-        cron_job = cron_job_manifest(spec)
-    of_jobs = _schedule_action(spec, CRON_JOB, observed.cron_job, cron_job)
+    if audit.spec.schedule is not None and spark is not None:
+        application = scheduled_spark_application_manifest(audit, spark)
+    elif audit.spec.schedule is not None and not observed.is_spark_out_of_reach:
+        cron_job = cron_job_manifest(audit)
+    of_jobs = _schedule_action(audit.name, CRON_JOB, observed.cron_job, cron_job)
     of_applications = _schedule_action(
-        spec, SCHEDULED_SPARK_APPLICATION, observed.scheduled_application, application
+        audit.name, SCHEDULED_SPARK_APPLICATION, observed.scheduled_application, application
     )
     return (*of_jobs, *of_applications) if cron_job is None else (*of_applications, *of_jobs)
 
 
 def _schedule_action(
-    spec: AuditSpec, kind: ResourceKind, stored: Object | None, wanted: Object | None
+    name: str, kind: ResourceKind, stored: Object | None, wanted: Object | None
 ) -> tuple[AuditAction, ...]:
     if stored is None:
         return () if wanted is None else (Create(kind, wanted),)
-    if audit_name_of(stored) != spec.name:
+    if audit_name_of(stored) != name:
         return ()  # somebody else's, who is told so by the condition
     if wanted is None:
-        return (Delete(kind, spec.name, stored["metadata"]["uid"]),)
+        return (Delete(kind, name, stored["metadata"]["uid"]),)
     annotations = stored["metadata"].get("annotations") or {}
     digest = wanted["metadata"]["annotations"][TEMPLATE_ANNOTATION]
     if annotations.get(TEMPLATE_ANNOTATION) == digest:
         return ()
     if _is_rejected(stored):  # for good: the Spark operator does not look at it again
-        return (Delete(kind, spec.name, stored["metadata"]["uid"]), Create(kind, wanted))
+        return (Delete(kind, name, stored["metadata"]["uid"]), Create(kind, wanted))
     wanted["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
     return (Replace(kind, wanted),)
 
@@ -194,8 +195,8 @@ def _single_run_actions(observed: ObservedAudit) -> tuple[AuditAction, ...]:
     A schedule deletes its own runs; single ones are deleted here, once the status has their
     results.
     """
-    spec, spark = observed.spec, observed.spark
-    if spec.schedule is not None:
+    audit, spark = observed.audit, observed.spark
+    if audit.spec.schedule is not None:
         return ()
     actions: list[AuditAction] = []
     by_name = {
@@ -204,16 +205,16 @@ def _single_run_actions(observed: ObservedAudit) -> tuple[AuditAction, ...]:
         for item in items
     }
     is_due = (
-        observed.status.get("startedGeneration") != spec.generation
-        and not spec.is_suspended
+        audit.status.started_generation != audit.metadata.generation
+        and not audit.spec.is_suspended
         and not observed.is_spark_out_of_reach
     )
-    if is_due and single_run_name(spec) not in by_name:
+    if is_due and single_run_name(audit) not in by_name:
         if spark is None:
-            actions.append(Create(JOB, job_manifest(spec)))
+            actions.append(Create(JOB, job_manifest(audit)))
         else:
-            actions.append(Create(SPARK_APPLICATION, spark_application_manifest(spec, spark)))
-    recorded = {entry["run"] for entry in observed.status.get("history") or ()}
+            actions.append(Create(SPARK_APPLICATION, spark_application_manifest(audit, spark)))
+    recorded = {entry.run for entry in observed.audit.status.history or ()}
     for run in [run for run in observed.runs if run.name in recorded][:-RETAINED_RUNS]:
         kind, item = by_name[run.name]
         actions.append(Delete(kind, run.name, item["metadata"]["uid"]))
@@ -221,8 +222,8 @@ def _single_run_actions(observed: ObservedAudit) -> tuple[AuditAction, ...]:
 
 
 def _reports(observed: ObservedAudit) -> tuple[ReportIncident, ...]:
-    recorded = {entry["run"] for entry in observed.status.get("history") or ()}
-    reported = set(observed.status.get("reportedIncidents") or ())
+    recorded = {entry.run for entry in observed.audit.status.history or ()}
+    reported = set(observed.audit.status.reported_incidents or ())
     reports = []
     for run in observed.runs:
         if run.name in recorded or run.summary is None:
@@ -234,15 +235,14 @@ def _reports(observed: ObservedAudit) -> tuple[ReportIncident, ...]:
     return tuple(reports)
 
 
-def _conditions(observed: ObservedAudit, fields: Mapping[str, Any]) -> tuple[Condition, ...]:
-    spark = spark_conditions(
-        observed.spec, observed.status, observed.spark_operator, len(observed.applications)
-    )
+def _conditions(observed: ObservedAudit, fields: AuditStatus) -> tuple[Condition, ...]:
+    spark = spark_conditions(observed.audit, observed.spark_operator, len(observed.applications))
+    stored = observed.audit.status.known_conditions
     here = (_ready(observed), *spark)
     last = observed.runs[-1] if observed.runs else None
-    newest = (fields.get("history") or [None])[0]
-    if last is None or newest is None or newest["run"] != last.name:
-        return (*here, *_retained(observed.status, besides=("Ready", SPARK_CONDITION)))
+    newest = next(iter(fields.history or ()), None)
+    if last is None or newest is None or newest.run != last.name:
+        return (*here, *_retained(stored, besides=("Ready", SPARK_CONDITION)))
     if last.summary is None or is_without_source(last.summary):
         # Nothing was judged: a loss that was found stays found.
         reason, said = (
@@ -252,20 +252,20 @@ def _conditions(observed: ObservedAudit, fields: Mapping[str, Any]) -> tuple[Con
         )
         completed = Condition("Completed", False, reason, said)
         besides = ("Ready", SPARK_CONDITION, "Completed")
-        return (*here, completed, *_retained(observed.status, besides=besides))
+        return (*here, completed, *_retained(stored, besides=besides))
     return (*here, *_verdict_conditions(last.name, last.summary))
 
 
 def _ready(observed: ObservedAudit) -> Condition:
-    spec = observed.spec
+    audit, spec = observed.audit, observed.audit.spec
     if observed.is_spark_out_of_reach:
         said = f"nothing is started: the condition {SPARK_CONDITION} says why, and what to do"
         return Condition("Ready", False, OUT_OF_REACH, said)
     kind, stored = CRON_JOB, observed.cron_job
     if observed.spark is not None:
         kind, stored = SCHEDULED_SPARK_APPLICATION, observed.scheduled_application
-    if spec.schedule is not None and stored and audit_name_of(stored) != spec.name:
-        taken = f"the {kind.kind} {spec.name} is not of this audit: rename or remove one of them"
+    if spec.schedule is not None and stored and audit_name_of(stored) != audit.name:
+        taken = f"the {kind.kind} {audit.name} is not of this audit: rename or remove one of them"
         return Condition("Ready", False, "NameTaken", taken)
     if spec.schedule is not None and stored and _is_rejected(stored):
         said = f"the Spark operator refuses the schedule: {stored['status'].get('reason', '')}"
@@ -274,7 +274,7 @@ def _ready(observed: ObservedAudit) -> Condition:
         return Condition("Ready", False, "Suspended", "spec.suspend is true: nothing is started")
     if spec.schedule is not None:
         return Condition("Ready", True, "Scheduled", f"at {spec.schedule}, by a {kind.kind}")
-    return Condition("Ready", True, "SingleRun", f"the run is {single_run_name(spec)}")
+    return Condition("Ready", True, "SingleRun", f"the run is {single_run_name(audit)}")
 
 
 def _verdict_conditions(run: str, summary: AuditSummary) -> tuple[Condition, ...]:
@@ -311,10 +311,12 @@ def _verdict_conditions(run: str, summary: AuditSummary) -> tuple[Condition, ...
     )
 
 
-def _retained(status: Mapping[str, Any], *, besides: tuple[str, ...]) -> tuple[Condition, ...]:
+def _retained(
+    stored: Iterable[ConditionStatus], *, besides: tuple[str, ...]
+) -> tuple[Condition, ...]:
     """Return the stored conditions; those of runs stay until another run ends."""
     return tuple(
-        Condition(each["type"], each["status"] == "True", each["reason"], each["message"])
-        for each in status.get("conditions") or ()
-        if each["type"] not in besides
+        Condition(each.type, each.status == "True", each.reason, each.message)
+        for each in stored
+        if each.type not in besides
     )

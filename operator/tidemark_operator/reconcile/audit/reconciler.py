@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 from tidemark_operator.api.kinds import (
     CRON_JOB,
@@ -17,8 +16,8 @@ from tidemark_operator.api.kinds import (
     Object,
     ResourceKind,
 )
-from tidemark_operator.api.replication_audit import AuditSpec, audit_spec
-from tidemark_operator.api.schemas import effective, validate
+from tidemark_operator.api.objects import Invalid
+from tidemark_operator.api.replication_audit import AuditStatus, ReplicationAudit
 from tidemark_operator.reconcile.audit.plan import (
     AuditAction,
     Create,
@@ -42,6 +41,7 @@ from tidemark_operator.store.object_store import (
     ObjectStore,
     Rejected,
 )
+from tidemark_operator.store.typed_store import TypedStore
 
 log = logging.getLogger(__name__)
 
@@ -69,12 +69,13 @@ class AuditReconciler:
         now_text: Callable[[], str] = _utc_text,
     ) -> None:
         self._store = store
+        self._objects = TypedStore(store)
         self._now_text = now_text
         self._statuses = StatusWriter(
             store, interval_ms=STATUS_INTERVAL_MS, now_ms=now_ms, now_text=now_text
         )
         # For the metrics, as last seen.
-        self.statuses: dict[WorkKey, dict[str, Any]] = {}
+        self.statuses: dict[WorkKey, AuditStatus] = {}
         self.schedules: dict[WorkKey, Schedule] = {}
 
     async def reconcile(self, key: WorkKey) -> int | None:
@@ -82,31 +83,29 @@ class AuditReconciler:
 
         Raises StoreError.
         """
-        audit = await self._store.get(REPLICATION_AUDIT, key.namespace, key.name)
-        if audit is None or "deletionTimestamp" in audit["metadata"]:
+        audit = await self._objects.get(ReplicationAudit, key.namespace, key.name)
+        if audit is None or audit.metadata.is_going:
             self.statuses.pop(key, None)
             self.schedules.pop(key, None)
             return None  # the collector takes its Jobs
-        sentences = validate(audit)
-        if sentences:
-            return await self._say_trouble(audit, "InvalidSpec", "; ".join(sentences))
-        spec = audit_spec(effective(audit))
-        self._record_schedule(key, schedule_of(spec, audit["metadata"]["creationTimestamp"]))
-        observed = await self._observe(spec, audit)
+        if isinstance(audit, Invalid):
+            return await self._say_trouble(audit, "InvalidSpec", "; ".join(audit.sentences))
+        self._record_schedule(key, schedule_of(audit.spec, audit.metadata.creation_timestamp or ""))
+        observed = await self._observe(audit)
         plan = plan_audit(observed)
         if plan.announced:
-            await self._statuses.write(REPLICATION_AUDIT, audit, {}, plan.announced, at_once=True)
+            await self._statuses.write(audit, AuditStatus(), plan.announced, at_once=True)
         try:
             for action in plan.actions:
                 what = f"{type(action).__name__} {action.kind.kind}"
                 log.info("audit action", extra={"audit": key.name, "action": what})
-                await self._apply(observed.spec, action)
+                await self._apply(audit.namespace, action)
         except Rejected as error:  # by the API server: only the user can change that
             return await self._say_trouble(audit, "Refused", str(error)) or REJECTED_INTERVAL_MS
         for report in plan.reports:
             await self._report(audit, report)
-        wait_ms = await self._statuses.write(REPLICATION_AUDIT, audit, plan.fields, plan.conditions)
-        self.statuses[key] = audit.get("status", {})
+        wait_ms = await self._statuses.write(audit, plan.fields, plan.conditions)
+        self.statuses[key] = audit.status
         return wait_ms or (APPLICATIONS_INTERVAL_MS if plan.awaits_applications else None)
 
     def _record_schedule(self, key: WorkKey, schedule: Schedule | None) -> None:
@@ -115,9 +114,11 @@ class AuditReconciler:
         else:
             self.schedules[key] = schedule
 
-    async def _say_trouble(self, audit: Object, reason: str, sentence: str) -> int | None:
-        conditions = trouble_conditions(audit.get("status", {}), reason, sentence)
-        return await self._statuses.write(REPLICATION_AUDIT, audit, {}, conditions)
+    async def _say_trouble(
+        self, audit: ReplicationAudit | Invalid[ReplicationAudit], reason: str, sentence: str
+    ) -> int | None:
+        conditions = trouble_conditions(audit.status.known_conditions, reason, sentence)
+        return await self._statuses.write(audit, AuditStatus(), conditions)
 
     async def all_keys(self, namespace: str | None) -> tuple[WorkKey, ...]:
         audits = await self._store.list(REPLICATION_AUDIT, namespace)
@@ -126,16 +127,14 @@ class AuditReconciler:
             for each in audits
         )
 
-    async def _observe(self, spec: AuditSpec, audit: Object) -> ObservedAudit:
-        labels = {AUDIT_LABEL: spec.name}
-        jobs = await self._store.list(JOB, spec.namespace, labels)
-        status = audit.get("status", {})
-        spark_operator, applications, scheduled = await self._spark(spec, status)
-        pods = await self._store.list(POD, spec.namespace, labels) if jobs or applications else []
+    async def _observe(self, audit: ReplicationAudit) -> ObservedAudit:
+        labels = {AUDIT_LABEL: audit.name}
+        jobs = await self._store.list(JOB, audit.namespace, labels)
+        spark_operator, applications, scheduled = await self._spark(audit)
+        pods = await self._store.list(POD, audit.namespace, labels) if jobs or applications else []
         return ObservedAudit(
-            spec=spec,
-            status=status,
-            cron_job=await self._store.get(CRON_JOB, spec.namespace, spec.name),
+            audit=audit,
+            cron_job=await self._store.get(CRON_JOB, audit.namespace, audit.name),
             jobs=tuple(jobs),
             spark_operator=spark_operator,
             scheduled_application=scheduled,
@@ -144,31 +143,31 @@ class AuditReconciler:
         )
 
     async def _spark(
-        self, spec: AuditSpec, status: Object
+        self, audit: ReplicationAudit
     ) -> tuple[SparkOperator, list[Object], Object | None]:
         """Return the audit's SparkApplications and its schedule, if both kinds are installed."""
         applications: list[Object] = []
-        if not is_spoken_of(spec, status):
+        if not is_spoken_of(audit):
             return SparkOperator.NOT_REQUESTED, applications, None
         try:
-            labels = {AUDIT_LABEL: spec.name}
-            applications = await self._store.list(SPARK_APPLICATION, spec.namespace, labels)
+            labels = {AUDIT_LABEL: audit.name}
+            applications = await self._store.list(SPARK_APPLICATION, audit.namespace, labels)
             kind = SCHEDULED_SPARK_APPLICATION
-            scheduled = await self._store.get(kind, spec.namespace, spec.name)
+            scheduled = await self._store.get(kind, audit.namespace, audit.name)
         except NotFound:
             return SparkOperator.NO_CRDS, applications, None
         except Forbidden:
             return SparkOperator.NO_RIGHTS, applications, None
         return SparkOperator.PRESENT, applications, scheduled
 
-    async def _apply(self, spec: AuditSpec, action: AuditAction) -> None:
+    async def _apply(self, namespace: str, action: AuditAction) -> None:
         match action:
             case Create(kind, manifest):
                 await self._create(kind, manifest)
             case Replace(kind, manifest):
                 await self._store.replace(kind, manifest)
             case Delete(kind, name, uid):
-                await self._store.delete(kind, spec.namespace, name, uid=uid)
+                await self._store.delete(kind, namespace, name, uid=uid)
 
     async def _create(self, kind: ResourceKind, manifest: Object) -> None:
         try:
@@ -176,23 +175,23 @@ class AuditReconciler:
         except AlreadyExists:
             return  # of a pass whose status write was lost
 
-    async def _report(self, audit: Object, report: ReportIncident) -> None:
-        metadata, incident = audit["metadata"], report.incident
+    async def _report(self, audit: ReplicationAudit, report: ReportIncident) -> None:
+        metadata, incident = audit.metadata, report.incident
         now = self._now_text()
         event = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
-                "name": f"{metadata['name']}.{incident.id}",
-                "namespace": metadata["namespace"],
-                "labels": audit_labels(metadata["name"]),
+                "name": f"{metadata.name}.{incident.id}",
+                "namespace": metadata.namespace,
+                "labels": audit_labels(metadata.name),
             },
             "involvedObject": {
                 "apiVersion": REPLICATION_AUDIT.api_version,
                 "kind": REPLICATION_AUDIT.kind,
-                "name": metadata["name"],
-                "namespace": metadata["namespace"],
-                "uid": metadata["uid"],
+                "name": metadata.name,
+                "namespace": metadata.namespace,
+                "uid": metadata.uid,
             },
             "type": "Normal" if incident.severity in ("info", "minor") else "Warning",
             "reason": incident.rule,

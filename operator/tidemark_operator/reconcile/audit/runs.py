@@ -3,11 +3,18 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-from tidemark_protocol.audit_summary import AuditSummary, MalformedSummary, decode_summary
+import msgspec
+from msgspec import UNSET
+from tidemark_protocol.audit_summary import (
+    AuditSummary,
+    MalformedSummary,
+    RuleSummary,
+    decode_summary,
+)
 
 from tidemark_operator.api.kinds import Object
+from tidemark_operator.api.replication_audit import AuditStatus, HistoryEntry, RuleStatus
 from tidemark_operator.resources.audit_job import CONTAINER, JOB_NAME_LABEL
 from tidemark_operator.resources.spark_application import APPLICATION_LABEL, DRIVER_CONTAINER
 
@@ -130,67 +137,68 @@ def _termination(pod: Object) -> _ExitReason | None:
     return None
 
 
-def status_fields(
-    stored: Mapping[str, Any], runs: Iterable[Run], history_limit: int
-) -> dict[str, Any]:
+def status_fields(stored: AuditStatus, runs: Iterable[Run], history_limit: int) -> AuditStatus:
     """Return the status fields after these runs, including those it has already."""
-    known = {entry["run"]: entry for entry in stored.get("history") or ()}
+    known = {entry.run: entry for entry in stored.history or ()}
     new = [run for run in runs if run.name not in known]
     entries = [*known.values(), *map(_history_entry, new)]
-    entries.sort(key=lambda entry: (entry["finishedTime"], entry["run"]), reverse=True)
-    fields: dict[str, Any] = {"history": entries[:history_limit]}
-    checked_proposal = [
-        run for run in new if run.summary is not None and not is_without_source(run.summary)
-    ]
-    if new:
-        fields |= _of_last(entries[0])
-    if checked_proposal:
-        summary = checked_proposal[-1].summary
-        assert summary is not None
-        fields["lastSuccessTime"] = checked_proposal[-1].finished_time
-        fields["rules"] = [_rule(rule) for rule in summary.rules]
-    return fields
+    entries.sort(key=lambda entry: (entry.finished_time, entry.run), reverse=True)
+    fields = _of_last(entries[0]) if new else AuditStatus()
+    fields = msgspec.structs.replace(fields, history=tuple(entries[:history_limit]))
+    judged = [(run, run.summary) for run in new if run.summary is not None]
+    judged = [(run, summary) for run, summary in judged if not is_without_source(summary)]
+    if not judged:
+        return fields
+    last, summary = judged[-1]
+    rules = tuple(_rule(rule) for rule in summary.rules)
+    return msgspec.structs.replace(fields, last_success_time=last.finished_time, rules=rules)
 
 
-def _of_last(entry: Mapping[str, Any]) -> dict[str, Any]:
-    fields = {
-        name: entry[name]
-        for name in ("verdict", "sentence", "coverage", "lostRecords", "findings")
-        if name in entry
-    }
-    return {**fields, "lastRunTime": entry["finishedTime"]}
+def _of_last(entry: HistoryEntry) -> AuditStatus:
+    return AuditStatus(
+        verdict=entry.verdict,
+        sentence=entry.sentence,
+        coverage=entry.coverage,
+        lost_records=entry.lost_records,
+        findings=entry.findings,
+        last_run_time=entry.finished_time,
+    )
 
 
-def _history_entry(run: Run) -> dict[str, Any]:
+def _history_entry(run: Run) -> HistoryEntry:
     summary = run.summary
     if summary is None:
-        return {
-            "run": run.name,
-            "verdict": NO_VERDICT,
-            "sentence": run.trouble,
-            "finishedTime": run.finished_time,
-        }
-    return {
-        "run": run.name,
-        "verdict": summary.verdict,
-        "sentence": summary.sentence[:MAX_SENTENCE_CHARACTERS],
-        "finishedTime": run.finished_time,
-        "windowStart": _time_text(summary.window_start_ms),
-        "windowEnd": _time_text(summary.window_end_ms),
-        "coverage": f"{100 * summary.coverage:.2f} %",
-        "lostRecords": summary.lost_records,
-        "findings": findings_text(summary.findings),
-    }
+        return HistoryEntry(
+            run=run.name,
+            verdict=NO_VERDICT,
+            sentence=run.trouble,
+            finished_time=run.finished_time,
+        )
+    return HistoryEntry(
+        run=run.name,
+        verdict=summary.verdict,
+        sentence=summary.sentence[:MAX_SENTENCE_CHARACTERS],
+        finished_time=run.finished_time,
+        window_start=_time_text(summary.window_start_ms),
+        window_end=_time_text(summary.window_end_ms),
+        coverage=f"{100 * summary.coverage:.2f} %",
+        lost_records=summary.lost_records,
+        findings=findings_text(summary.findings),
+    )
 
 
 def findings_text(findings: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in findings.items() if count) or "none"
 
 
-def _rule(rule: Any) -> dict[str, Any]:
-    fields: dict[str, Any] = {"rule": rule.rule, "outcome": rule.outcome}
-    numbers = {"value": rule.value, "limit": rule.limit, "budgetLeft": rule.budget_left}
-    return fields | {name: number for name, number in numbers.items() if number is not None}
+def _rule(rule: RuleSummary) -> RuleStatus:
+    return RuleStatus(
+        rule=rule.rule,
+        outcome=rule.outcome,
+        value=UNSET if rule.value is None else rule.value,
+        limit=UNSET if rule.limit is None else rule.limit,
+        budget_left=UNSET if rule.budget_left is None else rule.budget_left,
+    )
 
 
 def _time_text(at_ms: int) -> str:

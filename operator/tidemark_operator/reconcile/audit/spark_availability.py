@@ -6,11 +6,9 @@ status says `Used` before the first one is created, and `OutOfReach` from when t
 until it comes back, the CRDs are removed, or a person removes the condition.
 """
 
-from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any
 
-from tidemark_operator.api.replication_audit import AuditSpec, SparkSpec
+from tidemark_operator.api.replication_audit import AuditStatus, ReplicationAudit, SparkSpec
 from tidemark_operator.reconcile.conditions import Condition
 from tidemark_operator.resources.audit_pod import AUDIT_LABEL
 
@@ -28,8 +26,8 @@ class SparkOperator(Enum):
     NOT_REQUESTED = "not asked"  # neither the spec nor the status speaks of them
 
 
-def is_spoken_of(spec: AuditSpec, status: Mapping[str, Any]) -> bool:
-    return spec.spark is not None or bool(_remembered(status))
+def is_spoken_of(audit: ReplicationAudit) -> bool:
+    return audit.spec.spark is not None or bool(_remembered(audit.status))
 
 
 def used_condition(spark: SparkSpec) -> Condition:
@@ -37,34 +35,35 @@ def used_condition(spark: SparkSpec) -> Condition:
     return Condition(SPARK_CONDITION, True, _USED, used)
 
 
-def may_be_used(status: Mapping[str, Any]) -> bool:
+def may_be_used(status: AuditStatus) -> bool:
     """Return whether the status remembers SparkApplications."""
     return _remembered(status) in (_USED, OUT_OF_REACH)
 
 
-def is_out_of_reach(status: Mapping[str, Any], spark_operator: SparkOperator) -> bool:
+def is_out_of_reach(status: AuditStatus, spark_operator: SparkOperator) -> bool:
     """Return whether a schedule of them may exist that can be neither seen nor deleted."""
     return spark_operator is SparkOperator.NO_RIGHTS and may_be_used(status)
 
 
 def spark_conditions(
-    spec: AuditSpec, status: Mapping[str, Any], spark_operator: SparkOperator, applications: int
+    audit: ReplicationAudit, spark_operator: SparkOperator, applications: int
 ) -> tuple[Condition, ...]:
     """Return the condition about several pods.
 
     None where they are not requested, and no SparkApplication of an earlier request is left
     (`applications`).
     """
-    if is_out_of_reach(status, spark_operator):
-        return (_out_of_reach(spec),)
-    if spec.spark is None:
+    if is_out_of_reach(audit.status, spark_operator):
+        return (_out_of_reach(audit),)
+    spark = audit.spec.spark
+    if spark is None:
         left = f"spec.spark is left out; earlier SparkApplications are left: {applications}"
         return (Condition(SPARK_CONDITION, False, "Left", left),) if applications else ()
     assert spark_operator is not SparkOperator.NOT_REQUESTED
     requested_transition = "spec.spark asks for SparkApplications (sparkoperator.k8s.io/v1beta2)"
     match spark_operator:
         case SparkOperator.PRESENT:
-            return (used_condition(spec.spark),)
+            return (used_condition(spark),)
         case SparkOperator.NO_CRDS:
             reason = "NotInstalled"
             found = (
@@ -80,21 +79,20 @@ def spark_conditions(
     return (Condition(SPARK_CONDITION, False, reason, f"{requested_transition}; {found}"),)
 
 
-def _out_of_reach(spec: AuditSpec) -> Condition:
-    kubectl = f"kubectl --namespace {spec.namespace}"
+def _out_of_reach(audit: ReplicationAudit) -> Condition:
+    kubectl = f"kubectl --namespace {audit.namespace}"
     said = (
         "this audit's SparkApplications and their schedule may be on, and the operator may neither"
         " read nor remove them: nothing else is started beside them. Install the chart with"
         " sparkApplications: true; or remove them by hand, and then what is remembered of them:"
         f" {kubectl} delete scheduledsparkapplications,sparkapplications"
-        f" --selector {AUDIT_LABEL}={spec.name};"
-        f" {kubectl} patch replicationaudits {spec.name} --subresource=status --type=merge"
+        f" --selector {AUDIT_LABEL}={audit.name};"
+        f" {kubectl} patch replicationaudits {audit.name} --subresource=status --type=merge"
         """ --patch '{"status": {"conditions": []}}'"""
     )
     return Condition(SPARK_CONDITION, False, OUT_OF_REACH, said)
 
 
-def _remembered(status: Mapping[str, Any]) -> str:
-    conditions: Iterable[Mapping[str, Any]] = status.get("conditions") or ()
-    reasons = [str(each["reason"]) for each in conditions if each["type"] == SPARK_CONDITION]
-    return "".join(reasons)
+def _remembered(status: AuditStatus) -> str:
+    conditions = status.known_conditions
+    return "".join(each.reason for each in conditions if each.type == SPARK_CONDITION)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
     CreateBootstrapService,
@@ -26,25 +26,25 @@ from tidemark_operator.reconcile.conditions import Condition
 from tidemark_operator.reconcile.pool.plan_listeners import plan_listeners
 
 
-def plan_pool(spec: PoolSpec, observed: ObservedPool) -> tuple[PoolAction, ...]:
+def plan_pool(pool: BrokerPool, observed: ObservedPool) -> tuple[PoolAction, ...]:
     """Return the due actions.
 
     Brokers with ids of `replicas` and above are neither created nor stopped here: they may hold
     data.
     """
-    return tuple(_actions(spec, observed))
+    return tuple(_actions(pool, observed))
 
 
-def _actions(spec: PoolSpec, observed: ObservedPool) -> Iterator[PoolAction]:
+def _actions(pool: BrokerPool, observed: ObservedPool) -> Iterator[PoolAction]:
     by_id = {broker.broker_id: broker for broker in observed.brokers}
     # Of every broker that there is, whatever `replicas` says: what goes with the pool is read from
     # these marks when the pool itself is gone (I20).
     for each in observed.brokers:
-        is_marked = each.storage_policy in ("", spec.deletion_policy)
+        is_marked = each.storage_policy in ("", pool.spec.deletion_policy)
         if not (is_marked or each.storage_is_going):
             yield LabelVolumeClaim(each.broker_id)
     # Missing brokers first: they are what clients wait for.
-    for number in range(spec.replicas):
+    for number in range(pool.spec.replicas):
         broker_id = BrokerId(number)
         broker = by_id.get(broker_id)
         if broker is None:
@@ -56,7 +56,7 @@ def _actions(spec: PoolSpec, observed: ObservedPool) -> Iterator[PoolAction]:
         yield CreateBootstrapService()
     if not observed.has_disruption_budget:
         yield CreateDisruptionBudget()
-    yield from plan_listeners(spec, observed)
+    yield from plan_listeners(pool, observed)
 
 
 def _broker_actions(broker: ObservedBroker) -> Iterator[PoolAction]:
@@ -73,10 +73,10 @@ def _broker_actions(broker: ObservedBroker) -> Iterator[PoolAction]:
 
 
 def pool_conditions(
-    spec: PoolSpec, observed: ObservedPool, active_brokers: frozenset[BrokerId]
+    pool: BrokerPool, observed: ObservedPool, active_brokers: frozenset[BrokerId]
 ) -> tuple[Condition, ...]:
     """Return the conditions; `active_brokers` have a live session."""
-    expected = [BrokerId(number) for number in range(spec.replicas)]
+    expected = [BrokerId(number) for number in range(pool.spec.replicas)]
     missing = [broker_id for broker_id in expected if broker_id not in active_brokers]
     going = [broker.broker_id for broker in observed.brokers if broker.storage_is_going]
     if going:
@@ -88,12 +88,14 @@ def pool_conditions(
             "Ready",
             False,
             "BrokersNotActive",
-            f"{spec.replicas - len(missing)} of {spec.replicas} brokers are active; "
+            f"{pool.spec.replicas - len(missing)} of {pool.spec.replicas} brokers are active; "
             f"not active: {names}",
         )
     else:
-        ready = Condition("Ready", True, "BrokersActive", f"all {spec.replicas} brokers are active")
-    return (ready, *_storage_conditions(spec, observed))
+        ready = Condition(
+            "Ready", True, "BrokersActive", f"all {pool.spec.replicas} brokers are active"
+        )
+    return (ready, *_storage_conditions(pool, observed))
 
 
 def _going_text(names: str) -> str:
@@ -106,12 +108,12 @@ def _going_text(names: str) -> str:
     )
 
 
-def _storage_conditions(spec: PoolSpec, observed: ObservedPool) -> tuple[Condition, ...]:
+def _storage_conditions(pool: BrokerPool, observed: ObservedPool) -> tuple[Condition, ...]:
     """Return conditions about storage.
 
     Claims outlive their pool: one of that name may have been created with another access mode.
     """
-    wanted = spec.storage_access_mode
+    wanted = pool.spec.storage.access_mode
     others = [each for each in observed.brokers if each.storage_access_mode not in ("", wanted)]
     if not others:
         return ()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
     ObservedBroker,
@@ -47,7 +47,7 @@ class Drain:
 
 
 def plan_drain(
-    spec: PoolSpec,
+    pool: BrokerPool,
     observed: ObservedPool,
     brokers: Iterable[BrokerView],
     replica_counts: Mapping[BrokerId, int] | None,
@@ -62,7 +62,7 @@ def plan_drain(
     """
     known = {view.broker_id: view for view in brokers if view.state != "Gone"}
     running = {broker.broker_id: broker for broker in observed.brokers}
-    surplus = sorted(b for b in {*known, *running} if b >= spec.replicas)
+    surplus = sorted(b for b in {*known, *running} if b >= pool.spec.replicas)
     actions: list[PoolAction] = []
     retire = []
     for broker_id in surplus:
@@ -75,7 +75,7 @@ def plan_drain(
         elif broker is not None:
             actions.extend(_retained_running(broker))
     going = [b for b in surplus if b in known or running[b].process is not BrokerProcess.ABSENT]
-    leaving = sorted({*going, *spec.drain})
+    leaving = sorted({*going, *pool.spec.drain})
     held = {b: None if replica_counts is None else replica_counts.get(b, 0) for b in leaving}
     reported = _conditions(held, kept or {}, unknown, retained or RetainedMoves())
     is_over = not actions and not retire and all(count == 0 for count in held.values())

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tidemark_protocol.controller_messages import ListenerAddress
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.api.broker_pool import ListenerSpec, PoolSpec
+from tidemark_operator.api.broker_pool import BrokerPool, ListenerSpec
 from tidemark_operator.broker_runtime.broker_runtime import (
     CreateListenerService,
     DeleteListenerService,
@@ -22,11 +22,11 @@ MAX_BOOTSTRAP_SERVERS = 5
 
 
 def plan_listeners(
-    spec: PoolSpec, observed: ObservedPool
+    pool: BrokerPool, observed: ObservedPool
 ) -> Iterator[CreateListenerService | DeleteListenerService]:
     if observed.listeners is None:
         return
-    wanted = _wanted(spec, observed)
+    wanted = _wanted(pool, observed)
     present = {door.name: door for door in observed.listeners}
     for name, (listener, broker_id) in wanted.items():
         if name not in present:
@@ -37,14 +37,14 @@ def plan_listeners(
 
 
 def _wanted(
-    spec: PoolSpec, observed: ObservedPool
+    pool: BrokerPool, observed: ObservedPool
 ) -> dict[str, tuple[ListenerSpec, BrokerId | None]]:
     # Also those that are being emptied: they lead until they are.
     numbers = {broker.broker_id for broker in observed.brokers if broker.instance}
-    numbers |= {BrokerId(number) for number in range(spec.replicas)}
+    numbers |= {BrokerId(number) for number in range(pool.spec.replicas)}
     return {
-        listener_service_name(spec.name, listener.name, broker_id): (listener, broker_id)
-        for listener in spec.listeners
+        listener_service_name(pool.name, listener.name, broker_id): (listener, broker_id)
+        for listener in pool.spec.listeners
         for broker_id in (None, *sorted(numbers))
     }
 
@@ -53,11 +53,11 @@ def _fits(door: ObservedListener, listener: ListenerSpec) -> bool:
     return (door.type, door.port) == (listener.type, listener.port)
 
 
-def listener_addresses(spec: PoolSpec, observed: ObservedPool) -> tuple[ListenerAddress, ...]:
+def listener_addresses(pool: BrokerPool, observed: ObservedPool) -> tuple[ListenerAddress, ...]:
     """Return the address of each broker for each listener, as far as known."""
     nodes = {broker.broker_id: broker.node_address for broker in observed.brokers}
     found = []
-    for listener in spec.listeners:
+    for listener in pool.spec.listeners:
         for door in _listeners_of(listener, observed):
             if door.broker_id is None:
                 continue

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import PartitionState
 
-from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
     ObservedBroker,
@@ -40,13 +40,13 @@ class RollingUpdate:
 
 
 def plan_rolling_update(
-    spec: PoolSpec,
+    pool: BrokerPool,
     observed: ObservedPool,
     active_brokers: frozenset[BrokerId],
     topics: Iterable[TopicView],
 ) -> RollingUpdate:
     expected = {broker.broker_id: broker for broker in observed.brokers}
-    expected = {i: broker for i, broker in expected.items() if i < spec.replicas}
+    expected = {i: broker for i, broker in expected.items() if i < pool.spec.replicas}
     outdated = tuple(sorted(i for i, broker in expected.items() if broker.is_outdated))
     if not outdated:
         return RollingUpdate()
@@ -58,7 +58,7 @@ def plan_rolling_update(
             # it. A pod that is only not Ready may be up: the kubelet may not have probed it yet.
             if broker.broker_id not in active_brokers:
                 return RollingUpdate(outdated, StopBroker(broker.broker_id, broker.instance))
-    obstacle = next(_obstacles(spec, expected, active_brokers, served), "")
+    obstacle = next(_obstacles(pool, expected, active_brokers, served), "")
     if obstacle or not candidates:
         return RollingUpdate(outdated, obstacle=obstacle or "their pods are stopping")
     partitions = [(view.topic.topic, state) for view in served for state in view.partitions]
@@ -112,12 +112,12 @@ def _serves(broker: ObservedBroker, active_brokers: frozenset[BrokerId]) -> bool
 
 
 def _obstacles(
-    spec: PoolSpec,
+    pool: BrokerPool,
     expected: dict[BrokerId, ObservedBroker],
     active_brokers: frozenset[BrokerId],
     served: list[TopicView],
 ) -> Iterator[str]:
-    for number in range(spec.replicas):
+    for number in range(pool.spec.replicas):
         broker = expected.get(BrokerId(number))
         if broker is None or not _serves(broker, active_brokers):
             yield f"broker {number} is not active"

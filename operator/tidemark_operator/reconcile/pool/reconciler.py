@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
+from msgspec import UNSET
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.api.broker_pool import PoolSpec
-from tidemark_operator.api.kinds import BROKER_POOL, TOPIC, Object
-from tidemark_operator.api.schemas import apply_defaults
+from tidemark_operator.api.broker_pool import BrokerPool, ListenerStatus, PoolStatus
+from tidemark_operator.api.kinds import BROKER_POOL, TOPIC
+from tidemark_operator.api.objects import Invalid
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
     BrokerRuntime,
@@ -32,7 +32,6 @@ from tidemark_operator.reconcile.pool_membership import active_broker_ids, leavi
 from tidemark_operator.reconcile.retained_data import retained_condition, retained_replicas
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.status import StatusWriter
-from tidemark_operator.reconcile.topic.observe import InvalidManifest, read_pool
 from tidemark_operator.reconcile.topic.plan_placement import (
     BrokerPlacement,
     replica_counts,
@@ -49,6 +48,7 @@ from tidemark_operator.store.object_store import (
     Rejected,
     StoreError,
 )
+from tidemark_operator.store.typed_store import TypedStore
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class PoolReconciler:
         settings: ReconcilerSettings,
         add: Callable[[WorkKey], None],
     ) -> None:
-        self._store = store
+        self._objects = TypedStore(store)
         self._controller = controller
         self._runtime = runtime
         self._topics = topics
@@ -79,63 +79,58 @@ class PoolReconciler:
         self._add = add
 
     async def reconcile(self, key: WorkKey) -> int | None:
-        pool = await self._store.get(BROKER_POOL, key.namespace, key.name)
+        pool = await self._objects.get(BrokerPool, key.namespace, key.name)
         if pool is None:
             self._turns.record_gone(key)
             await self._runtime.on_pool_gone(key.namespace, key.name)
             return None
-        self._turns.record_seen(BROKER_POOL, pool)
-        if "deletionTimestamp" in pool["metadata"]:
+        self._turns.record_seen(BROKER_POOL, pool.metadata)
+        if pool.metadata.is_going:
             return None  # the collector takes its pods
-        spec = read_pool(pool)
-        if isinstance(spec, InvalidManifest):
-            return await self._statuses.write(
-                BROKER_POOL, pool, {}, [invalid_condition(spec.sentences)]
-            )
-        observed = await self._runtime.observe(spec)
-        failures = await self._apply_each(spec, plan_pool(spec, observed))
-        self._topics.pool_is_read(spec.pool, pool)
-        self._record_leaving(spec, pool)
-        addresses = listener_addresses(spec, observed)
-        settings = PoolSettings(spec.move_bytes_per_second, spec.quotas, addresses)
-        await self._controller.set_settings(spec.pool, settings)
-        purges = await self._purge(spec, pool, failures)
-        retained = await self._move_retained(spec, failures)
-        drain = await self._drain(spec, observed, failures, retained)
-        active = active_broker_ids(self._controller, spec.pool)
+        if isinstance(pool, Invalid):
+            faults = [invalid_condition(pool.sentences)]
+            return await self._statuses.write(pool, PoolStatus(), faults)
+        observed = await self._runtime.observe(pool)
+        failures = await self._apply_each(pool, plan_pool(pool, observed))
+        self._topics.pool_is_read(pool)
+        self._record_leaving(pool)
+        addresses = listener_addresses(pool, observed)
+        settings = PoolSettings(pool.spec.move_bytes_per_second, pool.spec.quotas, addresses)
+        await self._controller.set_settings(pool.pool, settings)
+        purges = await self._purge(pool, failures)
+        retained = await self._move_retained(pool, failures)
+        drain = await self._drain(pool, observed, failures, retained)
+        active = active_broker_ids(self._controller, pool.pool)
         rolling_update = plan_rolling_update(
-            spec, observed, active, self._controller.topics(spec.pool)
+            pool, observed, active, self._controller.topics(pool.pool)
         )
         if rolling_update.stop is not None:
-            failures += await self._apply_each(spec, (rolling_update.stop,))
+            failures += await self._apply_each(pool, (rolling_update.stop,))
         conditions = (
             *_rejections(failures),
-            *pool_conditions(spec, observed, active),
+            *pool_conditions(pool, observed, active),
             rolling_update_condition(rolling_update),
             *drain.conditions,
-            *retained_condition(self._controller.topics(spec.pool)),
+            *retained_condition(self._controller.topics(pool.pool)),
             *purges.conditions(),
         )
-        fields = self._status_fields(spec, observed, rolling_update)
-        if purges.has_change:
-            fields["purgeRetained"] = purges.status
+        fields = self._status_fields(pool, observed, rolling_update, purges)
         # At once: until a purge is recorded, it would also take a later topic of that name.
-        wait_ms = await self._statuses.write(
-            BROKER_POOL, pool, fields, conditions, at_once=purges.has_change
-        )
+        wait_ms = await self._statuses.write(pool, fields, conditions, at_once=purges.has_change)
         for failure in failures:
             if not isinstance(failure, Rejected):
                 raise failure  # the queue comes back, more slowly each time
         if not (rolling_update.is_over and drain.is_over):
             return self._settings.roll_interval_ms
         listeners = (
-            len(addresses) < spec.replicas * len(spec.listeners) and observed.listeners is not None
+            len(addresses) < pool.spec.replicas * len(pool.spec.listeners)
+            and observed.listeners is not None
         )
         is_waiting = listeners or bool(failures) or bool(purges.waiting)
         return wait_ms or (self._settings.waiting_interval_ms if is_waiting else None)
 
     async def _apply_each(
-        self, spec: PoolSpec, actions: Iterable[PoolAction]
+        self, pool: BrokerPool, actions: Iterable[PoolAction]
     ) -> list[StoreError | OSError]:
         """Apply each action and return the errors.
 
@@ -144,9 +139,9 @@ class PoolReconciler:
         """
         failures: list[StoreError | OSError] = []
         for action in actions:
-            log.info("pool action", extra={"pool": spec.pool, "action": repr(action)})
+            log.info("pool action", extra={"pool": pool.pool, "action": repr(action)})
             try:
-                await self._runtime.apply(spec, action)
+                await self._runtime.apply(pool, action)
             except NamespaceTerminating:
                 raise
             except (StoreError, OSError) as error:
@@ -156,12 +151,10 @@ class PoolReconciler:
                 break
         return failures
 
-    async def _purge(
-        self, spec: PoolSpec, pool: Object, failures: list[StoreError | OSError]
-    ) -> Purges:
-        purges = read_purges(spec, pool.get("status", {}))
+    async def _purge(self, pool: BrokerPool, failures: list[StoreError | OSError]) -> Purges:
+        purges = read_purges(pool)
         try:
-            await self._topics.purges.carry_out(spec, purges)
+            await self._topics.purges.carry_out(pool, purges)
         except NamespaceTerminating:
             raise
         except (StoreError, OSError) as error:
@@ -169,24 +162,24 @@ class PoolReconciler:
         return purges
 
     async def _move_retained(
-        self, spec: PoolSpec, failures: list[StoreError | OSError]
+        self, pool: BrokerPool, failures: list[StoreError | OSError]
     ) -> RetainedMoves:
         """Move retained data off leaving brokers: there is no Topic whose pass would do it."""
-        leaving = self._topics.leaving.get(spec.pool, frozenset())
+        leaving = self._topics.leaving.get(pool.pool, frozenset())
         if not leaving:
             return RetainedMoves()
-        numbers = map(BrokerId, range(spec.replicas))
+        numbers = map(BrokerId, range(pool.spec.replicas))
         places = BrokerPlacement(
             tuple(number for number in numbers if number not in leaving),
             leaving,
-            active_broker_ids(self._controller, spec.pool),
-            {each.broker_id: each.rack for each in self._controller.brokers(spec.pool)},
+            active_broker_ids(self._controller, pool.pool),
+            {each.broker_id: each.rack for each in self._controller.brokers(pool.pool)},
         )
-        moves = plan_retained_moves(self._controller.topics(spec.pool), places)
+        moves = plan_retained_moves(self._controller.topics(pool.pool), places)
         problems = []
         for topic, targets in moves.targets:
             try:
-                await self._controller.reassign(spec.pool, topic.topic_id, targets)
+                await self._controller.reassign(pool.pool, topic.topic_id, targets)
             except CannotReassign as error:
                 problems.append(f"deleted topic {topic.topic}, {error}")
             except NamespaceTerminating:
@@ -196,56 +189,62 @@ class PoolReconciler:
                 break
         if not moves.targets:
             return moves
-        new_partitions = plan_retained_moves(self._controller.topics(spec.pool), places)
+        new_partitions = plan_retained_moves(self._controller.topics(pool.pool), places)
         return new_partitions.and_waiting(problems)
 
     async def _drain(
         self,
-        spec: PoolSpec,
+        pool: BrokerPool,
         observed: ObservedPool,
         failures: list[StoreError | OSError],
         retained: RetainedMoves,
     ) -> Drain:
-        views = self._controller.topics(spec.pool)
+        views = self._controller.topics(pool.pool)
         drain = plan_drain(
-            spec,
+            pool,
             observed,
-            self._controller.brokers(spec.pool),
+            self._controller.brokers(pool.pool),
             replica_counts(views),
             retained_replicas(views),
             unknown_topics(views),
             retained,
         )
-        failures += await self._apply_each(spec, drain.actions)
+        failures += await self._apply_each(pool, drain.actions)
         for broker_id in drain.retire:
-            await self._controller.retire_broker(spec.pool, broker_id)
+            await self._controller.retire_broker(pool.pool, broker_id)
         return drain
 
-    def _record_leaving(self, spec: PoolSpec, pool: Object) -> None:
+    def _record_leaving(self, pool: BrokerPool) -> None:
         """Record the leaving brokers; Topics check their placement again when they change."""
-        known = (broker.broker_id for broker in self._controller.brokers(spec.pool))
-        leaving = leaving_brokers(apply_defaults(pool), known)
-        if leaving == self._topics.leaving.get(spec.pool, frozenset()):
+        known = (broker.broker_id for broker in self._controller.brokers(pool.pool))
+        leaving = leaving_brokers(pool.spec, known)
+        if leaving == self._topics.leaving.get(pool.pool, frozenset()):
             return
-        self._topics.leaving[spec.pool] = leaving
-        for view in self._controller.topics(spec.pool):
+        self._topics.leaving[pool.pool] = leaving
+        for view in self._controller.topics(pool.pool):
             if not view.is_retained:
-                self._add(WorkKey(TOPIC.kind, spec.namespace, view.object_name))
+                self._add(WorkKey(TOPIC.kind, pool.namespace, view.object_name))
 
     def _status_fields(
-        self, spec: PoolSpec, observed: ObservedPool, rolling_update: RollingUpdate
-    ) -> dict[str, Any]:
+        self,
+        pool: BrokerPool,
+        observed: ObservedPool,
+        rolling_update: RollingUpdate,
+        purges: Purges,
+    ) -> PoolStatus:
         running = sum(broker.process is not BrokerProcess.ABSENT for broker in observed.brokers)
-        return {
-            "replicas": running,
-            "activeBrokers": len(active_broker_ids(self._controller, spec.pool)),
-            "updatedBrokers": spec.replicas - len(rolling_update.outdated),
-            "listeners": [
-                {"name": each.name, "bootstrap": bootstrap_servers(each, observed)}
-                for each in spec.listeners
-            ],
-            "selector": ",".join(f"{k}={v}" for k, v in sorted(pool_selector(spec.name).items())),
-        }
+        selector = sorted(pool_selector(pool.name).items())
+        return PoolStatus(
+            replicas=running,
+            active_brokers=len(active_broker_ids(self._controller, pool.pool)),
+            updated_brokers=pool.spec.replicas - len(rolling_update.outdated),
+            listeners=tuple(
+                ListenerStatus(name=each.name, bootstrap=bootstrap_servers(each, observed))
+                for each in pool.spec.listeners
+            ),
+            selector=",".join(f"{name}={value}" for name, value in selector),
+            purge_retained=purges.status if purges.has_change else UNSET,
+        )
 
 
 def _rejections(failures: Iterable[Exception]) -> Iterator[Condition]:

@@ -1,8 +1,8 @@
 """Build a Topic's conditions about its partitions."""
 
 from collections.abc import Iterator
-from typing import Any
 
+from tidemark_operator.api.topic import TopicStatus
 from tidemark_operator.controller.core.reassignment import original_of
 from tidemark_operator.controller.core.views import TopicView
 from tidemark_operator.reconcile.conditions import Condition
@@ -71,17 +71,17 @@ def listing(partitions: list[int]) -> str:
     return f"partitions {shown}{more}"
 
 
-def topic_fields(view: TopicView) -> dict[str, Any]:
+def status_fields(view: TopicView) -> TopicStatus:
     replicas = sum(len(state.replicas) for state in view.partitions)
     in_sync = sum(len(state.in_sync_replicas) for state in view.partitions)
     behind = sum(len(state.in_sync_replicas) < len(state.replicas) for state in view.partitions)
-    return {
-        "topicId": view.topic.topic_id,
-        "inSync": f"{in_sync}/{replicas}",
-        "underReplicated": behind,
-        "ledPartitions": _led(view),
-        "leaderless": len(view.partitions) - _led(view),
-    }
+    return TopicStatus(
+        topic_id=view.topic.topic_id,
+        in_sync=f"{in_sync}/{replicas}",
+        under_replicated=behind,
+        led_partitions=_led(view),
+        leaderless=len(view.partitions) - _led(view),
+    )
 
 
 def _led(view: TopicView) -> int:

@@ -5,104 +5,81 @@ and read one by one. That a Topic is gone follows only from a live read that fin
 or one with another UID, never from a list, an event or the index (S12); the same holds for a slice.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidemark_protocol.ids import BrokerId, TopicId
 
-from tidemark_operator.api.broker_pool import PoolSpec, pool_spec
-from tidemark_operator.api.kinds import BROKER_POOL, PARTITION_SLICE, TOPIC, Object
-from tidemark_operator.api.schemas import apply_defaults, effective, stored_faults
-from tidemark_operator.api.topic import TopicSpec, topic_spec
+from tidemark_operator.api.broker_pool import BrokerPool
+from tidemark_operator.api.kinds import PARTITION_SLICE, TOPIC
+from tidemark_operator.api.topic import Topic
 from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.reconcile.indexed_store import IndexedStore
-from tidemark_operator.reconcile.object_index import TopicEntry
+from tidemark_operator.reconcile.object_index import TopicEntry, topic_entry
 from tidemark_operator.reconcile.pool_membership import leaving_brokers
 from tidemark_operator.reconcile.topic.plan import ObservedTopic, PreviousTopic
 from tidemark_operator.reconcile.topic.plan_placement import any_misplaced
-from tidemark_operator.reconcile.topic.slice_owners import (
-    SliceOwner,
-    claims_topic,
-    has_topic_id,
-    retained_topics,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class InvalidManifest:
-    sentences: tuple[str, ...]
-
-
-def read_topic(topic: Object) -> TopicSpec | InvalidManifest:
-    faults = stored_faults(topic)
-    return InvalidManifest(tuple(faults)) if faults else topic_spec(effective(topic))
-
-
-def read_pool(pool: Object) -> PoolSpec | InvalidManifest:
-    faults = stored_faults(pool)
-    return InvalidManifest(tuple(faults)) if faults else pool_spec(effective(pool))
+from tidemark_operator.reconcile.topic.slice_owners import SliceOwner, retained_topics
+from tidemark_operator.store.typed_store import TypedStore
 
 
 class TopicObserver:
     def __init__(self, store: IndexedStore, controller: ControllerService) -> None:
         self._store = store
+        self._objects = TypedStore(store)
         self._index = store.index
         self._controller = controller
         self.leaving: dict[str, frozenset[BrokerId]] = {}  # by pool, as its last pass saw it
 
-    async def observe(self, spec: TopicSpec, topic: Object) -> ObservedTopic:
-        recorded = topic.get("status", {}).get("topicId")
-        topic_id = TopicId(recorded) if recorded else spec.uid
-        view = self._controller.topic(spec.pool, topic_id)
+    async def observe(self, topic: Topic) -> ObservedTopic:
+        pool, spec = topic.pool, topic.spec
+        recorded, topic_id = topic.recorded_topic_id, topic.topic_id
+        view = self._controller.topic(pool, topic_id)
         if view is not None and not self._index.has_slices(
-            spec.namespace, view.slice_names, topic_id
+            topic.namespace, view.slice_names, topic_id
         ):
             # The last sweep did not list one of them: it may be gone.
-            await self._controller.confirm_slices(spec.pool, topic_id)
-            view = self._controller.topic(spec.pool, topic_id)
+            await self._controller.confirm_slices(pool, topic_id)
+            view = self._controller.topic(pool, topic_id)
         if (view is None and recorded) or (view is not None and view.missing_slices):
-            await self._controller.find_slices(spec.pool, topic_id)  # maybe restored
-            view = self._controller.topic(spec.pool, topic_id)
-        observed = ObservedTopic(
-            spec=spec,
-            recorded_topic_id=TopicId(recorded) if recorded else None,
-            view=view,
-        )
+            await self._controller.find_slices(pool, topic_id)  # maybe restored
+            view = self._controller.topic(pool, topic_id)
+        observed = ObservedTopic(topic=topic, recorded_topic_id=recorded, view=view)
         serves = view is not None and not view.is_retained
         if view is not None and serves and spec.partitions <= view.topic.partition_count:
-            if not any_misplaced(spec, view, self.leaving.get(spec.pool, frozenset())):
+            if not any_misplaced(spec, view, self.leaving.get(pool, frozenset())):
                 return observed  # the steady state costs no further reads
             return await self._with_pool(observed)
         observed = await self._with_pool(observed)
         return observed if view is not None else await self._with_rivals(observed, topic_id)
 
     async def _with_pool(self, observed: ObservedTopic) -> ObservedTopic:
-        spec = observed.spec
-        pool = await self._store.get(BROKER_POOL, spec.namespace, spec.pool_name)
+        topic = observed.topic
+        # Its brokers are there whether or not it is valid now.
+        pool = await self._objects.read(BrokerPool, topic.namespace, topic.spec.pool_name)
         if pool is None:
             return replace(observed, pool_replicas=None)
-        pool = apply_defaults(pool)
-        brokers = self._controller.brokers(spec.pool)
+        brokers = self._controller.brokers(topic.pool)
         return replace(
             observed,
-            pool_replicas=int(pool["spec"]["replicas"]),
+            pool_replicas=pool.spec.replicas,
             active_brokers=frozenset(broker.broker_id for broker in brokers if broker.is_active),
             racks={broker.broker_id: broker.rack for broker in brokers},
-            pool_has_racks=bool(pool["spec"].get("rackKey")),
-            leaving=leaving_brokers(pool, (broker.broker_id for broker in brokers)),
+            pool_has_racks=bool(pool.spec.rack_key),
+            leaving=leaving_brokers(pool.spec, (broker.broker_id for broker in brokers)),
         )
 
     async def _with_rivals(self, observed: ObservedTopic, topic_id: TopicId) -> ObservedTopic:
         """Add others with the topicName: Topics, and data of Topics that are gone."""
-        spec = observed.spec
-        ids = self._index.ids_named(spec.pool, spec.topic_name)
+        topic = observed.topic
+        ids = self._index.ids_named(topic.pool, topic.spec.topic_name)
         others = [each for each in ids if each != topic_id]
-        owner = await self._name_owner(spec, frozenset(others))
+        owner = await self._name_owner(topic, frozenset(others))
         if owner is not None:
             return replace(observed, name_owner=owner)
         for other in others:
-            for kept in await self.kept(spec.namespace, other):
-                if kept.is_retained or await self.is_abandoned(kept, besides=spec):
-                    previous = self._controller.topic(spec.pool, kept.topic_id)
+            for kept in await self.kept(topic.namespace, other):
+                if kept.is_retained or await self.is_abandoned(kept, besides=topic):
+                    previous = self._controller.topic(topic.pool, kept.topic_id)
                     if previous is not None:
                         return replace(
                             observed,
@@ -112,7 +89,7 @@ class TopicObserver:
                         )
         return observed
 
-    async def _name_owner(self, spec: TopicSpec, with_data: frozenset[TopicId]) -> str | None:
+    async def _name_owner(self, topic: Topic, with_data: frozenset[TopicId]) -> str | None:
         """Return the Topic object that has the name before this one, or None.
 
         It is one that has data already, else the oldest; of one second, by name. It is read,
@@ -123,9 +100,9 @@ class TopicObserver:
             return (not entry.topic_ids & with_data, entry.created, entry.key.name)
 
         while True:
-            named = self._index.topics_named(spec.pool, spec.topic_name)
+            named = self._index.topics_named(topic.pool, topic.spec.topic_name)
             first = min((each for each in named if not each.is_going), key=rank, default=None)
-            if first is None or first.uid == spec.uid:
+            if first is None or first.uid == topic.metadata.uid:
                 return None
             found = await self._store.get(TOPIC, first.key.namespace, first.key.name)
             if found is not None and self._index.topic(first.key) == first:
@@ -142,7 +119,7 @@ class TopicObserver:
             if kept.topic_id == topic_id  # of that name there may be another topic's by now
         )
 
-    async def is_abandoned(self, kept: SliceOwner, *, besides: TopicSpec | None = None) -> bool:
+    async def is_abandoned(self, kept: SliceOwner, *, besides: Topic | None = None) -> bool:
         """Return whether no Topic object has, or will adopt, this data.
 
         `besides` is the Topic that asks: it has the name, so only one that has the data already
@@ -154,11 +131,12 @@ class TopicObserver:
             entries += self._index.topics_named(kept.pool, kept.topic_name)
         names = [entry.key.name for entry in entries if entry.key.namespace == namespace]
         for name in dict.fromkeys((*names, kept.object_name)):
-            topic = await self._store.get(TOPIC, namespace, name)
-            if topic is None:
+            item = await self._store.get(TOPIC, namespace, name)
+            if item is None:
                 continue
-            if besides is None and claims_topic(topic, kept):
+            entry = topic_entry(item)
+            if besides is None and entry.claims(kept):
                 return False
-            if besides is not None and has_topic_id(topic, kept.topic_id):
+            if besides is not None and kept.topic_id in entry.topic_ids:
                 return False
         return True

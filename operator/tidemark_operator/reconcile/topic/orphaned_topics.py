@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from tidemark_protocol.ids import TopicId
 
-from tidemark_operator.api.kinds import PARTITION_SLICE, TOPIC, Object
+from tidemark_operator.api.kinds import PARTITION_SLICE, TOPIC
 from tidemark_operator.controller.service import ControllerService
+from tidemark_operator.reconcile.object_index import topic_entry
 from tidemark_operator.reconcile.topic.plan import ObservedTopic
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.store.object_store import ObjectStore
@@ -37,21 +38,25 @@ class OrphanedTopics:
 
     def note(self, key: WorkKey, observed: ObservedTopic) -> None:
         """Remember the Topic as a pass found it."""
-        spec, recorded = observed.spec, observed.recorded_topic_id
+        topic, recorded = observed.topic, observed.recorded_topic_id
         if recorded is None or observed.view is not None:
             self._known.pop(key, None)
             return
         self._known[key] = OrphanedTopic(
-            spec.uid, spec.pool, recorded, spec.topic_name, spec.deletion_policy == "Delete"
+            topic.metadata.uid,
+            topic.pool,
+            recorded,
+            topic.spec.topic_name,
+            topic.spec.deletion_policy == "Delete",
         )
 
-    async def forget_deleted(self, key: WorkKey, topic: Object | None) -> None:
+    async def forget_deleted(self, key: WorkKey, uid: str | None) -> None:
         """Delete the data of a remembered Topic that is gone.
 
-        `topic` is what a live read of the key found: None, or another object of that name.
+        `uid` is that of the object that a live read of the key found, None if it found none.
         """
         known = self._known.get(key)
-        if known is None or (topic is not None and topic["metadata"].get("uid") == known.uid):
+        if known is None or uid == known.uid:
             return
         if known.is_to_be_erased and not await self._is_claimed(key.namespace, known.topic_id):
             log.info(
@@ -73,7 +78,4 @@ class OrphanedTopics:
         if any(item.get("topicId") == topic_id and not item.get("deleted") for item in slices):
             return True
         topics = await self._store.list(TOPIC, namespace)
-        return any(
-            topic_id in (topic["metadata"].get("uid"), topic.get("status", {}).get("topicId"))
-            for topic in topics
-        )
+        return any(topic_id in topic_entry(topic).topic_ids for topic in topics)

@@ -13,7 +13,7 @@ from tidemark_protocol.partition_state import TopicState
 
 from tidemark_operator.api.broker_pool import DEFAULT_POOL
 from tidemark_operator.api.elect_annotation import LeaderChoice
-from tidemark_operator.api.topic import TopicSpec
+from tidemark_operator.api.topic import Topic, TopicSpec
 from tidemark_operator.controller.core.placement import place
 from tidemark_operator.controller.core.reassignment import is_moving
 from tidemark_operator.controller.core.unclean_recovery import is_chosen
@@ -41,7 +41,7 @@ class PreviousTopic:
 
 @dataclass(frozen=True, slots=True)
 class ObservedTopic:
-    spec: TopicSpec
+    topic: Topic
     recorded_topic_id: TopicId | None  # status.topicId: slices were made or adopted once
     view: TopicView | None  # of the recorded id, else of the object's UID
     # The rest is looked at only while there is no view to serve.
@@ -54,6 +54,10 @@ class ObservedTopic:
     leaving: frozenset[BrokerId] = frozenset()  # brokers that are to be emptied
 
     @property
+    def spec(self) -> TopicSpec:
+        return self.topic.spec
+
+    @property
     def usable_brokers(self) -> tuple[BrokerId, ...]:
         """Return the manifest's brokers for placement, alive or not."""
         numbers = map(BrokerId, range(self.pool_replicas or 0))
@@ -61,7 +65,7 @@ class ObservedTopic:
 
     @property
     def topic_id(self) -> TopicId:
-        return self.recorded_topic_id or self.spec.uid
+        return self.recorded_topic_id or TopicId(self.topic.metadata.uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,7 @@ def topic_state(spec: TopicSpec, topic_id: TopicId) -> TopicState:
 
 
 def plan_topic(observed: ObservedTopic) -> TopicPlan:
-    plan, fault = _plan(observed), observed.spec.choices_fault
+    plan, fault = _plan(observed), observed.topic.choices_fault
     if not fault:
         return plan
     reported = Condition("Attention", True, "SeeMessage", fault)
@@ -196,8 +200,8 @@ def _plan_placement(observed: ObservedTopic) -> TopicPlan:
     if observed.pool_replicas is None:
         return _not_ready(
             "BrokerPoolNotFound",
-            f"there is no BrokerPool {spec.pool_name} in namespace {spec.namespace}: make it, or "
-            f'make the Topic with brokerPool "{DEFAULT_POOL}", which comes by itself',
+            f"there is no BrokerPool {spec.pool_name} in namespace {observed.topic.namespace}: make"
+            f' it, or make the Topic with brokerPool "{DEFAULT_POOL}", which comes by itself',
         )
     too_few = _too_few_brokers(observed)
     if too_few is not None:
@@ -247,7 +251,7 @@ def _plan_existing(observed: ObservedTopic, view: TopicView) -> TopicPlan:
     mismatch = _fixed_mismatch(spec, view.topic)
     if mismatch is not None:
         return mismatch
-    choices = _new_choices(spec, view)
+    choices = _new_choices(observed.topic, view)
     if choices:
         return TopicPlan(ChooseLeaders(view.topic.topic_id, choices), ready_conditions(view))
     if spec.partitions > view.topic.partition_count:
@@ -301,12 +305,12 @@ def _plan_reassignment(observed: ObservedTopic, view: TopicView) -> TopicPlan:
     return TopicPlan(None, conditions, is_waiting=any_misplaced(spec, view, observed.leaving))
 
 
-def _new_choices(spec: TopicSpec, view: TopicView) -> tuple[LeaderChoice, ...]:
+def _new_choices(topic: Topic, view: TopicView) -> tuple[LeaderChoice, ...]:
     """Return the leader choices that apply now and that the controller does not have yet."""
     states = {state.partition: state for state in view.partitions}
     return tuple(
         choice
-        for choice in spec.choices
+        for choice in topic.choices
         if choice not in view.choices
         and choice.partition in states
         and is_chosen(choice, states[choice.partition])

@@ -7,20 +7,20 @@ only if each slice says that it is retained and no Topic object has or will adop
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
 
-from tidemark_operator.api.broker_pool import PoolSpec
-from tidemark_operator.api.kinds import TOPIC, Object
+from tidemark_operator.api.broker_pool import BrokerPool, PurgeStatus
+from tidemark_operator.api.kinds import TOPIC
 from tidemark_operator.controller.core.views import TopicView
 from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.reconcile.conditions import Condition
+from tidemark_operator.reconcile.object_index import TopicEntry, topic_entry
 from tidemark_operator.reconcile.retained_data import shortened
 from tidemark_operator.reconcile.topic.deleted_topics import TopicNames
 from tidemark_operator.reconcile.topic.observe import TopicObserver
-from tidemark_operator.reconcile.topic.slice_owners import SliceOwner, claims_topic
+from tidemark_operator.reconcile.topic.slice_owners import SliceOwner
 from tidemark_operator.store.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -44,8 +44,10 @@ class Purges:
     has_change: bool = False
 
     @property
-    def status(self) -> list[dict[str, Any]]:
-        return [{"topicName": name, "result": each} for name, each in self.results.items()]
+    def status(self) -> tuple[PurgeStatus, ...]:
+        return tuple(
+            PurgeStatus(topic_name=name, result=each) for name, each in self.results.items()
+        )
 
     def conditions(self) -> Iterator[Condition]:
         if not self.results and not self.waiting:
@@ -71,10 +73,10 @@ class Purges:
         return [name for name, each in self.results.items() if each == result.value]
 
 
-def read_purges(spec: PoolSpec, status: Mapping[str, Any]) -> Purges:
+def read_purges(pool: BrokerPool) -> Purges:
     """Read the recorded results; those of other names are dropped."""
-    recorded = {each["topicName"]: each["result"] for each in status.get("purgeRetained", ())}
-    results = {name: recorded[name] for name in spec.purge_retained if name in recorded}
+    recorded = {each.topic_name: each.result for each in pool.status.purge_retained or ()}
+    results = {name: recorded[name] for name in pool.spec.purge_retained if name in recorded}
     return Purges(results, has_change=results.keys() != recorded.keys())
 
 
@@ -92,18 +94,18 @@ class RetainedPurges:
         self._observer = observer
         self._names = names
 
-    async def carry_out(self, spec: PoolSpec, purges: Purges) -> None:
+    async def carry_out(self, pool: BrokerPool, purges: Purges) -> None:
         """Complete `purges`, name by name; what is done is in it, whatever is raised."""
-        requested = [name for name in spec.purge_retained if name not in purges.results]
+        requested = [name for name in pool.spec.purge_retained if name not in purges.results]
         if not requested:
             return
         purges.waiting = requested.copy()
         # Topics that are made after this was read are found by their own objects, and the index.
-        topics = await self._store.list(TOPIC, spec.namespace)
+        topics = [topic_entry(each) for each in await self._store.list(TOPIC, pool.namespace)]
         purged = 0
         for name in requested:
-            async with self._names.hold((spec.pool, name)):
-                result = await self._purge(spec, name, topics)
+            async with self._names.hold((pool.pool, name)):
+                result = await self._purge(pool, name, topics)
             if result is not None:
                 purges.results[name] = result.value
                 purges.waiting.remove(name)
@@ -112,15 +114,17 @@ class RetainedPurges:
             if purged == MAX_PURGES_PER_TURN:
                 return
 
-    async def _purge(self, spec: PoolSpec, name: str, topics: list[Object]) -> PurgeResult | None:
+    async def _purge(
+        self, pool: BrokerPool, name: str, topics: list[TopicEntry]
+    ) -> PurgeResult | None:
         """Purge a name; None if that cannot be decided yet."""
-        views = self._controller.topics_named(spec.pool, name)
+        views = self._controller.topics_named(pool.pool, name)
         if not views:
             return PurgeResult.NOTHING_RETAINED
-        found = [await self._retained(spec, view) for view in views]
-        claims = [item for item in topics if any(claims_topic(item, each) for each in found)]
+        found = [await self._retained(pool, view) for view in views]
+        claims = [entry for entry in topics if any(entry.claims(owner) for owner in found)]
         if claims:
-            are_going = all("deletionTimestamp" in item["metadata"] for item in claims)
+            are_going = all(entry.is_going for entry in claims)
             return None if are_going else PurgeResult.HAS_TOPIC
         for kept in found:
             # Lists and the index may lag: also by reads of the very objects.
@@ -129,18 +133,18 @@ class RetainedPurges:
         for kept in found:
             log.info(
                 "retained data is purged",
-                extra={"pool": spec.pool, "topic": name, "topic_id": kept.topic_id},
+                extra={"pool": pool.pool, "topic": name, "topic_id": kept.topic_id},
             )
-            await self._controller.delete_topic(spec.pool, kept.topic_id, retain=False, topic=name)
+            await self._controller.delete_topic(pool.pool, kept.topic_id, retain=False, topic=name)
         return PurgeResult.PURGED
 
-    async def _retained(self, spec: PoolSpec, view: TopicView) -> SliceOwner:
+    async def _retained(self, pool: BrokerPool, view: TopicView) -> SliceOwner:
         """Return the owner by the existing slices, or by the controller if all are lost."""
         topic = view.topic
-        for kept in await self._observer.kept(spec.namespace, topic.topic_id):
+        for kept in await self._observer.kept(pool.namespace, topic.topic_id):
             return replace(kept, is_retained=kept.is_retained and view.is_retained)
         return SliceOwner(
-            pool=spec.pool,
+            pool=pool.pool,
             topic_id=topic.topic_id,
             topic_name=topic.topic,
             object_name=view.object_name,

@@ -51,20 +51,3 @@ def topic_object_name(item: Object) -> str:
     """Return the name of the Topic object, from the slice or from the slice's own name."""
     name: str = item.get("topicObject") or item["metadata"]["name"].rpartition("-")[0]
     return name
-
-
-def claims_topic(topic: Object, kept: SliceOwner) -> bool:
-    """Return whether this Topic object has, or will adopt, the data of those slices.
-
-    By id, or by the name that it wants in the same pool.
-    """
-    if has_topic_id(topic, kept.topic_id):
-        return True
-    metadata, spec = topic["metadata"], topic.get("spec", {})
-    pool = f"{metadata['namespace']}/{spec.get('brokerPool', 'default')}"
-    return pool == kept.pool and spec.get("topicName", metadata["name"]) == kept.topic_name
-
-
-def has_topic_id(topic: Object, topic_id: TopicId) -> bool:
-    recorded = topic.get("status", {}).get("topicId")
-    return topic_id in (topic["metadata"].get("uid"), recorded)

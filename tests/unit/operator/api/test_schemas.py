@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tidemark_operator.api.broker_pool import ListenerSpec, pool_spec
+from tidemark_operator.api.broker_pool import BrokerPool, ListenerSpec
 from tidemark_operator.api.schemas import apply_defaults, effective, load_schema, validate
 from tidemark_operator.api.topic_configs import nearest_name, unknown_config_sentence
 from tidemark_protocol.controller_messages import ClientQuota
@@ -24,6 +24,8 @@ from tidemark_protocol.topic_configs import (
     integer_of,
     text_of,
 )
+
+from tests.support.api_objects import parsed
 
 CRDS = Path(__file__).parents[4] / "crds"
 OF_KUBERNETES = ("v1", "rbac.authorization.k8s.io/v1")  # which examples have beside ours
@@ -187,7 +189,7 @@ def test_listeners_are_read_from_the_pool() -> None:
     )
     assert validate(manifest) == []
     manifest["metadata"]["namespace"] = "shop"
-    assert pool_spec(effective(manifest)).listeners == (
+    assert parsed(BrokerPool, manifest).spec.listeners == (
         ListenerSpec("outside", "NodePort", 9094, "kafka.example"),
         ListenerSpec("cloud", "LoadBalancer", 9095, annotations={"a": "b"}),
         ListenerSpec("web", "NodePort", 8081, protocol="HTTP"),
@@ -218,7 +220,7 @@ def test_listeners_that_cannot_be_are_refused(listeners: list[dict[str, Any]]) -
 def test_topics_are_made_for_clients_only_where_the_pool_says_so(desired_topic: bool) -> None:
     requested = pool(autoCreateTopics=True) if desired_topic else pool()
     requested["metadata"]["namespace"] = "shop"
-    assert pool_spec(effective(requested)).creates_topics is desired_topic
+    assert parsed(BrokerPool, requested).spec.creates_topics is desired_topic
 
 
 def test_quotas_are_read_from_the_pool() -> None:
@@ -230,7 +232,7 @@ def test_quotas_are_read_from_the_pool() -> None:
     )
     assert validate(manifest) == []
     manifest["metadata"]["namespace"] = "shop"
-    assert pool_spec(effective(manifest)).quotas == (
+    assert parsed(BrokerPool, manifest).spec.quotas == (
         ClientQuota("", fetch_bytes_per_second=1000),
         ClientQuota("bulk", produce_bytes_per_second=5, request_percentage=50),
     )

@@ -1,12 +1,11 @@
 """Pods, claims and Services as one observation, and what their events mean."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from tidemark_operator.api.broker_pool import PoolSpec
 from tidemark_operator.api.kinds import CLAIM, POD, SERVICE
 from tidemark_operator.broker_runtime.broker_runtime import BrokerProcess, CreateVolumeClaim
 from tidemark_operator.broker_runtime.pods import PodRuntime, observed_broker
@@ -17,9 +16,10 @@ from tidemark_operator.resources.broker_pod import PodSettings
 from tidemark_operator.resources.names import broker_labels
 from tidemark_protocol.ids import BrokerId
 
+from tests.support.api_objects import broker_pool, with_spec
 from tests.support.reconcile_harness import CountingStore
 
-POOL = PoolSpec("shop", "default", "uid", 1, 2, "image", "Never", "1Gi", None, "Retain")
+POOL = broker_pool(replicas=2, image="image", imagePullPolicy="Never", storage={"size": "1Gi"})
 ZERO = BrokerId(0)
 
 
@@ -83,7 +83,9 @@ def test_a_claim_kept_from_a_pool_of_another_access_mode_is_told_and_stays(tmp_p
         store = CountingStore(tmp_path / "objects.db")
         runtime = PodRuntime(store, PodSettings())
         await runtime.apply(POOL, CreateVolumeClaim(ZERO))
-        pool = replace(POOL, storage_access_mode="ReadWriteOncePod")
+        pool = with_spec(
+            POOL, storage=msgspec.structs.replace(POOL.spec.storage, access_mode="ReadWriteOncePod")
+        )
         for action in plan_pool(pool, await runtime.observe(pool)):
             await runtime.apply(pool, action)
         observed = await runtime.observe(pool)

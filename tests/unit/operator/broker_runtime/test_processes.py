@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_operator.api.broker_pool import PoolSpec
 from tidemark_operator.broker_runtime import processes
 from tidemark_operator.broker_runtime.broker_runtime import BrokerProcess, StartBroker
 from tidemark_operator.broker_runtime.processes import ProcessesRuntime, ProcessSettings
 from tidemark_protocol.ids import BrokerId
 
+from tests.support.api_objects import broker_pool
 from tests.support.waiting import eventually
 
-POOL = PoolSpec("shop", "default", "uid", 1, 1, "image", "Never", "1Gi", None, "Retain")
+POOL = broker_pool(replicas=1, image="image", imagePullPolicy="Never", storage={"size": "1Gi"})
 
 
 @dataclass

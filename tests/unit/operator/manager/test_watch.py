@@ -5,14 +5,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tidemark_operator.api.broker_pool import PoolSpec
 from tidemark_operator.manager.watch import ClusterWatch
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.resources.persistent_volume_claim import claim_manifest
 from tidemark_protocol.ids import BrokerId
 
+from tests.support.api_objects import broker_pool
+
 RULES = Path(__file__).parents[4] / "charts/tidemark/templates/_names.tpl"
-POOL = PoolSpec("shop", "default", "uid", 1, 2, "image", "Never", "1Gi", None, "Retain")
+POOL = broker_pool(replicas=2, image="image", imagePullPolicy="Never", storage={"size": "1Gi"})
 
 
 def handlers_of(watch: ClusterWatch) -> dict[str, Any]:

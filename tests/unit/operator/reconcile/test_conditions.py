@@ -1,11 +1,11 @@
 """Conditions of a status: what several planners have to say of one type."""
 
-from tidemark_operator.reconcile.conditions import Condition, conditions_json
+from tidemark_operator.reconcile.conditions import Condition, stored_conditions
 
 
 def shown(*wanted: Condition) -> list[tuple[str, str, str, str]]:
-    found = conditions_json(wanted, (), generation=1, now="2026-01-01T00:00:00Z")
-    return [(each["type"], each["status"], each["reason"], each["message"]) for each in found]
+    found = stored_conditions(wanted, (), generation=1, now="2026-01-01T00:00:00Z")
+    return [(each.type, each.status, each.reason, each.message) for each in found]
 
 
 def test_a_type_is_there_once_and_its_text_says_all() -> None:

@@ -1,11 +1,10 @@
 """What the operator makes for a pool: restricted pods, ownerless claims, Services, a budget."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidemark_operator.api.broker_pool import ListenerSpec, PoolSpec, pool_spec
-from tidemark_operator.api.schemas import effective, validate
+from tidemark_operator.api.broker_pool import BrokerPool, ListenerSpec
+from tidemark_operator.api.schemas import validate
 from tidemark_operator.reconcile.topic.apply import default_pool_manifest
 from tidemark_operator.resources.broker_pod import PodSettings, broker_pod_manifest
 from tidemark_operator.resources.names import BROKER_ID_LABEL, BROKER_SELECTOR, broker_id_of
@@ -18,22 +17,13 @@ from tidemark_operator.resources.service import (
 )
 from tidemark_protocol.ids import BrokerId
 
-POOL = PoolSpec(
-    namespace="shop",
-    name="default",
-    uid="pool-uid",
-    generation=1,
-    replicas=3,
-    image="tidemark/broker:dev",
-    image_pull_policy="IfNotPresent",
-    storage_size="10Gi",
-    storage_class=None,
-    deletion_policy="Retain",
-)
+from tests.support.api_objects import broker_pool, parsed, with_spec
+
+POOL = broker_pool(uid="pool-uid", replicas=3)
 TWO = BrokerId(2)
 
 
-def pod(pool: PoolSpec = POOL) -> dict[str, Any]:
+def pod(pool: BrokerPool = POOL) -> dict[str, Any]:
     return broker_pod_manifest(
         pool, TWO, claim_uid="claim-uid", settings=PodSettings("tidemark-operator.sys.svc:8070")
     )
@@ -58,7 +48,7 @@ def test_what_a_pool_says_of_groups_reaches_its_brokers() -> None:
         "metadata": {"name": "default", "namespace": "shop"},
         "spec": {"groups": {"offsetsRetentionMinutes": 60}},
     }  # fmt: skip
-    (container,) = pod(pool_spec(effective(item)))["spec"]["containers"]
+    (container,) = pod(parsed(BrokerPool, item))["spec"]["containers"]
     reported = {entry["name"]: entry.get("value") for entry in container["env"]}
     assert reported["TIDEMARK_OFFSETS_RETENTION_MINUTES"] == "60"
     assert "TIDEMARK_GROUP_INITIAL_REBALANCE_DELAY_MS" not in reported
@@ -110,17 +100,17 @@ def test_a_claim_has_the_access_mode_of_its_pool(storage: dict[str, str], mode: 
         "metadata": {"name": "default", "namespace": "shop"}, "spec": {"storage": storage},
     }  # fmt: skip
     assert validate(item) == []
-    assert claim_manifest(pool_spec(effective(item)), TWO)["spec"]["accessModes"] == [mode]
+    assert claim_manifest(parsed(BrokerPool, item), TWO)["spec"]["accessModes"] == [mode]
 
 
 def test_a_claim_has_its_own_copy_of_the_deletion_policy() -> None:
     assert policy_of(claim_manifest(POOL, TWO)) == "Retain"
-    assert policy_of(claim_manifest(replace(POOL, deletion_policy="Delete"), TWO)) == "Delete"
+    assert policy_of(claim_manifest(with_spec(POOL, deletion_policy="Delete"), TWO)) == "Delete"
     assert policy_of({"metadata": {}}) == ""
 
 
 def test_a_users_labels_never_replace_those_that_select() -> None:
-    pool = replace(POOL, pod_template={"labels": {BROKER_ID_LABEL: "7", "team": "shop"}})
+    pool = with_spec(POOL, pod_template={"labels": {BROKER_ID_LABEL: "7", "team": "shop"}})
     labels = pod(pool)["metadata"]["labels"]
     assert (labels[BROKER_ID_LABEL], labels["team"]) == ("2", "shop")
 
@@ -151,15 +141,15 @@ def test_the_default_pool_is_a_valid_broker_pool() -> None:
     chart = {"replicas": 3, "image": "tidemark/broker:1", "storage": {"size": "1Gi"}}
     manifest = default_pool_manifest("shop", chart, at_least_replicas=5)
     assert validate(manifest) == []
-    spec = pool_spec(effective(manifest))
-    assert (spec.replicas, spec.image, spec.storage_size) == (5, "tidemark/broker:1", "1Gi")
+    spec = parsed(BrokerPool, manifest).spec
+    assert (spec.replicas, spec.image, spec.storage.size) == (5, "tidemark/broker:1", "1Gi")
 
 
 OUTSIDE = ListenerSpec("outside", "NodePort", 9094, annotations={"owner": "shop"})
 
 
 def test_a_listener_is_a_port_of_the_pod_and_a_service_for_each_broker() -> None:
-    (container,) = pod(replace(POOL, listeners=(OUTSIDE,)))["spec"]["containers"]
+    (container,) = pod(with_spec(POOL, listeners=(OUTSIDE,)))["spec"]["containers"]
     assert {"name": "outside", "containerPort": 9094} in container["ports"]
     assert {"name": "TIDEMARK_LISTENERS", "value": "outside:9094"} in container["env"]
     service = listener_service_manifest(POOL, OUTSIDE, TWO)
@@ -172,27 +162,27 @@ def test_a_listener_is_a_port_of_the_pod_and_a_service_for_each_broker() -> None
 
 
 def test_only_a_pool_that_wants_topics_made_tells_its_brokers() -> None:
-    def reported(pool: PoolSpec) -> list[str]:
+    def reported(pool: BrokerPool) -> list[str]:
         (container,) = pod(pool)["spec"]["containers"]
         env = container["env"]
         name = "TIDEMARK_AUTO_CREATE_TOPICS_ENABLE"
         return [entry["value"] for entry in env if entry["name"] == name]
 
-    assert (reported(POOL), reported(replace(POOL, creates_topics=True))) == ([], ["true"])
+    assert (reported(POOL), reported(with_spec(POOL, creates_topics=True))) == ([], ["true"])
 
 
 def test_default_partitions_are_told_to_brokers_unless_they_are_1() -> None:
-    def reported(pool: PoolSpec) -> list[str]:
+    def reported(pool: BrokerPool) -> list[str]:
         (container,) = pod(pool)["spec"]["containers"]
         env = container["env"]
         return [entry["value"] for entry in env if entry["name"] == "TIDEMARK_NUM_PARTITIONS"]
 
-    assert (reported(POOL), reported(replace(POOL, default_partitions=6))) == ([], ["6"])
+    assert (reported(POOL), reported(with_spec(POOL, default_partitions=6))) == ([], ["6"])
 
 
 def test_listeners_of_http_are_told_to_brokers_beside_those_of_kafka() -> None:
     web = ListenerSpec("web", "LoadBalancer", 8081, protocol="HTTP")
-    (container,) = pod(replace(POOL, listeners=(OUTSIDE, web)))["spec"]["containers"]
+    (container,) = pod(with_spec(POOL, listeners=(OUTSIDE, web)))["spec"]["containers"]
     assert {"name": "web", "containerPort": 8081} in container["ports"]
     reported = {entry["name"]: entry.get("value") for entry in container["env"]}
     assert reported["TIDEMARK_LISTENERS"] == "outside:9094"

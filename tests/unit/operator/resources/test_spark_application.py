@@ -8,13 +8,14 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 from tidemark_operator.api.kinds import Object
-from tidemark_operator.api.replication_audit import audit_spec
+from tidemark_operator.api.replication_audit import ReplicationAudit
 from tidemark_operator.api.schemas import apply_defaults
 from tidemark_operator.resources.spark_application import (
     scheduled_spark_application_manifest,
     spark_application_manifest,
 )
 
+from tests.support.api_objects import parsed
 from tests.support.audit_objects import audit_object
 from tests.support.client_tools import TOOL_SECONDS, tool
 
@@ -63,17 +64,17 @@ def strict(schema: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", AUDITS)
 def test_manifests_are_valid_and_nothing_of_them_is_pruned(name: str) -> None:
-    audit = apply_defaults(audit_object(schedule="0 6 * * *", spark=SPARK, **AUDITS[name]))
-    spec = audit_spec(audit)
-    assert spec.spark is not None
-    assert faults(spark_application_manifest(spec, spec.spark)) == []
-    assert faults(scheduled_spark_application_manifest(spec, spec.spark)) == []
+    item = apply_defaults(audit_object(schedule="0 6 * * *", spark=SPARK, **AUDITS[name]))
+    audit = parsed(ReplicationAudit, item)
+    assert audit.spec.spark is not None
+    assert faults(spark_application_manifest(audit, audit.spec.spark)) == []
+    assert faults(scheduled_spark_application_manifest(audit, audit.spec.spark)) == []
 
 
 def test_a_field_that_they_do_not_have_is_noticed() -> None:
-    spec = audit_spec(apply_defaults(audit_object(spark=SPARK)))
-    assert spec.spark is not None
-    application = spark_application_manifest(spec, spec.spark)
+    audit = parsed(ReplicationAudit, audit_object(spark=SPARK))
+    assert audit.spec.spark is not None
+    application = spark_application_manifest(audit, audit.spec.spark)
     application["spec"]["deadlineSeconds"] = 1
     (found,) = faults(application)
     assert "'deadlineSeconds' was unexpected" in found

@@ -1,17 +1,16 @@
 """The operator's gauges about audits are what their statuses say."""
 
 from datetime import datetime
-from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from tidemark_operator.api.replication_audit import audit_spec
-from tidemark_operator.api.schemas import effective
+from tidemark_operator.api.replication_audit import AuditStatus, ReplicationAudit
 from tidemark_operator.reconcile.audit.metrics import AuditCollector
 from tidemark_operator.reconcile.audit.runs import Run, status_fields
 from tidemark_operator.reconcile.audit.schedule import Schedule, period_seconds, schedule_of
 from tidemark_operator.reconcile.work_queue import WorkKey
 
+from tests.support.api_objects import parsed
 from tests.support.audit_objects import audit_object, summary
 
 DAILY = WorkKey("ReplicationAudit", "shop", "daily")
@@ -19,7 +18,7 @@ CREATED = "2026-11-20T00:00:00Z"
 DAY = 86_400
 
 
-def due_seconds(status: dict[str, Any]) -> float | None:
+def due_seconds(status: AuditStatus) -> float | None:
     registry = CollectorRegistry()
     registry.register(AuditCollector({DAILY: status}, {DAILY: Schedule(CREATED, DAY)}))
     of = {"namespace": "shop", "audit": "daily"}
@@ -31,18 +30,18 @@ def at_seconds(text: str) -> float:
 
 
 def test_a_scheduled_audit_is_due_two_periods_after_its_last_success() -> None:
-    succeeded = {"lastSuccessTime": "2026-11-21T06:01:00Z"}
+    succeeded = AuditStatus(last_success_time="2026-11-21T06:01:00Z")
     assert due_seconds(succeeded) == at_seconds("2026-11-23T06:01:00Z")
     # One that never came to a verdict has no last success, and is as late.
-    assert due_seconds({}) == at_seconds("2026-11-22T00:00:00Z")
+    assert due_seconds(AuditStatus()) == at_seconds("2026-11-22T00:00:00Z")
 
 
 def test_single_and_suspended_audits_are_never_due() -> None:
     for fields in ({}, {"schedule": "0 6 * * *", "suspend": True}, {"schedule": "@every 1h"}):
-        spec = audit_spec(effective(audit_object(**fields)))
-        assert schedule_of(spec, CREATED) is None
-    daily = audit_spec(effective(audit_object(schedule="0 6 * * *")))
-    assert schedule_of(daily, CREATED) == Schedule(CREATED, DAY)
+        audit = parsed(ReplicationAudit, audit_object(**fields))
+        assert schedule_of(audit.spec, CREATED) is None
+    daily = parsed(ReplicationAudit, audit_object(schedule="0 6 * * *"))
+    assert schedule_of(daily.spec, CREATED) == Schedule(CREATED, DAY)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +57,7 @@ def test_the_period_of_a_schedule_is_an_upper_bound(schedule: str, days: float) 
 
 
 def test_gauges_of_the_last_run() -> None:
-    status = status_fields({}, [Run("daily-1", "2026-11-21T06:01:00Z", summary())], 10)
+    status = status_fields(AuditStatus(), [Run("daily-1", "2026-11-21T06:01:00Z", summary())], 10)
     registry = CollectorRegistry()
     registry.register(AuditCollector({DAILY: status}, {}))
     lines = generate_latest(registry).decode().splitlines()

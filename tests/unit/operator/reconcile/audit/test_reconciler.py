@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 from tidemark_operator.api.kinds import CRON_JOB, EVENT, JOB
-from tidemark_operator.api.replication_audit import audit_spec
-from tidemark_operator.api.schemas import apply_defaults, validate
+from tidemark_operator.api.replication_audit import ReplicationAudit
+from tidemark_operator.api.schemas import validate
 from tidemark_operator.reconcile.audit.runs import finished_runs
 from tidemark_operator.resources.audit_job import job_manifest
 
+from tests.support.api_objects import parsed
 from tests.support.audit_objects import (
     audit_object,
     ended_job,
@@ -199,7 +200,7 @@ def test_the_pod_reads_its_source_and_writes_its_report_with_no_rights() -> None
         source={"prometheus": {"url": "https://p:9090", "tokenSecret": {"name": "s", "key": "k"}}},
     )
     audit["metadata"]["generation"] = 3
-    job = job_manifest(audit_spec(apply_defaults(audit)))
+    job = job_manifest(parsed(ReplicationAudit, audit))
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert job["metadata"]["name"] == "daily-3"
@@ -219,7 +220,7 @@ def test_the_pod_reads_its_source_and_writes_its_report_with_no_rights() -> None
 def test_files_are_read_from_a_claim() -> None:
     audit = audit_object()
     audit["spec"]["source"] = {"files": {"claimName": "exports", "path": "2026/11"}}
-    pod = job_manifest(audit_spec(apply_defaults(audit)))["spec"]["template"]["spec"]
+    pod = job_manifest(parsed(ReplicationAudit, audit))["spec"]["template"]["spec"]
     assert "/source/2026/11" in pod["containers"][0]["args"]
 
 
@@ -229,7 +230,7 @@ def test_a_claim_that_holds_both_source_and_reports_is_one_volume() -> None:
         source={"files": {"claimName": "exports", "path": "today"}},
         output={"claimName": "exports"},
     )
-    pod = job_manifest(audit_spec(apply_defaults(audit)))["spec"]["template"]["spec"]
+    pod = job_manifest(parsed(ReplicationAudit, audit))["spec"]["template"]["spec"]
     claims = [each["persistentVolumeClaim"] for each in pod["volumes"] if each["name"] != "tmp"]
     assert claims == [{"claimName": "exports", "readOnly": False}]
     mounted = {

@@ -14,14 +14,15 @@ from tidemark_operator.api.kinds import (
     SPARK_APPLICATION,
     Object,
 )
-from tidemark_operator.api.replication_audit import audit_spec
-from tidemark_operator.api.schemas import apply_defaults, validate
+from tidemark_operator.api.replication_audit import ReplicationAudit
+from tidemark_operator.api.schemas import validate
 from tidemark_operator.reconcile.audit.reconciler import APPLICATIONS_INTERVAL_MS
 from tidemark_operator.resources.audit_job import job_manifest
 from tidemark_operator.resources.audit_pod import audit_labels
 from tidemark_operator.resources.spark_application import SPARK_VERSION, spark_application_manifest
 from tidemark_operator.store.object_store import Forbidden, NotFound, Rejected, StoreError
 
+from tests.support.api_objects import parsed
 from tests.support.audit_objects import (
     application_status,
     audit_object,
@@ -40,9 +41,9 @@ def spark_audit(**spec: Any) -> Object:
 
 
 def application_of(audit: Object) -> Object:
-    spec = audit_spec(apply_defaults(audit))
-    assert spec.spark is not None
-    return spark_application_manifest(spec, spec.spark)
+    asked = parsed(ReplicationAudit, audit)
+    assert asked.spec.spark is not None
+    return spark_application_manifest(asked, asked.spec.spark)
 
 
 async def look(world: AuditCluster) -> None:
@@ -372,7 +373,7 @@ def test_driver_and_executors_have_what_a_job_has() -> None:
         source={"prometheus": {"url": "https://p:9090", "tokenSecret": {"name": "s", "key": "k"}}},
     )
     application = application_of(audit)["spec"]
-    job = job_manifest(audit_spec(apply_defaults(audit)))["spec"]["template"]["spec"]
+    job = job_manifest(parsed(ReplicationAudit, audit))["spec"]["template"]["spec"]
     driver = application["driver"]["template"]["spec"]
     executor = application["executor"]["template"]["spec"]
     assert application["arguments"] == job["containers"][0]["args"]

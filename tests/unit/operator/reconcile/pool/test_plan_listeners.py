@@ -1,11 +1,11 @@
 """Services of listeners and the addresses that clients outside are told."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tidemark_operator.api.broker_pool import ListenerSpec, PoolSpec
+import msgspec
+from tidemark_operator.api.broker_pool import ListenerSpec
 from tidemark_operator.api.kinds import SERVICE
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
@@ -26,14 +26,14 @@ from tidemark_operator.resources.broker_pod import PodSettings
 from tidemark_protocol.controller_messages import ListenerAddress
 from tidemark_protocol.ids import BrokerId
 
+from tests.support.api_objects import broker_pool, with_spec
 from tests.support.reconcile_harness import CountingStore
 
 ZERO, ONE = BrokerId(0), BrokerId(1)
 OUTSIDE = ListenerSpec("outside", "NodePort", 9094)
 CLOUD = ListenerSpec("cloud", "LoadBalancer", 9095)
-POOL = PoolSpec(
-    "shop", "default", "uid", 1, 2, "image", "Never", "1Gi", None, "Retain", listeners=(OUTSIDE,)
-)
+POOL = broker_pool(replicas=2, image="image", imagePullPolicy="Never", storage={"size": "1Gi"})
+POOL = with_spec(POOL, listeners=(OUTSIDE,))
 
 
 def broker(broker_id: BrokerId, node_address: str = "") -> ObservedBroker:
@@ -70,15 +70,15 @@ def test_what_is_missing_is_made_for_each_broker_and_to_begin_with() -> None:
 
 
 def test_what_is_of_no_listener_or_of_another_port_is_removed() -> None:
-    other = replace(POOL, listeners=(replace(OUTSIDE, port=9099),))
+    other = with_spec(POOL, listeners=(msgspec.structs.replace(OUTSIDE, port=9099),))
     removals = [DeleteListenerService(each.name, each.uid) for each in NODE_PORTS]
     assert list(plan_listeners(other, ObservedPool(RUNNING, listeners=NODE_PORTS))) == removals
-    none = replace(POOL, listeners=())
+    none = with_spec(POOL, listeners=())
     assert list(plan_listeners(none, ObservedPool(RUNNING, listeners=NODE_PORTS))) == removals
 
 
 def test_a_broker_that_is_being_emptied_keeps_its_door_until_it_is_gone() -> None:
-    fewer = replace(POOL, replicas=1)
+    fewer = with_spec(POOL, replicas=1)
     assert list(plan_listeners(fewer, ObservedPool(RUNNING, listeners=NODE_PORTS))) == []
     (removal,) = plan_listeners(fewer, ObservedPool(RUNNING[:1], listeners=NODE_PORTS))
     assert removal == DeleteListenerService("default-outside-1", "uid-default-outside-1")
@@ -98,9 +98,9 @@ def test_node_ports_are_at_the_address_of_each_brokers_node() -> None:
 
 
 def test_an_advertised_host_stands_for_all_nodes() -> None:
-    named = replace(OUTSIDE, advertised_host="kafka.example")
+    named = msgspec.structs.replace(OUTSIDE, advertised_host="kafka.example")
     observed = ObservedPool(RUNNING, listeners=NODE_PORTS)
-    addresses = listener_addresses(replace(POOL, listeners=(named,)), observed)
+    addresses = listener_addresses(with_spec(POOL, listeners=(named,)), observed)
     assert {(each.host, each.port) for each in addresses} == {
         ("kafka.example", 30001),
         ("kafka.example", 30002),
@@ -116,7 +116,7 @@ def test_a_broker_that_is_not_placed_yet_or_has_no_port_has_no_address() -> None
 
 
 def test_load_balancers_are_at_their_own_address() -> None:
-    spec = replace(POOL, listeners=(CLOUD,))
+    spec = with_spec(POOL, listeners=(CLOUD,))
     listeners = (
         kafka_client(CLOUD, None, balancer_host="lb.example"),
         kafka_client(CLOUD, ZERO, balancer_host="192.0.2.7"),
@@ -158,7 +158,7 @@ def test_all_actions_done_leave_none_to_do_and_a_listener_gone_takes_its_service
     async def story() -> None:
         store = CountingStore(tmp_path / "objects.db")
         runtime = PodRuntime(store, PodSettings())
-        for spec, services in ((POOL, 6), (replace(POOL, listeners=()), 3)):
+        for spec, services in ((POOL, 6), (with_spec(POOL, listeners=()), 3)):
             for action in plan_pool(spec, await runtime.observe(spec)):
                 await runtime.apply(spec, action)
             assert plan_pool(spec, await runtime.observe(spec)) == ()

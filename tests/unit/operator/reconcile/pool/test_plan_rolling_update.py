@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.api.kinds import BROKER_POOL, CLAIM
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
@@ -25,9 +25,10 @@ from tidemark_operator.resources.broker_pod import PodSettings, broker_pod_manif
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import TopicState
 
+from tests.support.api_objects import broker_pool, with_spec
 from tests.support.reconcile_harness import Cluster, CountingStore, partition_state
 
-POOL = PoolSpec("shop", "default", "uid", 1, 3, "image:1", "Never", "1Gi", None, "Retain")
+POOL = broker_pool(replicas=3, image="image:1", imagePullPolicy="Never", storage={"size": "1Gi"})
 ALL = frozenset(BrokerId(number) for number in range(3))
 
 
@@ -166,35 +167,35 @@ DEFAULTS = PodSettings()
 
 
 def test_a_pods_template_changes_with_all_that_it_was_made_of() -> None:
-    def template(pool: PoolSpec, settings: PodSettings = DEFAULTS) -> str:
+    def template(pool: BrokerPool, settings: PodSettings = DEFAULTS) -> str:
         return template_of(
             broker_pod_manifest(pool, BrokerId(0), claim_uid="claim", settings=settings)
         )
 
     changed = (
-        replace(POOL, image="image:2"),
-        replace(POOL, resources={"limits": {"memory": "1Gi"}}),
-        replace(POOL, pod_template={"annotations": {"a": "b"}}),
+        with_spec(POOL, image="image:2"),
+        with_spec(POOL, resources={"limits": {"memory": "1Gi"}}),
+        with_spec(POOL, pod_template={"annotations": {"a": "b"}}),
     )
     found = {template(pool) for pool in changed} | {template(POOL)}
     found.add(template(POOL, PodSettings(controllers="elsewhere:1")))
     assert len(found) == 5
-    assert template(replace(POOL, replicas=5, deletion_policy="Delete")) == template(POOL)
+    assert template(with_spec(POOL, replicas=5, deletion_policy="Delete")) == template(POOL)
 
 
 def test_pods_are_seen_to_be_outdated(tmp_path: Path) -> None:
     async def story() -> None:
         store = CountingStore(tmp_path / "objects.db")
         runtime = PodRuntime(store, PodSettings())
-        pool = replace(POOL, replicas=1)
+        pool = with_spec(POOL, replicas=1)
         for action in plan_pool(pool, await runtime.observe(pool)):
             await runtime.apply(pool, action)
         assert not (await runtime.observe(pool)).brokers[0].is_outdated
-        assert (await runtime.observe(replace(pool, image="image:2"))).brokers[0].is_outdated
+        assert (await runtime.observe(with_spec(pool, image="image:2"))).brokers[0].is_outdated
         claim = (await store.list(CLAIM, "shop"))[0]
         await store.delete(CLAIM, "shop", claim["metadata"]["name"])
         # Without its claim it cannot be said what a pod would be made of: no reason to stop it.
-        assert not (await runtime.observe(replace(pool, image="image:2"))).brokers[0].is_outdated
+        assert not (await runtime.observe(with_spec(pool, image="image:2"))).brokers[0].is_outdated
         store.close()
 
     asyncio.run(story())

@@ -5,7 +5,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.api.kinds import BROKER_POOL
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
@@ -24,9 +24,10 @@ from tidemark_operator.reconcile.pool.plan import plan_pool, pool_conditions
 from tidemark_operator.store.object_store import OutcomeUnknown, Rejected, StoreError
 from tidemark_protocol.ids import BrokerId
 
+from tests.support.api_objects import broker_pool
 from tests.support.reconcile_harness import NAMESPACE, Cluster
 
-POOL = PoolSpec("shop", "default", "uid", 1, 1, "image", "Never", "1Gi", None, "Retain")
+POOL = broker_pool(replicas=1, image="image", imagePullPolicy="Never", storage={"size": "1Gi"})
 ZERO = BrokerId(0)
 
 
@@ -131,7 +132,7 @@ def test_what_the_api_server_refuses_is_told_to_the_user_and_tried_again(tmp_pat
         assert (await world.condition(BROKER_POOL, "default"))["status"] == "True"
         world.store.close()
 
-    async def refusing(pool: PoolSpec, action: PoolAction) -> None:
+    async def refusing(pool: BrokerPool, action: PoolAction) -> None:
         raise Rejected("exceeded quota: pods")
 
     asyncio.run(story())
@@ -148,7 +149,7 @@ def test_what_one_action_meets_keeps_nothing_else_from_being_done(
         await world.apply(BROKER_POOL, "default", replicas=1, moveBytesPerSecond=4096)
         really = world.runtime.apply
 
-        async def apply(pool: PoolSpec, action: PoolAction) -> None:
+        async def apply(pool: BrokerPool, action: PoolAction) -> None:
             if isinstance(action, CreateBrokerService | CreateBootstrapService):
                 raise error
             await really(pool, action)

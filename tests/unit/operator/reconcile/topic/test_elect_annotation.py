@@ -4,12 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidemark_operator.api.broker_pool import PoolSpec
+from tidemark_operator.api.broker_pool import BrokerPool
 from tidemark_operator.api.elect_annotation import LeaderChoice
-from tidemark_operator.api.schemas import effective, validate
-from tidemark_operator.api.topic import TopicSpec, topic_spec
+from tidemark_operator.api.objects import Invalid, parse
+from tidemark_operator.api.schemas import validate
+from tidemark_operator.api.topic import Topic
 from tidemark_operator.controller.core.views import TopicView
-from tidemark_operator.reconcile.topic.observe import InvalidManifest, read_pool, read_topic
 from tidemark_operator.reconcile.topic.plan import (
     ChooseLeaders,
     ObservedTopic,
@@ -18,6 +18,7 @@ from tidemark_operator.reconcile.topic.plan import (
 )
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, TopicId
 
+from tests.support.api_objects import parsed
 from tests.support.controller_values import partition, topic
 
 TOPIC_ID = TopicId("7f1c0000-0000-0000-0000-000000000001")
@@ -39,15 +40,15 @@ def manifest(elect: str) -> dict[str, Any]:
 
 
 def observed(elect: str, **view_fields: Any) -> ObservedTopic:
-    spec = topic_spec(effective(manifest(elect)))
+    asked = parsed(Topic, manifest(elect))
     view = TopicView(
-        topic=replace(topic(), config=spec.config),
+        topic=replace(topic(), config=asked.spec.config),
         partitions=(partition("", leader_epoch=5),),
         object_name="orders",
         deletion_policy="Retain",
         is_retained=False,
     )
-    return ObservedTopic(spec, TOPIC_ID, replace(view, **view_fields))
+    return ObservedTopic(asked, TOPIC_ID, replace(view, **view_fields))
 
 
 def test_a_choice_for_a_leaderless_partition_is_told_to_the_controller_once() -> None:
@@ -73,9 +74,9 @@ def test_an_annotation_that_cannot_be_read_is_told_with_an_example(elect: str) -
 
 def test_one_that_got_past_that_stops_nothing_else_of_its_topic() -> None:
     """The API server reads no annotations: a policy that protects data would not arrive."""
-    spec = read_topic(manifest("a typo") | {"spec": {"deletionPolicy": "Delete"}})
-    assert isinstance(spec, TopicSpec)
-    plan = plan_topic(replace(observed("a typo"), spec=spec))
+    asked = parse(Topic, manifest("a typo") | {"spec": {"deletionPolicy": "Delete"}})
+    assert isinstance(asked, Topic)
+    plan = plan_topic(replace(observed("a typo"), topic=asked))
     assert isinstance(plan.action, UpdateTopic)
     (reported,) = (each for each in plan.conditions if each.type == "Attention")
     assert "must be like 0=2@5" in reported.message
@@ -83,19 +84,20 @@ def test_one_that_got_past_that_stops_nothing_else_of_its_topic() -> None:
 
 def test_fields_of_a_newer_crd_stop_nothing() -> None:
     """The API server fills in their defaults in whatever is stored."""
-    topic = read_topic(manifest("") | {"spec": {"partitions": 3, "novelty": {"a": [1]}}})
-    assert isinstance(topic, TopicSpec)
-    assert topic.partitions == 3
+    topic = parse(Topic, manifest("") | {"spec": {"partitions": 3, "novelty": {"a": [1]}}})
+    assert isinstance(topic, Topic)
+    assert topic.spec.partitions == 3
     meta = {"name": "default", "namespace": "shop", "uid": "u"}
     spec = {"replicas": 2, "novelty": True, "listeners": []}
-    pool = read_pool(
+    pool = parse(
+        BrokerPool,
         {
             "apiVersion": "tidemark.dev/v1alpha1",
             "kind": "BrokerPool",
             "metadata": meta,
             "spec": spec,
-        }
+        },
     )
-    assert isinstance(pool, PoolSpec)
-    assert pool.replicas == 2
-    assert isinstance(read_topic(manifest("") | {"spec": {"partitions": "many"}}), InvalidManifest)
+    assert isinstance(pool, BrokerPool)
+    assert pool.spec.replicas == 2
+    assert isinstance(parse(Topic, manifest("") | {"spec": {"partitions": "many"}}), Invalid)

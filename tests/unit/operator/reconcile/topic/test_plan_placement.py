@@ -4,9 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidemark_operator.api.broker_pool import PoolSpec, pool_spec
-from tidemark_operator.api.schemas import effective, validate
-from tidemark_operator.api.topic import TopicSpec, topic_spec
+from tidemark_operator.api.broker_pool import BrokerPool
+from tidemark_operator.api.objects import ObjectMetadata
+from tidemark_operator.api.schemas import validate
+from tidemark_operator.api.topic import Topic, TopicSpec
 from tidemark_operator.broker_runtime.broker_runtime import (
     BrokerProcess,
     ObservedBroker,
@@ -39,6 +40,7 @@ from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
+from tests.support.api_objects import parsed
 from tests.support.controller_values import eligibility, partition, topic
 
 TOPIC_ID = TopicId("7f1c0000-0000-0000-0000-000000000001")
@@ -59,7 +61,7 @@ def manifest(**spec: Any) -> dict[str, Any]:
 
 
 def spec_of(**spec: Any) -> TopicSpec:
-    return topic_spec(effective(manifest(**spec)))
+    return parsed(Topic, manifest(**spec)).spec
 
 
 def view_of(spec: TopicSpec, *states: Any, factor: int = 3) -> TopicView:
@@ -76,8 +78,9 @@ def places(count: int, *leaving: int, away: tuple[int, ...] = ()) -> BrokerPlace
 
 
 def observed(spec: TopicSpec, view: TopicView, replicas: int, *leaving: int) -> ObservedTopic:
+    metadata = ObjectMetadata(name="orders", namespace="shop", uid=TOPIC_ID)
     return ObservedTopic(
-        spec,
+        Topic(metadata=metadata, spec=spec),
         TOPIC_ID,
         view,
         pool_replicas=replicas,
@@ -264,14 +267,14 @@ def test_placements_that_cannot_be_are_refused(entry: dict[str, Any], sentence: 
 # Brokers above the pool's replicas.
 
 
-def pool_of(replicas: int, **spec: Any) -> PoolSpec:
+def pool_of(replicas: int, **spec: Any) -> BrokerPool:
     item = {
         "apiVersion": "tidemark.dev/v1alpha1",
         "kind": "BrokerPool",
         "metadata": {"name": "default", "namespace": "shop"},
         "spec": {"replicas": replicas, **spec},
     }
-    return pool_spec(effective(item))
+    return parsed(BrokerPool, item)
 
 
 def broker(number: int, process: BrokerProcess = BrokerProcess.RUNNING) -> ObservedBroker:

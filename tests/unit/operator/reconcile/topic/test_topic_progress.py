@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemark_operator.api.kinds import TOPIC
 from tidemark_operator.controller.core.views import TopicView
-from tidemark_operator.reconcile.topic.conditions import ready_conditions, topic_fields
+from tidemark_operator.reconcile.topic.conditions import ready_conditions, status_fields
 from tidemark_protocol.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
@@ -39,7 +39,7 @@ def ready(view: TopicView, **given: Any) -> tuple[bool, str, str]:
 def test_partitions_without_a_first_leader_are_progress() -> None:
     view = view_of(states_of(led=1240, count=2000))
     assert ready(view) == (False, "Progressing", "1,240 of 2,000 partitions led")
-    assert topic_fields(view)["ledPartitions"] == 1240
+    assert status_fields(view).led_partitions == 1240
 
 
 def test_partitions_that_are_not_made_yet_count() -> None:
