@@ -28,7 +28,10 @@ from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_bat
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.metadata.controller_channel import ControllerChannel, HttpTransport
 from tidemark_broker.metadata.leader_changes import LeaderChanges
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
+from tidemark_broker.metadata.topic_admin_client import TopicAdminClient
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.leader_endpoint import LeaderEndpoint
@@ -212,8 +215,12 @@ async def measure(path: Path, batch_bytes: int, depth: int, requests: int) -> di
     listeners.appended = listeners.role_changed = fetches.on_appended
     listeners.watermark_moved = fetches.on_watermark
     loop = asyncio.get_running_loop()
+    channel = ControllerChannel((), HttpTransport, pool="bench", broker_id=BrokerId(LEADER))
+    topic_admin = TopicAdminClient(
+        leader.metadata, ask=channel.request_topics, requesting=channel.requesting_broker
+    )
     groups = GroupCoordinatorService(
-        leader, GroupSettings(), scheduler=loop, wall_clock_s=time.time
+        leader, topic_admin, GroupSettings(), scheduler=loop, wall_clock_s=time.time
     )
     listener = SocketServer(
         HandlerContext(
@@ -224,7 +231,9 @@ async def measure(path: Path, batch_bytes: int, depth: int, requests: int) -> di
             uuid.uuid4,
             ClientQuotaManager(tuple),
             LeaderChanges(leader.metadata, scheduler=loop),
-            cluster_id="bench",
+            ProducerIdManager(channel.request_producer_ids),
+            topic_admin,
+            cluster_id=lambda: "bench",
         )
     )
     leader.apply_push(metadata())

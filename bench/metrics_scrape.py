@@ -27,6 +27,7 @@ from tidemark_broker.http.server import serve
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_config import LogSettings
 from tidemark_broker.log.log_manager import LogManager
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
@@ -139,6 +140,7 @@ async def measure(partition_count: int, scrapes: int, profile: MetricsProfile, p
         is_ready=lambda: (True, ""),
         new_consumer=_no_consumer,
         quotas=ClientQuotaManager(tuple),
+        producer_ids=ProducerIdManager(_no_producer_ids),
         metrics_profile=profile,
     )
     app = create_app(view)
@@ -168,6 +170,10 @@ async def measure(partition_count: int, scrapes: int, profile: MetricsProfile, p
     print(f"  scrape   median {ordered[len(ordered) // 2]:.3f} s, longest {ordered[-1]:.3f} s")
     print(f"  loop held without scrapes  {quiet.reported}")
     print(f"  loop held during scrapes   {busy.reported}")
+
+
+async def _no_producer_ids() -> None:
+    return None
 
 
 def _no_consumer(settings: ConsumerSettings) -> GroupConsumer:

@@ -94,6 +94,7 @@ class GroupCoordinatorService:
     def __init__(
         self,
         partitions: ReplicaManager,
+        topic_admin: TopicAdminClient,
         settings: GroupSettings,
         *,
         scheduler: Scheduler,
@@ -108,7 +109,7 @@ class GroupCoordinatorService:
         self._coordinated: dict[tuple[TopicId, int], ShardRunner] = {}
         self._request_ids = itertools.count()
         self._expiry_timer: Timer | None = None
-        self._creation = OffsetsTopicCreation(partitions.topic_changes, settings.offsets_partitions)
+        self._creation = OffsetsTopicCreation(topic_admin, settings.offsets_partitions)
 
     # ---- leadership
 

@@ -24,7 +24,5 @@ class PartitionObserver:
     flush_needed: Callable[[Partition], None] = nothing
     truncated: Callable[[Partition], None] = nothing
     roles_applied: Callable[[], None] = nothing  # of some replicas: `pop_touched` says which
-    metadata_applied: Callable[[], None] = nothing
-    metadata_came: Callable[[], None] = nothing  # for the first time in this life
     topics_deleted: Callable[[tuple[str, ...]], None] = nothing
     storage_failed: Callable[[Exception], None] = nothing

@@ -1,8 +1,8 @@
 """Manage all replicas of this broker, for HTTP, the Kafka server and /metrics.
 
-Synchronous: one event loop owns it; only `replica_digest` and `init_producer_id` await. It turns
-metadata into roles and serves consumers below the high watermark; `record_appender` appends. The
-cores decide what is in sync or committed.
+Synchronous: one event loop owns it; only `replica_digest` awaits. It turns metadata into roles and
+serves consumers below the high watermark; `record_appender` appends. The cores decide what is in
+sync or committed.
 
 `sha256_of` is a digest of a replica, read from its disk, by which tests and people compare
 replicas.
@@ -29,8 +29,6 @@ from tidemark_broker.kafka_wire.records.record_batch import read_header
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.metadata.metadata_cache import MetadataCache, TopicPartition, parts_of
-from tidemark_broker.metadata.producer_id_manager import ProducerIdManager, ProducerIdResult
-from tidemark_broker.metadata.topic_admin_client import TopicAdminClient
 from tidemark_broker.replication.core.corruption import Corruption
 from tidemark_broker.replication.core.reassignment_throttle import ReassignmentThrottle
 from tidemark_broker.replication.corruption_repair import CorruptionRepair
@@ -144,8 +142,6 @@ class ReplicaManager:
         self.replica_fetch_max_bytes = REPLICA_FETCH_MAX_BYTES
         self.low_disk_space = ""  # of disk space: why nothing is taken
         self.broker_id = broker_id
-        self.producer_ids = ProducerIdManager()
-        self.topic_changes = TopicAdminClient(self.metadata)
         self._scheduler = scheduler
         self._clock = clock
         self.produces = RecordAppender(
@@ -185,12 +181,6 @@ class ReplicaManager:
         self.produces.produce(
             topic, partition, batches, acks=acks, timeout_ms=timeout_ms, done=done
         )
-
-    async def init_producer_id(
-        self, producer_id: int = -1, producer_epoch: int = -1
-    ) -> ProducerIdResult:
-        """Allocate a producer id for a client whose retries are recognised (InitProducerId)."""
-        return await self.producer_ids.init(producer_id, producer_epoch)
 
     def find_leading(self, topic: str, partition: int) -> Partition | ErrorCode:
         """Return the local leader partition, or the error to send."""
@@ -333,7 +323,6 @@ class ReplicaManager:
 
         One push at a time; its version counts as applied after the last step.
         """
-        is_first = not self.metadata.has_come
         begun = self.metadata.begin(push)
         if begun is None:
             return
@@ -352,10 +341,7 @@ class ReplicaManager:
         if self.is_stopped:
             return
         self.listeners.roles_applied()
-        self.listeners.metadata_applied()
-        self.topic_changes.on_metadata()
-        if is_first:
-            self.listeners.metadata_came()
+        self.metadata.notify()
 
     def _let_go(self, parts: Iterable[Sequence[TopicPush]]) -> Iterator[LogWork]:
         """Remove the replicas of topics with an explicit deletion (S12)."""

@@ -41,8 +41,11 @@ from tidemark_broker.log.log_manager import LogKey, LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.controller_channel import ControllerChannel
 from tidemark_broker.metadata.leader_changes import LeaderChanges
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
+from tidemark_broker.metadata.topic_admin_client import TopicAdminClient
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotaManager
+from tidemark_broker.replication.alter_partition import AlterPartitionManager
 from tidemark_broker.replication.fetcher_manager import ReplicaFetcherManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.partition import Partition
@@ -55,6 +58,7 @@ from tidemark_broker.server.background.group_commit import GroupCommit
 from tidemark_broker.server.background.replica_digests import ReplicaDigests
 from tidemark_broker.server.config import BrokerConfig, broker_configs
 from tidemark_broker.server.environment import BrokerEnvironment
+from tidemark_broker.server.epoch_store import LogDirectoryEpochStore
 from tidemark_broker.server.lifecycle_manager import (
     BrokerLifecycleManager,
     RegistrationRejected,
@@ -153,10 +157,24 @@ class BrokerServer:
             settings.broker_id, scheduler=self._loop, wall_clock_s=environment.wall_clock_s
         )
         self.partitions.replica_fetch_max_bytes = settings.replica_fetch_max_bytes
-        self.leader_changes = LeaderChanges(self.partitions.metadata, scheduler=self._loop)
-        self.quotas = ClientQuotaManager(lambda: self.partitions.metadata.quotas)
+        metadata = self.partitions.metadata
+        self._channel = ControllerChannel(
+            settings.controllers,
+            environment.new_controller_transport,
+            pool=settings.pool,
+            broker_id=settings.broker_id,
+        )
+        self.producer_ids = ProducerIdManager(self._channel.request_producer_ids)
+        self.leader_changes = LeaderChanges(metadata, scheduler=self._loop)
+        self._topic_admin = TopicAdminClient(
+            metadata,
+            ask=self._channel.request_topics,
+            requesting=self._channel.requesting_broker,
+        )
+        self.quotas = ClientQuotaManager(lambda: metadata.quotas)
         self.groups = GroupCoordinatorService(
             self.partitions,
+            self._topic_admin,
             settings.groups,
             scheduler=self._loop,
             wall_clock_s=environment.wall_clock_s,
@@ -207,21 +225,24 @@ class BrokerServer:
         if directory is None:
             return
         self.directory = directory
-        client = ControllerChannel(
-            self.settings.controllers, self._environment.new_controller_transport
+        epoch_store = LogDirectoryEpochStore(
+            directory, self.partitions, record_problem=self._channel.record_problem
         )
-        await client.start()
+        await self._channel.start(epoch_store)
         try:
-            await self._serve(directory, client)
+            await self._serve(directory, epoch_store)
         finally:
             self.partitions.stop("this process ends")  # however it does
-            await client.close()
+            await self._channel.close()
             # I17: no worker may still write here once the lock is gone.
             await self._loop.shutdown_default_executor()
             directory.close()
 
-    async def _serve(self, directory: LogManager, client: ControllerChannel) -> None:
-        checkpointing = self._wire(directory, client)
+    async def _serve(self, directory: LogManager, epoch_store: LogDirectoryEpochStore) -> None:
+        alter_partition = AlterPartitionManager(
+            send=self._channel.send_proposals, on_responses=self.partitions.on_in_sync_responses
+        )
+        checkpointing = self._wire(directory, epoch_store, alter_partition)
         try:
             listener = await self._start_listener(directory)
         except OSError:  # a port is taken: nothing was changed, and the next start may have it
@@ -239,9 +260,8 @@ class BrokerServer:
                 self.exit_code = EXIT_REJECTED
                 await self._leave_unregistered(directory, checkpointing)
                 return
-            listener.services.cluster_id = directory.cluster_id
-            listener.services.controller_address = client.leader
             assert self._tasks is not None
+            self._start_background(alter_partition.run(), "in-sync-proposals")
             polling = self._tasks.create_task(self.session.run(), name="controller-session")
             self._not_ready = ""
             self.session.serve()
@@ -257,17 +277,22 @@ class BrokerServer:
 
     # ---- start
 
-    def _wire(self, directory: LogManager, client: ControllerChannel) -> CheckpointWriter:
+    def _wire(
+        self,
+        directory: LogManager,
+        epoch_store: LogDirectoryEpochStore,
+        alter_partition: AlterPartitionManager,
+    ) -> CheckpointWriter:
         assert self._tasks is not None
         partitions, settings = self.partitions, self.settings
         self._probe = DiskProbe(
             self._environment.disk, settings.data_directory, on_failure=partitions.fail_storage
         )
         self.session = BrokerLifecycleManager(
-            client,
+            self._channel,
             partitions,
             directory,
-            pool=settings.pool,
+            epoch_store,
             make_registration=lambda: self._registration(directory),
             callbacks=SessionCallbacks(
                 on_superseded=self._on_superseded,
@@ -292,10 +317,7 @@ class BrokerServer:
             partitions, directory, self._environment.wall_clock_s, settings.recovery_points
         )
         listeners = partitions.listeners
-        listeners.submit = self.session.submit
-        partitions.producer_ids.ask = self.session.request_producer_ids
-        partitions.topic_changes.ask = self.session.request_topics
-        partitions.topic_changes.requesting = self.session.requesting_broker
+        listeners.submit = alter_partition.submit
         listeners.appended = fetches.on_appended
         listeners.watermark_moved = fetches.on_watermark
         listeners.role_changed = self._on_role_changed
@@ -305,7 +327,6 @@ class BrokerServer:
         if settings.metrics_profile.includes(MetricsProfile.FULL):
             self._keep_digests(checkpointing, directory.reserve.data)
         listeners.roles_applied = self._fetchers.refresh
-        listeners.metadata_applied = self.leader_changes.on_metadata
         listeners.storage_failed = self._on_storage_failed
         partitions.attach(directory)
         self._start_background(self._probe.run(), "disk-probe")
@@ -361,7 +382,10 @@ class BrokerServer:
             self._environment.new_uuid,
             self.quotas,
             self.leader_changes,
-            cluster_id=directory.cluster_id,
+            self.producer_ids,
+            self._topic_admin,
+            cluster_id=lambda: directory.cluster_id,
+            controller_address=self._channel.leader,
             first_session_id=UUID(self.incarnation).int % MAX_SESSION_ID + 1,
             log_directory=str(self.settings.data_directory),
             space=lambda: self._environment.disk.space(self.settings.data_directory),

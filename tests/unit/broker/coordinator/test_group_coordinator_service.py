@@ -35,6 +35,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.partition_state import TopicState
 from tidemark_protocol.topic_names import OFFSETS_TOPIC
 
+from tests.support.fake_controller import FakeController
 from tests.support.in_process_pool import TOPIC_ID, WALL_CLOCK_S, InProcessPool, a_batch
 
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0)
@@ -63,6 +64,7 @@ class Harness:
         broker = self.pool.brokers[number]
         groups = GroupCoordinatorService(
             broker.partitions,
+            FakeController().topic_admin(broker.partitions.metadata),
             SETTINGS,
             scheduler=self.pool.time,
             wall_clock_s=lambda: self.wall.now_s,

@@ -11,6 +11,7 @@ from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import MetadataPush, TopicPush
@@ -23,6 +24,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
+from tests.support.fake_controller import no_producer_ids
 from tests.unit.broker.http.fake_broker import (
     NOW_MS,
     ORDERS,
@@ -68,6 +70,7 @@ async def client_of(directory: Path, push: MetadataPush, *, low_disk_space: str 
         lambda: (True, ""),
         no_consumer,
         ClientQuotaManager(tuple),
+        ProducerIdManager(no_producer_ids),
     )
     return Client(create_app(view, clock_ms=lambda: NOW_MS))
 

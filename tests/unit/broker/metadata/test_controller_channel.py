@@ -10,6 +10,7 @@ from tidemark_broker.metadata.controller_channel import (
 )
 from tidemark_protocol.controller_messages import HeartbeatResponse, encode
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId
 
 NEVER_RESPONDED = "/v1/create-topics"
 HOSTS = ("10.0.0.1", "10.0.0.2")
@@ -41,10 +42,16 @@ class Controllers:
         return [Address(host, name.port) for host in HOSTS]
 
 
+def channel(controllers: Controllers) -> ControllerChannel:
+    return ControllerChannel(
+        ("controllers:8070",), lambda: controllers, pool="ns/p", broker_id=BrokerId(1)
+    )
+
+
 def requested_until_led(named: dict[str, str], most: int = 6) -> list[str]:
     async def ask() -> list[str]:
         controllers = Controllers(named)
-        client = ControllerChannel(("controllers:8070",), lambda: controllers)
+        client = channel(controllers)
         for _ in range(most):
             answer = await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
             if answer.error is ErrorCode.NONE:
@@ -71,7 +78,7 @@ def test_a_leader_that_hangs_is_waited_for_once_between_two_questions_to_the_sta
 
     async def scenario() -> list[str]:
         controllers = Controllers({HOSTS[0]: "", HOSTS[1]: HOSTS[0] + ":8070"})
-        client = ControllerChannel(("controllers:8070",), lambda: controllers)
+        client = channel(controllers)
         await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
         controllers.hung.add(HOSTS[0])
         for _ in range(5):
@@ -89,7 +96,7 @@ def test_a_leader_that_hangs_is_waited_for_once_between_two_questions_to_the_sta
 def test_a_call_aside_that_takes_too_long_costs_the_heartbeats_no_leader() -> None:
     async def scenario() -> list[str]:
         controllers = Controllers({HOSTS[0]: HOSTS[1] + ":8070", HOSTS[1]: ""})
-        client = ControllerChannel(("controllers:8070",), lambda: controllers)
+        client = channel(controllers)
         with pytest.raises(ControllerUnavailable, match="no leading controller"):
             await client.call_in_background(NEVER_RESPONDED, {}, HeartbeatResponse, timeout_ms=10)
         for _ in HOSTS:
