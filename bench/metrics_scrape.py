@@ -30,6 +30,7 @@ from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotaManager
+from tidemark_broker.replication.partition_observer import nothing
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
 from tidemark_protocol.ids import (
@@ -103,9 +104,8 @@ def led_partitions(count: int, path: Path) -> ReplicaManager:
     partitions = ReplicaManager(
         BROKERS[0], scheduler=asyncio.get_running_loop(), wall_clock_s=time.time
     )
-    partitions.attach(
-        LogManager.open(path, NoSyncDisk(), broker_id=BROKERS[0], settings=LogSettings())
-    )
+    directory = LogManager.open(path, NoSyncDisk(), broker_id=BROKERS[0], settings=LogSettings())
+    partitions.open(directory, submit=nothing)
     partitions.set_broker_epoch(EPOCH)
     topic_id = TopicId("5b0b1c34-6f0d-4a43-9d0e-5a4d9c1f0a11")
     topic = TopicState("orders-of-the-shop", topic_id, count, 3)

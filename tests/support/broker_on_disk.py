@@ -21,6 +21,7 @@ from tidemark_broker.metadata.controller_channel import (
     ControllerChannel,
     ControllerUnavailable,
 )
+from tidemark_broker.replication.partition_observer import nothing
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.config import BrokerConfig
 from tidemark_broker.server.epoch_store import LogDirectoryEpochStore
@@ -150,7 +151,6 @@ class Process:
             scheduler=asyncio.get_running_loop(),
             wall_clock_s=time.time,
         )
-        self.partitions.attach(self.directory)
         self.link = Link(self.rig)
         self.channel = ControllerChannel(
             self.settings.controllers,
@@ -169,6 +169,7 @@ class Process:
             make_registration=self.registration,
             callbacks=SessionCallbacks(lambda reason: None, lambda: 0, lambda: 0, lambda: 0.0),
         )
+        self.partitions.open(self.directory, submit=nothing, observers=(self.session,))
 
     def registration(self) -> RegisterRequest:
         nowhere = Endpoints("10.0.0.1", 9092, 8080, "http://x")

@@ -20,6 +20,7 @@ from tidemark_broker.metadata.leader_changes import LeaderChanges
 from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
+from tidemark_broker.replication.partition_observer import nothing
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import (
     BrokerState,
@@ -53,7 +54,6 @@ class KafkaTestClient:
         loop = asyncio.get_running_loop()
         self.directory = LogManager.open(path, OsDisk(), broker_id=ONLY, settings=LogSettings())
         partitions = ReplicaManager(ONLY, scheduler=loop, wall_clock_s=time.time)
-        partitions.attach(self.directory)
         partitions.set_broker_epoch(BrokerEpoch(11))
         self.partitions = partitions
         self.controller = FakeController()
@@ -61,7 +61,7 @@ class KafkaTestClient:
         groups = GroupCoordinatorService(
             partitions, topic_admin, GroupSettings(), scheduler=loop, wall_clock_s=time.time
         )
-        partitions.listeners.role_changed = groups.on_role_changed
+        partitions.open(self.directory, submit=nothing, observers=(groups,))
         self.services = HandlerContext(
             partitions,
             FollowerFetchHandler(partitions, scheduler=loop),

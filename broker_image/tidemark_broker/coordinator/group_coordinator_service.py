@@ -39,6 +39,7 @@ from tidemark_broker.coordinator.core.validation import rejection
 from tidemark_broker.coordinator.shard_runner import GroupClock, ShardRunner
 from tidemark_broker.metadata.topic_admin_client import Deadline, TopicAdminClient
 from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
 CREATION_LIMIT_MS = 5_000  # then the client asks again
@@ -85,7 +86,7 @@ class OffsetsTopicCreation:
             _log.warning("the offsets topic could not be made", extra={"problem": self.problem})
 
 
-class GroupCoordinatorService:
+class GroupCoordinatorService(PartitionObserver):
     """The group coordinators of a broker.
 
     One event loop owns it; each method but `ask` is synchronous.
@@ -113,7 +114,7 @@ class GroupCoordinatorService:
 
     # ---- leadership
 
-    def on_role_changed(self, replica: Partition) -> None:
+    def on_role_change(self, replica: Partition) -> None:
         if replica.topic != OFFSETS_TOPIC:
             return
         key = (replica.topic_id, replica.partition)

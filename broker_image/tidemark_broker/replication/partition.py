@@ -62,16 +62,16 @@ MAX_EXPIRY_PAUSE_MS = 600_000  # Kafka's producer.id.expiration.check.interval.m
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaEvents:
-    """The events of a replica; handlers must return soon and not raise."""
+class PartitionEvents:
+    """The handlers of a replica's events, as `partition_observer` describes them."""
 
     submit: Callable[[IsrProposal], None]
-    appended: Callable[["Partition"], None]  # as leader: parked replica fetches have news
-    watermark_moved: Callable[["Partition"], None]
-    on_log_start: Callable[["Partition"], None]  # by this broker's own doing
-    role_changed: Callable[["Partition"], None]
+    append: Callable[["Partition"], None]
+    high_watermark: Callable[["Partition"], None]
+    log_start: Callable[["Partition"], None]
+    role_change: Callable[["Partition"], None]
     flush_needed: Callable[["Partition"], None]
-    truncated: Callable[["Partition"], None]  # its checkpoint was lowered, not synced
+    truncate: Callable[["Partition"], None]
     committed_truncation: Callable[[CommittedTruncation], None]
 
 
@@ -85,7 +85,9 @@ class LocalBroker:
 
 
 class Partition:
-    def __init__(self, log: PartitionLog, *, high_watermark: Offset, events: ReplicaEvents) -> None:
+    def __init__(
+        self, log: PartitionLog, *, high_watermark: Offset, events: PartitionEvents
+    ) -> None:
         self.log = log
         self.topic = log.topic
         self.topic_id = log.topic_id
@@ -225,7 +227,7 @@ class Partition:
         self.next_tick_ms = now_ms + self.replica_lag_max_ms // 2
         self._perform(leader.on_granted(now_ms))
         self._ask_flush()
-        self._events.role_changed(self)
+        self._events.role_change(self)
         self._wake_readers()  # those parked here as at a follower: another epoch, another answer
 
     def _become_follower(self, state: PartitionState) -> None:
@@ -244,7 +246,7 @@ class Partition:
         self._fail_waiting(reason)
 
     def _fail_waiting(self, reason: str) -> None:
-        self._events.role_changed(self)
+        self._events.role_change(self)
         self.produces.fail_all(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason)
         self._wake_readers()
 
@@ -273,7 +275,7 @@ class Partition:
             self._largest_append = end - appended.first_offset
         self._perform(leader.on_append(end, now_ms))
         self._ask_flush()
-        self._events.appended(self)
+        self._events.append(self)
         return appended.first_offset, end
 
     def on_replica_fetch(
@@ -300,8 +302,8 @@ class Partition:
         """
         is_change = self.log.advance_log_start(offset)
         if is_change:
-            self._events.watermark_moved(self)
-            self._events.on_log_start(self)
+            self._events.high_watermark(self)
+            self._events.log_start(self)
         return is_change
 
     def on_brokers(self, brokers: Mapping[BrokerId, BrokerState], now_ms: int) -> None:
@@ -344,7 +346,7 @@ class Partition:
 
     def _on_high_watermark(self, high_watermark: Offset) -> None:
         self.produces.complete(self.leader)
-        self._events.watermark_moved(self)
+        self._events.high_watermark(self)
         self._wake_readers()
 
     def _wake_readers(self) -> None:
@@ -401,14 +403,14 @@ class Partition:
                 case TruncateLog(to_offset):
                     removed = self._truncate_as_follower(follower, to_offset, now_ms)
                     self._record_truncated(follower, to_offset, removed, fetch.last_fetched_epoch)
-                    self._events.truncated(self)
+                    self._events.truncate(self)
                 case RestartLogAt(offset):
                     held_from = max(offset, self.log.log_start_offset)  # an empty log may go back
                     removed = max(0, self.log.log_end_offset - held_from)
                     self.log.truncate_fully_and_start_at(offset)
                     self._record_truncated(follower, held_from, removed, fetch.last_fetched_epoch)
                     follower.on_restarted(offset)
-                    self._events.truncated(self)
+                    self._events.truncate(self)
 
     def _truncate_as_follower(
         self, follower: PartitionFollower, offset: Offset, now_ms: int
@@ -545,7 +547,6 @@ _log = logging.getLogger(__name__)
 
 class CommittedTruncations:
     def __init__(self) -> None:
-        self.on_change: Callable[[], None] = lambda: None
         self._unrecorded: dict[tuple[TopicId, int, LeaderEpoch], CommittedTruncation] = {}
 
     # guard: committed-truncation-is-reported (S28)
@@ -563,7 +564,6 @@ class CommittedTruncations:
             },
         )
         self._unrecorded[cut.topic_id, cut.partition, cut.leader_epoch] = cut
-        self.on_change()
 
     def unrecorded(self) -> tuple[CommittedTruncation, ...]:
         """Return the truncations for the next heartbeat."""

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tidemark_protocol.controller_messages import (
+    CommittedTruncation,
     IsrProposal,
     IsrResult,
     MetadataPush,
@@ -37,8 +38,18 @@ from tidemark_broker.replication.delayed_produce import ProduceCallback, answer
 from tidemark_broker.replication.follower_session import REPLICA_FETCH_MAX_BYTES
 from tidemark_broker.replication.log_start_offset import DeleteRecordsResult, delete_records
 from tidemark_broker.replication.moved_watermarks import MovedWatermarks
-from tidemark_broker.replication.partition import CommittedTruncations, Partition, ReplicaEvents
-from tidemark_broker.replication.partition_observer import PartitionObserver, nothing
+from tidemark_broker.replication.partition import (
+    CommittedTruncations,
+    Partition,
+    PartitionEvents,
+)
+from tidemark_broker.replication.partition_observer import (
+    ManagerEvents,
+    PartitionObserver,
+    manager_events,
+    nothing,
+    partition_events,
+)
 from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
 from tidemark_broker.replication.record_appender import RecordAppender
 from tidemark_broker.replication.replica_ticks import ReplicaTicks
@@ -118,7 +129,6 @@ class ReplicaManager:
         clock: Clock = monotonic_ms,
     ) -> None:
         self.metadata = MetadataCache()
-        self.listeners = PartitionObserver()
         self.is_stopped = False
         self.failed_replicas: dict[TopicPartition, str] = {}  # roles not taken, damaged logs
         self.corrupt = CorruptionRepair(
@@ -156,7 +166,8 @@ class ReplicaManager:
         self.ticks = ReplicaTicks(self._hosted.by_id, self.corrupt.settle, clock)
         self.corrupt.on_corruption = self.ticks.note
         self._watermarks = MovedWatermarks()
-        self._events = self._events_of_replicas()
+        self._events: PartitionEvents | None = None
+        self._manager_events = ManagerEvents()
 
     # ---- for HTTP and the Kafka listener
 
@@ -293,8 +304,20 @@ class ReplicaManager:
     def hosted(self, topic_id: TopicId, partition: int) -> Partition | None:
         return self._hosted.by_id.get((topic_id, partition))
 
-    def attach(self, directory: LogManager) -> None:
-        """Add the open logs. Nothing is led or followed before metadata says so."""
+    def open(
+        self,
+        directory: LogManager,
+        *,
+        submit: Callable[[IsrProposal], None],
+        observers: Sequence[PartitionObserver] = (),
+    ) -> None:
+        """Add the open logs; events go to the observers in this order, and proposals to `submit`.
+
+        Nothing is led or followed before metadata says so.
+        """
+        local = _LocalState(self.roles.touched, self._watermarks, self.ticks, self.committed_cuts)
+        self._events = partition_events((local, *observers), submit)
+        self._manager_events = manager_events(observers)
         self.roles.directory = directory
         for (topic_id, partition), log in directory.logs.items():
             watermark = directory.high_watermarks.get((topic_id, partition), Offset(0))
@@ -340,7 +363,7 @@ class ReplicaManager:
         self.metadata.finish(push)
         if self.is_stopped:
             return
-        self.listeners.roles_applied()
+        self._manager_events.roles_applied()
         self.metadata.notify()
 
     def _let_go(self, parts: Iterable[Sequence[TopicPush]]) -> Iterator[LogWork]:
@@ -354,10 +377,10 @@ class ReplicaManager:
                 for at in range(0, len(keys), ROLES_AT_A_TIME):
                     for key in keys[at : at + ROLES_AT_A_TIME]:
                         self.roles.remove(key, "topic deleted")
-                    self.listeners.roles_applied()
+                    self._manager_events.roles_applied()
                     yield LogWork(remove=self.roles.pop_removed())
             if changes.deleted_names and not self.is_stopped:
-                self.listeners.topics_deleted(changes.deleted_names)
+                self._manager_events.topics_deleted(changes.deleted_names)
             yield LogWork()
 
     def _notify_brokers(self) -> Iterator[LogWork]:
@@ -382,7 +405,7 @@ class ReplicaManager:
 
     def _roles_applied(self) -> None:
         self.roles.log_applied()
-        self.listeners.roles_applied()
+        self._manager_events.roles_applied()
 
     def _apply_role(self, key: TopicPartition, now_ms: int) -> None:
         self.roles.apply(key, now_ms)
@@ -478,7 +501,8 @@ class ReplicaManager:
         replica = self._new_replica(previous.log, high_watermark=previous.high_watermark)
         replica.corruption = corruption
         self._hosted.add(replica)
-        self._events.truncated(replica)
+        assert self._events is not None
+        self._events.truncate(replica)
         self.roles.apply((replica.topic_id, replica.partition), self._clock())
         self._roles_applied()  # there is something to fetch again
 
@@ -496,7 +520,7 @@ class ReplicaManager:
                 is_change |= self.corrupt.record_acknowledged(replica)
                 self.roles.touched[key] = None
         if is_change:
-            self.listeners.roles_applied()  # there is something to fetch
+            self._manager_events.roles_applied()  # there is something to fetch
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
         return self._watermarks.current(self._hosted.by_id)
@@ -511,42 +535,11 @@ class ReplicaManager:
     # ---- inside
 
     def _new_replica(self, log: PartitionLog, *, high_watermark: Offset) -> Partition:
+        assert self._events is not None, "no log is open"
         replica = Partition(log, high_watermark=high_watermark, events=self._events)
         self._watermarks.note(replica)
         self.ticks.add(replica)
         return replica
-
-    def _events_of_replicas(self) -> ReplicaEvents:
-        listeners, ticks, watermarks = self.listeners, self.ticks, self._watermarks
-
-        def on_role_changed(replica: Partition) -> None:
-            self.roles.touched[replica.topic_id, replica.partition] = None
-            watermarks.note(replica)
-            ticks.note(replica)
-            listeners.role_changed(replica)
-
-        def on_appended(replica: Partition) -> None:
-            ticks.note(replica)
-            listeners.appended(replica)
-
-        def on_watermark(replica: Partition) -> None:
-            watermarks.note(replica)
-            listeners.watermark_moved(replica)
-
-        def on_truncated(replica: Partition) -> None:
-            watermarks.note(replica)
-            listeners.truncated(replica)
-
-        return ReplicaEvents(
-            submit=lambda proposal: listeners.submit(proposal),
-            appended=on_appended,
-            watermark_moved=on_watermark,
-            on_log_start=lambda replica: listeners.on_log_start(replica),
-            role_changed=on_role_changed,
-            flush_needed=lambda replica: listeners.flush_needed(replica),
-            truncated=on_truncated,
-            committed_truncation=self.committed_cuts.note,
-        )
 
     def fail_storage(self, error: Exception) -> None:
         """Stop all writes, report the failure and shut down (S8)."""
@@ -554,4 +547,37 @@ class ReplicaManager:
             return
         _log.error("storage failed, serving stops", extra={"error": str(error)})
         self.stop("storage failed")
-        self.listeners.storage_failed(error)
+        self._manager_events.storage_failure(error)
+
+
+class _LocalState(PartitionObserver):
+    """What the manager itself keeps of its replicas' events; first in order."""
+
+    def __init__(
+        self,
+        touched: dict[TopicPartition, None],
+        watermarks: MovedWatermarks,
+        ticks: ReplicaTicks,
+        truncations: CommittedTruncations,
+    ) -> None:
+        self._touched = touched
+        self._watermarks = watermarks
+        self._ticks = ticks
+        self._truncations = truncations
+
+    def on_role_change(self, replica: Partition) -> None:
+        self._touched[replica.topic_id, replica.partition] = None
+        self._watermarks.note(replica)
+        self._ticks.note(replica)
+
+    def on_append(self, replica: Partition) -> None:
+        self._ticks.note(replica)
+
+    def on_high_watermark(self, replica: Partition) -> None:
+        self._watermarks.note(replica)
+
+    def on_truncate(self, replica: Partition) -> None:
+        self._watermarks.note(replica)
+
+    def on_committed_truncation(self, cut: CommittedTruncation) -> None:
+        self._truncations.note(cut)

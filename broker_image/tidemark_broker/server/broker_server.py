@@ -48,7 +48,7 @@ from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.alter_partition import AlterPartitionManager
 from tidemark_broker.replication.fetcher_manager import ReplicaFetcherManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
-from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.background.checkpointing import CheckpointWriter
 from tidemark_broker.server.background.cleaner_scheduler import LogCleaner
@@ -141,7 +141,7 @@ EXIT_REJECTED = 78  # wrong volume or cluster: a human has to look
 LOCK_RETRY_SECONDS = 0.1
 
 
-class BrokerServer:
+class BrokerServer(PartitionObserver):
     def __init__(self, settings: BrokerConfig, environment: BrokerEnvironment) -> None:
         self.settings = settings
         self._environment = environment
@@ -311,24 +311,24 @@ class BrokerServer:
             tasks=self._tasks,
         )
         self._group_commit = GroupCommit(partitions, on_flushed=self._fetchers.kick)
-        fetches = FollowerFetchHandler(partitions, scheduler=self._loop)
-        self._fetches = fetches
+        self._fetches = FollowerFetchHandler(partitions, scheduler=self._loop)
         checkpointing = CheckpointWriter(
             partitions, directory, self._environment.wall_clock_s, settings.recovery_points
         )
-        listeners = partitions.listeners
-        listeners.submit = alter_partition.submit
-        listeners.appended = fetches.on_appended
-        listeners.watermark_moved = fetches.on_watermark
-        listeners.role_changed = self._on_role_changed
-        listeners.topics_deleted = self.groups.on_topics_deleted
-        listeners.flush_needed = self._group_commit.ask
-        listeners.truncated = lambda _: checkpointing.record_truncated()
-        if settings.metrics_profile.includes(MetricsProfile.FULL):
-            self._keep_digests(checkpointing, directory.reserve.data)
-        listeners.roles_applied = self._fetchers.refresh
-        listeners.storage_failed = self._on_storage_failed
-        partitions.attach(directory)
+        partitions.open(
+            directory,
+            submit=alter_partition.submit,
+            observers=(  # in the order in which they handle an event
+                self._fetches,
+                self.groups,
+                self._fetchers,
+                self._group_commit,
+                self.session,
+                *self._digests(directory.reserve.data),
+                checkpointing,
+                self,
+            ),
+        )
         self._start_background(self._probe.run(), "disk-probe")
         self._start_background(self._group_commit.run(), "flusher")
         self._start_background(run_ticks(partitions, self._probe), "tick")
@@ -355,19 +355,13 @@ class BrokerServer:
         self.session.suspect(broker_id)  # first: who waits for the verdict waits for this
         self.leader_changes.suspect(broker_id)
 
-    def _on_role_changed(self, replica: Partition) -> None:
-        self._fetches.on_appended(replica)
-        self.groups.on_role_changed(replica)
-
-    def _keep_digests(self, checkpointing: CheckpointWriter, disk: Disk) -> None:
+    def _digests(self, disk: Disk) -> tuple[ReplicaDigests, ...]:
+        """Start the digests of replicas if the metrics show them."""
+        if not self.settings.metrics_profile.includes(MetricsProfile.FULL):
+            return ()
         replica_digests = ReplicaDigests(self.partitions, disk, self.settings.data_directory)
-
-        def on_truncated(replica: Partition) -> None:
-            replica_digests.record_truncated(replica)
-            checkpointing.record_truncated()
-
-        self.partitions.listeners.truncated = on_truncated
         self._start_background(replica_digests.run(), "digests")
+        return (replica_digests,)
 
     def _start_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self._tasks is not None
@@ -483,7 +477,7 @@ class BrokerServer:
         _log.info("asked to stop", extra={"hurry": self._hurry.is_set()})
         self._stop.set()
 
-    def _on_storage_failed(self, error: Exception) -> None:
+    def on_storage_failure(self, error: Exception) -> None:
         self._storage_error = self._storage_error or error
         self.exit_code = EXIT_STORAGE_FAILED
         self._not_ready = f"StorageFailed: {error}"

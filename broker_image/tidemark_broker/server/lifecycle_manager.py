@@ -21,6 +21,7 @@ from tidemark_protocol.controller_messages import (
     HEARTBEAT_PATH,
     REGISTER_PATH,
     BootRecord,
+    CommittedTruncation,
     Endpoints,
     HeartbeatRequest,
     MalformedMessage,
@@ -44,6 +45,7 @@ from tidemark_broker.log.log_manager import LogKey, LogManager
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.metadata.controller_channel import ControllerChannel, ControllerUnavailable
 from tidemark_broker.metadata.received_push import ReceivedHeartbeat, ReceivedPush
+from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.applied_pushes import AppliedPushes
 from tidemark_broker.server.config import BrokerConfig
@@ -83,7 +85,7 @@ def next_retry(delay_seconds: float, attempt_seconds: float) -> float:
     return min(max(2 * delay_seconds, FIRST_RETRY_SECONDS), MAX_RETRY_SECONDS)
 
 
-class BrokerLifecycleManager:
+class BrokerLifecycleManager(PartitionObserver):
     def __init__(
         self,
         channel: ControllerChannel,
@@ -119,7 +121,6 @@ class BrokerLifecycleManager:
             on_grown=callbacks.on_grown,
         )
         self._registering = asyncio.Lock()
-        partitions.committed_cuts.on_change = self._has_change.set
 
     @property
     def broker_epoch(self) -> BrokerEpoch:
@@ -148,6 +149,9 @@ class BrokerLifecycleManager:
         if broker_id not in self._suspects:
             _log.info("suspected broker", extra={"suspect": broker_id})
         self._suspects.add(broker_id)
+        self._has_change.set()
+
+    def on_committed_truncation(self, cut: CommittedTruncation) -> None:
         self._has_change.set()
 
     async def retry_failed_roles(self) -> None:

@@ -9,6 +9,7 @@ from aiohttp import web
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.controller_channel import ControllerChannel, HttpTransport
+from tidemark_broker.replication.partition_observer import nothing
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.epoch_store import LogDirectoryEpochStore
 from tidemark_broker.server.lifecycle_manager import (
@@ -111,7 +112,6 @@ class Harness:
         self.partitions = ReplicaManager(
             BrokerId(1), scheduler=asyncio.get_running_loop(), wall_clock_s=time.time
         )
-        self.partitions.attach(self.directory)
         self.channel = ControllerChannel(
             controllers, HttpTransport, pool="ns/p", broker_id=BrokerId(1)
         )
@@ -127,6 +127,7 @@ class Harness:
             make_registration=self.registration,
             callbacks=SessionCallbacks(self.stale.append, lambda: 0, lambda: 0, lambda: 0.0),
         )
+        self.partitions.open(self.directory, submit=nothing, observers=(self.session,))
 
     def registration(self) -> RegisterRequest:
         return RegisterRequest(

@@ -13,6 +13,7 @@ from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.quota_manager import ClientQuotaManager
+from tidemark_broker.replication.partition_observer import nothing
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import MetadataPush, TopicPush
 from tidemark_protocol.ids import (
@@ -58,7 +59,7 @@ def led_alone(min_insync_replicas: int = 1, config: dict[str, str] | None = None
 async def client_of(directory: Path, push: MetadataPush, *, low_disk_space: str = "") -> Client:
     partitions = ReplicaManager(ME, scheduler=asyncio.get_running_loop(), wall_clock_s=time.time)
     log = LogManager.open(directory, OsDisk(), broker_id=ME, settings=LogSettings())
-    partitions.attach(log)
+    partitions.open(log, submit=nothing)
     partitions.set_broker_epoch(MY_EPOCH)
     partitions.apply_push(push)
     partitions.low_disk_space = low_disk_space
