@@ -127,7 +127,9 @@ class ReplicaManager:
         scheduler: Scheduler,
         wall_clock_s: Callable[[], float],
         clock: Clock = monotonic_ms,
+        replica_fetch_max_bytes: int = REPLICA_FETCH_MAX_BYTES,
     ) -> None:
+        """Create a manager of no replicas; `open` adds those of the log directory."""
         self.metadata = MetadataCache()
         self.is_stopped = False
         self.failed_replicas: dict[TopicPartition, str] = {}  # roles not taken, damaged logs
@@ -136,6 +138,7 @@ class ReplicaManager:
             failed_replicas=self.failed_replicas,
             recreate=self._recreate,
             fail_storage=self.fail_storage,
+            on_corruption=self._on_corruption,
         )
         self.roles = Roles(
             broker_id,
@@ -143,13 +146,13 @@ class ReplicaManager:
             self.failed_replicas,
             clock=clock,
             new_replica=self._new_replica,
+            resolve_corruption=self.corrupt.settle,
             fail_storage=self.fail_storage,
         )
-        self.roles.resolve_corruption = self.corrupt.settle
         self._hosted = self.roles.hosted
         self.committed_cuts = CommittedTruncations()
         self.join_throttle = ReassignmentThrottle()
-        self.replica_fetch_max_bytes = REPLICA_FETCH_MAX_BYTES
+        self.replica_fetch_max_bytes = replica_fetch_max_bytes
         self.low_disk_space = ""  # of disk space: why nothing is taken
         self.broker_id = broker_id
         self._scheduler = scheduler
@@ -164,7 +167,6 @@ class ReplicaManager:
         )
         self._reads = 0
         self.ticks = ReplicaTicks(self._hosted.by_id, self.corrupt.settle, clock)
-        self.corrupt.on_corruption = self.ticks.note
         self._watermarks = MovedWatermarks()
         self._events: PartitionEvents | None = None
         self._manager_events = ManagerEvents()
@@ -318,7 +320,7 @@ class ReplicaManager:
         local = _LocalState(self.roles.touched, self._watermarks, self.ticks, self.committed_cuts)
         self._events = partition_events((local, *observers), submit)
         self._manager_events = manager_events(observers)
-        self.roles.directory = directory
+        self.roles.open(directory)
         for (topic_id, partition), log in directory.logs.items():
             watermark = directory.high_watermarks.get((topic_id, partition), Offset(0))
             replica = self._new_replica(log, high_watermark=watermark)
@@ -332,7 +334,11 @@ class ReplicaManager:
 
         From now on this broker leads what names that epoch.
         """
-        self.roles.broker_epoch = broker_epoch
+        self.roles.set_broker_epoch(broker_epoch)
+
+    def set_low_disk_space(self, reason: str) -> None:
+        """Reject records for this reason; "" accepts them again."""
+        self.low_disk_space = reason
 
     def apply_push(self, push: MetadataPush) -> bool:
         """Apply a push in one turn, which suits few partitions only; False: it is dropped."""
@@ -477,6 +483,9 @@ class ReplicaManager:
             and self.broker_id in state.adding_replicas
             and self.broker_id not in state.in_sync_ids
         )
+
+    def _on_corruption(self, replica: Partition) -> None:
+        self.ticks.note(replica)
 
     def _recreate(self, previous: Partition, corruption: Corruption) -> None:
         """Create the replica again on the valid part of its log.

@@ -48,13 +48,12 @@ class Roles:
         *,
         clock: Clock,
         new_replica: Callable[..., Partition],
+        resolve_corruption: Callable[[Partition], None],
         fail_storage: Callable[[Exception], None],
     ) -> None:
         """Create roles of no replicas; heartbeats report `failed_replicas`."""
         self.hosted = PartitionRegistry()
-        self.directory: LogManager | None = None
         self.broker_epoch = BrokerEpoch(-1)
-        self.resolve_corruption: Callable[[Partition], None] = lambda replica: None
         # Replicas that may ask their leader for something else now, for who asks.
         self.touched: dict[TopicPartition, None] = {}
         self.failed_roles = FailedRoleChanges(
@@ -64,10 +63,19 @@ class Roles:
         self._metadata = metadata
         self._failed_replicas = failed_replicas
         self._clock = clock
+        self._directory: LogManager | None = None
         self._new_replica = new_replica
+        self._resolve_corruption = resolve_corruption
         self._fail_storage = fail_storage
         self._to_remove: list[TopicPartition] = []
         self._applied: list[tuple[Partition, PartitionState]] = []  # not logged yet
+
+    def open(self, directory: LogManager) -> None:
+        """Create and remove logs in this directory from now on."""
+        self._directory = directory
+
+    def set_broker_epoch(self, broker_epoch: BrokerEpoch) -> None:
+        self.broker_epoch = broker_epoch
 
     def life(self) -> LocalBroker:
         return LocalBroker(self._broker_id, self.broker_epoch, self._metadata.brokers)
@@ -93,8 +101,8 @@ class Roles:
 
         Raises DiskFull, StorageFailed.
         """
-        assert self.directory is not None
-        self.directory.remove_logs(removed)
+        assert self._directory is not None
+        self._directory.remove_logs(removed)
 
     def pop_removed(self) -> tuple[TopicPartition, ...]:
         removed, self._to_remove = tuple(self._to_remove), []
@@ -190,17 +198,17 @@ class Roles:
             self.failed_roles.forget(key)
         if replica.corruption is None and key not in self.failed_roles:
             self._failed_replicas.pop(key, None)
-        self.resolve_corruption(replica)
+        self._resolve_corruption(replica)
         self._applied.append((replica, state))
 
     def _create(self, key: TopicPartition, topic: str) -> Partition:
-        assert self.directory is not None, "metadata applied before logs are open"
+        assert self._directory is not None, "metadata applied before logs are open"
         previous = self.hosted.by_name.get((topic, key[1]))
         if previous is not None:  # recreated under its name: the directory sets the old one aside
             previous.become_idle("topic recreated")
             self.hosted.discard((previous.topic_id, previous.partition))
             self.hosted.displaced.add((previous.topic_id, previous.partition))
-        log = self.directory.create_log(topic, key[0], key[1])
+        log = self._directory.create_log(topic, key[0], key[1])
         replica = self._new_replica(log, high_watermark=Offset(0))
         self.hosted.add(replica)
         return replica
@@ -213,8 +221,8 @@ class Roles:
         self.touched[key] = None
         replica.become_idle(reason)
         self._failed_replicas.pop(key, None)
-        assert self.directory is not None
-        self.directory.let_go(key)
+        assert self._directory is not None
+        self._directory.let_go(key)
         self._to_remove.append(key)
         _log.info(
             "replica removed",

@@ -154,9 +154,11 @@ class BrokerServer(PartitionObserver):
         self._not_ready = "starting"
         self._loop = asyncio.get_running_loop()
         self.partitions = ReplicaManager(
-            settings.broker_id, scheduler=self._loop, wall_clock_s=environment.wall_clock_s
+            settings.broker_id,
+            scheduler=self._loop,
+            wall_clock_s=environment.wall_clock_s,
+            replica_fetch_max_bytes=settings.replica_fetch_max_bytes,
         )
-        self.partitions.replica_fetch_max_bytes = settings.replica_fetch_max_bytes
         metadata = self.partitions.metadata
         self._channel = ControllerChannel(
             settings.controllers,

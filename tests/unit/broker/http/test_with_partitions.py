@@ -62,7 +62,7 @@ async def client_of(directory: Path, push: MetadataPush, *, low_disk_space: str 
     partitions.open(log, submit=nothing)
     partitions.set_broker_epoch(MY_EPOCH)
     partitions.apply_push(push)
-    partitions.low_disk_space = low_disk_space
+    partitions.set_low_disk_space(low_disk_space)
     view = BrokerView(
         partitions,
         ME,
