@@ -8,12 +8,14 @@ from tidemark_broker.metadata.controller_channel import (
     ControllerChannel,
     ControllerUnavailable,
 )
-from tidemark_protocol.controller_messages import HeartbeatResponse, encode
+from tidemark_protocol.controller_messages import HeartbeatResponse, RegisterResponse, encode
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
+from tidemark_protocol.topic_messages import CreateTopicsRequest
 
 NEVER_RESPONDED = "/v1/create-topics"
 HOSTS = ("10.0.0.1", "10.0.0.2")
+REGISTERED = RegisterResponse(ErrorCode.NONE, broker_epoch=BrokerEpoch(7))
 
 
 class Controllers:
@@ -120,3 +122,67 @@ def test_addresses_are_checked(text: str) -> None:
 def test_addresses_of_both_families_are_read() -> None:
     assert Address.parse("[::1]:80") == Address("::1", 80)
     assert Address.parse(" tidemark:8070 ") == Address("tidemark", 8070)
+
+
+class Epochs:
+    """An `EpochStore` in memory."""
+
+    def __init__(self) -> None:
+        self.stored: list[tuple[int, int]] = []
+        self.is_failing = False
+
+    async def store(self, broker_epoch: BrokerEpoch, controller_epoch: ControllerEpoch) -> bool:
+        self.stored.append((broker_epoch, controller_epoch))
+        return not self.is_failing
+
+
+def test_a_channel_that_is_not_started_has_no_response() -> None:
+    async def scenario() -> None:
+        controllers = Controllers({"10.0.0.1": ""})
+        asked = channel(controllers)
+        request = CreateTopicsRequest(asked.requesting_broker(), "1", ())
+        assert await asked.request_producer_ids() is None
+        assert await asked.request_topics(NEVER_RESPONDED, request, 1000) is None
+        assert await asked.send_proposals(()) is None
+        assert controllers.requested == []
+
+    asyncio.run(scenario())
+
+
+def test_an_accepted_epoch_is_stored_first_and_an_earlier_one_is_dropped() -> None:  # I16, S16
+    async def scenario() -> None:
+        asked, epochs = channel(Controllers({})), Epochs()
+        await asked.start(epochs)
+        asked.on_registration(REGISTERED)
+        assert await asked.accept(ControllerEpoch(5))
+        assert not await asked.accept(ControllerEpoch(4))
+        assert (epochs.stored, asked.controller_epoch) == ([(7, 5)], 5)
+        epochs.is_failing = True
+        assert not await asked.accept(ControllerEpoch(6)), "it is not stored"
+
+    asyncio.run(scenario())
+
+
+def test_a_response_whose_epoch_waits_for_the_disk_is_dropped_when_another_controller_came() -> (
+    None
+):
+    async def scenario() -> None:
+        may_go = asyncio.Event()
+
+        class SlowEpochs(Epochs):
+            async def store(
+                self, broker_epoch: BrokerEpoch, controller_epoch: ControllerEpoch
+            ) -> bool:
+                if controller_epoch == 5:
+                    await may_go.wait()
+                return await super().store(broker_epoch, controller_epoch)
+
+        asked = channel(Controllers({}))
+        await asked.start(SlowEpochs())
+        waiting = asyncio.create_task(asked.accept(ControllerEpoch(5)))
+        await asyncio.sleep(0)
+        assert await asked.accept(ControllerEpoch(6))
+        may_go.set()
+        assert not await waiting
+
+    asyncio.run(scenario())
