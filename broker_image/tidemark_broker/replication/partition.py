@@ -20,7 +20,7 @@ from tidemark_protocol.controller_messages import (
     IsrResult,
 )
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from tidemark_protocol.ids import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 from tidemark_protocol.partition_state import FLUSH_ALWAYS, PartitionState, TopicState
 
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch
@@ -28,6 +28,7 @@ from tidemark_broker.kafka_wire.records.record_batch import Batch
 from tidemark_broker.log.errors import DiskFull, LocalLogCorrupt, OffsetGap
 from tidemark_broker.log.log_config import settings_of_topic
 from tidemark_broker.log.partition_log import PartitionLog
+from tidemark_broker.replication.core.assignment import Follow, Lead, LocalBroker, Role
 from tidemark_broker.replication.core.corruption import Corruption, is_in_no_set
 from tidemark_broker.replication.core.effects import (
     AppendRecords,
@@ -73,15 +74,6 @@ class PartitionEvents:
     flush_needed: Callable[["Partition"], None]
     truncate: Callable[["Partition"], None]
     committed_truncation: Callable[[CommittedTruncation], None]
-
-
-@dataclass(frozen=True, slots=True)
-class LocalBroker:
-    """This broker and its epoch, and what it knows of the others."""
-
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    brokers: Mapping[BrokerId, BrokerState]
 
 
 class Partition:
@@ -167,41 +159,43 @@ class Partition:
         if self.leader is not None:
             self.leader.on_settings(self._settings)
 
-    def apply_state(self, state: PartitionState, life: LocalBroker, now_ms: int) -> None:
-        """Apply a state that names this broker as a replica.
+    def apply_state(
+        self, state: PartitionState, role: Role, broker: LocalBroker, now_ms: int
+    ) -> None:
+        """Apply a state that names this broker as a replica, in the role that it assigns.
 
         Older ones change nothing, equal ones are the same state.
         """
         if self._is_older(state):
             return
         has_new_epoch = state.leader_epoch > self.leader_epoch
-        if state.leader == life.broker_id and state.leader_broker_epoch == life.broker_epoch:
-            before = self.state
-            proposal = None if self.leader is None else self.leader.pending_proposal
-            if self.leader is not None and not has_new_epoch:
+        match role:
+            case Lead():
+                before = self.state
+                proposal = None if self.leader is None else self.leader.pending_proposal
+                if self.leader is not None and not has_new_epoch:
+                    self.state = state
+                    self._perform(self.leader.on_state(state, now_ms))
+                else:
+                    self._become_leader(state, broker, now_ms)
+                if before is not None:
+                    self.isr_changes.note(before, state, broker.brokers, proposal)
+            case Follow():
+                if has_new_epoch or self.follower is None:
+                    self._become_follower(state)
+                assert self.follower is not None
+                self.follower.is_isr_or_elr_member = not is_in_no_set(state, broker.broker_id)
                 self.state = state
-                self._perform(self.leader.on_state(state, now_ms))
-            else:
-                self._become_leader(state, life, now_ms)
-            if before is not None:
-                self.isr_changes.note(before, state, life.brokers, proposal)
-        elif state.has_leader and state.leader != life.broker_id:
-            if has_new_epoch or self.follower is None:
-                self._become_follower(state)
-            assert self.follower is not None
-            self.follower.is_isr_or_elr_member = not is_in_no_set(state, life.broker_id)
-            self.state = state
-        else:
-            # Nobody leads, or a former life of ours does by a grant that is not ours (S2).
-            if self.role != "idle":
-                self.become_idle("the partition has no leader now")
-            self.state = state
+            case _:
+                if self.role != "idle":
+                    self.become_idle("the partition has no leader now")
+                self.state = state
 
     # guard: replica-applies-newer-state (I14)
     def _is_older(self, state: PartitionState) -> bool:
         return self.state is not None and state.partition_epoch < self.state.partition_epoch
 
-    def _become_leader(self, state: PartitionState, life: LocalBroker, now_ms: int) -> None:
+    def _become_leader(self, state: PartitionState, broker: LocalBroker, now_ms: int) -> None:
         end = self.log.log_end_offset
         # Before any append, and even if none follows: else the epoch's start is lost (KAFKA-7415).
         self.log.assign_epoch(state.leader_epoch, end)
@@ -209,11 +203,11 @@ class Partition:
         previous = self.leader
         self._retire_cores()
         grant = LeaderAssignment(
-            self.topic_id, life.broker_id, life.broker_epoch, state, self._settings
+            self.topic_id, broker.broker_id, broker.broker_epoch, state, self._settings
         )
         leader = PartitionLeader(
             grant,
-            life.brokers,
+            broker.brokers,
             log_end_offset=end,
             high_watermark=high_watermark,
             now_ms=now_ms,

@@ -326,7 +326,7 @@ class ReplicaManager:
             replica = self._new_replica(log, high_watermark=watermark)
             self._hosted.add(replica)
             if watermark > log.log_end_offset:
-                self._hosted.short.add((topic_id, partition))
+                self._hosted.ended_below_high_watermark.add((topic_id, partition))
             self.corrupt.remember(replica)
 
     def set_broker_epoch(self, broker_epoch: BrokerEpoch) -> None:

@@ -10,15 +10,25 @@ from dataclasses import dataclass, replace
 
 from tidemark_protocol.controller_messages import TopicPush
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, Offset, TopicId
-from tidemark_protocol.partition_state import PartitionState
+from tidemark_protocol.partition_state import PartitionState, TopicState
 
 from tidemark_broker.clock import Clock
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import DiskFull
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.metadata.metadata_cache import MetadataCache, TopicPartition
+from tidemark_broker.replication.core.assignment import (
+    Idle,
+    LocalBroker,
+    Reject,
+    Remove,
+    Role,
+    Wait,
+    assign,
+    is_complete,
+)
 from tidemark_broker.replication.failed_role_changes import FailedRoleChanges
-from tidemark_broker.replication.partition import LocalBroker, Partition
+from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.partition_registry import PartitionRegistry, log_roles
 
 LOGS_AT_A_TIME = 128  # made by one job of a worker, which syncs them together
@@ -159,38 +169,59 @@ class Roles:
         return 1 if is_small else STATES_AT_A_TIME // ROLES_AT_A_TIME
 
     def apply(self, key: TopicPartition, now_ms: int, *, has_space: bool = False) -> None:
+        """Do what the newest state of a partition assigns to this broker."""
         state = self._metadata.partitions.get(key)
         topic = self._metadata.topics_by_id.get(key[0])
         self.touched[key] = None
-        if state is None or topic is None or self._broker_id not in state.replicas:
-            self.failed_roles.forget(key)
         if state is None or topic is None:
-            return
-        if self._broker_id not in state.replicas:
-            if self.hosted.is_older_than_log(key, state):
-                self.hosted.by_id[key].become_idle("an older state does not name it")
-            else:
-                self.remove(key, "moved to other brokers")  # an explicit entry says so (S12)
+            self.failed_roles.forget(key)
             return
         named = self._metadata.topics.get(topic.topic, topic)
-        if key not in self.hosted.by_id and named.topic_id != key[0]:
-            # Its name, and with it the place of its log, is another topic's by now: an empty log
-            # of this one would put that one's aside.
-            self.failed_roles.forget(key)
-            return
-        life = self.life()
+        log = self.hosted.local_log(key, is_name_taken=named.topic_id != key[0])
+        broker = self.life()
+        match assign(state, log, broker):
+            case Wait():
+                self.failed_roles.forget(key)
+            case Idle(reason):
+                self.failed_roles.forget(key)
+                self.hosted.by_id[key].become_idle(reason)
+            case Remove(reason):
+                self.failed_roles.forget(key)
+                self.remove(key, reason)
+            case Reject(reason):
+                self.failed_roles.note(key, reason)
+            case role:
+                if not is_complete(log):
+                    self.hosted.forget_loss(key)
+                    self.failed_roles.forget(key)  # which takes no space, as roles do
+                replica = self._apply_role(topic, state, role, broker, now_ms)
+                if replica is not None:
+                    self._on_applied(replica, state, has_space=has_space)
+
+    def _apply_role(
+        self,
+        topic: TopicState,
+        state: PartitionState,
+        role: Role,
+        broker: LocalBroker,
+        now_ms: int,
+    ) -> Partition | None:
+        """Apply a role, on a new log if there is none; None if the disk did not allow it."""
+        key = (topic.topic_id, state.partition)
         try:
-            if self.hosted.check_log_not_lost(key, state, life):
-                self.failed_roles.forget(key)  # which takes no space, as roles do
             replica = self.hosted.by_id.get(key) or self._create(key, topic.topic)
             replica.apply_topic(topic)
-            replica.apply_state(state, life, now_ms)
+            replica.apply_state(state, role, broker, now_ms)
         except (DiskFull, ValueError) as error:
-            self.failed_roles.note(key, error)
-            return
+            self.failed_roles.note(key, str(error))
+            return None
         except (StorageError, OSError) as error:
             self._fail_storage(error)
-            return
+            return None
+        return replica
+
+    def _on_applied(self, replica: Partition, state: PartitionState, *, has_space: bool) -> None:
+        key = (replica.topic_id, replica.partition)
         if has_space or replica.role != "idle":
             # An idle replica needs no space, so its success does not show that a role can be taken.
             # If it were reported, the controller would grant the role, and take it back, again
