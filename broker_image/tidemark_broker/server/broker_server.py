@@ -181,6 +181,7 @@ class BrokerServer(PartitionObserver):
             scheduler=self._loop,
             wall_clock_s=environment.wall_clock_s,
         )
+        self._fetches = FollowerFetchHandler(self.partitions, scheduler=self._loop)
         self._stop = asyncio.Event()  # an end was asked for, in whatever way
         self._hurry = asyncio.Event()
         self._http_stop = asyncio.Event()
@@ -189,8 +190,6 @@ class BrokerServer(PartitionObserver):
         self._stale = ""
         self._tasks: asyncio.TaskGroup | None = None
         self._background: list[asyncio.Task[None]] = []
-        self._probe: DiskProbe | None = None
-        self._group_commit: GroupCommit | None = None
         self._fetchers: ReplicaFetcherManager | None = None
 
     def is_ready(self) -> tuple[bool, str]:
@@ -287,9 +286,16 @@ class BrokerServer(PartitionObserver):
     ) -> CheckpointWriter:
         assert self._tasks is not None
         partitions, settings = self.partitions, self.settings
-        self._probe = DiskProbe(
+        probe = DiskProbe(
             self._environment.disk, settings.data_directory, on_failure=partitions.fail_storage
         )
+        self._fetchers = ReplicaFetcherManager(
+            partitions,
+            suspect=self._on_suspect,
+            responded=self.leader_changes.on_response,
+            tasks=self._tasks,
+        )
+        group_commit = GroupCommit(partitions, on_flushed=self._fetchers.kick)
         self.session = BrokerLifecycleManager(
             self._channel,
             partitions,
@@ -298,22 +304,12 @@ class BrokerServer(PartitionObserver):
             make_registration=lambda: self._registration(directory),
             callbacks=SessionCallbacks(
                 on_superseded=self._on_superseded,
-                disk_probe_age_ms=self._probe.age_ms,
-                oldest_append_age_ms=lambda: (
-                    0 if self._group_commit is None else self._group_commit.oldest_age_ms()
-                ),
+                disk_probe_age_ms=probe.age_ms,
+                oldest_append_age_ms=group_commit.oldest_age_ms,
                 wall_clock_s=self._environment.wall_clock_s,
                 on_grown=self._environment.on_grown,
             ),
         )
-        self._fetchers = ReplicaFetcherManager(
-            partitions,
-            suspect=self._on_suspect,
-            responded=self.leader_changes.on_response,
-            tasks=self._tasks,
-        )
-        self._group_commit = GroupCommit(partitions, on_flushed=self._fetchers.kick)
-        self._fetches = FollowerFetchHandler(partitions, scheduler=self._loop)
         checkpointing = CheckpointWriter(
             partitions, directory, self._environment.wall_clock_s, settings.recovery_points
         )
@@ -324,17 +320,16 @@ class BrokerServer(PartitionObserver):
                 self._fetches,
                 self.groups,
                 self._fetchers,
-                self._group_commit,
+                group_commit,
                 self.session,
                 *self._digests(directory.reserve.data),
                 checkpointing,
                 self,
             ),
         )
-        self._start_background(self._probe.run(), "disk-probe")
-        self._start_background(self._group_commit.run(), "flusher")
-        self._start_background(run_ticks(partitions, self._probe), "tick")
-        assert self.session is not None
+        self._start_background(probe.run(), "disk-probe")
+        self._start_background(group_commit.run(), "flusher")
+        self._start_background(run_ticks(partitions, probe), "tick")
         space = DiskSpaceMonitor(
             self._environment.disk,
             settings.data_directory,
