@@ -28,10 +28,14 @@ from tidemark_broker.kafka_wire.records.record_batch import NewRecord, build_bat
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.metadata.controller_channel import ControllerChannel, HttpTransport
 from tidemark_broker.metadata.leader_changes import LeaderChanges
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
+from tidemark_broker.metadata.topic_admin_client import TopicAdminClient
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.leader_endpoint import LeaderEndpoint
+from tidemark_broker.replication.partition_observer import PartitionObserver, nothing
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
 from tidemark_protocol.ids import (
@@ -148,14 +152,18 @@ class Producer:
         self.start()
 
 
-def broker(path: Path, number: int, scheduler: Any) -> ReplicaManager:
+def broker(number: int, scheduler: Any) -> ReplicaManager:
+    return ReplicaManager(BrokerId(number), scheduler=scheduler, wall_clock_s=time.time)
+
+
+def open_broker(path: Path, partitions: ReplicaManager, *observers: PartitionObserver) -> None:
+    number = partitions.broker_id
     directory = LogManager.open(
-        path / str(number), OsDisk(), broker_id=BrokerId(number), settings=LogSettings()
+        path / str(number), OsDisk(), broker_id=number, settings=LogSettings()
     )
-    partitions = ReplicaManager(BrokerId(number), scheduler=scheduler, wall_clock_s=time.time)
-    partitions.attach(directory)
+    partitions.open(directory, submit=nothing, observers=observers)
     partitions.set_broker_epoch(BrokerEpoch(number))
-    return partitions
+    partitions.apply_push(metadata())
 
 
 def metadata() -> MetadataPush:
@@ -206,14 +214,15 @@ def produce_frame(number: int, batch_bytes: int) -> bytes:
 
 async def measure(path: Path, batch_bytes: int, depth: int, requests: int) -> dict[str, float]:
     meter = Meter()
-    leader = broker(path, LEADER, MeteredScheduler(meter, "leader"))
+    leader = broker(LEADER, MeteredScheduler(meter, "leader"))
     fetches = FollowerFetchHandler(leader, scheduler=MeteredScheduler(meter, "leader"))
-    listeners = leader.listeners
-    listeners.appended = listeners.role_changed = fetches.on_appended
-    listeners.watermark_moved = fetches.on_watermark
     loop = asyncio.get_running_loop()
+    channel = ControllerChannel((), HttpTransport, pool="bench", broker_id=BrokerId(LEADER))
+    topic_admin = TopicAdminClient(
+        leader.metadata, ask=channel.request_topics, requesting=channel.requesting_broker
+    )
     groups = GroupCoordinatorService(
-        leader, GroupSettings(), scheduler=loop, wall_clock_s=time.time
+        leader, topic_admin, GroupSettings(), scheduler=loop, wall_clock_s=time.time
     )
     listener = SocketServer(
         HandlerContext(
@@ -224,13 +233,15 @@ async def measure(path: Path, batch_bytes: int, depth: int, requests: int) -> di
             uuid.uuid4,
             ClientQuotaManager(tuple),
             LeaderChanges(leader.metadata, scheduler=loop),
-            cluster_id="bench",
+            ProducerIdManager(channel.request_producer_ids),
+            topic_admin,
+            cluster_id=lambda: "bench",
         )
     )
-    leader.apply_push(metadata())
+    open_broker(path, leader, fetches)
     for number in FOLLOWERS:
-        follower = broker(path, number, MeteredScheduler(meter, f"follower {number}"))
-        follower.apply_push(metadata())
+        follower = broker(number, MeteredScheduler(meter, f"follower {number}"))
+        open_broker(path, follower)
         served = KafkaConnection(listener)
         following = LeaderEndpoint(BrokerId(LEADER), follower)
         to_leader, to_follower = (

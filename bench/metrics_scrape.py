@@ -27,8 +27,10 @@ from tidemark_broker.http.server import serve
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_config import LogSettings
 from tidemark_broker.log.log_manager import LogManager
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotaManager
+from tidemark_broker.replication.partition_observer import nothing
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
 from tidemark_protocol.ids import (
@@ -102,9 +104,8 @@ def led_partitions(count: int, path: Path) -> ReplicaManager:
     partitions = ReplicaManager(
         BROKERS[0], scheduler=asyncio.get_running_loop(), wall_clock_s=time.time
     )
-    partitions.attach(
-        LogManager.open(path, NoSyncDisk(), broker_id=BROKERS[0], settings=LogSettings())
-    )
+    directory = LogManager.open(path, NoSyncDisk(), broker_id=BROKERS[0], settings=LogSettings())
+    partitions.open(directory, submit=nothing)
     partitions.set_broker_epoch(EPOCH)
     topic_id = TopicId("5b0b1c34-6f0d-4a43-9d0e-5a4d9c1f0a11")
     topic = TopicState("orders-of-the-shop", topic_id, count, 3)
@@ -139,6 +140,7 @@ async def measure(partition_count: int, scrapes: int, profile: MetricsProfile, p
         is_ready=lambda: (True, ""),
         new_consumer=_no_consumer,
         quotas=ClientQuotaManager(tuple),
+        producer_ids=ProducerIdManager(_no_producer_ids),
         metrics_profile=profile,
     )
     app = create_app(view)
@@ -168,6 +170,10 @@ async def measure(partition_count: int, scrapes: int, profile: MetricsProfile, p
     print(f"  scrape   median {ordered[len(ordered) // 2]:.3f} s, longest {ordered[-1]:.3f} s")
     print(f"  loop held without scrapes  {quiet.reported}")
     print(f"  loop held during scrapes   {busy.reported}")
+
+
+async def _no_producer_ids() -> None:
+    return None
 
 
 def _no_consumer(settings: ConsumerSettings) -> GroupConsumer:

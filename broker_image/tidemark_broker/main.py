@@ -27,7 +27,7 @@ from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.metadata.controller_channel import HttpTransport
 from tidemark_broker.server.broker_server import EXIT_CRASHED, BrokerServer
 from tidemark_broker.server.config import BrokerConfig, parse_settings
-from tidemark_broker.server.environment import BrokerEnvironment
+from tidemark_broker.server.environment import BrokerEnvironment, HttpBackend
 
 GC_OBJECTS = 10_000
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
@@ -83,7 +83,7 @@ class _Http:
         self._app: HttpServer | None = None
 
     async def serve(
-        self, broker: BrokerServer, stop: asyncio.Event, on_listening: Callable[[int], None]
+        self, broker: HttpBackend, stop: asyncio.Event, on_listening: Callable[[int], None]
     ) -> None:
         loop_lag = LoopLag()
         self._app = create_app(
@@ -97,6 +97,7 @@ class _Http:
                     settings, broker.groups, broker.partitions.metadata
                 ),
                 quotas=broker.quotas,
+                producer_ids=broker.producer_ids,
                 groups=broker.groups.report,
                 group_gauges=broker.groups.gauges,
                 group_counts=broker.groups.counts,

@@ -236,7 +236,7 @@ MUTANTS = (
            "test_no_empty_log_takes_the_place_of_one_that_a_former_life_is_counted_on_for[False]",
            why_no_seed="a broker that comes back without a log while its slice is away"),
     Mutant("a log that was found short is counted on", "S9, S12",
-           (at("short-log-is-not-whole", returns("key in self.by_id")),),
+           (at("short-log-is-not-whole", returns("log.exists")),),
            "tests/regression/test_s9_lost_partition.py::"
            "test_a_slice_that_is_put_back_while_nobody_controls_counts_on_no_log_that_is_gone"
            "[lose_records]",

@@ -152,7 +152,7 @@ def digesting(pool: InProcessPool, number: int) -> ReplicaDigests:
     kept = ReplicaDigests(
         broker.partitions, OsDisk(), pool.path / f"broker-{number}", pool.time.clock
     )
-    broker.partitions.listeners.truncated = kept.record_truncated
+    broker.observers.add(kept)
     return kept
 
 

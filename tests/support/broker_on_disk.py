@@ -21,8 +21,10 @@ from tidemark_broker.metadata.controller_channel import (
     ControllerChannel,
     ControllerUnavailable,
 )
+from tidemark_broker.replication.partition_observer import nothing
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.config import BrokerConfig
+from tidemark_broker.server.epoch_store import LogDirectoryEpochStore
 from tidemark_broker.server.lifecycle_manager import (
     BrokerLifecycleManager,
     SessionCallbacks,
@@ -149,16 +151,25 @@ class Process:
             scheduler=asyncio.get_running_loop(),
             wall_clock_s=time.time,
         )
-        self.partitions.attach(self.directory)
         self.link = Link(self.rig)
+        self.channel = ControllerChannel(
+            self.settings.controllers,
+            lambda: self.link,
+            pool=self.settings.pool,
+            broker_id=self.settings.broker_id,
+        )
+        self.epoch_store = LogDirectoryEpochStore(
+            self.directory, self.partitions, record_problem=self.channel.record_problem
+        )
         self.session = BrokerLifecycleManager(
-            ControllerChannel(self.settings.controllers, lambda: self.link),
+            self.channel,
             self.partitions,
             self.directory,
-            pool=self.settings.pool,
+            self.epoch_store,
             make_registration=self.registration,
             callbacks=SessionCallbacks(lambda reason: None, lambda: 0, lambda: 0, lambda: 0.0),
         )
+        self.partitions.open(self.directory, submit=nothing, observers=(self.session,))
 
     def registration(self) -> RegisterRequest:
         nowhere = Endpoints("10.0.0.1", 9092, 8080, "http://x")
@@ -167,11 +178,12 @@ class Process:
         )
 
     async def register(self) -> RegisterResponse:
+        await self.channel.start(self.epoch_store)
         return await self.session.register()
 
     async def register_in_vain(self) -> None:
         """The process sends its registration and is killed before it hears of an answer."""
-        registering = asyncio.create_task(self.session.register())
+        registering = asyncio.create_task(self.register())
         await self.link.was_called.wait()
         registering.cancel()
         with contextlib.suppress(asyncio.CancelledError):

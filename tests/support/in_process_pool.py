@@ -30,6 +30,7 @@ from tidemark_broker.replication.core.effects import DivergingEpoch, LeaderRespo
 from tidemark_broker.replication.core.follower import FollowerFetch
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler, FollowerSession
 from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import FetchResult, ProduceResult, ReplicaManager
 from tidemark_broker.replication.results import LEADER_ONLY, Consumer
 from tidemark_protocol.controller_messages import (
@@ -79,7 +80,33 @@ def a_produced_batch(
     )
 
 
-class InProcessBroker:
+class AddedObservers(PartitionObserver):
+    """Hand events to the observers that a test adds later."""
+
+    def __init__(self) -> None:
+        self._added: list[PartitionObserver] = []
+
+    def add(self, observer: PartitionObserver) -> None:
+        self._added.append(observer)
+
+    def on_role_change(self, replica: Partition) -> None:
+        for observer in self._added:
+            observer.on_role_change(replica)
+
+    def on_flush_needed(self, replica: Partition) -> None:
+        for observer in self._added:
+            observer.on_flush_needed(replica)
+
+    def on_truncate(self, replica: Partition) -> None:
+        for observer in self._added:
+            observer.on_truncate(replica)
+
+    def on_roles_applied(self) -> None:
+        for observer in self._added:
+            observer.on_roles_applied()
+
+
+class InProcessBroker(PartitionObserver):
     """One life of one broker."""
 
     def __init__(
@@ -102,16 +129,20 @@ class InProcessBroker:
         self.proposals: list[IsrProposal] = []
         self.storage_errors: list[Exception] = []
         self.flush_requested: list[Partition] = []
-        listeners = self.partitions.listeners
-        listeners.submit = self.proposals.append
-        listeners.appended = self.fetches.on_appended
-        listeners.role_changed = self.fetches.on_appended
-        listeners.watermark_moved = self.fetches.on_watermark
-        listeners.storage_failed = self.storage_errors.append
-        listeners.flush_needed = self.flush_requested.append
-        self.partitions.attach(self.directory)
+        self.observers = AddedObservers()
+        self.partitions.open(
+            self.directory,
+            submit=self.proposals.append,
+            observers=(self.fetches, self, self.observers),
+        )
         self.partitions.set_broker_epoch(self.broker_epoch)
         self.links: dict[BrokerId, FollowerSession] = {}
+
+    def on_storage_failure(self, error: Exception) -> None:
+        self.storage_errors.append(error)
+
+    def on_flush_needed(self, replica: Partition) -> None:
+        self.flush_requested.append(replica)
 
     def replica(self, key: tuple[TopicId, int] = KEY) -> Partition:
         replica = self.partitions.hosted(*key)

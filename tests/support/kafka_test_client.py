@@ -17,8 +17,10 @@ from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.leader_changes import LeaderChanges
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
+from tidemark_broker.replication.partition_observer import nothing
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import (
     BrokerState,
@@ -39,6 +41,7 @@ from tidemark_protocol.ids import (
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 from tidemark_protocol.topic_names import OFFSETS_TOPIC
 
+from tests.support.fake_controller import FakeController, no_producer_ids
 from tests.support.in_process_pool import TOPIC, TOPIC_ID
 
 PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
@@ -51,13 +54,14 @@ class KafkaTestClient:
         loop = asyncio.get_running_loop()
         self.directory = LogManager.open(path, OsDisk(), broker_id=ONLY, settings=LogSettings())
         partitions = ReplicaManager(ONLY, scheduler=loop, wall_clock_s=time.time)
-        partitions.attach(self.directory)
         partitions.set_broker_epoch(BrokerEpoch(11))
         self.partitions = partitions
+        self.controller = FakeController()
+        topic_admin = self.controller.topic_admin(partitions.metadata)
         groups = GroupCoordinatorService(
-            partitions, GroupSettings(), scheduler=loop, wall_clock_s=time.time
+            partitions, topic_admin, GroupSettings(), scheduler=loop, wall_clock_s=time.time
         )
-        partitions.listeners.role_changed = groups.on_role_changed
+        partitions.open(self.directory, submit=nothing, observers=(groups,))
         self.services = HandlerContext(
             partitions,
             FollowerFetchHandler(partitions, scheduler=loop),
@@ -66,6 +70,8 @@ class KafkaTestClient:
             uuid.uuid4,
             ClientQuotaManager(lambda: partitions.metadata.quotas),
             LeaderChanges(partitions.metadata, scheduler=loop),
+            ProducerIdManager(no_producer_ids),
+            topic_admin,
             limits=limits,
             processing_clock_s=time.perf_counter,
         )

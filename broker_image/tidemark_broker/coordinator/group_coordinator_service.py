@@ -39,6 +39,7 @@ from tidemark_broker.coordinator.core.validation import rejection
 from tidemark_broker.coordinator.shard_runner import GroupClock, ShardRunner
 from tidemark_broker.metadata.topic_admin_client import Deadline, TopicAdminClient
 from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
 CREATION_LIMIT_MS = 5_000  # then the client asks again
@@ -85,7 +86,7 @@ class OffsetsTopicCreation:
             _log.warning("the offsets topic could not be made", extra={"problem": self.problem})
 
 
-class GroupCoordinatorService:
+class GroupCoordinatorService(PartitionObserver):
     """The group coordinators of a broker.
 
     One event loop owns it; each method but `ask` is synchronous.
@@ -94,6 +95,7 @@ class GroupCoordinatorService:
     def __init__(
         self,
         partitions: ReplicaManager,
+        topic_admin: TopicAdminClient,
         settings: GroupSettings,
         *,
         scheduler: Scheduler,
@@ -108,11 +110,11 @@ class GroupCoordinatorService:
         self._coordinated: dict[tuple[TopicId, int], ShardRunner] = {}
         self._request_ids = itertools.count()
         self._expiry_timer: Timer | None = None
-        self._creation = OffsetsTopicCreation(partitions.topic_changes, settings.offsets_partitions)
+        self._creation = OffsetsTopicCreation(topic_admin, settings.offsets_partitions)
 
     # ---- leadership
 
-    def on_role_changed(self, replica: Partition) -> None:
+    def on_role_change(self, replica: Partition) -> None:
         if replica.topic != OFFSETS_TOPIC:
             return
         key = (replica.topic_id, replica.partition)

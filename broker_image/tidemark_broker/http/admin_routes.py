@@ -209,7 +209,7 @@ class AdminRoutes:
                 place = ".".join(str(part) for part in first["loc"])
                 raise malformed(f"body: {place}: {first['msg']}") from error
             producer_id, producer_epoch = known.producer_id, known.producer_epoch
-        found = await self._partitions.init_producer_id(producer_id, producer_epoch)
+        found = await self._view.producer_ids.init(producer_id, producer_epoch)
         if found.error is not ErrorCode.NONE:
             raise HttpProblem(found.error, found.message)
         return schemas.ProducerDocument(

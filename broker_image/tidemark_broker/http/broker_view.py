@@ -8,6 +8,7 @@ from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_broker.coordinator.core.requests import GroupCounters, GroupGauges, GroupsReport
 from tidemark_broker.http.consumers.group_consumer import ConsumerSettings, GroupConsumer
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.metrics.broker_metrics import CrcFailures, MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.replica_manager import ReplicaManager
@@ -28,6 +29,7 @@ class BrokerView:
     is_ready: Callable[[], tuple[bool, str]]
     new_consumer: Callable[[ConsumerSettings], GroupConsumer]  # of an HTTP client
     quotas: ClientQuotaManager  # shared with the Kafka port
+    producer_ids: ProducerIdManager  # shared too
     groups: Callable[[], GroupsReport] = GroupsReport  # that this broker coordinates
     group_gauges: Callable[[], GroupGauges] = GroupGauges
     group_counts: GroupCounters = field(default_factory=GroupCounters)

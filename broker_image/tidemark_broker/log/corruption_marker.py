@@ -30,7 +30,7 @@ class CorruptionMarker:
     """The mark of one log. Methods raise OSError."""
 
     def __init__(self, disk: Disk, directory: Path) -> None:
-        self.disk = disk  # to write it on: it is small, and needed on a full volume too
+        self._disk = disk  # to write it on: it is small, and needed on a full volume too
         self._directory = directory
         self.corruption = self._read()
 
@@ -40,7 +40,7 @@ class CorruptionMarker:
 
     def _read(self) -> KnownCorruption | None:
         try:
-            return decode_corruption(self.disk.read(self._path))
+            return decode_corruption(self._disk.read(self._path))
         except FileNotFoundError:
             return None
 
@@ -48,7 +48,7 @@ class CorruptionMarker:
     def set(self, corruption: KnownCorruption) -> None:
         """Set the mark; durable before it returns."""
         if corruption != self.corruption:
-            self.disk.write_atomically(self._path, encode_corruption(corruption), durable=True)
+            self._disk.write_atomically(self._path, encode_corruption(corruption), durable=True)
             self.corruption = corruption
 
     # guard: readable-again-is-valid (S14)
@@ -64,8 +64,8 @@ class CorruptionMarker:
 
     def remove(self) -> None:
         if self.corruption is not None:
-            self.disk.remove(self._path)
-            self.disk.sync_directory(self._directory)
+            self._disk.remove(self._path)
+            self._disk.sync_directory(self._directory)
             self.corruption = None
 
 

@@ -38,7 +38,7 @@ from tidemark_broker.log.errors import (
     WrongVolume,
 )
 from tidemark_broker.log.offset_checkpoint import OffsetCheckpoint
-from tidemark_broker.log.partition_log import LogSettings, PartitionLog
+from tidemark_broker.log.partition_log import LogSettings, LogWrites, PartitionLog
 from tidemark_broker.log.producer_state_entry import NO_PRODUCER_ID
 from tidemark_broker.log.recovery import PreviousRun, write_again
 from tidemark_broker.log.removed import LOG_NAME, delete_removed, deleted_name, name_with
@@ -274,6 +274,7 @@ class LogManager:
                     part,
                     before_truncation=self.clean_shutdown.weigh,
                 ),
+                writes=self._writes_of(at),
             )
             log.cleaned_to = min(cleaned_to.get(at, Offset(0)), log.log_end_offset)
             log.frames_checked_to = min(frames_checked_to.get(at, Offset(0)), log.cleaned_to)
@@ -370,16 +371,20 @@ class LogManager:
                 partition=partition,
                 settings=settings,
                 previous=JUST_MADE,
+                writes=self._writes_of((topic, partition)),
             )
             self._add(log)
             self.high_watermarks[topic_id, partition] = Offset(0)
 
     def _add(self, log: PartitionLog) -> None:
-        at = (log.topic, log.partition)
-        log.before_truncation = partial(self._record_truncation, at)
-        log.write_data = self.reserve.write_data
-        log.small_writes = log.corruption_marker.disk = self.reserve.checkpoints
         self.logs[log.topic_id, log.partition] = log
+
+    def _writes_of(self, at: checkpoint_formats.TopicPartition) -> LogWrites:
+        return LogWrites(
+            small=self.reserve.checkpoints,
+            data=self.reserve.write_data,
+            before_truncation=partial(self._record_truncation, at),
+        )
 
     # guard: truncation-lowers-checkpoints (S31)
     def _record_truncation(self, at: checkpoint_formats.TopicPartition, offset: Offset) -> None:

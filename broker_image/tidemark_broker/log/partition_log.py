@@ -8,6 +8,7 @@ too).
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,23 @@ from tidemark_broker.log.timestamp_lookup import first_record_from
 __all__ = ["AppendedRange", "LogSettings", "PartitionLog"]
 
 
+def _write_now(write: Callable[..., Any], *given: Any) -> Any:
+    return write(*given)
+
+
+def _nothing(offset: Offset) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class LogWrites:
+    """How a log's volume writes for it. `data` and `before_truncation` may raise OSError."""
+
+    small: Disk  # checkpoints and marks, which a full volume needs too
+    data: Callable[..., Any] = _write_now  # runs what grows a file
+    before_truncation: Callable[[Offset], None] = _nothing
+
+
 class PartitionLog:
     def __init__(
         self,
@@ -54,6 +72,7 @@ class PartitionLog:
         partition: int,
         settings: LogSettings,
         previous: PreviousRun = CLEANLY_STOPPED,
+        writes: LogWrites | None = None,
     ) -> None:
         """Open the log in an existing directory and recover it from its recovery point on.
 
@@ -64,7 +83,11 @@ class PartitionLog:
         self.partition = partition
         self.directory = directory
         self.settings = settings
-        self._disk = self.small_writes = disk
+        self._disk = disk
+        writes = writes or LogWrites(disk)
+        self.small_writes = writes.small
+        self.write_data = writes.data
+        self._before_truncation = writes.before_truncation
         self._io_failure = IoFailure(directory)
         self.is_removed = False
         self._reader = LogReader()
@@ -72,10 +95,8 @@ class PartitionLog:
         self.appended_bytes = 0  # since it was opened
         # Below them every record was compacted once, and no LZ4 frame has linked blocks.
         self.cleaned_to = self.frames_checked_to = Offset(0)
-        self.before_truncation: Callable[[Offset], None] = lambda offset: None  # may raise OSError
-        self.write_data: Callable[..., Any] = lambda write, *given: write(*given)  # that too
         try:
-            self.corruption_marker = CorruptionMarker(disk, directory)
+            self.corruption_marker = CorruptionMarker(writes.small, directory)
             self._load(previous)
         except OSError as error:
             raise self._io_failure.failed_by(error, "open") from error
@@ -454,7 +475,7 @@ class PartitionLog:
         self._durability.record_truncating(offset)
         self.cleaned_to = min(self.cleaned_to, offset)
         self.frames_checked_to = min(self.frames_checked_to, offset)
-        self.before_truncation(goes_on_from)
+        self._before_truncation(goes_on_from)
         self._invalidate_copies()
         self._reader.forget_places()
 

@@ -1,4 +1,4 @@
-"""Call the controller: try each address, remember the leader, resolve names each time.
+"""Call the controller: try each address, remember the leader, accept responses by their epochs.
 
 A call is one POST to one address: the leader that answered last, a leader that a standby named,
 else the configured names in turn, each resolved at that moment (a headless Service's addresses
@@ -6,23 +6,41 @@ change with its pods). Nothing here retries.
 
 Slow requests have connections of their own, a few at a time, so that no number of clients with slow
 requests delays a heartbeat (0057).
+
+The channel is built before the log directory is open, and started once the epochs of responses can
+be stored there. Until then requests on behalf of clients have no response.
 """
 
 import asyncio
+import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import aiohttp
 from tidemark_protocol.controller_messages import (
+    ALLOCATE_PRODUCER_IDS_PATH,
+    ALTER_PARTITION_PATH,
     MAX_MESSAGE_BYTES,
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    IsrProposal,
     MalformedMessage,
+    RegisterResponse,
     decode,
     encode,
 )
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch
+from tidemark_protocol.topic_messages import RequestingBroker, TopicsRequest, TopicsResponse
+
+_log = logging.getLogger(__name__)
 
 Response = TypeVar("Response")
+Accepted = TypeVar("Accepted", AlterPartitionResponse, AllocateProducerIdsResponse, TopicsResponse)
 
 CONNECT_TIMEOUT_SECONDS = 1.0
 MAX_BACKGROUND_CALLS = 4
@@ -65,6 +83,14 @@ class ControllerTransport(Protocol):
 
         Raises OSError.
         """
+        ...
+
+
+class EpochStore(Protocol):
+    """The durable epochs of this broker and of the controllers that it accepted (S16)."""
+
+    async def store(self, broker_epoch: BrokerEpoch, controller_epoch: ControllerEpoch) -> bool:
+        """Store the epochs; False: the storage failed, and the response does not count."""
         ...
 
 
@@ -117,9 +143,21 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 
 class ControllerChannel:
     def __init__(
-        self, controllers: tuple[str, ...], new_transport: Callable[[], ControllerTransport]
+        self,
+        controllers: tuple[str, ...],
+        new_transport: Callable[[], ControllerTransport],
+        *,
+        pool: str,
+        broker_id: BrokerId,
     ) -> None:
-        """Create a client; `new_transport` is called twice, each with connections of its own."""
+        """Create a channel; `new_transport` is called twice, each with connections of its own."""
+        self.pool = pool
+        self.broker_epoch = BrokerEpoch(NO_EPOCH)
+        self.controller_epoch = ControllerEpoch(NO_EPOCH)
+        self.session_timeout_ms = 3000
+        self.problem = "not registered with a controller yet"
+        self._broker_id = broker_id
+        self._epoch_store: EpochStore | None = None
         self._names = tuple(Address.parse(text) for text in controllers)
         self._transport = new_transport()
         self._transport_in_background = new_transport()
@@ -132,13 +170,16 @@ class ControllerChannel:
         """Return the address of the controller that leads, None while none is known."""
         return self._leader
 
-    async def start(self) -> None:
+    async def start(self, epoch_store: EpochStore) -> None:
         await self._transport.start()
         await self._transport_in_background.start()
+        self._epoch_store = epoch_store
 
     async def close(self) -> None:
         await self._transport_in_background.close()
         await self._transport.close()
+
+    # ---- addresses
 
     def prefer(self, controller_address: str) -> None:
         """Use the leader that a standby named; ignore an invalid address, or one that names itself.
@@ -195,6 +236,107 @@ class ControllerChannel:
             return decode(body, kind)
         except (TimeoutError, ControllerUnavailable, OSError, MalformedMessage) as error:
             raise ControllerUnavailable(_reported(path, error)) from error
+
+    # ---- requests of a registered broker; None: no usable response, ask again
+
+    async def send_proposals(
+        self, proposals: tuple[IsrProposal, ...]
+    ) -> AlterPartitionResponse | None:
+        request = AlterPartitionRequest(self.pool, self._broker_id, self.broker_epoch, proposals)
+        return await self._ask(
+            ALTER_PARTITION_PATH, request, AlterPartitionResponse, during="in-sync proposals"
+        )
+
+    async def request_producer_ids(self) -> AllocateProducerIdsResponse | None:
+        """Request a block of producer ids that is this broker's alone (S5)."""
+        request = AllocateProducerIdsRequest(self.pool, self._broker_id, self.broker_epoch)
+        return await self._ask(
+            ALLOCATE_PRODUCER_IDS_PATH,
+            request,
+            AllocateProducerIdsResponse,
+            during="producer ids",
+        )
+
+    def requesting_broker(self) -> RequestingBroker:
+        return RequestingBroker(self.pool, self._broker_id, self.broker_epoch)
+
+    async def request_topics(
+        self, path: str, request: TopicsRequest, timeout_ms: int
+    ) -> TopicsResponse | None:
+        """Request a change of topics.
+
+        It is as slow as the controller's own writes, and so runs concurrently with heartbeats.
+        """
+        if self._epoch_store is None:
+            return None
+        requesting = self.call_in_background(path, request, TopicsResponse, timeout_ms=timeout_ms)
+        return await self._accepted(requesting, during="changes of topics")
+
+    async def _ask(
+        self, path: str, request: object, kind: type[Accepted], *, during: str
+    ) -> Accepted | None:
+        """Send a request; None without a usable response of the leading controller."""
+        if self._epoch_store is None:
+            return None
+        timeout_ms = self.session_timeout_ms // 2
+        requesting = self.call(path, request, kind, timeout_ms=timeout_ms)
+        return await self._accepted(requesting, during=during)
+
+    async def _accepted(self, requesting: Awaitable[Accepted], *, during: str) -> Accepted | None:
+        try:
+            response = await requesting
+        except ControllerUnavailable as error:
+            self.record_problem(during, str(error))
+            return None
+        if response.error is ErrorCode.NOT_CONTROLLER:
+            self.prefer("")
+            return None
+        if response.error is not ErrorCode.NONE:
+            # A stale broker epoch is the heartbeat's to judge: it names the controller epoch too.
+            self.record_problem(during, f"{response.error.name}: {response.message}")
+            return None
+        if not await self.accept(response.controller_epoch):
+            return None
+        return response
+
+    # ---- epochs
+
+    def on_registration(self, response: RegisterResponse) -> None:
+        """Use the broker epoch and the session timeout of a registration's response."""
+        self.session_timeout_ms = response.session_timeout_ms
+        self.broker_epoch = response.broker_epoch
+
+    async def accept(self, controller_epoch: ControllerEpoch) -> bool:
+        """Store the controller epoch; False for a deposed controller's response (I16).
+
+        Such a response is dropped. Every response passes here before anything of it counts.
+        """
+        if controller_epoch < self.controller_epoch:
+            _log.warning(
+                "answer of a deposed controller dropped",
+                extra={"found": controller_epoch, "expected": self.controller_epoch},
+            )
+            self.prefer("")
+            return False
+        self.controller_epoch = controller_epoch
+        assert self._epoch_store is not None, "start first"
+        if not await self._epoch_store.store(self.broker_epoch, controller_epoch):
+            return False
+        # It may have waited for space, and another controller came meanwhile.
+        return controller_epoch >= self.controller_epoch
+
+    # ---- problems, for whoever asks why this broker does not serve
+
+    def record_problem(self, during: str, problem: str) -> None:
+        text = f"{during}: {problem}"
+        if text != self.problem:
+            _log.warning("controller not reached", extra={"problem": text})
+        self.problem = text
+
+    def clear_problem(self) -> None:
+        self.problem = ""
+
+    # ---- addresses of configured names
 
     async def _next_candidate(self) -> Address:
         if not self._candidates:

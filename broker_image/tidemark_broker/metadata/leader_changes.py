@@ -37,6 +37,7 @@ class LeaderChanges:
         self._doubtful: frozenset[str] = frozenset()  # topics of which suspects lead something
         self._is_stopped = False
         self._changed = asyncio.Event()  # set when the topics in doubt are others, and replaced
+        metadata.on_image(self.on_metadata)
 
     async def verdicts(self, topics: Collection[str] | None) -> None:
         """Wait until what metadata say of the leaders of these topics (None: of all) is decided."""

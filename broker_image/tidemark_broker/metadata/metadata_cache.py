@@ -7,7 +7,7 @@ never goes back to a lower partition epoch (I14): such a one is recorded as held
 (S17). Absence means nothing, only an explicit entry deletes (S12).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -77,6 +77,16 @@ class MetadataCache:
         self.retained: dict[TopicId, None] = {}  # kept without a Topic: clients do not see them
         self._held: dict[TopicPartition, ReportedEpoch] = {}
         self._numbers: dict[TopicId, set[int]] = {}  # of the partitions that are known
+        self._image_handlers: list[Callable[[], None]] = []
+
+    def on_image(self, handler: Callable[[], None]) -> None:
+        """Call the handler after each push once it is applied, in the order of these calls."""
+        self._image_handlers.append(handler)
+
+    def notify(self) -> None:
+        """Call the handlers: the roles of a push are applied too."""
+        for handler in self._image_handlers:
+            handler()
 
     @property
     def has_come(self) -> bool:

@@ -30,13 +30,10 @@ class ProducerIdResult:
     message: str = ""
 
 
-async def _not_connected() -> AllocateProducerIdsResponse | None:
-    return None
-
-
 class ProducerIdManager:
-    def __init__(self) -> None:
-        self.ask: AskForBlock = _not_connected  # set by the broker; None means: try again
+    def __init__(self, ask: AskForBlock) -> None:
+        """Create a manager without a block; a None of `ask` means: try again."""
+        self._ask = ask
         self._next_id = 0
         self._end_id = 0
         self._asking = asyncio.Lock()
@@ -78,7 +75,7 @@ class ProducerIdManager:
     async def _next_block(self) -> None:
         delay_seconds = FIRST_RETRY_SECONDS
         while True:
-            block = await self.ask()
+            block = await self._ask()
             if block is not None:
                 assert block.first_producer_id >= self._end_id and block.count > 0, block  # S5
                 self._next_id = block.first_producer_id

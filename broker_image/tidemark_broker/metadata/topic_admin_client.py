@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId
 from tidemark_protocol.topic_messages import (
     ADD_PARTITIONS_PATH,
     ALTER_CONFIGS_PATH,
@@ -54,11 +53,6 @@ _NOT_SEEN = (
     "the Topic object says so now, and the operator has not made it so in time: its conditions say"
     " what it waits for (kubectl describe topic, or tidemark status)"
 )
-_NOBODY = RequestingBroker("", BrokerId(-1), BrokerEpoch(NO_EPOCH))
-
-
-async def _not_connected(path: str, request: TopicsRequest, timeout_ms: int) -> None:
-    return None
 
 
 class Deadline:
@@ -72,12 +66,20 @@ class Deadline:
 
 
 class TopicAdminClient:
-    def __init__(self, metadata: MetadataCache) -> None:
-        self.ask: AskForTopics = _not_connected  # these two are set by the broker
-        self.requesting: Callable[[], RequestingBroker] = lambda: _NOBODY
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        *,
+        ask: AskForTopics,
+        requesting: Callable[[], RequestingBroker],
+    ) -> None:
+        """Create a client; `requesting` returns this broker and its epoch."""
+        self._ask = ask
+        self._requesting = requesting
         self._metadata = metadata
         self._requests = 0
         self._waiters: dict[asyncio.Future[None], None] = {}
+        metadata.on_image(self.on_metadata)
 
     # ---- what may be asked for; one result for each thing, in their order. What is not seen to be
     # so in time is REQUEST_TIMED_OUT, and comes all the same: the objects say so already.
@@ -86,7 +88,7 @@ class TopicAdminClient:
         self, topics: tuple[NewTopic, ...], deadline: Deadline, *, validate_only: bool = False
     ) -> TopicsResponse:
         """Create topics and wait until each is led in all its partitions."""
-        request = CreateTopicsRequest(self.requesting(), self._request_id(), topics, validate_only)
+        request = CreateTopicsRequest(self._requesting(), self._request_id(), topics, validate_only)
         response = await self._requested(CREATE_TOPICS_PATH, request, deadline)
         if validate_only:
             return response
@@ -96,7 +98,7 @@ class TopicAdminClient:
         """Delete topics and wait until they are gone."""
         known = self._metadata.topics
         ids = {each.topic: known[each.topic].topic_id for each in topics if each.topic in known}
-        request = DeleteTopicsRequest(self.requesting(), self._request_id(), topics)
+        request = DeleteTopicsRequest(self._requesting(), self._request_id(), topics)
         response = await self._requested(DELETE_TOPICS_PATH, request, deadline)
         by_id = self._metadata.topics_by_id
         return await self._seen(response, lambda gone: ids.get(gone.topic) not in by_id, deadline)
@@ -105,7 +107,9 @@ class TopicAdminClient:
         self, topics: tuple[TopicToExpand, ...], deadline: Deadline, *, validate_only: bool = False
     ) -> TopicsResponse:
         """Add partitions and wait until each topic has as many, all of them led."""
-        request = AddPartitionsRequest(self.requesting(), self._request_id(), topics, validate_only)
+        request = AddPartitionsRequest(
+            self._requesting(), self._request_id(), topics, validate_only
+        )
         response = await self._requested(ADD_PARTITIONS_PATH, request, deadline)
         if validate_only:
             return response
@@ -119,7 +123,7 @@ class TopicAdminClient:
         The others receive them at the same time. Other changes of the same topic may appear with
         it, or before.
         """
-        request = AlterConfigsRequest(self.requesting(), self._request_id(), topics, validate_only)
+        request = AlterConfigsRequest(self._requesting(), self._request_id(), topics, validate_only)
         response = await self._requested(ALTER_CONFIGS_PATH, request, deadline)
         if validate_only:
             return response
@@ -147,7 +151,7 @@ class TopicAdminClient:
     ) -> TopicsResponse:
         """Reassign partitions and wait until the moves have begun; one result for each topic."""
         request = ReassignPartitionsRequest(
-            self.requesting(), self._request_id(), reassignments, may_change_replication_factor
+            self._requesting(), self._request_id(), reassignments, may_change_replication_factor
         )
         response = await self._requested(REASSIGN_PARTITIONS_PATH, request, deadline)
 
@@ -161,7 +165,7 @@ class TopicAdminClient:
         self, partitions: tuple[ElectedPartition, ...], deadline: Deadline, *, unclean: bool
     ) -> TopicsResponse:
         """Elect leaders and wait until this broker knows them; one result for each partition."""
-        request = ElectLeadersRequest(self.requesting(), self._request_id(), partitions, unclean)
+        request = ElectLeadersRequest(self._requesting(), self._request_id(), partitions, unclean)
         response = await self._requested(ELECT_LEADERS_PATH, request, deadline)
 
         def is_elected(result: TopicResult) -> bool:
@@ -255,9 +259,9 @@ class TopicAdminClient:
         version, delay_s = self._metadata.image_version, FIRST_LOOK_SECONDS
         limit = Deadline(min(EVERYWHERE_MS, int(deadline.left_s() * 1000)))
         while limit.left_s() > 0:
-            request = AppliedVersionRequest(self.requesting())
+            request = AppliedVersionRequest(self._requesting())
             left_ms = max(1, int(limit.left_s() * 1000))
-            response = await self.ask(APPLIED_VERSION_PATH, request, left_ms)
+            response = await self._ask(APPLIED_VERSION_PATH, request, left_ms)
             if response is not None and response.applied_version >= version:
                 return
             await asyncio.sleep(delay_s)
@@ -265,7 +269,7 @@ class TopicAdminClient:
 
     def _request_id(self) -> str:
         """Return an id unique to this broker's epoch."""
-        broker = self.requesting()
+        broker = self._requesting()
         self._requests += 1
         return f"{broker.broker_id}-{broker.broker_epoch}-{self._requests}"
 
@@ -276,7 +280,7 @@ class TopicAdminClient:
         while True:
             # Whoever gives no time still wants it done (Kafka begins it, and answers at once).
             left_ms = max(int(deadline.left_s() * 1000), LEAST_ASKING_MS)
-            response = await self.ask(path, request, left_ms)
+            response = await self._ask(path, request, left_ms)
             if response is not None:
                 return response
             if deadline.left_s() <= delay_s:

@@ -29,17 +29,19 @@ class CorruptionRepair:
         failed_replicas: dict[tuple[TopicId, int], str],
         recreate: Callable[[Partition, Corruption], None],
         fail_storage: Callable[[Exception], None],
+        on_corruption: Callable[[Partition], None],
     ) -> None:
         """Create an empty set; heartbeats report `failed_replicas`.
 
-        `recreate` truncates the log and creates the replica again.
+        `recreate` truncates the log and creates the replica again; `on_corruption` is called once
+        a read found a corrupt batch.
         """
         self.crc_failures = CrcFailures()
-        self.on_corruption: Callable[[Partition], None] = lambda replica: None
         self._broker_id = broker_id
         self._failed_replicas = failed_replicas
         self._recreate = recreate
         self._fail_storage = fail_storage
+        self._on_corruption = on_corruption
         self._has_disk_failed = False  # a failing one may take seconds for each try
 
     def note(self, replica: Partition, offset: Offset, error: CorruptBatch, where: str) -> None:
@@ -63,7 +65,7 @@ class CorruptionRepair:
             replica.corruption.require_refetch(previous)
         replica.corruption.offset = min(replica.corruption.offset, offset)
         replica.corruption.is_unreadable &= error.is_unreadable
-        self.on_corruption(replica)
+        self._on_corruption(replica)
         self.settle(replica)
 
     def remember(self, replica: Partition) -> None:

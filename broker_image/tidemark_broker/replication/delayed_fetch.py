@@ -21,9 +21,10 @@ from tidemark_broker.kafka_wire.records.errors import CorruptBatch, StorageError
 from tidemark_broker.kafka_wire.records.record_batch import read_header
 from tidemark_broker.log.errors import OffsetOutOfRange, is_storage_failure
 from tidemark_broker.log.partition_log import PartitionLog
+from tidemark_broker.replication.core.assignment import LocalBroker
 from tidemark_broker.replication.core.leader import preferred_replica
 from tidemark_broker.replication.delayed_produce import answer
-from tidemark_broker.replication.partition import LocalBroker, Partition
+from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.results import Consumer, FetchResult
 
 

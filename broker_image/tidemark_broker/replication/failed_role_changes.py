@@ -32,12 +32,12 @@ class FailedRoleChanges:
     def __contains__(self, key: tuple[TopicId, int]) -> bool:
         return key in self._failed_roles
 
-    def note(self, key: tuple[TopicId, int], error: Exception) -> None:
+    def note(self, key: tuple[TopicId, int], error: str) -> None:
         """Report a role that was not applied; the controller has to choose another broker."""
         if key not in self._failed_roles:
-            _log.error("role not taken", extra={"partition": key[1], "error": str(error)})
+            _log.error("role not taken", extra={"partition": key[1], "error": error})
             self._failed_roles[key] = self._failed_replicas.get(key)
-        self._failed_replicas[key] = str(error)
+        self._failed_replicas[key] = error
 
     def forget(self, key: tuple[TopicId, int]) -> None:
         """Remove a role that was applied, may be, or is no longer this broker's."""

@@ -14,6 +14,7 @@ from tidemark_protocol.ids import BrokerId
 from tidemark_broker.replication.follower_session import Key
 from tidemark_broker.replication.leader_endpoint import LeaderEndpoint
 from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
 CONNECT_TIMEOUT_SECONDS = 1.0
@@ -123,7 +124,7 @@ class ReplicaFetcher:
             self._suspect(self.leader_id)
 
 
-class ReplicaFetcherManager:
+class ReplicaFetcherManager(PartitionObserver):
     """The leaders that are followed, by the roles of the metadata."""
 
     def __init__(
@@ -140,9 +141,8 @@ class ReplicaFetcherManager:
         self._tasks = tasks
         self._fetchers: dict[BrokerId, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
         self._leaders: dict[Key, BrokerId] = {}  # of all that is followed
-        partitions.listeners.on_log_start = self.kick
 
-    def refresh(self) -> None:
+    def on_roles_applied(self) -> None:
         """Update what is followed where, after roles, leaders or addresses changed."""
         followed, left = self._changes()
         for leader_id, keys in left.items():
@@ -181,6 +181,9 @@ class ReplicaFetcherManager:
             task = self._tasks.create_task(fetcher.run(), name=f"follow-{leader_id}")
             self._fetchers[leader_id] = (fetcher, task)
         return self._fetchers[leader_id][0]
+
+    def on_log_start(self, replica: Partition) -> None:
+        self.kick(replica)
 
     def kick(self, replica: Partition) -> None:
         """Fetch now: the follower was held back (flush: Always), or deleted records."""

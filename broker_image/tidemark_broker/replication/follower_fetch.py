@@ -33,6 +33,7 @@ from tidemark_broker.replication.follower_session import (
     next_session_epoch,
 )
 from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
 __all__ = ["FollowerFetchHandler", "FollowerSession"]
@@ -51,7 +52,7 @@ _log = logging.getLogger(__name__)
 Found = dict[Key, PartitionResponse]
 
 
-class FollowerFetchHandler:
+class FollowerFetchHandler(PartitionObserver):
     def __init__(
         self, partitions: ReplicaManager, *, scheduler: Scheduler, clock: Clock = monotonic_ms
     ) -> None:
@@ -137,8 +138,12 @@ class FollowerFetchHandler:
 
     # ---- what may give a follower news
 
-    def on_appended(self, replica: Partition) -> None:
-        """Wake the fetches of a partition, also when a role changes, which answers the error."""
+    def on_role_change(self, replica: Partition) -> None:
+        """Wake the fetches of a partition: another role answers the error."""
+        self.on_append(replica)
+
+    def on_append(self, replica: Partition) -> None:
+        """Wake the fetches of a partition."""
         key = (replica.topic_id, replica.partition)
         watching = self._watching.get(key)
         if not watching:
@@ -154,7 +159,7 @@ class FollowerFetchHandler:
             self._is_flush_scheduled = True
             self._scheduler.call_soon(self._flush)
 
-    def on_watermark(self, replica: Partition) -> None:
+    def on_high_watermark(self, replica: Partition) -> None:
         """Schedule the fetches of a partition whose watermark or log start moved."""
         key = (replica.topic_id, replica.partition)
         for link in self._watching.get(key, ()):

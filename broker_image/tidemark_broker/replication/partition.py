@@ -20,7 +20,7 @@ from tidemark_protocol.controller_messages import (
     IsrResult,
 )
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from tidemark_protocol.ids import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 from tidemark_protocol.partition_state import FLUSH_ALWAYS, PartitionState, TopicState
 
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch
@@ -28,6 +28,7 @@ from tidemark_broker.kafka_wire.records.record_batch import Batch
 from tidemark_broker.log.errors import DiskFull, LocalLogCorrupt, OffsetGap
 from tidemark_broker.log.log_config import settings_of_topic
 from tidemark_broker.log.partition_log import PartitionLog
+from tidemark_broker.replication.core.assignment import Follow, Lead, LocalBroker, Role
 from tidemark_broker.replication.core.corruption import Corruption, is_in_no_set
 from tidemark_broker.replication.core.effects import (
     AppendRecords,
@@ -62,30 +63,23 @@ MAX_EXPIRY_PAUSE_MS = 600_000  # Kafka's producer.id.expiration.check.interval.m
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaEvents:
-    """The events of a replica; handlers must return soon and not raise."""
+class PartitionEvents:
+    """The handlers of a replica's events, as `partition_observer` describes them."""
 
     submit: Callable[[IsrProposal], None]
-    appended: Callable[["Partition"], None]  # as leader: parked replica fetches have news
-    watermark_moved: Callable[["Partition"], None]
-    on_log_start: Callable[["Partition"], None]  # by this broker's own doing
-    role_changed: Callable[["Partition"], None]
+    append: Callable[["Partition"], None]
+    high_watermark: Callable[["Partition"], None]
+    log_start: Callable[["Partition"], None]
+    role_change: Callable[["Partition"], None]
     flush_needed: Callable[["Partition"], None]
-    truncated: Callable[["Partition"], None]  # its checkpoint was lowered, not synced
+    truncate: Callable[["Partition"], None]
     committed_truncation: Callable[[CommittedTruncation], None]
 
 
-@dataclass(frozen=True, slots=True)
-class LocalBroker:
-    """This broker and its epoch, and what it knows of the others."""
-
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    brokers: Mapping[BrokerId, BrokerState]
-
-
 class Partition:
-    def __init__(self, log: PartitionLog, *, high_watermark: Offset, events: ReplicaEvents) -> None:
+    def __init__(
+        self, log: PartitionLog, *, high_watermark: Offset, events: PartitionEvents
+    ) -> None:
         self.log = log
         self.topic = log.topic
         self.topic_id = log.topic_id
@@ -165,41 +159,43 @@ class Partition:
         if self.leader is not None:
             self.leader.on_settings(self._settings)
 
-    def apply_state(self, state: PartitionState, life: LocalBroker, now_ms: int) -> None:
-        """Apply a state that names this broker as a replica.
+    def apply_state(
+        self, state: PartitionState, role: Role, broker: LocalBroker, now_ms: int
+    ) -> None:
+        """Apply a state that names this broker as a replica, in the role that it assigns.
 
         Older ones change nothing, equal ones are the same state.
         """
         if self._is_older(state):
             return
         has_new_epoch = state.leader_epoch > self.leader_epoch
-        if state.leader == life.broker_id and state.leader_broker_epoch == life.broker_epoch:
-            before = self.state
-            proposal = None if self.leader is None else self.leader.pending_proposal
-            if self.leader is not None and not has_new_epoch:
+        match role:
+            case Lead():
+                before = self.state
+                proposal = None if self.leader is None else self.leader.pending_proposal
+                if self.leader is not None and not has_new_epoch:
+                    self.state = state
+                    self._perform(self.leader.on_state(state, now_ms))
+                else:
+                    self._become_leader(state, broker, now_ms)
+                if before is not None:
+                    self.isr_changes.note(before, state, broker.brokers, proposal)
+            case Follow():
+                if has_new_epoch or self.follower is None:
+                    self._become_follower(state)
+                assert self.follower is not None
+                self.follower.is_isr_or_elr_member = not is_in_no_set(state, broker.broker_id)
                 self.state = state
-                self._perform(self.leader.on_state(state, now_ms))
-            else:
-                self._become_leader(state, life, now_ms)
-            if before is not None:
-                self.isr_changes.note(before, state, life.brokers, proposal)
-        elif state.has_leader and state.leader != life.broker_id:
-            if has_new_epoch or self.follower is None:
-                self._become_follower(state)
-            assert self.follower is not None
-            self.follower.is_isr_or_elr_member = not is_in_no_set(state, life.broker_id)
-            self.state = state
-        else:
-            # Nobody leads, or a former life of ours does by a grant that is not ours (S2).
-            if self.role != "idle":
-                self.become_idle("the partition has no leader now")
-            self.state = state
+            case _:
+                if self.role != "idle":
+                    self.become_idle("the partition has no leader now")
+                self.state = state
 
     # guard: replica-applies-newer-state (I14)
     def _is_older(self, state: PartitionState) -> bool:
         return self.state is not None and state.partition_epoch < self.state.partition_epoch
 
-    def _become_leader(self, state: PartitionState, life: LocalBroker, now_ms: int) -> None:
+    def _become_leader(self, state: PartitionState, broker: LocalBroker, now_ms: int) -> None:
         end = self.log.log_end_offset
         # Before any append, and even if none follows: else the epoch's start is lost (KAFKA-7415).
         self.log.assign_epoch(state.leader_epoch, end)
@@ -207,11 +203,11 @@ class Partition:
         previous = self.leader
         self._retire_cores()
         grant = LeaderAssignment(
-            self.topic_id, life.broker_id, life.broker_epoch, state, self._settings
+            self.topic_id, broker.broker_id, broker.broker_epoch, state, self._settings
         )
         leader = PartitionLeader(
             grant,
-            life.brokers,
+            broker.brokers,
             log_end_offset=end,
             high_watermark=high_watermark,
             now_ms=now_ms,
@@ -225,7 +221,7 @@ class Partition:
         self.next_tick_ms = now_ms + self.replica_lag_max_ms // 2
         self._perform(leader.on_granted(now_ms))
         self._ask_flush()
-        self._events.role_changed(self)
+        self._events.role_change(self)
         self._wake_readers()  # those parked here as at a follower: another epoch, another answer
 
     def _become_follower(self, state: PartitionState) -> None:
@@ -244,7 +240,7 @@ class Partition:
         self._fail_waiting(reason)
 
     def _fail_waiting(self, reason: str) -> None:
-        self._events.role_changed(self)
+        self._events.role_change(self)
         self.produces.fail_all(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason)
         self._wake_readers()
 
@@ -273,7 +269,7 @@ class Partition:
             self._largest_append = end - appended.first_offset
         self._perform(leader.on_append(end, now_ms))
         self._ask_flush()
-        self._events.appended(self)
+        self._events.append(self)
         return appended.first_offset, end
 
     def on_replica_fetch(
@@ -300,8 +296,8 @@ class Partition:
         """
         is_change = self.log.advance_log_start(offset)
         if is_change:
-            self._events.watermark_moved(self)
-            self._events.on_log_start(self)
+            self._events.high_watermark(self)
+            self._events.log_start(self)
         return is_change
 
     def on_brokers(self, brokers: Mapping[BrokerId, BrokerState], now_ms: int) -> None:
@@ -344,7 +340,7 @@ class Partition:
 
     def _on_high_watermark(self, high_watermark: Offset) -> None:
         self.produces.complete(self.leader)
-        self._events.watermark_moved(self)
+        self._events.high_watermark(self)
         self._wake_readers()
 
     def _wake_readers(self) -> None:
@@ -401,14 +397,14 @@ class Partition:
                 case TruncateLog(to_offset):
                     removed = self._truncate_as_follower(follower, to_offset, now_ms)
                     self._record_truncated(follower, to_offset, removed, fetch.last_fetched_epoch)
-                    self._events.truncated(self)
+                    self._events.truncate(self)
                 case RestartLogAt(offset):
                     held_from = max(offset, self.log.log_start_offset)  # an empty log may go back
                     removed = max(0, self.log.log_end_offset - held_from)
                     self.log.truncate_fully_and_start_at(offset)
                     self._record_truncated(follower, held_from, removed, fetch.last_fetched_epoch)
                     follower.on_restarted(offset)
-                    self._events.truncated(self)
+                    self._events.truncate(self)
 
     def _truncate_as_follower(
         self, follower: PartitionFollower, offset: Offset, now_ms: int
@@ -545,7 +541,6 @@ _log = logging.getLogger(__name__)
 
 class CommittedTruncations:
     def __init__(self) -> None:
-        self.on_change: Callable[[], None] = lambda: None
         self._unrecorded: dict[tuple[TopicId, int, LeaderEpoch], CommittedTruncation] = {}
 
     # guard: committed-truncation-is-reported (S28)
@@ -563,7 +558,6 @@ class CommittedTruncations:
             },
         )
         self._unrecorded[cut.topic_id, cut.partition, cut.leader_epoch] = cut
-        self.on_change()
 
     def unrecorded(self) -> tuple[CommittedTruncation, ...]:
         """Return the truncations for the next heartbeat."""

@@ -8,7 +8,8 @@ from tidemark_protocol.controller_messages import TopicPush
 from tidemark_protocol.ids import TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
-from tidemark_broker.replication.partition import LocalBroker, Partition
+from tidemark_broker.replication.core.assignment import LocalBroker, LocalLog, needs_lost_log
+from tidemark_broker.replication.partition import Partition
 
 _log = logging.getLogger(__name__)
 
@@ -19,9 +20,9 @@ class PartitionRegistry:
 
     by_id: dict[tuple[TopicId, int], Partition] = field(default_factory=dict)
     by_name: dict[tuple[str, int], Partition] = field(default_factory=dict)
-    # Logs that ended below their own checkpointed watermark when they were opened. Once registered,
-    # the checkpoint says no more of it (S31), and that controller may not have known the partition.
-    short: set[tuple[TopicId, int]] = field(default_factory=set)
+    # When the log was opened, by its own checkpoint. Once the broker is registered the checkpoint
+    # does not show it (S31), and that controller may not have known the partition.
+    ended_below_high_watermark: set[tuple[TopicId, int]] = field(default_factory=set)
     # Logs that made room for another topic's of their name, in this very life.
     displaced: set[tuple[TopicId, int]] = field(default_factory=set)
     # The partitions of each topic that are here: what is said of a topic costs no look at others.
@@ -70,62 +71,32 @@ class PartitionRegistry:
                 if self.by_id[key].role != "idle":
                     self.by_id[key].become_idle("topic recreated")
 
-    # guard: erase-by-newer-state-only (S17)
-    def is_older_than_log(self, key: tuple[TopicId, int], state: PartitionState) -> bool:
-        """Return whether the state is older than the local log (S17).
-
-        A slice restored from before a move does not name a replica that joined by it. A replica
-        that leaves raises the leader epoch (S30), so a log of that epoch or a later one was not
-        left behind.
-        """
+    def local_log(self, key: tuple[TopicId, int], *, is_name_taken: bool = False) -> LocalLog:
         replica = self.by_id.get(key)
-        return replica is not None and replica.log.latest_epoch >= state.leader_epoch
+        return LocalLog(
+            latest_epoch=None if replica is None else replica.log.latest_epoch,
+            ended_below_high_watermark=key in self.ended_below_high_watermark,
+            is_displaced=key in self.displaced,
+            is_name_taken=is_name_taken,
+        )
 
-    def may_make(self, topic: TopicState, state: PartitionState, life: LocalBroker) -> bool:
+    def forget_loss(self, key: tuple[TopicId, int]) -> None:
+        """Record that no entry means a log that this broker lost: an empty one may begin."""
+        self.ended_below_high_watermark.discard(key)
+        self.displaced.discard(key)
+
+    def may_make(self, topic: TopicState, state: PartitionState, broker: LocalBroker) -> bool:
         """Return whether the replica's log is missing and may be created.
 
         While another topic id still has the name here, creating it would rename that log under the
         broker that leads or follows it.
         """
+        key = (topic.topic_id, state.partition)
         return (
-            (topic.topic_id, state.partition) not in self.by_id
+            key not in self.by_id
             and (topic.topic, state.partition) not in self.by_name
-            and not self._needs_lost_log((topic.topic_id, state.partition), state, life)
+            and not needs_lost_log(state, self.local_log(key), broker)
         )
-
-    def _needs_lost_log(
-        self, key: tuple[TopicId, int], state: PartitionState, life: LocalBroker
-    ) -> bool:
-        members = state.in_sync_replicas + state.eligible_leaders
-        is_named = any(member.broker_id == life.broker_id for member in members)
-        return (is_named and self._is_displaced(key)) or names_earlier_epoch(state, life)
-
-    # guard: displaced-log-is-not-empty (S9)
-    def _is_displaced(self, key: tuple[TopicId, int]) -> bool:
-        return key in self.displaced
-
-    # guard: short-log-is-not-whole (S9)
-    def _is_whole(self, key: tuple[TopicId, int]) -> bool:
-        return key in self.by_id and key not in self.short
-
-    def check_log_not_lost(
-        self, key: tuple[TopicId, int], state: PartitionState, life: LocalBroker
-    ) -> bool:
-        """Check before a role is applied that no entry names a log that is lost.
-
-        Raises ValueError: the controller is told that this replica failed, and removes the entry.
-        Returns True if that may have been so, and is over.
-        """
-        if self._is_whole(key):
-            return False
-        if self._needs_lost_log(key, state, life):
-            raise ValueError(
-                f"broker {life.broker_id} is in sync or eligible by a log that is missing here or"
-                " not whole: an empty log begins once the broker is neither"
-            )
-        self.short.discard(key)
-        self.displaced.discard(key)
-        return True
 
     def missing_logs(
         self, life: LocalBroker, entries: Iterable[TopicPush]
@@ -138,19 +109,6 @@ class PartitionRegistry:
             for state in entry.partitions
             if life.broker_id in state.replicas and self.may_make(entry.topic, state, life)
         )
-
-
-# guard: no-empty-log-for-earlier-life (S9)
-def names_earlier_epoch(state: PartitionState, life: LocalBroker) -> bool:
-    """Return whether an ISR or ELR entry names an earlier epoch of this broker (S9).
-
-    It says that this broker has what is committed. If its log is gone, an empty one in its place
-    would look like that log to all others from then on, and to this broker itself after a restart.
-    """
-    return any(
-        member.broker_id == life.broker_id and member.broker_epoch != life.broker_epoch
-        for member in state.in_sync_replicas + state.eligible_leaders
-    )
 
 
 def log_roles(applied: Sequence[tuple[Partition, PartitionState]]) -> None:

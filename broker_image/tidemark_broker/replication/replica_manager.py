@@ -1,8 +1,8 @@
 """Manage all replicas of this broker, for HTTP, the Kafka server and /metrics.
 
-Synchronous: one event loop owns it; only `replica_digest` and `init_producer_id` await. It turns
-metadata into roles and serves consumers below the high watermark; `record_appender` appends. The
-cores decide what is in sync or committed.
+Synchronous: one event loop owns it; only `replica_digest` awaits. It turns metadata into roles and
+serves consumers below the high watermark; `record_appender` appends. The cores decide what is in
+sync or committed.
 
 `sha256_of` is a digest of a replica, read from its disk, by which tests and people compare
 replicas.
@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tidemark_protocol.controller_messages import (
+    CommittedTruncation,
     IsrProposal,
     IsrResult,
     MetadataPush,
@@ -29,8 +30,6 @@ from tidemark_broker.kafka_wire.records.record_batch import read_header
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.metadata.metadata_cache import MetadataCache, TopicPartition, parts_of
-from tidemark_broker.metadata.producer_id_manager import ProducerIdManager, ProducerIdResult
-from tidemark_broker.metadata.topic_admin_client import TopicAdminClient
 from tidemark_broker.replication.core.corruption import Corruption
 from tidemark_broker.replication.core.reassignment_throttle import ReassignmentThrottle
 from tidemark_broker.replication.corruption_repair import CorruptionRepair
@@ -39,8 +38,18 @@ from tidemark_broker.replication.delayed_produce import ProduceCallback, answer
 from tidemark_broker.replication.follower_session import REPLICA_FETCH_MAX_BYTES
 from tidemark_broker.replication.log_start_offset import DeleteRecordsResult, delete_records
 from tidemark_broker.replication.moved_watermarks import MovedWatermarks
-from tidemark_broker.replication.partition import CommittedTruncations, Partition, ReplicaEvents
-from tidemark_broker.replication.partition_observer import PartitionObserver, nothing
+from tidemark_broker.replication.partition import (
+    CommittedTruncations,
+    Partition,
+    PartitionEvents,
+)
+from tidemark_broker.replication.partition_observer import (
+    ManagerEvents,
+    PartitionObserver,
+    manager_events,
+    nothing,
+    partition_events,
+)
 from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
 from tidemark_broker.replication.record_appender import RecordAppender
 from tidemark_broker.replication.replica_ticks import ReplicaTicks
@@ -118,9 +127,10 @@ class ReplicaManager:
         scheduler: Scheduler,
         wall_clock_s: Callable[[], float],
         clock: Clock = monotonic_ms,
+        replica_fetch_max_bytes: int = REPLICA_FETCH_MAX_BYTES,
     ) -> None:
+        """Create a manager of no replicas; `open` adds those of the log directory."""
         self.metadata = MetadataCache()
-        self.listeners = PartitionObserver()
         self.is_stopped = False
         self.failed_replicas: dict[TopicPartition, str] = {}  # roles not taken, damaged logs
         self.corrupt = CorruptionRepair(
@@ -128,6 +138,7 @@ class ReplicaManager:
             failed_replicas=self.failed_replicas,
             recreate=self._recreate,
             fail_storage=self.fail_storage,
+            on_corruption=self._on_corruption,
         )
         self.roles = Roles(
             broker_id,
@@ -135,17 +146,15 @@ class ReplicaManager:
             self.failed_replicas,
             clock=clock,
             new_replica=self._new_replica,
+            resolve_corruption=self.corrupt.settle,
             fail_storage=self.fail_storage,
         )
-        self.roles.resolve_corruption = self.corrupt.settle
         self._hosted = self.roles.hosted
         self.committed_cuts = CommittedTruncations()
         self.join_throttle = ReassignmentThrottle()
-        self.replica_fetch_max_bytes = REPLICA_FETCH_MAX_BYTES
+        self.replica_fetch_max_bytes = replica_fetch_max_bytes
         self.low_disk_space = ""  # of disk space: why nothing is taken
         self.broker_id = broker_id
-        self.producer_ids = ProducerIdManager()
-        self.topic_changes = TopicAdminClient(self.metadata)
         self._scheduler = scheduler
         self._clock = clock
         self.produces = RecordAppender(
@@ -158,9 +167,9 @@ class ReplicaManager:
         )
         self._reads = 0
         self.ticks = ReplicaTicks(self._hosted.by_id, self.corrupt.settle, clock)
-        self.corrupt.on_corruption = self.ticks.note
         self._watermarks = MovedWatermarks()
-        self._events = self._events_of_replicas()
+        self._events: PartitionEvents | None = None
+        self._manager_events = ManagerEvents()
 
     # ---- for HTTP and the Kafka listener
 
@@ -185,12 +194,6 @@ class ReplicaManager:
         self.produces.produce(
             topic, partition, batches, acks=acks, timeout_ms=timeout_ms, done=done
         )
-
-    async def init_producer_id(
-        self, producer_id: int = -1, producer_epoch: int = -1
-    ) -> ProducerIdResult:
-        """Allocate a producer id for a client whose retries are recognised (InitProducerId)."""
-        return await self.producer_ids.init(producer_id, producer_epoch)
 
     def find_leading(self, topic: str, partition: int) -> Partition | ErrorCode:
         """Return the local leader partition, or the error to send."""
@@ -303,15 +306,27 @@ class ReplicaManager:
     def hosted(self, topic_id: TopicId, partition: int) -> Partition | None:
         return self._hosted.by_id.get((topic_id, partition))
 
-    def attach(self, directory: LogManager) -> None:
-        """Add the open logs. Nothing is led or followed before metadata says so."""
-        self.roles.directory = directory
+    def open(
+        self,
+        directory: LogManager,
+        *,
+        submit: Callable[[IsrProposal], None],
+        observers: Sequence[PartitionObserver] = (),
+    ) -> None:
+        """Add the open logs; events go to the observers in this order, and proposals to `submit`.
+
+        Nothing is led or followed before metadata says so.
+        """
+        local = _LocalState(self.roles.touched, self._watermarks, self.ticks, self.committed_cuts)
+        self._events = partition_events((local, *observers), submit)
+        self._manager_events = manager_events(observers)
+        self.roles.open(directory)
         for (topic_id, partition), log in directory.logs.items():
             watermark = directory.high_watermarks.get((topic_id, partition), Offset(0))
             replica = self._new_replica(log, high_watermark=watermark)
             self._hosted.add(replica)
             if watermark > log.log_end_offset:
-                self._hosted.short.add((topic_id, partition))
+                self._hosted.ended_below_high_watermark.add((topic_id, partition))
             self.corrupt.remember(replica)
 
     def set_broker_epoch(self, broker_epoch: BrokerEpoch) -> None:
@@ -319,7 +334,11 @@ class ReplicaManager:
 
         From now on this broker leads what names that epoch.
         """
-        self.roles.broker_epoch = broker_epoch
+        self.roles.set_broker_epoch(broker_epoch)
+
+    def set_low_disk_space(self, reason: str) -> None:
+        """Reject records for this reason; "" accepts them again."""
+        self.low_disk_space = reason
 
     def apply_push(self, push: MetadataPush) -> bool:
         """Apply a push in one turn, which suits few partitions only; False: it is dropped."""
@@ -333,7 +352,6 @@ class ReplicaManager:
 
         One push at a time; its version counts as applied after the last step.
         """
-        is_first = not self.metadata.has_come
         begun = self.metadata.begin(push)
         if begun is None:
             return
@@ -351,11 +369,8 @@ class ReplicaManager:
         self.metadata.finish(push)
         if self.is_stopped:
             return
-        self.listeners.roles_applied()
-        self.listeners.metadata_applied()
-        self.topic_changes.on_metadata()
-        if is_first:
-            self.listeners.metadata_came()
+        self._manager_events.roles_applied()
+        self.metadata.notify()
 
     def _let_go(self, parts: Iterable[Sequence[TopicPush]]) -> Iterator[LogWork]:
         """Remove the replicas of topics with an explicit deletion (S12)."""
@@ -368,10 +383,10 @@ class ReplicaManager:
                 for at in range(0, len(keys), ROLES_AT_A_TIME):
                     for key in keys[at : at + ROLES_AT_A_TIME]:
                         self.roles.remove(key, "topic deleted")
-                    self.listeners.roles_applied()
+                    self._manager_events.roles_applied()
                     yield LogWork(remove=self.roles.pop_removed())
             if changes.deleted_names and not self.is_stopped:
-                self.listeners.topics_deleted(changes.deleted_names)
+                self._manager_events.topics_deleted(changes.deleted_names)
             yield LogWork()
 
     def _notify_brokers(self) -> Iterator[LogWork]:
@@ -396,7 +411,7 @@ class ReplicaManager:
 
     def _roles_applied(self) -> None:
         self.roles.log_applied()
-        self.listeners.roles_applied()
+        self._manager_events.roles_applied()
 
     def _apply_role(self, key: TopicPartition, now_ms: int) -> None:
         self.roles.apply(key, now_ms)
@@ -469,6 +484,9 @@ class ReplicaManager:
             and self.broker_id not in state.in_sync_ids
         )
 
+    def _on_corruption(self, replica: Partition) -> None:
+        self.ticks.note(replica)
+
     def _recreate(self, previous: Partition, corruption: Corruption) -> None:
         """Create the replica again on the valid part of its log.
 
@@ -492,7 +510,8 @@ class ReplicaManager:
         replica = self._new_replica(previous.log, high_watermark=previous.high_watermark)
         replica.corruption = corruption
         self._hosted.add(replica)
-        self._events.truncated(replica)
+        assert self._events is not None
+        self._events.truncate(replica)
         self.roles.apply((replica.topic_id, replica.partition), self._clock())
         self._roles_applied()  # there is something to fetch again
 
@@ -510,7 +529,7 @@ class ReplicaManager:
                 is_change |= self.corrupt.record_acknowledged(replica)
                 self.roles.touched[key] = None
         if is_change:
-            self.listeners.roles_applied()  # there is something to fetch
+            self._manager_events.roles_applied()  # there is something to fetch
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
         return self._watermarks.current(self._hosted.by_id)
@@ -525,42 +544,11 @@ class ReplicaManager:
     # ---- inside
 
     def _new_replica(self, log: PartitionLog, *, high_watermark: Offset) -> Partition:
+        assert self._events is not None, "no log is open"
         replica = Partition(log, high_watermark=high_watermark, events=self._events)
         self._watermarks.note(replica)
         self.ticks.add(replica)
         return replica
-
-    def _events_of_replicas(self) -> ReplicaEvents:
-        listeners, ticks, watermarks = self.listeners, self.ticks, self._watermarks
-
-        def on_role_changed(replica: Partition) -> None:
-            self.roles.touched[replica.topic_id, replica.partition] = None
-            watermarks.note(replica)
-            ticks.note(replica)
-            listeners.role_changed(replica)
-
-        def on_appended(replica: Partition) -> None:
-            ticks.note(replica)
-            listeners.appended(replica)
-
-        def on_watermark(replica: Partition) -> None:
-            watermarks.note(replica)
-            listeners.watermark_moved(replica)
-
-        def on_truncated(replica: Partition) -> None:
-            watermarks.note(replica)
-            listeners.truncated(replica)
-
-        return ReplicaEvents(
-            submit=lambda proposal: listeners.submit(proposal),
-            appended=on_appended,
-            watermark_moved=on_watermark,
-            on_log_start=lambda replica: listeners.on_log_start(replica),
-            role_changed=on_role_changed,
-            flush_needed=lambda replica: listeners.flush_needed(replica),
-            truncated=on_truncated,
-            committed_truncation=self.committed_cuts.note,
-        )
 
     def fail_storage(self, error: Exception) -> None:
         """Stop all writes, report the failure and shut down (S8)."""
@@ -568,4 +556,37 @@ class ReplicaManager:
             return
         _log.error("storage failed, serving stops", extra={"error": str(error)})
         self.stop("storage failed")
-        self.listeners.storage_failed(error)
+        self._manager_events.storage_failure(error)
+
+
+class _LocalState(PartitionObserver):
+    """What the manager itself keeps of its replicas' events; first in order."""
+
+    def __init__(
+        self,
+        touched: dict[TopicPartition, None],
+        watermarks: MovedWatermarks,
+        ticks: ReplicaTicks,
+        truncations: CommittedTruncations,
+    ) -> None:
+        self._touched = touched
+        self._watermarks = watermarks
+        self._ticks = ticks
+        self._truncations = truncations
+
+    def on_role_change(self, replica: Partition) -> None:
+        self._touched[replica.topic_id, replica.partition] = None
+        self._watermarks.note(replica)
+        self._ticks.note(replica)
+
+    def on_append(self, replica: Partition) -> None:
+        self._ticks.note(replica)
+
+    def on_high_watermark(self, replica: Partition) -> None:
+        self._watermarks.note(replica)
+
+    def on_truncate(self, replica: Partition) -> None:
+        self._watermarks.note(replica)
+
+    def on_committed_truncation(self, cut: CommittedTruncation) -> None:
+        self._truncations.note(cut)

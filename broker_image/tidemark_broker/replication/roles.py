@@ -10,15 +10,25 @@ from dataclasses import dataclass, replace
 
 from tidemark_protocol.controller_messages import TopicPush
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, Offset, TopicId
-from tidemark_protocol.partition_state import PartitionState
+from tidemark_protocol.partition_state import PartitionState, TopicState
 
 from tidemark_broker.clock import Clock
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import DiskFull
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.metadata.metadata_cache import MetadataCache, TopicPartition
+from tidemark_broker.replication.core.assignment import (
+    Idle,
+    LocalBroker,
+    Reject,
+    Remove,
+    Role,
+    Wait,
+    assign,
+    is_complete,
+)
 from tidemark_broker.replication.failed_role_changes import FailedRoleChanges
-from tidemark_broker.replication.partition import LocalBroker, Partition
+from tidemark_broker.replication.partition import Partition
 from tidemark_broker.replication.partition_registry import PartitionRegistry, log_roles
 
 LOGS_AT_A_TIME = 128  # made by one job of a worker, which syncs them together
@@ -48,13 +58,12 @@ class Roles:
         *,
         clock: Clock,
         new_replica: Callable[..., Partition],
+        resolve_corruption: Callable[[Partition], None],
         fail_storage: Callable[[Exception], None],
     ) -> None:
         """Create roles of no replicas; heartbeats report `failed_replicas`."""
         self.hosted = PartitionRegistry()
-        self.directory: LogManager | None = None
         self.broker_epoch = BrokerEpoch(-1)
-        self.resolve_corruption: Callable[[Partition], None] = lambda replica: None
         # Replicas that may ask their leader for something else now, for who asks.
         self.touched: dict[TopicPartition, None] = {}
         self.failed_roles = FailedRoleChanges(
@@ -64,10 +73,19 @@ class Roles:
         self._metadata = metadata
         self._failed_replicas = failed_replicas
         self._clock = clock
+        self._directory: LogManager | None = None
         self._new_replica = new_replica
+        self._resolve_corruption = resolve_corruption
         self._fail_storage = fail_storage
         self._to_remove: list[TopicPartition] = []
         self._applied: list[tuple[Partition, PartitionState]] = []  # not logged yet
+
+    def open(self, directory: LogManager) -> None:
+        """Create and remove logs in this directory from now on."""
+        self._directory = directory
+
+    def set_broker_epoch(self, broker_epoch: BrokerEpoch) -> None:
+        self.broker_epoch = broker_epoch
 
     def life(self) -> LocalBroker:
         return LocalBroker(self._broker_id, self.broker_epoch, self._metadata.brokers)
@@ -93,8 +111,8 @@ class Roles:
 
         Raises DiskFull, StorageFailed.
         """
-        assert self.directory is not None
-        self.directory.remove_logs(removed)
+        assert self._directory is not None
+        self._directory.remove_logs(removed)
 
     def pop_removed(self) -> tuple[TopicPartition, ...]:
         removed, self._to_remove = tuple(self._to_remove), []
@@ -151,38 +169,59 @@ class Roles:
         return 1 if is_small else STATES_AT_A_TIME // ROLES_AT_A_TIME
 
     def apply(self, key: TopicPartition, now_ms: int, *, has_space: bool = False) -> None:
+        """Do what the newest state of a partition assigns to this broker."""
         state = self._metadata.partitions.get(key)
         topic = self._metadata.topics_by_id.get(key[0])
         self.touched[key] = None
-        if state is None or topic is None or self._broker_id not in state.replicas:
-            self.failed_roles.forget(key)
         if state is None or topic is None:
-            return
-        if self._broker_id not in state.replicas:
-            if self.hosted.is_older_than_log(key, state):
-                self.hosted.by_id[key].become_idle("an older state does not name it")
-            else:
-                self.remove(key, "moved to other brokers")  # an explicit entry says so (S12)
+            self.failed_roles.forget(key)
             return
         named = self._metadata.topics.get(topic.topic, topic)
-        if key not in self.hosted.by_id and named.topic_id != key[0]:
-            # Its name, and with it the place of its log, is another topic's by now: an empty log
-            # of this one would put that one's aside.
-            self.failed_roles.forget(key)
-            return
-        life = self.life()
+        log = self.hosted.local_log(key, is_name_taken=named.topic_id != key[0])
+        broker = self.life()
+        match assign(state, log, broker):
+            case Wait():
+                self.failed_roles.forget(key)
+            case Idle(reason):
+                self.failed_roles.forget(key)
+                self.hosted.by_id[key].become_idle(reason)
+            case Remove(reason):
+                self.failed_roles.forget(key)
+                self.remove(key, reason)
+            case Reject(reason):
+                self.failed_roles.note(key, reason)
+            case role:
+                if not is_complete(log):
+                    self.hosted.forget_loss(key)
+                    self.failed_roles.forget(key)  # which takes no space, as roles do
+                replica = self._apply_role(topic, state, role, broker, now_ms)
+                if replica is not None:
+                    self._on_applied(replica, state, has_space=has_space)
+
+    def _apply_role(
+        self,
+        topic: TopicState,
+        state: PartitionState,
+        role: Role,
+        broker: LocalBroker,
+        now_ms: int,
+    ) -> Partition | None:
+        """Apply a role, on a new log if there is none; None if the disk did not allow it."""
+        key = (topic.topic_id, state.partition)
         try:
-            if self.hosted.check_log_not_lost(key, state, life):
-                self.failed_roles.forget(key)  # which takes no space, as roles do
             replica = self.hosted.by_id.get(key) or self._create(key, topic.topic)
             replica.apply_topic(topic)
-            replica.apply_state(state, life, now_ms)
+            replica.apply_state(state, role, broker, now_ms)
         except (DiskFull, ValueError) as error:
-            self.failed_roles.note(key, error)
-            return
+            self.failed_roles.note(key, str(error))
+            return None
         except (StorageError, OSError) as error:
             self._fail_storage(error)
-            return
+            return None
+        return replica
+
+    def _on_applied(self, replica: Partition, state: PartitionState, *, has_space: bool) -> None:
+        key = (replica.topic_id, replica.partition)
         if has_space or replica.role != "idle":
             # An idle replica needs no space, so its success does not show that a role can be taken.
             # If it were reported, the controller would grant the role, and take it back, again
@@ -190,17 +229,17 @@ class Roles:
             self.failed_roles.forget(key)
         if replica.corruption is None and key not in self.failed_roles:
             self._failed_replicas.pop(key, None)
-        self.resolve_corruption(replica)
+        self._resolve_corruption(replica)
         self._applied.append((replica, state))
 
     def _create(self, key: TopicPartition, topic: str) -> Partition:
-        assert self.directory is not None, "metadata applied before logs are open"
+        assert self._directory is not None, "metadata applied before logs are open"
         previous = self.hosted.by_name.get((topic, key[1]))
         if previous is not None:  # recreated under its name: the directory sets the old one aside
             previous.become_idle("topic recreated")
             self.hosted.discard((previous.topic_id, previous.partition))
             self.hosted.displaced.add((previous.topic_id, previous.partition))
-        log = self.directory.create_log(topic, key[0], key[1])
+        log = self._directory.create_log(topic, key[0], key[1])
         replica = self._new_replica(log, high_watermark=Offset(0))
         self.hosted.add(replica)
         return replica
@@ -213,8 +252,8 @@ class Roles:
         self.touched[key] = None
         replica.become_idle(reason)
         self._failed_replicas.pop(key, None)
-        assert self.directory is not None
-        self.directory.let_go(key)
+        assert self._directory is not None
+        self._directory.let_go(key)
         self._to_remove.append(key)
         _log.info(
             "replica removed",

@@ -41,11 +41,14 @@ from tidemark_broker.log.log_manager import LogKey, LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.controller_channel import ControllerChannel
 from tidemark_broker.metadata.leader_changes import LeaderChanges
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
+from tidemark_broker.metadata.topic_admin_client import TopicAdminClient
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotaManager
+from tidemark_broker.replication.alter_partition import AlterPartitionManager
 from tidemark_broker.replication.fetcher_manager import ReplicaFetcherManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
-from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.background.checkpointing import CheckpointWriter
 from tidemark_broker.server.background.cleaner_scheduler import LogCleaner
@@ -55,6 +58,7 @@ from tidemark_broker.server.background.group_commit import GroupCommit
 from tidemark_broker.server.background.replica_digests import ReplicaDigests
 from tidemark_broker.server.config import BrokerConfig, broker_configs
 from tidemark_broker.server.environment import BrokerEnvironment
+from tidemark_broker.server.epoch_store import LogDirectoryEpochStore
 from tidemark_broker.server.lifecycle_manager import (
     BrokerLifecycleManager,
     RegistrationRejected,
@@ -137,7 +141,7 @@ EXIT_REJECTED = 78  # wrong volume or cluster: a human has to look
 LOCK_RETRY_SECONDS = 0.1
 
 
-class BrokerServer:
+class BrokerServer(PartitionObserver):
     def __init__(self, settings: BrokerConfig, environment: BrokerEnvironment) -> None:
         self.settings = settings
         self._environment = environment
@@ -150,17 +154,34 @@ class BrokerServer:
         self._not_ready = "starting"
         self._loop = asyncio.get_running_loop()
         self.partitions = ReplicaManager(
-            settings.broker_id, scheduler=self._loop, wall_clock_s=environment.wall_clock_s
+            settings.broker_id,
+            scheduler=self._loop,
+            wall_clock_s=environment.wall_clock_s,
+            replica_fetch_max_bytes=settings.replica_fetch_max_bytes,
         )
-        self.partitions.replica_fetch_max_bytes = settings.replica_fetch_max_bytes
-        self.leader_changes = LeaderChanges(self.partitions.metadata, scheduler=self._loop)
-        self.quotas = ClientQuotaManager(lambda: self.partitions.metadata.quotas)
+        metadata = self.partitions.metadata
+        self._channel = ControllerChannel(
+            settings.controllers,
+            environment.new_controller_transport,
+            pool=settings.pool,
+            broker_id=settings.broker_id,
+        )
+        self.producer_ids = ProducerIdManager(self._channel.request_producer_ids)
+        self.leader_changes = LeaderChanges(metadata, scheduler=self._loop)
+        self._topic_admin = TopicAdminClient(
+            metadata,
+            ask=self._channel.request_topics,
+            requesting=self._channel.requesting_broker,
+        )
+        self.quotas = ClientQuotaManager(lambda: metadata.quotas)
         self.groups = GroupCoordinatorService(
             self.partitions,
+            self._topic_admin,
             settings.groups,
             scheduler=self._loop,
             wall_clock_s=environment.wall_clock_s,
         )
+        self._fetches = FollowerFetchHandler(self.partitions, scheduler=self._loop)
         self._stop = asyncio.Event()  # an end was asked for, in whatever way
         self._hurry = asyncio.Event()
         self._http_stop = asyncio.Event()
@@ -169,8 +190,6 @@ class BrokerServer:
         self._stale = ""
         self._tasks: asyncio.TaskGroup | None = None
         self._background: list[asyncio.Task[None]] = []
-        self._probe: DiskProbe | None = None
-        self._group_commit: GroupCommit | None = None
         self._fetchers: ReplicaFetcherManager | None = None
 
     def is_ready(self) -> tuple[bool, str]:
@@ -207,21 +226,24 @@ class BrokerServer:
         if directory is None:
             return
         self.directory = directory
-        client = ControllerChannel(
-            self.settings.controllers, self._environment.new_controller_transport
+        epoch_store = LogDirectoryEpochStore(
+            directory, self.partitions, record_problem=self._channel.record_problem
         )
-        await client.start()
+        await self._channel.start(epoch_store)
         try:
-            await self._serve(directory, client)
+            await self._serve(directory, epoch_store)
         finally:
             self.partitions.stop("this process ends")  # however it does
-            await client.close()
+            await self._channel.close()
             # I17: no worker may still write here once the lock is gone.
             await self._loop.shutdown_default_executor()
             directory.close()
 
-    async def _serve(self, directory: LogManager, client: ControllerChannel) -> None:
-        checkpointing = self._wire(directory, client)
+    async def _serve(self, directory: LogManager, epoch_store: LogDirectoryEpochStore) -> None:
+        alter_partition = AlterPartitionManager(
+            send=self._channel.send_proposals, on_responses=self.partitions.on_in_sync_responses
+        )
+        checkpointing = self._wire(directory, epoch_store, alter_partition)
         try:
             listener = await self._start_listener(directory)
         except OSError:  # a port is taken: nothing was changed, and the next start may have it
@@ -239,9 +261,8 @@ class BrokerServer:
                 self.exit_code = EXIT_REJECTED
                 await self._leave_unregistered(directory, checkpointing)
                 return
-            listener.services.cluster_id = directory.cluster_id
-            listener.services.controller_address = client.leader
             assert self._tasks is not None
+            self._start_background(alter_partition.run(), "in-sync-proposals")
             polling = self._tasks.create_task(self.session.run(), name="controller-session")
             self._not_ready = ""
             self.session.serve()
@@ -257,27 +278,16 @@ class BrokerServer:
 
     # ---- start
 
-    def _wire(self, directory: LogManager, client: ControllerChannel) -> CheckpointWriter:
+    def _wire(
+        self,
+        directory: LogManager,
+        epoch_store: LogDirectoryEpochStore,
+        alter_partition: AlterPartitionManager,
+    ) -> CheckpointWriter:
         assert self._tasks is not None
         partitions, settings = self.partitions, self.settings
-        self._probe = DiskProbe(
+        probe = DiskProbe(
             self._environment.disk, settings.data_directory, on_failure=partitions.fail_storage
-        )
-        self.session = BrokerLifecycleManager(
-            client,
-            partitions,
-            directory,
-            pool=settings.pool,
-            make_registration=lambda: self._registration(directory),
-            callbacks=SessionCallbacks(
-                on_superseded=self._on_superseded,
-                disk_probe_age_ms=self._probe.age_ms,
-                oldest_append_age_ms=lambda: (
-                    0 if self._group_commit is None else self._group_commit.oldest_age_ms()
-                ),
-                wall_clock_s=self._environment.wall_clock_s,
-                on_grown=self._environment.on_grown,
-            ),
         )
         self._fetchers = ReplicaFetcherManager(
             partitions,
@@ -285,33 +295,41 @@ class BrokerServer:
             responded=self.leader_changes.on_response,
             tasks=self._tasks,
         )
-        self._group_commit = GroupCommit(partitions, on_flushed=self._fetchers.kick)
-        fetches = FollowerFetchHandler(partitions, scheduler=self._loop)
-        self._fetches = fetches
+        group_commit = GroupCommit(partitions, on_flushed=self._fetchers.kick)
+        self.session = BrokerLifecycleManager(
+            self._channel,
+            partitions,
+            directory,
+            epoch_store,
+            make_registration=lambda: self._registration(directory),
+            callbacks=SessionCallbacks(
+                on_superseded=self._on_superseded,
+                disk_probe_age_ms=probe.age_ms,
+                oldest_append_age_ms=group_commit.oldest_age_ms,
+                wall_clock_s=self._environment.wall_clock_s,
+                on_grown=self._environment.on_grown,
+            ),
+        )
         checkpointing = CheckpointWriter(
             partitions, directory, self._environment.wall_clock_s, settings.recovery_points
         )
-        listeners = partitions.listeners
-        listeners.submit = self.session.submit
-        partitions.producer_ids.ask = self.session.request_producer_ids
-        partitions.topic_changes.ask = self.session.request_topics
-        partitions.topic_changes.requesting = self.session.requesting_broker
-        listeners.appended = fetches.on_appended
-        listeners.watermark_moved = fetches.on_watermark
-        listeners.role_changed = self._on_role_changed
-        listeners.topics_deleted = self.groups.on_topics_deleted
-        listeners.flush_needed = self._group_commit.ask
-        listeners.truncated = lambda _: checkpointing.record_truncated()
-        if settings.metrics_profile.includes(MetricsProfile.FULL):
-            self._keep_digests(checkpointing, directory.reserve.data)
-        listeners.roles_applied = self._fetchers.refresh
-        listeners.metadata_applied = self.leader_changes.on_metadata
-        listeners.storage_failed = self._on_storage_failed
-        partitions.attach(directory)
-        self._start_background(self._probe.run(), "disk-probe")
-        self._start_background(self._group_commit.run(), "flusher")
-        self._start_background(run_ticks(partitions, self._probe), "tick")
-        assert self.session is not None
+        partitions.open(
+            directory,
+            submit=alter_partition.submit,
+            observers=(  # in the order in which they handle an event
+                self._fetches,
+                self.groups,
+                self._fetchers,
+                group_commit,
+                self.session,
+                *self._digests(directory.reserve.data),
+                checkpointing,
+                self,
+            ),
+        )
+        self._start_background(probe.run(), "disk-probe")
+        self._start_background(group_commit.run(), "flusher")
+        self._start_background(run_ticks(partitions, probe), "tick")
         space = DiskSpaceMonitor(
             self._environment.disk,
             settings.data_directory,
@@ -334,19 +352,13 @@ class BrokerServer:
         self.session.suspect(broker_id)  # first: who waits for the verdict waits for this
         self.leader_changes.suspect(broker_id)
 
-    def _on_role_changed(self, replica: Partition) -> None:
-        self._fetches.on_appended(replica)
-        self.groups.on_role_changed(replica)
-
-    def _keep_digests(self, checkpointing: CheckpointWriter, disk: Disk) -> None:
+    def _digests(self, disk: Disk) -> tuple[ReplicaDigests, ...]:
+        """Start the digests of replicas if the metrics show them."""
+        if not self.settings.metrics_profile.includes(MetricsProfile.FULL):
+            return ()
         replica_digests = ReplicaDigests(self.partitions, disk, self.settings.data_directory)
-
-        def on_truncated(replica: Partition) -> None:
-            replica_digests.record_truncated(replica)
-            checkpointing.record_truncated()
-
-        self.partitions.listeners.truncated = on_truncated
         self._start_background(replica_digests.run(), "digests")
+        return (replica_digests,)
 
     def _start_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self._tasks is not None
@@ -361,7 +373,10 @@ class BrokerServer:
             self._environment.new_uuid,
             self.quotas,
             self.leader_changes,
-            cluster_id=directory.cluster_id,
+            self.producer_ids,
+            self._topic_admin,
+            cluster_id=lambda: directory.cluster_id,
+            controller_address=self._channel.leader,
             first_session_id=UUID(self.incarnation).int % MAX_SESSION_ID + 1,
             log_directory=str(self.settings.data_directory),
             space=lambda: self._environment.disk.space(self.settings.data_directory),
@@ -459,7 +474,7 @@ class BrokerServer:
         _log.info("asked to stop", extra={"hurry": self._hurry.is_set()})
         self._stop.set()
 
-    def _on_storage_failed(self, error: Exception) -> None:
+    def on_storage_failure(self, error: Exception) -> None:
         self._storage_error = self._storage_error or error
         self.exit_code = EXIT_STORAGE_FAILED
         self._not_ready = f"StorageFailed: {error}"

@@ -8,17 +8,35 @@ simulator, which has a loop and an environment of its own.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 from uuid import UUID
 
+from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.log.disk import Disk
 from tidemark_broker.metadata.controller_channel import ControllerTransport
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
+from tidemark_broker.quota_manager import ClientQuotaManager
+from tidemark_broker.replication.replica_manager import ReplicaManager
+from tidemark_broker.server.config import BrokerConfig
 
-if TYPE_CHECKING:
-    from tidemark_broker.server.broker_server import BrokerServer
+
+class HttpBackend(Protocol):
+    """The parts of a broker that HTTP serves; complete before its log directory is open."""
+
+    settings: BrokerConfig
+    incarnation: str
+    partitions: ReplicaManager
+    groups: GroupCoordinatorService
+    quotas: ClientQuotaManager
+    producer_ids: ProducerIdManager
+
+    def is_ready(self) -> tuple[bool, str]:
+        """Return whether the broker serves, and the reason if it does not."""
+        ...
+
 
 # Serves HTTP for the broker until the event is set; tells the port once it listens.
-ServeHttp = Callable[["BrokerServer", asyncio.Event, Callable[[int], None]], Awaitable[None]]
+ServeHttp = Callable[[HttpBackend, asyncio.Event, Callable[[int], None]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,24 +13,17 @@ end. (A request to register again, for a fresh report, is answered within this e
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import msgspec
 from tidemark_protocol.controller_messages import (
-    ALLOCATE_PRODUCER_IDS_PATH,
-    ALTER_PARTITION_PATH,
     HEARTBEAT_PATH,
     REGISTER_PATH,
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    AlterPartitionRequest,
-    AlterPartitionResponse,
     BootRecord,
+    CommittedTruncation,
     Endpoints,
     HeartbeatRequest,
-    IsrProposal,
     MalformedMessage,
     RegisterRequest,
     RegisterResponse,
@@ -42,11 +35,9 @@ from tidemark_protocol.ids import (
     NO_EPOCH,
     BrokerEpoch,
     BrokerId,
-    ControllerEpoch,
     LeaderEpoch,
     Offset,
 )
-from tidemark_protocol.topic_messages import RequestingBroker, TopicsRequest, TopicsResponse
 
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.log.errors import DiskFull
@@ -54,10 +45,11 @@ from tidemark_broker.log.log_manager import LogKey, LogManager
 from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.metadata.controller_channel import ControllerChannel, ControllerUnavailable
 from tidemark_broker.metadata.received_push import ReceivedHeartbeat, ReceivedPush
-from tidemark_broker.replication.alter_partition import AlterPartitionManager
+from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.applied_pushes import AppliedPushes
 from tidemark_broker.server.config import BrokerConfig
+from tidemark_broker.server.epoch_store import LogDirectoryEpochStore
 
 FIRST_RETRY_SECONDS = 0.05
 MAX_RETRY_SECONDS = 1.0
@@ -67,8 +59,6 @@ REPORTS_AT_A_TIME = 1000  # some 2 ms
 PATIENCE_SHARE = 6  # of a session: so long a poll waits for what its answer brings
 
 _log = logging.getLogger(__name__)
-
-Response = TypeVar("Response", AlterPartitionResponse, AllocateProducerIdsResponse, TopicsResponse)
 
 
 class RegistrationRejected(Exception):
@@ -95,14 +85,14 @@ def next_retry(delay_seconds: float, attempt_seconds: float) -> float:
     return min(max(2 * delay_seconds, FIRST_RETRY_SECONDS), MAX_RETRY_SECONDS)
 
 
-class BrokerLifecycleManager:
+class BrokerLifecycleManager(PartitionObserver):
     def __init__(
         self,
-        client: ControllerChannel,
+        channel: ControllerChannel,
         partitions: ReplicaManager,
         directory: LogManager,
+        epoch_store: LogDirectoryEpochStore,
         *,
-        pool: str,
         make_registration: Callable[[], RegisterRequest],
         callbacks: SessionCallbacks,
     ) -> None:
@@ -111,20 +101,13 @@ class BrokerLifecycleManager:
         # Stored at the controller: this life's storage failed, or it is another's turn. Either
         # way no start can be taken for a clean one after this life any more (S8).
         self.is_clean_shutdown_invalid = asyncio.Event()
-        self.problem = "not registered with a controller yet"
-        self._client = client
+        self._channel = channel
         self._partitions = partitions
         self._directory = directory
-        self._pool = pool
+        self._epoch_store = epoch_store
         self._make_registration = make_registration
         self._callbacks = callbacks
-        self._proposals = AlterPartitionManager(
-            send=self._send_proposals, on_responses=partitions.on_in_sync_responses
-        )
         self._incarnation = ""
-        self._broker_epoch = BrokerEpoch(NO_EPOCH)
-        self._controller_epoch = ControllerEpoch(NO_EPOCH)
-        self._session_timeout_ms = 3000
         self._wants_to_serve = False
         self._wants_to_stop = False
         self._storage_failed = False
@@ -134,15 +117,19 @@ class BrokerLifecycleManager:
         self._pushes = AppliedPushes(
             partitions,
             directory,
-            controller_epoch=lambda: self._controller_epoch,
+            controller_epoch=lambda: channel.controller_epoch,
             on_grown=callbacks.on_grown,
         )
         self._registering = asyncio.Lock()
-        partitions.committed_cuts.on_change = self._has_change.set
 
     @property
     def broker_epoch(self) -> BrokerEpoch:
-        return self._broker_epoch
+        return self._channel.broker_epoch
+
+    @property
+    def problem(self) -> str:
+        """Return why the controller was not reached last; "" if it was."""
+        return self._channel.problem
 
     # ---- what changes here
 
@@ -164,11 +151,11 @@ class BrokerLifecycleManager:
         self._suspects.add(broker_id)
         self._has_change.set()
 
+    def on_committed_truncation(self, cut: CommittedTruncation) -> None:
+        self._has_change.set()
+
     async def retry_failed_roles(self) -> None:
         await self._pushes.retry_failed_roles()
-
-    def submit(self, proposal: IsrProposal) -> None:
-        self._proposals.submit(proposal)
 
     # ---- registration
 
@@ -183,11 +170,11 @@ class BrokerLifecycleManager:
             self._incarnation = request.incarnation
             began = asyncio.get_running_loop().time()
             try:
-                response = await self._client.call(
+                response = await self._channel.call(
                     REGISTER_PATH, request, RegisterResponse, timeout_ms=REGISTER_TIMEOUT_MS
                 )
             except ControllerUnavailable as error:
-                self._record_problem("registration", str(error))
+                self._channel.record_problem("registration", str(error))
             else:
                 if response.error is ErrorCode.NONE:
                     if self._is_of_this_epoch(response):
@@ -200,8 +187,10 @@ class BrokerLifecycleManager:
                         response.message
                     )  # the caller of `register` ends this task
                 if response.error is ErrorCode.NOT_CONTROLLER:
-                    self._client.prefer(response.controller_address)
-                self._record_problem("registration", f"{response.error.name}: {response.message}")
+                    self._channel.prefer(response.controller_address)
+                self._channel.record_problem(
+                    "registration", f"{response.error.name}: {response.message}"
+                )
             delay = next_retry(delay, asyncio.get_running_loop().time() - began)
             await asyncio.sleep(delay)
 
@@ -211,7 +200,7 @@ class BrokerLifecycleManager:
 
         A process has one epoch. What it leads was assigned in that epoch (S2).
         """
-        return self._broker_epoch in (NO_EPOCH, response.broker_epoch)
+        return self.broker_epoch in (NO_EPOCH, response.broker_epoch)
 
     # guard: report-claims-no-later-version (S14)
     async def _registration(self) -> RegisterRequest:
@@ -243,16 +232,15 @@ class BrokerLifecycleManager:
     async def _take_registration(
         self, storage: StorageIdentity, response: RegisterResponse
     ) -> None:
-        self.problem = ""
-        self._session_timeout_ms = response.session_timeout_ms
-        is_first = self._broker_epoch == NO_EPOCH
-        self._broker_epoch = response.broker_epoch
+        self._channel.clear_problem()
+        is_first = self.broker_epoch == NO_EPOCH
+        self._channel.on_registration(response)
         try:
             if response.cluster_id and response.cluster_id != self._directory.cluster_id:
-                await self._write(self._directory.set_cluster_id, response.cluster_id)
+                await self._epoch_store.write(self._directory.set_cluster_id, response.cluster_id)
             if is_first:
-                await self._write(self._directory.lower_high_watermarks)
-            if await self._record_controller_epoch(response.controller_epoch) and is_first:
+                await self._epoch_store.write(self._directory.lower_high_watermarks)
+            if await self._channel.accept(response.controller_epoch) and is_first:
                 await self._stamp(storage, response.broker_epoch)
         except StorageError as error:
             self._partitions.fail_storage(error)
@@ -284,7 +272,7 @@ class BrokerLifecycleManager:
     async def _register_again(self, reason: str) -> None:
         """Send the fresh report that was requested; another epoch ends this process."""
         async with self._registering:
-            epoch = self._broker_epoch
+            epoch = self.broker_epoch
             _log.info("registering again", extra={"reason": reason})
             response = await self.register()
             if response.broker_epoch != epoch:
@@ -297,7 +285,6 @@ class BrokerLifecycleManager:
     async def run(self) -> None:
         """Keep the session until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._proposals.run(), name="in-sync-proposals")
             tasks.create_task(self._keep_polling(tasks), name="heartbeats")
 
     async def _keep_polling(self, tasks: asyncio.TaskGroup) -> None:
@@ -324,17 +311,17 @@ class BrokerLifecycleManager:
         """
         request = self._heartbeat()
         try:
-            response = await self._client.call(
+            response = await self._channel.call(
                 HEARTBEAT_PATH,
                 request,
                 ReceivedHeartbeat,
                 # Longer than a poll is held, and half a session: a controller that went away
                 # must not cost the session (KAFKA-14392).
-                timeout_ms=self._session_timeout_ms // 2,
+                timeout_ms=self._channel.session_timeout_ms // 2,
             )
         except ControllerUnavailable as error:
             self._suspects.update(request.suspects)
-            self._record_problem("heartbeat", str(error))
+            self._channel.record_problem("heartbeat", str(error))
             await asyncio.sleep(FIRST_RETRY_SECONDS)
             return
         match response.error:
@@ -343,23 +330,23 @@ class BrokerLifecycleManager:
                 taking = tasks.create_task(
                     self._on_heartbeat(request, response), name="heartbeat-answer"
                 )
-                patience_seconds = self._session_timeout_ms / 1000 / PATIENCE_SHARE
+                patience_seconds = self._channel.session_timeout_ms / 1000 / PATIENCE_SHARE
                 await asyncio.wait((taking,), timeout=patience_seconds)
             case ErrorCode.NOT_CONTROLLER:
                 self._suspects.update(request.suspects)
-                self._client.prefer(response.controller_address)
-                self._record_problem("heartbeat", "no leading controller yet")
+                self._channel.prefer(response.controller_address)
+                self._channel.record_problem("heartbeat", "no leading controller yet")
                 await asyncio.sleep(FIRST_RETRY_SECONDS)
             case ErrorCode.BROKER_ID_NOT_REGISTERED:
                 await self._register_again(response.message)
             case ErrorCode.STALE_BROKER_EPOCH:
-                if response.controller_epoch >= self._controller_epoch:
+                if response.controller_epoch >= self._channel.controller_epoch:
                     self.is_clean_shutdown_invalid.set()
                     self._callbacks.on_superseded(response.message)
                 await asyncio.sleep(FIRST_RETRY_SECONDS)
             case _:
                 text = f"{response.error.name}: {response.message}"
-                self._record_problem("heartbeat", text)
+                self._channel.record_problem("heartbeat", text)
                 await asyncio.sleep(MAX_RETRY_SECONDS)
 
     def _heartbeat(self) -> HeartbeatRequest:
@@ -368,9 +355,9 @@ class BrokerLifecycleManager:
         self._suspects.clear()
         self._heartbeats += 1
         return HeartbeatRequest(
-            pool=self._pool,
+            pool=self._channel.pool,
             broker_id=self._partitions.broker_id,
-            broker_epoch=self._broker_epoch,
+            broker_epoch=self.broker_epoch,
             incarnation=self._incarnation,
             applied_controller_epoch=metadata.controller_epoch,
             applied_image_version=metadata.image_version,
@@ -395,11 +382,11 @@ class BrokerLifecycleManager:
             self.is_clean_shutdown_invalid.set()
         if response.controller_epoch == NO_EPOCH:
             return  # only makes room for the newer poll
-        if not await self._record_controller_epoch(response.controller_epoch):
+        if not await self._channel.accept(response.controller_epoch):
             return
         if response.are_cuts_recorded:
             self._partitions.committed_cuts.record_recorded(request.committed_cuts)
-        self.problem = ""
+        self._channel.clear_problem()
         if self.is_fenced != response.is_fenced:
             self.is_fenced = response.is_fenced
             _log.info("fenced" if response.is_fenced else "serving")
@@ -420,126 +407,8 @@ class BrokerLifecycleManager:
         try:
             return await self._pushes.apply(request, ReceivedPush(encoded))
         except MalformedMessage as error:
-            self._record_problem("heartbeat", str(error))
+            self._channel.record_problem("heartbeat", str(error))
             return False
-
-    # ---- proposals
-
-    async def _send_proposals(
-        self, proposals: tuple[IsrProposal, ...]
-    ) -> AlterPartitionResponse | None:
-        request = AlterPartitionRequest(
-            self._pool, self._partitions.broker_id, self._broker_epoch, proposals
-        )
-        return await self._ask(
-            ALTER_PARTITION_PATH, request, AlterPartitionResponse, during="in-sync proposals"
-        )
-
-    # ---- producer ids
-
-    async def request_producer_ids(self) -> AllocateProducerIdsResponse | None:
-        """Request a block of producer ids that is this broker's alone (S5); None: ask again."""
-        request = AllocateProducerIdsRequest(
-            self._pool, self._partitions.broker_id, self._broker_epoch
-        )
-        return await self._ask(
-            ALLOCATE_PRODUCER_IDS_PATH,
-            request,
-            AllocateProducerIdsResponse,
-            during="producer ids",
-        )
-
-    def requesting_broker(self) -> RequestingBroker:
-        return RequestingBroker(self._pool, self._partitions.broker_id, self._broker_epoch)
-
-    async def request_topics(
-        self, path: str, request: TopicsRequest, timeout_ms: int
-    ) -> TopicsResponse | None:
-        """Request a change of topics; None: ask again.
-
-        It is as slow as the controller's own writes, and so runs concurrently with heartbeats.
-        """
-        requesting = self._client.call_in_background(
-            path, request, TopicsResponse, timeout_ms=timeout_ms
-        )
-        return await self._good_response(requesting, during="changes of topics")
-
-    # ---- asking
-
-    async def _ask(
-        self, path: str, request: object, kind: type[Response], *, during: str
-    ) -> Response | None:
-        """Send a request; None without a usable response of the leading controller."""
-        timeout_ms = self._session_timeout_ms // 2
-        requesting = self._client.call(path, request, kind, timeout_ms=timeout_ms)
-        return await self._good_response(requesting, during=during)
-
-    async def _good_response(
-        self, requesting: Awaitable[Response], *, during: str
-    ) -> Response | None:
-        try:
-            response = await requesting
-        except ControllerUnavailable as error:
-            self._record_problem(during, str(error))
-            return None
-        if response.error is ErrorCode.NOT_CONTROLLER:
-            self._client.prefer("")
-            return None
-        if response.error is not ErrorCode.NONE:
-            # A stale broker epoch is the heartbeat's to judge: it names the controller epoch too.
-            self._record_problem(during, f"{response.error.name}: {response.message}")
-            return None
-        if not await self._record_controller_epoch(response.controller_epoch):
-            return None
-        return response
-
-    # ---- epochs
-
-    async def _record_controller_epoch(self, controller_epoch: ControllerEpoch) -> bool:
-        """Store the controller epoch; False for a deposed controller's response (I16).
-
-        Such a response is dropped.
-        """
-        if controller_epoch < self._controller_epoch:
-            _log.warning(
-                "answer of a deposed controller dropped",
-                extra={"found": controller_epoch, "expected": self._controller_epoch},
-            )
-            self._client.prefer("")
-            return False
-        self._controller_epoch = controller_epoch
-        directory = self._directory
-        if (
-            controller_epoch > directory.highest_controller_epoch
-            or self._broker_epoch > directory.highest_broker_epoch
-        ):
-            try:
-                await self._write(directory.record_epochs, self._broker_epoch, controller_epoch)
-            except StorageError as error:
-                self._partitions.fail_storage(error)
-                return False
-        # It may have waited for space, and another controller came meanwhile.
-        return controller_epoch >= self._controller_epoch
-
-    async def _write(self, work: Callable[..., object], *arguments: object) -> None:
-        """Write what a response must not count without.
-
-        A full disk is not a failed one: the response waits, and with it the session, until there is
-        space again. Raises StorageFailed.
-        """
-        while True:
-            try:
-                await asyncio.to_thread(work, *arguments)
-                return
-            except DiskFull as error:
-                self._record_problem("an answer waits for space", str(error))
-                await asyncio.sleep(MAX_RETRY_SECONDS)
-
-    def _record_problem(self, during: str, problem: str) -> None:
-        text = f"{during}: {problem}"
-        if text != self.problem:
-            _log.warning("controller not reached", extra={"problem": text})
-        self.problem = text
 
 
 def registration_request(

@@ -257,9 +257,7 @@ class _Connection(asyncio.Protocol):
         return OffsetsResponse(int(found.error), found.log_start_offset, found.high_watermark)
 
     async def _init_producer(self, number: int, question: InitProducer) -> None:
-        found = await self._partitions.init_producer_id(
-            question.producer_id, question.producer_epoch
-        )
+        found = await self._broker.producer_ids.init(question.producer_id, question.producer_epoch)
         if question.producer_id < 0 and found.error is ErrorCode.NONE:
             self._checker.on_producer_id(found.producer_id)
         answer = InitProducerResponse(int(found.error), found.producer_id, found.producer_epoch)

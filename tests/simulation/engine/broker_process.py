@@ -17,7 +17,7 @@ from tidemark_broker.metadata.controller_channel import Address, ControllerUnava
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.server.broker_server import BrokerServer
 from tidemark_broker.server.config import BrokerConfig
-from tidemark_broker.server.environment import BrokerEnvironment
+from tidemark_broker.server.environment import BrokerEnvironment, HttpBackend
 from tidemark_protocol.ids import BrokerId
 
 from tests.simulation.engine.disk_image import DiskImage
@@ -176,7 +176,7 @@ class BrokerSlot:
         )
 
     async def _serve_http(
-        self, broker: BrokerServer, stop: asyncio.Event, on_listening: Callable[[int], None]
+        self, broker: HttpBackend, stop: asyncio.Event, on_listening: Callable[[int], None]
     ) -> None:
         """Health for the controller's probe, and whatever the clients of this run speak."""
         world = self._cluster

@@ -9,7 +9,9 @@ from aiohttp import web
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.controller_channel import ControllerChannel, HttpTransport
+from tidemark_broker.replication.partition_observer import nothing
 from tidemark_broker.replication.replica_manager import ReplicaManager
+from tidemark_broker.server.epoch_store import LogDirectoryEpochStore
 from tidemark_broker.server.lifecycle_manager import (
     BrokerLifecycleManager,
     SessionCallbacks,
@@ -110,17 +112,22 @@ class Harness:
         self.partitions = ReplicaManager(
             BrokerId(1), scheduler=asyncio.get_running_loop(), wall_clock_s=time.time
         )
-        self.partitions.attach(self.directory)
-        self.client = ControllerChannel(controllers, HttpTransport)
+        self.channel = ControllerChannel(
+            controllers, HttpTransport, pool="ns/p", broker_id=BrokerId(1)
+        )
+        self.epoch_store = LogDirectoryEpochStore(
+            self.directory, self.partitions, record_problem=self.channel.record_problem
+        )
         self.stale: list[str] = []
         self.session = BrokerLifecycleManager(
-            self.client,
+            self.channel,
             self.partitions,
             self.directory,
-            pool="ns/p",
+            self.epoch_store,
             make_registration=self.registration,
             callbacks=SessionCallbacks(self.stale.append, lambda: 0, lambda: 0, lambda: 0.0),
         )
+        self.partitions.open(self.directory, submit=nothing, observers=(self.session,))
 
     def registration(self) -> RegisterRequest:
         return RegisterRequest(
@@ -149,11 +156,11 @@ def run(
             controller = FakeController()
             runner = await controller.start()
             bench = Harness(path, (*extra_addresses, f"127.0.0.1:{controller.port}"))
-            await bench.client.start()
+            await bench.channel.start(bench.epoch_store)
             try:
                 await scenario(controller, bench)
             finally:
-                await bench.client.close()
+                await bench.channel.close()
                 for _, future in controller.polls:
                     future.cancel()
                 await runner.cleanup()

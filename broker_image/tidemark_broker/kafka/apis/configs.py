@@ -46,7 +46,7 @@ def config_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
 class ConfigAdmin:
     def __init__(self, services: HandlerContext) -> None:
         self._metadata = services.partitions.metadata
-        self._changes = services.partitions.topic_changes
+        self._changes = services.topic_admin
         self._broker_id = services.partitions.broker_id
         self._broker_configs: Mapping[str, str] = services.broker_configs
 

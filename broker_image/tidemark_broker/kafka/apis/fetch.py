@@ -280,7 +280,7 @@ def fetch_handler(services: HandlerContext) -> ApiHandler:
 
 def _fetch_of_replica(services: HandlerContext, request: KafkaRequest, fetch: FetchRequest) -> None:
     correlation_id = request.header.correlation_id
-    own_cluster = services.cluster_id
+    own_cluster = services.cluster_id()
     if fetch.cluster_id is not None and own_cluster and fetch.cluster_id != own_cluster:
         error = FetchResponse(correlation_id, ErrorCode.INCONSISTENT_CLUSTER_ID)
         request.answer(encode_fetch_response(error))

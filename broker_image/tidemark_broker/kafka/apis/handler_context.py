@@ -13,6 +13,8 @@ from tidemark_broker.kafka.network.response_writer import ResponseWriter
 from tidemark_broker.log.disk import DiskSpace
 from tidemark_broker.metadata.controller_channel import Address
 from tidemark_broker.metadata.leader_changes import LeaderChanges
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
+from tidemark_broker.metadata.topic_admin_client import TopicAdminClient
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
 from tidemark_broker.replication.replica_manager import ReplicaManager
@@ -42,7 +44,9 @@ class HandlerContext:
     new_uuid: Callable[[], UUID]
     quotas: ClientQuotaManager
     leader_changes: LeaderChanges
-    cluster_id: str = ""
+    producer_ids: ProducerIdManager
+    topic_admin: TopicAdminClient
+    cluster_id: Callable[[], str] = str  # "" before the first registration
     log_directory: str = ""
     space: Callable[[], DiskSpace] = lambda: DiskSpace(-1, -1)  # of its volume; in a worker
     controller_address: Callable[[], Address | None] = no_address  # of the operator that leads

@@ -48,9 +48,9 @@ def api_versions_handler(services: HandlerContext) -> ApiHandler:
 def _meant_error(services: HandlerContext, meant: MeantNode) -> ErrorCode:
     if meant.is_half:
         return ErrorCode.INVALID_REQUEST
-    if meant.cluster_id is None or not services.cluster_id:  # before the first registration
+    if meant.cluster_id is None or not services.cluster_id():  # before the first registration
         return ErrorCode.NONE
-    local = MeantNode(services.cluster_id, services.partitions.broker_id)
+    local = MeantNode(services.cluster_id(), services.partitions.broker_id)
     return ErrorCode.NONE if meant == local else ErrorCode.REBOOTSTRAP_REQUIRED
 
 

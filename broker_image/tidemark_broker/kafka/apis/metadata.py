@@ -55,7 +55,7 @@ class ClusterView:
         self._services = services
         self._metadata = services.partitions.metadata
         self._leader_changes = services.leader_changes
-        self._creation = TopicAutoCreation(self._metadata, services.partitions.topic_changes)
+        self._creation = TopicAutoCreation(self._metadata, services.topic_admin)
         self._brokers: Mapping[BrokerId, BrokerState] = {}
         self._live: frozenset[BrokerId] = frozenset()  # of these
 
@@ -85,7 +85,7 @@ class ClusterView:
 
         return {
             "brokers": described_brokers(self._metadata, brokers, request.listener),
-            "cluster_id": self._services.cluster_id,
+            "cluster_id": self._services.cluster_id(),
             "controller_id": self._controller_id(),
             "topics": Each(wanted, topic),
             "cluster_authorized_operations": _reported(
@@ -98,7 +98,7 @@ class ClusterView:
             return {
                 "error": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
                 "error_message": "the controller has no Kafka endpoint: ask for brokers (1)",
-                "cluster_id": self._services.cluster_id,
+                "cluster_id": self._services.cluster_id(),
                 "controller_id": NO_BROKER,
                 "brokers": (),
             }
@@ -107,7 +107,7 @@ class ClusterView:
             brokers = sorted(self._metadata.brokers.values(), key=lambda known: known.broker_id)
         return {
             "error": ErrorCode.NONE,
-            "cluster_id": self._services.cluster_id,
+            "cluster_id": self._services.cluster_id(),
             "controller_id": self._controller_id(),
             "brokers": described_brokers(self._metadata, brokers, request.listener),
             "cluster_authorized_operations": _reported(

@@ -216,7 +216,7 @@ def init_producer_id_handler(services: HandlerContext) -> ApiHandler:
     async def respond(request: KafkaRequest, requested: Values) -> Values:
         if requested["transactional_id"] is not None:
             return {"error": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
-        given = await services.partitions.init_producer_id(
+        given = await services.producer_ids.init(
             requested["producer_id"], requested["producer_epoch"]
         )
         return {

@@ -44,7 +44,7 @@ def partition_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]
 class PartitionAdmin:
     def __init__(self, services: HandlerContext) -> None:
         self._metadata = services.partitions.metadata
-        self._changes = services.partitions.topic_changes
+        self._changes = services.topic_admin
 
     # ---- elections
 

@@ -50,7 +50,7 @@ def topic_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
 class TopicAdmin:
     def __init__(self, services: HandlerContext) -> None:
         self._metadata = services.partitions.metadata
-        self._changes = services.partitions.topic_changes
+        self._changes = services.topic_admin
 
     async def create(self, request: KafkaRequest, requested: Values) -> Values:
         refused = reject_twice(entry["topic"] for entry in requested["topics"])

@@ -25,7 +25,7 @@ class SocketServer:
         add_handlers(services)
         self.connections: dict[KafkaConnection, None] = {}  # by age
         self.has_metadata = services.partitions.metadata.has_come
-        services.partitions.listeners.metadata_came = self._on_first_metadata
+        services.partitions.metadata.on_image(self._on_metadata)
         self._servers: list[asyncio.Server] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
 
@@ -72,7 +72,9 @@ class SocketServer:
         for server in self._servers:
             await server.wait_closed()
 
-    def _on_first_metadata(self) -> None:
+    def _on_metadata(self) -> None:
+        if self.has_metadata:
+            return
         self.has_metadata = True
         for connection in tuple(self.connections):
             connection.check_again()

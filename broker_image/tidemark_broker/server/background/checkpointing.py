@@ -28,6 +28,7 @@ from tidemark_broker.replication.log_start_offset import (
     delete_segments,
 )
 from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_broker.replication.roles import REPLICAS_AT_A_TIME
 from tidemark_broker.server.config import CheckpointIntervals
@@ -40,7 +41,7 @@ DELETING_AT_A_TIME = 50  # logs: each segment that goes is a rename
 _log = logging.getLogger(__name__)
 
 
-class CheckpointWriter:
+class CheckpointWriter(PartitionObserver):
     def __init__(
         self,
         partitions: ReplicaManager,
@@ -54,7 +55,7 @@ class CheckpointWriter:
         self._settings = settings
         self._has_truncated = asyncio.Event()
 
-    def record_truncated(self) -> None:
+    def on_truncate(self, replica: Partition) -> None:
         """Request new recovery points after a truncation.
 
         The recovery point of that log was lowered before the truncation, but not synced: after a

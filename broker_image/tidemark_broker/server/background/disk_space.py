@@ -77,7 +77,7 @@ class DiskSpaceMonitor:
                 else "records are accepted again: enough disk space",
                 extra={"free_bytes": space.free_bytes, "least_bytes": least_bytes},
             )
-        self._partitions.low_disk_space = low_disk_space
+        self._partitions.set_low_disk_space(low_disk_space)
 
 
 def least_free_bytes(space: DiskSpace) -> int:

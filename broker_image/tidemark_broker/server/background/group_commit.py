@@ -10,10 +10,11 @@ from collections.abc import Callable
 from tidemark_broker.clock import monotonic_ms
 from tidemark_broker.kafka_wire.records.errors import StorageError
 from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
 
-class GroupCommit:
+class GroupCommit(PartitionObserver):
     def __init__(
         self, partitions: ReplicaManager, *, on_flushed: Callable[[Partition], None]
     ) -> None:
@@ -24,7 +25,7 @@ class GroupCommit:
         self._has_requested = asyncio.Event()
         self._oldest_running_ms: int | None = None
 
-    def ask(self, replica: Partition) -> None:
+    def on_flush_needed(self, replica: Partition) -> None:
         self._requested.setdefault(replica, monotonic_ms())
         self._has_requested.set()
 
@@ -57,7 +58,7 @@ class GroupCommit:
                 replica.on_flushed(end_offset, leader_epoch, now_ms)
                 self._on_flushed(replica)
                 if replica.needs_flush:
-                    self.ask(replica)
+                    self.on_flush_needed(replica)
 
 
 def _flush_all(replicas: list[Partition]) -> None:

@@ -25,6 +25,7 @@ from tidemark_broker.log.partition_log import PartitionLog
 from tidemark_broker.metadata.metadata_cache import TopicPartition
 from tidemark_broker.replication.core.replica_digest import ReplicaDigest
 from tidemark_broker.replication.partition import Partition
+from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_broker.replication.replica_manager import ReplicaManager
 
 FILE_NAME = "tidemark-digests.json"
@@ -49,7 +50,7 @@ class _File(msgspec.Struct, frozen=True):
     digests: list[_Written]
 
 
-class ReplicaDigests:
+class ReplicaDigests(PartitionObserver):
     def __init__(
         self,
         partitions: ReplicaManager,
@@ -91,7 +92,7 @@ class ReplicaDigests:
             self._next_write_ms = self._clock() + WRITTEN_EVERY_MS
             await asyncio.to_thread(self._write, await self._file())
 
-    def record_truncated(self, replica: Partition) -> None:
+    def on_truncate(self, replica: Partition) -> None:
         """Update the digest of a log that was truncated, or started again further on."""
         if replica.digest is not None:
             replica.digest.truncate(replica.log.log_end_offset)

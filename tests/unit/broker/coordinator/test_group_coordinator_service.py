@@ -30,11 +30,11 @@ from tidemark_broker.coordinator.core.requests import (
 )
 from tidemark_broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from tidemark_broker.kafka.apis.group_admin import delete_all
-from tidemark_broker.replication.partition import Partition
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.partition_state import TopicState
 from tidemark_protocol.topic_names import OFFSETS_TOPIC
 
+from tests.support.fake_controller import FakeController
 from tests.support.in_process_pool import TOPIC_ID, WALL_CLOCK_S, InProcessPool, a_batch
 
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0)
@@ -63,17 +63,13 @@ class Harness:
         broker = self.pool.brokers[number]
         groups = GroupCoordinatorService(
             broker.partitions,
+            FakeController().topic_admin(broker.partitions.metadata),
             SETTINGS,
             scheduler=self.pool.time,
             wall_clock_s=lambda: self.wall.now_s,
             clock=self.pool.time.clock,
         )
-
-        def on_role_changed(replica: Partition) -> None:
-            broker.fetches.on_appended(replica)
-            groups.on_role_changed(replica)
-
-        broker.partitions.listeners.role_changed = on_role_changed
+        broker.observers.add(groups)
         return groups
 
     def settle(self) -> None:

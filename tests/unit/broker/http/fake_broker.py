@@ -19,7 +19,7 @@ from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.request import LISTENER
 from tidemark_broker.kafka_wire.records.record_batch import Record, read_records, split_batches
 from tidemark_broker.metadata.metadata_cache import MetadataCache
-from tidemark_broker.metadata.producer_id_manager import ProducerIdManager, ProducerIdResult
+from tidemark_broker.metadata.producer_id_manager import AskForBlock, ProducerIdManager
 from tidemark_broker.metrics.broker_metrics import MetricsProfile
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.partition_snapshot import PartitionSnapshot
@@ -52,6 +52,8 @@ from tidemark_protocol.ids import (
     TopicId,
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+
+from tests.support.fake_controller import no_producer_ids
 
 NOW_MS = 1_700_000_000_000
 ORDERS = "orders"
@@ -124,10 +126,6 @@ class FakePartitions:
         self.cancelled = 0
         self.truncations: tuple[PartitionSnapshot, ...] = ()
         self.broker_epoch = BrokerEpoch(12)
-        self.producer_ids = ProducerIdManager()
-
-    async def init_producer_id(self, producer_id: int, producer_epoch: int) -> ProducerIdResult:
-        return await self.producer_ids.init(producer_id, producer_epoch)
 
     def produce(
         self,
@@ -325,6 +323,7 @@ def fake_broker(
     new_consumer: Callable[[ConsumerSettings], GroupConsumer] = no_consumer,
     addresses: tuple[ListenerAddress, ...] = (),
     groups: Callable[[], GroupsReport] = GroupsReport,
+    allocate: AskForBlock = no_producer_ids,
 ) -> FakeBroker:
     """`leaders`: the leader of each partition of the topic `orders` (-1: none); states of others,
     up to `partition_count`, are hidden."""
@@ -338,6 +337,7 @@ def fake_broker(
         is_ready=lambda: is_ready,
         new_consumer=new_consumer,
         quotas=ClientQuotaManager(lambda: quotas),
+        producer_ids=ProducerIdManager(allocate),
         rack="rack-0",
         metrics_profile=metrics_profile,
         fsyncs=lambda: 17,

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.results import FetchResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 
+from tests.support.fake_controller import no_producer_ids
 from tests.support.in_process_pool import InProcessPool
 from tests.unit.broker.http.fake_broker import Client, Response, fake_broker, no_consumer
 
@@ -41,6 +43,7 @@ def ask(pool: InProcessPool, number: int, query: str, listener: str = "") -> Res
             lambda: (True, ""),
             no_consumer,
             ClientQuotaManager(tuple),
+            ProducerIdManager(no_producer_ids),
         )
         return await Client(create_app(view), listener=listener).get(f"{RECORDS}?{query}")
 

@@ -140,8 +140,7 @@ def test_producers_are_handed_out_and_go_on_in_the_next_epoch() -> None:
         return AllocateProducerIdsResponse(ErrorCode.NONE, first_producer_id=4000, count=1000)
 
     async def scenario() -> None:
-        broker = fake_broker()
-        broker.partitions.producer_ids.ask = allocate
+        broker = fake_broker(allocate=allocate)
         first = await broker.client.post("/producers", b"")
         second = await broker.client.post("/producers", b"")
         assert (first.status, first.json()) == (200, {"producer_id": 4000, "producer_epoch": 0})

@@ -11,7 +11,9 @@ from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.quota_manager import ClientQuotaManager
+from tidemark_broker.replication.partition_observer import nothing
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import MetadataPush, TopicPush
 from tidemark_protocol.ids import (
@@ -23,6 +25,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
+from tests.support.fake_controller import no_producer_ids
 from tests.unit.broker.http.fake_broker import (
     NOW_MS,
     ORDERS,
@@ -56,10 +59,10 @@ def led_alone(min_insync_replicas: int = 1, config: dict[str, str] | None = None
 async def client_of(directory: Path, push: MetadataPush, *, low_disk_space: str = "") -> Client:
     partitions = ReplicaManager(ME, scheduler=asyncio.get_running_loop(), wall_clock_s=time.time)
     log = LogManager.open(directory, OsDisk(), broker_id=ME, settings=LogSettings())
-    partitions.attach(log)
+    partitions.open(log, submit=nothing)
     partitions.set_broker_epoch(MY_EPOCH)
     partitions.apply_push(push)
-    partitions.low_disk_space = low_disk_space
+    partitions.set_low_disk_space(low_disk_space)
     view = BrokerView(
         partitions,
         ME,
@@ -68,6 +71,7 @@ async def client_of(directory: Path, push: MetadataPush, *, low_disk_space: str 
         lambda: (True, ""),
         no_consumer,
         ClientQuotaManager(tuple),
+        ProducerIdManager(no_producer_ids),
     )
     return Client(create_app(view, clock_ms=lambda: NOW_MS))
 

@@ -8,11 +8,14 @@ from tidemark_broker.metadata.controller_channel import (
     ControllerChannel,
     ControllerUnavailable,
 )
-from tidemark_protocol.controller_messages import HeartbeatResponse, encode
+from tidemark_protocol.controller_messages import HeartbeatResponse, RegisterResponse, encode
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
+from tidemark_protocol.topic_messages import CreateTopicsRequest
 
 NEVER_RESPONDED = "/v1/create-topics"
 HOSTS = ("10.0.0.1", "10.0.0.2")
+REGISTERED = RegisterResponse(ErrorCode.NONE, broker_epoch=BrokerEpoch(7))
 
 
 class Controllers:
@@ -41,10 +44,16 @@ class Controllers:
         return [Address(host, name.port) for host in HOSTS]
 
 
+def channel(controllers: Controllers) -> ControllerChannel:
+    return ControllerChannel(
+        ("controllers:8070",), lambda: controllers, pool="ns/p", broker_id=BrokerId(1)
+    )
+
+
 def requested_until_led(named: dict[str, str], most: int = 6) -> list[str]:
     async def ask() -> list[str]:
         controllers = Controllers(named)
-        client = ControllerChannel(("controllers:8070",), lambda: controllers)
+        client = channel(controllers)
         for _ in range(most):
             answer = await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
             if answer.error is ErrorCode.NONE:
@@ -71,7 +80,7 @@ def test_a_leader_that_hangs_is_waited_for_once_between_two_questions_to_the_sta
 
     async def scenario() -> list[str]:
         controllers = Controllers({HOSTS[0]: "", HOSTS[1]: HOSTS[0] + ":8070"})
-        client = ControllerChannel(("controllers:8070",), lambda: controllers)
+        client = channel(controllers)
         await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
         controllers.hung.add(HOSTS[0])
         for _ in range(5):
@@ -89,7 +98,7 @@ def test_a_leader_that_hangs_is_waited_for_once_between_two_questions_to_the_sta
 def test_a_call_aside_that_takes_too_long_costs_the_heartbeats_no_leader() -> None:
     async def scenario() -> list[str]:
         controllers = Controllers({HOSTS[0]: HOSTS[1] + ":8070", HOSTS[1]: ""})
-        client = ControllerChannel(("controllers:8070",), lambda: controllers)
+        client = channel(controllers)
         with pytest.raises(ControllerUnavailable, match="no leading controller"):
             await client.call_in_background(NEVER_RESPONDED, {}, HeartbeatResponse, timeout_ms=10)
         for _ in HOSTS:
@@ -113,3 +122,67 @@ def test_addresses_are_checked(text: str) -> None:
 def test_addresses_of_both_families_are_read() -> None:
     assert Address.parse("[::1]:80") == Address("::1", 80)
     assert Address.parse(" tidemark:8070 ") == Address("tidemark", 8070)
+
+
+class Epochs:
+    """An `EpochStore` in memory."""
+
+    def __init__(self) -> None:
+        self.stored: list[tuple[int, int]] = []
+        self.is_failing = False
+
+    async def store(self, broker_epoch: BrokerEpoch, controller_epoch: ControllerEpoch) -> bool:
+        self.stored.append((broker_epoch, controller_epoch))
+        return not self.is_failing
+
+
+def test_a_channel_that_is_not_started_has_no_response() -> None:
+    async def scenario() -> None:
+        controllers = Controllers({"10.0.0.1": ""})
+        asked = channel(controllers)
+        request = CreateTopicsRequest(asked.requesting_broker(), "1", ())
+        assert await asked.request_producer_ids() is None
+        assert await asked.request_topics(NEVER_RESPONDED, request, 1000) is None
+        assert await asked.send_proposals(()) is None
+        assert controllers.requested == []
+
+    asyncio.run(scenario())
+
+
+def test_an_accepted_epoch_is_stored_first_and_an_earlier_one_is_dropped() -> None:  # I16, S16
+    async def scenario() -> None:
+        asked, epochs = channel(Controllers({})), Epochs()
+        await asked.start(epochs)
+        asked.on_registration(REGISTERED)
+        assert await asked.accept(ControllerEpoch(5))
+        assert not await asked.accept(ControllerEpoch(4))
+        assert (epochs.stored, asked.controller_epoch) == ([(7, 5)], 5)
+        epochs.is_failing = True
+        assert not await asked.accept(ControllerEpoch(6)), "it is not stored"
+
+    asyncio.run(scenario())
+
+
+def test_a_response_whose_epoch_waits_for_the_disk_is_dropped_when_another_controller_came() -> (
+    None
+):
+    async def scenario() -> None:
+        may_go = asyncio.Event()
+
+        class SlowEpochs(Epochs):
+            async def store(
+                self, broker_epoch: BrokerEpoch, controller_epoch: ControllerEpoch
+            ) -> bool:
+                if controller_epoch == 5:
+                    await may_go.wait()
+                return await super().store(broker_epoch, controller_epoch)
+
+        asked = channel(Controllers({}))
+        await asked.start(SlowEpochs())
+        waiting = asyncio.create_task(asked.accept(ControllerEpoch(5)))
+        await asyncio.sleep(0)
+        assert await asked.accept(ControllerEpoch(6))
+        may_go.set()
+        assert not await waiting
+
+    asyncio.run(scenario())

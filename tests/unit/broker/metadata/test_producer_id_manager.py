@@ -33,9 +33,7 @@ class Controller:
 
 
 def ids_of(controller: Controller) -> ProducerIdManager:
-    ids = ProducerIdManager()
-    ids.ask = controller.allocate
-    return ids
+    return ProducerIdManager(controller.allocate)
 
 
 def test_a_block_is_used_up_before_the_next_is_asked_for() -> None:
@@ -83,7 +81,7 @@ def test_without_a_controller_it_says_so_within_its_limit(monkeypatch: pytest.Mo
 
 def test_an_id_in_use_goes_on_in_the_next_epoch_without_the_controller() -> None:
     async def scenario() -> None:
-        assert await ProducerIdManager().init(42, 6) == ProducerIdResult(ErrorCode.NONE, 42, 7)
+        assert await ids_of(Controller()).init(42, 6) == ProducerIdResult(ErrorCode.NONE, 42, 7)
 
     run(scenario)
 

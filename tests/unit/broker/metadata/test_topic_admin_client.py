@@ -58,10 +58,10 @@ class Requested:
 
     def __init__(self, *answers: TopicsResponse | None, applied: tuple[int, ...] = ()) -> None:
         self.metadata = MetadataCache()
-        self.changes = TopicAdminClient(self.metadata)
-        self.changes.ask = self._ask
-        self.changes.requesting = lambda: RequestingBroker(
-            "shop/default", BrokerId(1), BrokerEpoch(5)
+        self.changes = TopicAdminClient(
+            self.metadata,
+            ask=self._ask,
+            requesting=lambda: RequestingBroker("shop/default", BrokerId(1), BrokerEpoch(5)),
         )
         self.requests: list[TopicsRequest] = []
         self._responses = list(answers)

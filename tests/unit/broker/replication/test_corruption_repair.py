@@ -8,6 +8,7 @@ import pytest
 from tidemark_broker.kafka_wire.records.errors import CorruptBatch
 from tidemark_broker.log.errors import LocalLogCorrupt
 from tidemark_broker.replication.core.effects import DivergingEpoch, LeaderResponse
+from tidemark_broker.replication.partition_observer import PartitionObserver
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset, PartitionEpoch
 
@@ -180,9 +181,12 @@ def test_who_may_ask_its_leader_is_woken(pool: InProcessPool) -> None:
     flip_a_bit(corrupt, 2)
     corrupt.read(2)
     woken: list[Offset] = []
-    corrupt.partitions.listeners.roles_applied = lambda: woken.append(
-        corrupt.replica().log.log_end_offset
-    )
+
+    class Woken(PartitionObserver):
+        def on_roles_applied(self) -> None:
+            woken.append(corrupt.replica().log.log_end_offset)
+
+    corrupt.observers.add(Woken())
     pool.lead(2, in_sync=[2, 3])
     woken.clear()
     pool.acknowledge_failures(1)

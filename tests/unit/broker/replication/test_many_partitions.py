@@ -472,16 +472,16 @@ def test_a_push_makes_fetchers_look_at_what_changed_only(pool: InProcessPool) ->
             fetchers = ReplicaFetcherManager(
                 follower, suspect=lambda _: None, responded=lambda _: None, tasks=tasks
             )
-            fetchers.refresh()
+            fetchers.on_roles_applied()
             ((fetcher, _),) = fetchers._fetchers.values()
             fetcher.__class__ = Looking
             changed = TopicPush(MANY, (state_of(pool, 3, epoch=1), state_of(pool, 5, epoch=1)))
             follower.apply_push(push_of(pool, changed))
-            fetchers.refresh()
-            fetchers.refresh()
+            fetchers.on_roles_applied()
+            fetchers.on_roles_applied()
             gone = TopicPush(MANY, (state_of(pool, 8, leader=2, epoch=1),))
             follower.apply_push(push_of(pool, gone))
-            fetchers.refresh()
+            fetchers.on_roles_applied()
             fetchers.stop()
 
     asyncio.run(scenario())

@@ -19,10 +19,12 @@ from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.log_manager import LogManager
 from tidemark_broker.log.partition_log import LogSettings
 from tidemark_broker.metadata.leader_changes import LeaderChanges
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.quota_manager import ClientQuotaManager
 from tidemark_broker.replication.core.reassignment_throttle import ReassignmentThrottle
 from tidemark_broker.replication.fetcher_manager import ReplicaFetcher, ReplicaFetcherManager
 from tidemark_broker.replication.follower_fetch import FollowerFetchHandler
+from tidemark_broker.replication.partition_observer import nothing
 from tidemark_broker.replication.replica_manager import ReplicaManager
 from tidemark_protocol.controller_messages import (
     BrokerState,
@@ -41,6 +43,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
+from tests.support.fake_controller import FakeController, no_producer_ids
 from tests.support.in_process_pool import KEY, TOPIC, TOPIC_ID, a_batch
 from tests.support.waiting import HANG_SECONDS, eventually
 
@@ -61,26 +64,31 @@ class Link:
                 path / str(number), OsDisk(), broker_id=BrokerId(number), settings=LogSettings()
             )
             partitions = ReplicaManager(BrokerId(number), scheduler=loop, wall_clock_s=time.time)
-            partitions.attach(directory)
             partitions.set_broker_epoch(BrokerEpoch(number + 10))
             self.directories[number] = directory
             self.partitions[number] = partitions
         fetches = FollowerFetchHandler(self.partitions[1], scheduler=loop)
-        listeners = self.partitions[1].listeners
-        listeners.appended = listeners.role_changed = fetches.on_appended
-        listeners.watermark_moved = fetches.on_watermark
+        self.partitions[1].open(self.directories[1], submit=nothing, observers=(fetches,))
+        self.controller = FakeController()
+        topic_admin = self.controller.topic_admin(self.partitions[1].metadata)
         self.listener = SocketServer(
             HandlerContext(
                 self.partitions[1],
                 fetches,
                 GroupCoordinatorService(
-                    self.partitions[1], GroupSettings(), scheduler=loop, wall_clock_s=time.time
+                    self.partitions[1],
+                    topic_admin,
+                    GroupSettings(),
+                    scheduler=loop,
+                    wall_clock_s=time.time,
                 ),
                 loop,
                 uuid.uuid4,
                 ClientQuotaManager(tuple),
                 LeaderChanges(self.partitions[1].metadata, scheduler=loop),
-                cluster_id="mine",
+                ProducerIdManager(no_producer_ids),
+                topic_admin,
+                cluster_id=lambda: "mine",
             )
         )
         self.fetchers = ReplicaFetcherManager(
@@ -89,7 +97,7 @@ class Link:
             responded=self.responded.append,
             tasks=tasks,
         )
-        self.partitions[2].listeners.roles_applied = self.fetchers.refresh
+        self.partitions[2].open(self.directories[2], submit=nothing, observers=(self.fetchers,))
         self.port = 0
         self.version = 0
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tidemark_broker.metadata.controller_channel import MAX_BACKGROUND_CALLS
+from tidemark_broker.metadata.producer_id_manager import ProducerIdManager
 from tidemark_broker.server import lifecycle_manager
 from tidemark_broker.server.lifecycle_manager import RegistrationRejected
 from tidemark_protocol.controller_messages import (
@@ -340,7 +341,7 @@ def test_producer_ids_come_from_the_leading_controller_only(tmp_path: Path) -> N
 
     async def scenario(controller: FakeController, bench: Harness) -> None:
         await bench.session.register()
-        bench.partitions.producer_ids.ask = bench.session.request_producer_ids
+        producer_ids = ProducerIdManager(bench.channel.request_producer_ids)
         controller.blocks = [
             AllocateProducerIdsResponse(ErrorCode.NOT_CONTROLLER),
             AllocateProducerIdsResponse(ErrorCode.REQUEST_TIMED_OUT, "the write timed out"),
@@ -354,7 +355,7 @@ def test_producer_ids_come_from_the_leading_controller_only(tmp_path: Path) -> N
                 for epoch in (4, 5)
             ),
         ]
-        found = await bench.partitions.init_producer_id()
+        found = await producer_ids.init()
         assert (found.error, found.producer_id, controller.blocks) == (ErrorCode.NONE, 5000, [])
 
     run(tmp_path, scenario)
@@ -367,11 +368,11 @@ def test_slow_changes_of_topics_hold_up_no_heartbeat_however_many_there_are(
         async def steps() -> None:
             controller.topics_response = asyncio.get_running_loop().create_future()
             request = CreateTopicsRequest(
-                bench.session.requesting_broker(), "1", (NewTopic("orders"),)
+                bench.channel.requesting_broker(), "1", (NewTopic("orders"),)
             )
             requesting = [
                 asyncio.create_task(
-                    bench.session.request_topics(CREATE_TOPICS_PATH, request, 600_000)
+                    bench.channel.request_topics(CREATE_TOPICS_PATH, request, 600_000)
                 )
                 for _ in range(3 * MAX_BACKGROUND_CALLS)
             ]

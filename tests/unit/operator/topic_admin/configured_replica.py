@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tidemark_broker.log.disk import OsDisk
 from tidemark_broker.log.partition_log import LogSettings, PartitionLog
-from tidemark_broker.replication.partition import Partition, ReplicaEvents
+from tidemark_broker.replication.partition import Partition, PartitionEvents
 from tidemark_protocol.ids import Offset
 from tidemark_protocol.partition_state import TopicState
 
@@ -24,7 +24,7 @@ def replica_lag_max_ms(topic: TopicState) -> int:
             partition=0,
             settings=LogSettings(),
         )
-        events = ReplicaEvents(*[_nothing] * 8)
+        events = PartitionEvents(*[_nothing] * 8)
         replica = Partition(log, high_watermark=Offset(0), events=events)
         replica.apply_topic(topic)
         return replica.replica_lag_max_ms

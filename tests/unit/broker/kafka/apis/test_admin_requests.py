@@ -67,7 +67,7 @@ class Requested:
     def __init__(self, link: Link) -> None:
         self.requests: list[TopicsRequest] = []
         self.says_nothing_of: set[str] = set()
-        link.partitions[1].topic_changes.ask = self._ask
+        link.controller.ask = self._ask
 
     async def _ask(self, path: str, request: TopicsRequest, timeout_ms: int) -> TopicsResponse:
         self.requests.append(request)

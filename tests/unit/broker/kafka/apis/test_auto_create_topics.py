@@ -34,7 +34,7 @@ class Controller:
         self.may_response = asyncio.Event()
         self.may_response.set()
         self._kafka_client = kafka_client
-        kafka_client.partitions.topic_changes.ask = self._ask
+        kafka_client.controller.ask = self._ask
 
     async def _ask(self, path: str, request: TopicsRequest, timeout_ms: int) -> TopicsResponse:
         if isinstance(request, AppliedVersionRequest):

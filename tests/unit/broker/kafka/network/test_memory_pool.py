@@ -301,7 +301,7 @@ async def never(path: str, request: TopicsRequest, timeout_ms: int) -> TopicsRes
 
 def test_a_request_that_waits_holds_what_it_asks_for_and_not_its_frame(tmp_path: Path) -> None:
     async def scenario(kafka_client: KafkaTestClient) -> None:
-        kafka_client.partitions.topic_changes.ask = never
+        kafka_client.controller.ask = never
         memory = kafka_client.services.memory
         waiting = [await Client.connect(kafka_client) for _ in range(3)]
         for client in waiting:
@@ -320,7 +320,7 @@ def test_requests_that_wait_do_not_deafen_the_broker_however_much_they_ask_for(
     tmp_path: Path,
 ) -> None:
     async def scenario(kafka_client: KafkaTestClient) -> None:
-        kafka_client.partitions.topic_changes.ask = never
+        kafka_client.controller.ask = never
         memory = kafka_client.services.memory
         small = await Client.connect(kafka_client)
         small.send(create_topics(values=1))
@@ -362,7 +362,7 @@ def test_a_refused_connection_gives_all_back_and_ends_however_little_its_client_
     tmp_path: Path,
 ) -> None:
     async def scenario(kafka_client: KafkaTestClient) -> None:
-        kafka_client.partitions.topic_changes.ask = never
+        kafka_client.controller.ask = never
         transport = StuckTransport()
         connection = KafkaConnection(kafka_client.listener)
         connection.connection_made(transport)

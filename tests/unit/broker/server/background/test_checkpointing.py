@@ -147,7 +147,7 @@ def test_no_high_watermark_is_written_before_the_registration_is_answered_or_twi
     directory = LogManager.open(tmp_path, disk, broker_id=BrokerId(1), settings=LogSettings())
     directory.create_log(TOPIC, TOPIC_ID, 0)
     partitions = ReplicaManager(BrokerId(1), scheduler=SimulatedTime(), wall_clock_s=lambda: 0.0)
-    partitions.attach(directory)
+    partitions.open(directory, submit=[].append)
     writes: list[int] = []
 
     async def scenario() -> None:

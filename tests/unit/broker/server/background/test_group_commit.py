@@ -54,7 +54,7 @@ def test_what_gathers_during_a_sync_shares_the_next_one(
     async def scenario() -> None:
         broker = pool.brokers[1]
         group_commit = GroupCommit(broker.partitions, on_flushed=lambda replica: None)
-        broker.partitions.listeners.flush_needed = group_commit.ask
+        broker.observers.add(group_commit)
         running = asyncio.create_task(group_commit.run())
         disk.gate.clear()
         first = broker.produce("a")
@@ -74,7 +74,7 @@ def test_a_sync_that_fails_ends_serving(pool: InProcessPool, disk: GatedDisk) ->
     async def scenario() -> None:
         broker = pool.brokers[1]
         group_commit = GroupCommit(broker.partitions, on_flushed=lambda replica: None)
-        broker.partitions.listeners.flush_needed = group_commit.ask
+        broker.observers.add(group_commit)
         disk.io_failure["sync"] = 5
         results = broker.produce("a")
         await asyncio.wait_for(group_commit.run(), 10)
@@ -92,7 +92,7 @@ def test_a_replica_that_lost_its_role_is_not_flushed_for_ever(
         (replica,) = broker.partitions.replicas
         rounds = []
         group_commit = GroupCommit(broker.partitions, on_flushed=rounds.append)
-        broker.partitions.listeners.flush_needed = group_commit.ask
+        broker.observers.add(group_commit)
         running = asyncio.create_task(group_commit.run())
         disk.gate.clear()
         broker.produce("a")
