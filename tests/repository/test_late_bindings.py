@@ -7,9 +7,8 @@ from tests.repository.house import ROOT, house_of_one_module, load_house_numbers
 # What is assigned after construction all the same, and why.
 REASONS = {
     "request.cancel": "how to end the work that a handler began, known once it began",
-    "request.hurry": "as `cancel`: how to answer a fetch that waits",
+    "request.on_hurry": "as `cancel`: how to answer a fetch that waits",
     "request.measured": "the time of one request, which its connection measures",
-    "self._opened._retry_connection": "aiohttp has no public name for it",
 }
 LATE = """
 class Ticks:
