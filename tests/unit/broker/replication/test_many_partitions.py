@@ -497,12 +497,10 @@ def test_a_broker_that_stops_follows_nothing_more_whatever_it_is_told(pool: InPr
             fetchers = ReplicaFetcherManager(
                 follower, suspect=lambda _: None, responded=lambda _: None, tasks=tasks
             )
-            follower.listeners.roles_applied = fetchers.refresh
-            fetchers.refresh()
+            fetchers.on_roles_applied()
             follower.stop("the test stops it")
             fetchers.stop()
-            fetchers.refresh()
-            follower.record_failures_acknowledged(list(follower.failed_replicas))
+            fetchers.on_roles_applied()
             assert fetchers._fetchers == {}
 
     asyncio.run(scenario())
