@@ -27,6 +27,7 @@ from tidemark_operator.api.broker import BrokerRecord
 from tidemark_operator.controller.commands import delete_topic
 from tidemark_operator.controller.commands.relieve_stalled_leaders import StalledLeaders
 from tidemark_operator.controller.core.broker_soft_state import BrokerSoftState
+from tidemark_operator.controller.core.decision import Deferred
 from tidemark_operator.controller.core.own_stall import OwnStall
 from tidemark_operator.controller.core.registration import is_of_before, is_storage_failed
 from tidemark_operator.controller.core.sessions import Expiry
@@ -36,7 +37,6 @@ from tidemark_operator.controller.long_polls import LongPoll, LongPolls
 from tidemark_operator.controller.pool_loop import PoolLoop
 from tidemark_operator.controller.probe import ProbeVerdict
 from tidemark_operator.controller.requested_transitions import RequestedTransitions, failed_replicas
-from tidemark_operator.controller.slice_store import Deferred
 from tidemark_operator.store.object_store import ObjectStore
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,9 @@ not interrupt one (service.py shields them).
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
 from dataclasses import replace
+from typing import Concatenate, ParamSpec
 from uuid import UUID
 
 from tidemark_protocol.controller_messages import (
@@ -25,6 +27,18 @@ from tidemark_operator.api.broker import NO_ROUND, BrokerControlState, BrokerRec
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.announcements import Announcements
 from tidemark_operator.controller.core.broker_soft_state import BrokerSoftState
+from tidemark_operator.controller.core.decision import (
+    ChangeSlice,
+    ChangeSlices,
+    Decide,
+    Decision,
+    Deferred,
+    NamespaceDeleted,
+    Outcome,
+    Result,
+    SaveBroker,
+    Steps,
+)
 from tidemark_operator.controller.core.eligibility import BrokerEligibility
 from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.pool_state import PoolState
@@ -42,11 +56,13 @@ from tidemark_operator.controller.core.topic_views import TopicViews
 from tidemark_operator.controller.core.views import PoolSettings, StateChange, TopicView
 from tidemark_operator.controller.keyed_locks import KeyedLocks
 from tidemark_operator.controller.slice_changes import SliceChanges
-from tidemark_operator.controller.slice_store import Decide, Deferred, NamespaceDeleted, SliceStore
+from tidemark_operator.controller.slice_store import SliceStore
 from tidemark_operator.controller.turns import Turns
 from tidemark_operator.store.object_store import ObjectStore
 
 logger = logging.getLogger(__name__)
+
+Arguments = ParamSpec("Arguments")
 
 
 class PoolLoop:
@@ -88,6 +104,48 @@ class PoolLoop:
             on_vanished=self.forget_slice,
         )
         self._changes = SliceChanges(self.state, self.slice_store, on_deferred=self._record_dirty)
+
+    # Commands (commands/).
+
+    async def run(
+        self,
+        command: Callable[Concatenate[PoolState, Arguments], Steps[Result]],
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> Result:
+        """Run a command while no other decision about the pool is made.
+
+        Raises what the command raises, Deposed.
+        """
+        async with self.lock:
+            return await self._drive(command(self.state, *arguments, **named))
+
+    async def _drive(self, steps: Steps[Result]) -> Result:
+        """Perform what a command yields; it goes on with the outcome, or gets the error."""
+        with closing(steps):
+            try:
+                decision = next(steps)
+                while True:
+                    try:
+                        outcome = await self._perform(decision)
+                    except Exception as error:
+                        decision = steps.throw(error)
+                    else:
+                        decision = steps.send(outcome)
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+
+    async def _perform(self, decision: Decision) -> Outcome:
+        match decision:
+            case ChangeSlice(value, decide):
+                stored = await self.slice_store.change(value, decide)
+                return Outcome({} if stored is None else {stored.name: stored})
+            case ChangeSlices(changes):
+                return await self._changes.write(changes)
+            case SaveBroker(record):
+                await self.save_broker(record)
+                return Outcome()
 
     # Decisions.
 
@@ -309,8 +367,7 @@ class PoolLoop:
 
     def current(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRecord | None:
         """Return the record of that broker epoch, or None if it is not the registered one."""
-        record = self.state.brokers.get(broker_id)
-        return record if record is not None and record.broker_epoch == broker_epoch else None
+        return self.state.current(broker_id, broker_epoch)
 
     async def _admit(
         self, request: RegisterRequest, stored: BrokerRecord | None, outcome: Accepted
@@ -401,7 +458,7 @@ class PoolLoop:
 
     async def write(self, decisions: Mapping[str, Decide]) -> bool:
         """Write slices by name; return False if one is deferred to a tick."""
-        return await self._changes.write(decisions)
+        return (await self._changes.write(decisions)).is_complete
 
     async def _evaluate_and_save(
         self, broker_ids: Collection[BrokerId], *, leaving: Collection[BrokerId] = ()

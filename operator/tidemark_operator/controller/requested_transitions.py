@@ -14,10 +14,10 @@ from tidemark_protocol.controller_messages import CommittedTruncation, Heartbeat
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
 from tidemark_operator.controller.commands.relieve_stalled_leaders import StalledLeaders
+from tidemark_operator.controller.core.decision import Deferred
 from tidemark_operator.controller.core.eligibility import Replica
 from tidemark_operator.controller.core.registration import is_storage_failed
 from tidemark_operator.controller.pool_loop import PoolLoop
-from tidemark_operator.controller.slice_store import Deferred
 
 logger = logging.getLogger(__name__)
 

@@ -48,13 +48,14 @@ from tidemark_operator.controller.commands.alter_partition import alter_partitio
 from tidemark_operator.controller.commands.create_topic import TopicUnknown
 from tidemark_operator.controller.commands.reassign_partitions import Targets
 from tidemark_operator.controller.commands.topic_growth import Assignments, SliceMissing
+from tidemark_operator.controller.core.decision import Deferred
 from tidemark_operator.controller.core.new_partitions import NoLiveReplica
 from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.controller.core.views import BrokerView, PoolSettings, StateChange, TopicView
 from tidemark_operator.controller.heartbeats import Heartbeats, PoolEnvironment
 from tidemark_operator.controller.pool_loop import PoolLoop
 from tidemark_operator.controller.probe import Probe, ProbeVerdict
-from tidemark_operator.controller.slice_store import ControllerSuperseded, Deferred
+from tidemark_operator.controller.slice_store import ControllerSuperseded
 from tidemark_operator.store.lease import EpochTaken, highest_stored_epoch
 from tidemark_operator.store.object_store import ObjectStore, StoreError
 
@@ -279,7 +280,7 @@ class ControllerService:
                 ErrorCode.STALE_BROKER_EPOCH, "register first", controller_epoch=epoch
             )
         try:
-            return await self.decide(producer_ids.allocate(pool.decisions, request))
+            return await self.decide(pool.decisions.run(producer_ids.allocate, request))
         except (NotController, ControllerSuperseded):
             return not_controller
 

@@ -15,10 +15,10 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.decision import Deferred
 from tidemark_operator.controller.core.isr import checked_proposal
 from tidemark_operator.controller.core.reassignment import is_moving
 from tidemark_operator.controller.pool_loop import PoolLoop
-from tidemark_operator.controller.slice_store import Deferred
 
 
 async def alter_partition(pool: PoolLoop, request: AlterPartitionRequest) -> AlterPartitionResponse:

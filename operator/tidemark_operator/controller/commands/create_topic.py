@@ -25,6 +25,7 @@ from tidemark_operator.controller.commands.topic_growth import (
     count_of,
     grow,
 )
+from tidemark_operator.controller.core.decision import Decide
 from tidemark_operator.controller.core.eligibility import Eligibility
 from tidemark_operator.controller.core.partition_change import (
     NOBODY,
@@ -35,7 +36,6 @@ from tidemark_operator.controller.core.partition_change import (
 from tidemark_operator.controller.core.reassignment import is_moving
 from tidemark_operator.controller.core.unclean_recovery import is_chosen
 from tidemark_operator.controller.pool_loop import PoolLoop
-from tidemark_operator.controller.slice_store import Decide
 
 
 class TopicUnknown(Exception):

@@ -17,10 +17,10 @@ from tidemark_protocol.partition_state import PartitionState, TopicState
 from tidemark_protocol.topic_configs import REPLICA_LAG_TIME_MAX_MS, integer_of
 
 from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.decision import Deferred
 from tidemark_operator.controller.core.elections import LeaderCounts, leader_moved_off
 from tidemark_operator.controller.core.eligibility import Eligibility, Replica
 from tidemark_operator.controller.pool_loop import PoolLoop
-from tidemark_operator.controller.slice_store import Deferred
 
 logger = logging.getLogger(__name__)
 

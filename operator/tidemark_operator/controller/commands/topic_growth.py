@@ -12,6 +12,7 @@ from tidemark_protocol.partition_state import TopicState
 
 from tidemark_operator.api.partition_slice import PARTITIONS_PER_SLICE, PartitionSlice, slice_name
 from tidemark_operator.api.unclean_election import UncleanElection
+from tidemark_operator.controller.core.decision import Decide, Deferred
 from tidemark_operator.controller.core.new_partitions import (
     Beginning,
     NewPartition,
@@ -19,7 +20,6 @@ from tidemark_operator.controller.core.new_partitions import (
     unheard,
 )
 from tidemark_operator.controller.pool_loop import PoolLoop
-from tidemark_operator.controller.slice_store import Decide, Deferred
 
 Assignments = tuple[tuple[BrokerId, ...], ...]
 

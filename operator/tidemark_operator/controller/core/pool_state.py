@@ -70,6 +70,11 @@ class PoolState:
             notes = self.notes[broker_id] = BrokerSoftState()
         return notes
 
+    def current(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRecord | None:
+        """Return the record of that broker epoch, or None if it is not the registered one."""
+        record = self.brokers.get(broker_id)
+        return record if record is not None and record.broker_epoch == broker_epoch else None
+
     def record_replaced(self, previous: BrokerRecord) -> None:
         """Record that another process was registered after this one."""
         known = self.replaced.setdefault(previous.broker_id, deque(maxlen=MAX_REPLACED))

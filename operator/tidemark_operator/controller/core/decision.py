@@ -1,0 +1,64 @@
+"""Define the decisions of a controller command, which a command yields and `PoolLoop` performs.
+
+A command is a generator: it decides by the pool's state, yields what is to be done next, and goes
+on with the outcome. Each decision that writes is one durable step, so the order of a command's
+writes is read from top to bottom, and a test plays a command without a store.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tidemark_operator.api.broker import BrokerRecord
+from tidemark_operator.api.partition_slice import PartitionSlice
+
+Result = TypeVar("Result")
+
+# From what is stored to what is to be stored; its argument if there is nothing to write. It is
+# called again when a write met another one, and reads the pool's state each time.
+Decide = Callable[[PartitionSlice], PartitionSlice]
+
+
+class Deferred(Exception):
+    """An error: a write was not possible within its attempts; the decision is made again later."""
+
+
+class NamespaceDeleted(Deferred):
+    """An error: the pool's namespace is being deleted, so nothing will be stored for it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSlice:
+    """Write one slice, given as last known. The command gets Deferred if that is not possible."""
+
+    value: PartitionSlice
+    decide: Decide
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSlices:
+    """Write slices by name, concurrently. The outcome tells which were written."""
+
+    changes: Mapping[str, Decide]
+
+
+@dataclass(frozen=True, slots=True)
+class SaveBroker:
+    """Store a Broker object; its record counts once it is stored."""
+
+    record: BrokerRecord
+
+
+Decision = ChangeSlice | ChangeSlices | SaveBroker
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Tell what is stored after a decision."""
+
+    # By name, as they are stored now; not those that are gone or deferred.
+    stored: Mapping[str, PartitionSlice] = field(default_factory=dict)
+    is_complete: bool = True  # nothing was deferred
+
+
+Steps = Generator[Decision, Outcome, Result]
