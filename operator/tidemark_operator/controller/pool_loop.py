@@ -33,7 +33,9 @@ from tidemark_operator.controller.core.decision import (
     Decide,
     Decision,
     Deferred,
+    Evaluate,
     NamespaceDeleted,
+    NotifyBrokers,
     Outcome,
     Result,
     SaveBroker,
@@ -145,7 +147,11 @@ class PoolLoop:
                 return await self._changes.write(changes)
             case SaveBroker(record):
                 await self.save_broker(record)
-                return Outcome()
+            case Evaluate(topics):
+                return Outcome(is_complete=await self.evaluate(topics=topics))
+            case NotifyBrokers():
+                self._announcements.image()
+        return Outcome()
 
     # Decisions.
 

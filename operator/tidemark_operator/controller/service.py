@@ -294,7 +294,7 @@ class ControllerService:
                 ErrorCode.STALE_BROKER_EPOCH, "register first", controller_epoch=epoch
             )
         try:
-            return await self.decide(alter_partition(pool.decisions, request))
+            return await self.decide(pool.decisions.run(alter_partition, request))
         except (NotController, ControllerSuperseded):
             return AlterPartitionResponse(ErrorCode.NOT_CONTROLLER)
 

@@ -29,39 +29,39 @@ logger = logging.getLogger(__name__)
 
 
 def allocate(
-    state: PoolState, request: AllocateProducerIdsRequest
+    pool: PoolState, request: AllocateProducerIdsRequest
 ) -> Steps[AllocateProducerIdsResponse]:
     """Return the next block of a registered broker."""
-    if state.current(request.broker_id, request.broker_epoch) is None:
+    if pool.current(request.broker_id, request.broker_epoch) is None:
         return AllocateProducerIdsResponse(
             ErrorCode.STALE_BROKER_EPOCH,
             f"broker {request.broker_id}: epoch {request.broker_epoch} is not its registered"
             " one: register first",
-            state.controller_epoch,
+            pool.controller_epoch,
         )
-    producer_id_round = state.next_producer_id_round()
+    producer_id_round = pool.next_producer_id_round()
     try:
-        yield from _use_up(state, request.broker_id, producer_id_round)
+        yield from _use_up(pool, request.broker_id, producer_id_round)
     except Deferred as error:
         return AllocateProducerIdsResponse(
-            ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again", state.controller_epoch
+            ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again", pool.controller_epoch
         )
     first = first_producer_id(producer_id_round, request.broker_id)
     logger.info(
         "producer ids handed out",
-        extra={"pool": state.pool, "broker_id": request.broker_id, "first_producer_id": first},
+        extra={"pool": pool.pool, "broker_id": request.broker_id, "first_producer_id": first},
     )
     return AllocateProducerIdsResponse(
         ErrorCode.NONE,
-        controller_epoch=state.controller_epoch,
+        controller_epoch=pool.controller_epoch,
         first_producer_id=first,
         count=BLOCK_SIZE,
     )
 
 
 # guard: producer-ids-stored-before-given (S5)
-def _use_up(state: PoolState, broker_id: BrokerId, producer_id_round: int) -> Steps[None]:
+def _use_up(pool: PoolState, broker_id: BrokerId, producer_id_round: int) -> Steps[None]:
     # Known as used before it is written: a write of unknown outcome may have happened.
-    record = replace(state.brokers[broker_id], producer_id_round=producer_id_round)
-    state.brokers[broker_id] = record
+    record = replace(pool.brokers[broker_id], producer_id_round=producer_id_round)
+    pool.brokers[broker_id] = record
     yield SaveBroker(record)

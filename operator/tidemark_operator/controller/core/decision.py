@@ -9,6 +9,8 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from tidemark_protocol.ids import TopicId
+
 from tidemark_operator.api.broker import BrokerRecord
 from tidemark_operator.api.partition_slice import PartitionSlice
 
@@ -49,7 +51,22 @@ class SaveBroker:
     record: BrokerRecord
 
 
-Decision = ChangeSlice | ChangeSlices | SaveBroker
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """Evaluate the slices of these topics and write those that change; None: of all topics.
+
+    Slices are looked at a few at a time, and each is one compare-and-set.
+    """
+
+    topics: tuple[TopicId, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyBrokers:
+    """Push to the brokers what has changed for them, at the end of this turn of the loop."""
+
+
+Decision = ChangeSlice | ChangeSlices | SaveBroker | Evaluate | NotifyBrokers
 
 
 @dataclass(frozen=True, slots=True)
