@@ -433,7 +433,8 @@ class ControllerService:
         elect = (
             requested_elections.elect_anybody if unclean else requested_elections.elect_preferred
         )
-        return await self._decide_for_reconciler(elect(self._deciding(pool), topic_id, partitions))
+        electing = self._deciding(pool).run(elect, topic_id, partitions)
+        return await self._decide_for_reconciler(electing)
 
     async def find_slices(self, pool: str, topic_id: TopicId) -> None:
         """Read slices of that topic id, which were missing and may have been restored (S12)."""
