@@ -16,6 +16,7 @@ from tidemark_operator.controller.core.decision import (
     SaveBroker,
     Steps,
 )
+from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from tidemark_protocol.partition_state import PartitionState
@@ -53,7 +54,8 @@ def pool_state(
     *slices: PartitionSlice, live: Collection[int] = (0, 1, 2), fenced: Collection[int] = ()
 ) -> PoolState:
     """Of brokers in epoch 7, all of which have registered with this controller."""
-    state = PoolState(POOL, ControllerEpoch(3))
+    epoch = ControllerEpoch(3)
+    state = PoolState(POOL, epoch, MetadataImage(epoch, deleted_retained=10))
     for number in (*live, *fenced):
         record = replace(
             a_record(BrokerId(number)),

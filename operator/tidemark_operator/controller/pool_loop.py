@@ -81,12 +81,12 @@ class PoolLoop:
         new_uuid: Callable[[], UUID],
     ) -> None:
         """Create an empty pool; `on_image` is called when its brokers may be notified."""
-        self.state = PoolState(pool, controller_epoch)
-        self._views = TopicViews(self.state)
-        self.sessions = Sessions(settings)
         self.image = MetadataImage(
             controller_epoch, deleted_retained=settings.deleted_topics_retained
         )
+        self.state = PoolState(pool, controller_epoch, self.image)
+        self._views = TopicViews(self.state)
+        self.sessions = Sessions(settings)
         self.lock = Turns()
         self.topic_locks = KeyedLocks[TopicId]()  # taken before a turn
         # A decision was put off, or a take-over happened: the next tick looks at everything.

@@ -393,7 +393,7 @@ class ControllerService:
         Raises CannotReassign for those that cannot begin, after the others have.
         """
         await self._decide_for_reconciler(
-            reassign_partitions.reassign(self._deciding(pool), topic_id, targets)
+            self._deciding(pool).run(reassign_partitions.reassign, topic_id, targets)
         )
 
     async def set_settings(self, pool: str, settings: PoolSettings) -> None:
@@ -402,7 +402,7 @@ class ControllerService:
     async def retire_broker(self, pool: str, broker_id: BrokerId) -> None:
         """Record a broker as Gone if it is fenced and no slice names it. Idempotent."""
         await self._decide_for_reconciler(
-            reassign_partitions.retire(self._deciding(pool), broker_id)
+            self._deciding(pool).run(reassign_partitions.retire, broker_id)
         )
 
     async def delete_topic(

@@ -36,6 +36,7 @@ from tidemark_operator.controller.core.elections import (
 )
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility, Replica
 from tidemark_operator.controller.core.known_slices import KnownSlices
+from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.observations import Observations
 from tidemark_operator.controller.core.stale_slices import ReportedEpochs, holders_of, rebuilt
 from tidemark_operator.controller.core.unclean_recovery import Reports, needs_reports
@@ -48,6 +49,7 @@ MAX_REPLACED = 16  # of each broker: no message is on its way for so many lives
 class PoolState:
     pool: str
     controller_epoch: ControllerEpoch
+    image: MetadataImage
     brokers: dict[BrokerId, BrokerRecord] = field(default_factory=dict)
     notes: dict[BrokerId, BrokerSoftState] = field(default_factory=dict)
     slices: KnownSlices = field(default_factory=KnownSlices)
