@@ -83,7 +83,7 @@ class Heartbeats:
             new_uuid=environment.new_uuid,
         )
         self._stalled_leaders = StalledLeaders(
-            self.decisions,
+            self.decisions.state,
             now_ms=environment.now_ms,
             stall_limit_ms=environment.settings.write_stall_limit_ms,
         )

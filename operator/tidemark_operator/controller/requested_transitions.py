@@ -128,7 +128,8 @@ class RequestedTransitions:
         elif request.wants_to_serve and not record.is_live:
             await decisions.activate(broker_id, broker_epoch)
         if notes.is_write_stalled:
-            await self._stalled_leaders.move_leaders_off()
+            outcome_unknown = decisions.slice_store.outcome_unknown
+            await decisions.run(self._stalled_leaders.move_leaders_off, outcome_unknown)
 
     async def _record_truncations(self, request: HeartbeatRequest) -> None:
         """Store reported truncations.
