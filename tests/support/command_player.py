@@ -1,6 +1,6 @@
 """Play a controller command without a store: every write succeeds at once, or is deferred."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -9,12 +9,19 @@ from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.decision import (
     ChangeSlice,
     ChangeSlices,
+    CreateSlice,
     Decide,
     Decision,
     Deferred,
+    DeleteSlices,
+    FindSlices,
+    LoadSlice,
     Outcome,
+    ReadSlice,
+    RemoveTombstones,
     SaveBroker,
     Steps,
+    StoreTombstone,
 )
 from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.pool_state import PoolState
@@ -69,6 +76,15 @@ def pool_state(
     return state
 
 
+def hear_all(pool: PoolState) -> None:
+    """Have all brokers apply the image and report their logs after that: they hold none."""
+    for broker_id in pool.brokers:
+        notes = pool.soft_state_of(broker_id)
+        notes.applied_controller_epoch = pool.controller_epoch
+        notes.applied_version = notes.report_version = pool.image.version
+        notes.report = {}
+
+
 def slice_of(
     *partitions: PartitionState, name: str = SLICE, is_retained: bool = False
 ) -> PartitionSlice:
@@ -85,13 +101,19 @@ def slice_of(
 
 
 def play(
-    state: PoolState, steps: Steps[Result], *, deferred: Collection[str] = ()
+    pool: PoolState,
+    steps: Steps[Result],
+    *,
+    stored: Iterable[PartitionSlice] = (),
+    deferred: Collection[str] = (),
 ) -> Played[Result]:
     """Perform a command's decisions on the state alone.
 
-    `deferred` are the slices, and "broker 1", whose writes are not possible.
+    `stored` are slices that are in the store and not loaded. `deferred` are the slices, deletion
+    records and "broker 1" whose writes are not possible.
     """
-    played: Played[Result] = Played()
+    player = _Player(pool, {value.name: value for value in stored}, deferred)
+    played: Played[Result] = Played(written=player.written)
     outcome: Outcome | None = None
     error: Exception | None = None
     while True:
@@ -109,46 +131,67 @@ def play(
         played.decisions.append(decision)
         outcome, error = Outcome(), None
         try:
-            outcome = _performed(state, decision, played.written, deferred)
+            outcome = player.perform(decision)
         except Deferred as raised:
             error = raised
 
 
-def _performed(
-    state: PoolState,
-    decision: Decision,
-    written: list[PartitionSlice],
-    deferred: Collection[str],
-) -> Outcome:
-    match decision:
-        case ChangeSlice(value, decide):
-            if value.name in deferred:
-                raise Deferred(f"slice {value.name}: not settled")
-            stored = _changed(state, value.name, decide, written)
-            return Outcome({} if stored is None else {stored.name: stored})
-        case ChangeSlices(changes):
-            found = {
-                name: stored
-                for name, decide in changes.items()
-                if name not in deferred
-                if (stored := _changed(state, name, decide, written)) is not None
-            }
-            return Outcome(found, is_complete=set(deferred).isdisjoint(changes))
-        case SaveBroker(record):
-            if f"broker {record.broker_id}" in deferred:
-                raise Deferred(f"broker {record.broker_id}: not written")
-            state.brokers[record.broker_id] = record
-    return Outcome()
+class _Player:
+    def __init__(
+        self, pool: PoolState, stored: dict[str, PartitionSlice], deferred: Collection[str]
+    ) -> None:
+        self._pool = pool
+        self._stored = stored
+        self._deferred = deferred
+        self.written: list[PartitionSlice] = []
 
+    def perform(self, decision: Decision) -> Outcome:
+        pool = self._pool
+        match decision:
+            case ChangeSlice(value, decide):
+                self._check(value.name)
+                return self._changed({value.name: decide})
+            case ChangeSlices(changes):
+                return self._changed(changes)
+            case CreateSlice(value):
+                self._check(value.name)
+                self._write(value)
+            case FindSlices():
+                return Outcome(self._stored)
+            case ReadSlice(value):
+                return Outcome({value.name: self._stored[value.name]})
+            case LoadSlice(value):
+                pool.record_durable(value, version=0)
+            case SaveBroker(record):
+                self._check(f"broker {record.broker_id}")
+                pool.brokers[record.broker_id] = record
+            case StoreTombstone(tombstone):
+                self._check(tombstone.name)
+                pool.image.delete(tombstone.topic_state)
+                pool.tombstones[tombstone.topic_id] = (tombstone, pool.image.version)
+            case DeleteSlices(values):
+                for value in values:
+                    if value.name not in self._deferred:
+                        del pool.leftovers[value.name]
+            case RemoveTombstones(tombstones):
+                for tombstone in tombstones:
+                    del pool.tombstones[tombstone.topic_id]
+        return Outcome()
 
-def _changed(
-    state: PoolState, name: str, decide: Decide, written: list[PartitionSlice]
-) -> PartitionSlice | None:
-    value = state.slices.get(name)
-    if value is None:
-        return None
-    after = decide(value)
-    if after is not value:
-        written.append(after)
-        state.record_durable(after, version=0)
-    return after
+    def _check(self, name: str) -> None:
+        if name in self._deferred:
+            raise Deferred(f"{name}: not settled")
+
+    def _changed(self, changes: Mapping[str, Decide]) -> Outcome:
+        found = {}
+        for name, decide in changes.items():
+            value = self._pool.slices.get(name)
+            if value is not None and name not in self._deferred:
+                found[name] = decide(value)
+                if found[name] is not value:
+                    self._write(found[name])
+        return Outcome(found, is_complete=set(self._deferred).isdisjoint(changes))
+
+    def _write(self, value: PartitionSlice) -> None:
+        self.written.append(value)
+        self._pool.record_durable(value, version=0)

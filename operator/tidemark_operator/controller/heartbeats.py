@@ -24,7 +24,6 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
 
 from tidemark_operator.api.broker import BrokerRecord
-from tidemark_operator.controller.commands import delete_topic
 from tidemark_operator.controller.commands.relieve_stalled_leaders import StalledLeaders
 from tidemark_operator.controller.core.broker_soft_state import BrokerSoftState
 from tidemark_operator.controller.core.decision import Deferred
@@ -135,8 +134,8 @@ class Heartbeats:
             self._tasks.spawn(self.decisions.fence(lives, "session timeout"), f"fence {state.pool}")
         if self.decisions.is_dirty and not self.decisions.lock.is_wanted_alone():
             self._tasks.spawn(self.decisions.evaluate_again(), f"settle {state.pool}")
-        if delete_topic.is_due(self.decisions) and not self.decisions.lock.is_wanted_alone():
-            self._tasks.spawn(delete_topic.sweep(self.decisions), f"deletions {state.pool}")
+        if self.decisions.is_sweep_due and not self.decisions.lock.is_wanted_alone():
+            self._tasks.spawn(self.decisions.sweep(), f"deletions {state.pool}")
         for poll in self.polls.opened():
             if now_ms >= poll.deadline_ms:
                 self._answer(poll, self._response(poll), now_ms)

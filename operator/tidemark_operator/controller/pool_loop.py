@@ -8,8 +8,8 @@ not interrupt one (service.py shields them).
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AsyncExitStack, closing
 from dataclasses import replace
 from typing import Concatenate, ParamSpec
 from uuid import UUID
@@ -24,23 +24,35 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch, TopicId
 
 from tidemark_operator.api.broker import NO_ROUND, BrokerControlState, BrokerRecord, round_of
+from tidemark_operator.api.kinds import Object
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.announcements import Announcements
+from tidemark_operator.controller.commands import delete_topic
 from tidemark_operator.controller.core.broker_soft_state import BrokerSoftState
 from tidemark_operator.controller.core.decision import (
     ChangeSlice,
     ChangeSlices,
-    Decide,
+    ConfirmBroker,
+    CreateSlice,
     Decision,
     Deferred,
+    DeleteSlices,
     Evaluate,
+    FindSlices,
+    LoadSlice,
     NamespaceDeleted,
     NotifyBrokers,
     Outcome,
+    ReadSlice,
+    RemoveTombstones,
     Result,
     SaveBroker,
+    SliceAccess,
     Steps,
+    StoreTombstone,
+    Turn,
 )
+from tidemark_operator.controller.core.deleted_topics import Tombstone
 from tidemark_operator.controller.core.eligibility import BrokerEligibility
 from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.pool_state import PoolState
@@ -60,7 +72,7 @@ from tidemark_operator.controller.keyed_locks import KeyedLocks
 from tidemark_operator.controller.slice_changes import SliceChanges
 from tidemark_operator.controller.slice_store import SliceStore
 from tidemark_operator.controller.turns import Turns
-from tidemark_operator.store.object_store import ObjectStore
+from tidemark_operator.store.object_store import ObjectStore, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +103,7 @@ class PoolLoop:
         self.topic_locks = KeyedLocks[TopicId]()  # taken before a turn
         # A decision was put off, or a take-over happened: the next tick looks at everything.
         self.is_dirty = True
-        self.is_sweeping = False  # what deletions have left
+        self._is_sweeping = False  # what deletions have left
         self._unsaved_brokers: set[BrokerId] = set()
         self._settings = settings
         self._now_ms = now_ms
@@ -119,39 +131,121 @@ class PoolLoop:
 
         Raises what the command raises, Deposed.
         """
-        async with self.lock:
-            return await self._drive(command(self.state, *arguments, **named))
+        return await self._drive(command(self.state, *arguments, **named), Turn.ALONE)
 
-    async def _drive(self, steps: Steps[Result]) -> Result:
+    async def run_on_topic(
+        self,
+        topic_id: TopicId,
+        command: Callable[Concatenate[PoolState, Arguments], Steps[Result]],
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> Result:
+        """Run a command that holds its topic, and takes turns of the pool by itself.
+
+        Raises what the command raises, Deposed.
+        """
+        async with self.topic_locks.hold(topic_id):
+            return await self._drive(command(self.state, *arguments, **named), Turn.NONE)
+
+    async def _drive(self, steps: Steps[Result], first: Turn) -> Result:
         """Perform what a command yields; it goes on with the outcome, or gets the error."""
-        with closing(steps):
-            try:
-                decision = next(steps)
-                while True:
-                    try:
-                        outcome = await self._perform(decision)
-                    except Exception as error:
-                        decision = steps.throw(error)
-                    else:
-                        decision = steps.send(outcome)
-            except StopIteration as end:
-                result: Result = end.value
-                return result
+        async with AsyncExitStack() as turn:
+            await self._take(turn, first)
+            with closing(steps):
+                try:
+                    decision = next(steps)
+                    while True:
+                        try:
+                            outcome = await self._perform(decision, turn)
+                        except Exception as error:
+                            decision = steps.throw(error)
+                        else:
+                            decision = steps.send(outcome)
+                except StopIteration as end:
+                    result: Result = end.value
+                    return result
 
-    async def _perform(self, decision: Decision) -> Outcome:
+    async def _take(self, turn: AsyncExitStack, wanted: Turn) -> None:
+        await turn.aclose()
+        match wanted:
+            case Turn.SHARED:
+                await turn.enter_async_context(self.lock.shared())
+            case Turn.ALONE:
+                await turn.enter_async_context(self.lock)
+
+    async def _perform(self, decision: Decision, turn: AsyncExitStack) -> Outcome:
         match decision:
-            case ChangeSlice(value, decide):
-                stored = await self.slice_store.change(value, decide)
-                return Outcome({} if stored is None else {stored.name: stored})
-            case ChangeSlices(changes):
-                return await self._changes.write(changes)
+            case Turn():
+                await self._take(turn, decision)
+            case LoadSlice(value):
+                self.load_slice(value)
+                self.is_dirty = True
             case SaveBroker(record):
                 await self.save_broker(record)
+            case ConfirmBroker(record):
+                await self.slice_store.confirm_broker(record)
             case Evaluate(topics):
                 return Outcome(is_complete=await self.evaluate(topics=topics))
             case NotifyBrokers():
                 self._announcements.image()
+            case _:
+                return await self._access(decision)
         return Outcome()
+
+    async def _access(self, decision: SliceAccess) -> Outcome:
+        match decision:
+            case ChangeSlice(value, decide):
+                return _stored(await self.slice_store.change(value, decide))
+            case ChangeSlices(changes):
+                return await self._changes.write(changes)
+            case CreateSlice(value):
+                return _stored(await self.slice_store.create(value))
+            case FindSlices(topic_id):
+                return _stored(*await self.slice_store.find(self.state.pool, topic_id))
+            case ReadSlice(value):
+                return _stored(await self.slice_store.read(value))
+            case StoreTombstone(tombstone):
+                self.load_tombstone(await self.slice_store.store_deletion_record(tombstone))
+            case DeleteSlices(values):
+                await asyncio.gather(*map(self._delete, values))
+            case RemoveTombstones(tombstones):
+                await asyncio.gather(*map(self._remove_deletion_record, tombstones))
+        return Outcome()
+
+    async def _delete(self, value: PartitionSlice) -> None:
+        try:
+            await self.slice_store.delete(value)
+        except StoreError as error:
+            logger.warning(
+                "slice of a deleted topic not removed yet",
+                extra={"slice": value.name, "error": str(error)},
+            )
+            return
+        self.state.leftovers.pop(value.name, None)
+
+    async def _remove_deletion_record(self, tombstone: Tombstone) -> None:
+        try:
+            await self.slice_store.remove_deletion_record(tombstone)
+        except StoreError as error:
+            logger.warning(
+                "tombstone not removed yet",
+                extra={"topic": tombstone.topic, "error": str(error)},
+            )
+            return
+        self.state.tombstones.pop(tombstone.topic_id, None)
+        self.image.finish_deletion(tombstone.topic_id)
+
+    @property
+    def is_sweep_due(self) -> bool:
+        return not self._is_sweeping and delete_topic.is_due(self.state)
+
+    async def sweep(self) -> None:
+        """Delete some of what deletions left, concurrently with commands that create topics."""
+        self._is_sweeping = True
+        try:
+            await self._drive(delete_topic.sweep(self.state), Turn.SHARED)
+        finally:
+            self._is_sweeping = False
 
     # Decisions.
 
@@ -295,13 +389,14 @@ class PoolLoop:
         """
         async with self.lock:
             ids = dict.fromkeys(cut.topic_id for cut in truncations)
-            return await self.write(
+            outcome = await self._changes.write(
                 {
                     value.name: lambda stored: stored.with_truncations(truncations)
                     for topic_id in ids
                     for value in self.state.topic_slices(topic_id)
                 }
             )
+            return outcome.is_complete
 
     async def evaluate_again(self) -> None:
         """Finish what an earlier decision deferred; writes nothing if all is as it should be."""
@@ -335,11 +430,6 @@ class PoolLoop:
         logger.error("slice is missing", extra={"slice": value.name, "topic": value.topic.topic})
         self._announcements.change(StateChange("topic", self.state.pool, value.object_name))
 
-    def forget_topic(self, topic_id: TopicId) -> None:
-        """Forget a topic whose slices are deleted permanently."""
-        self.state.forget_topic(topic_id)
-        self._views.forget(topic_id)
-
     def topic_view(self, topic_id: TopicId) -> TopicView | None:
         return self._views.of(topic_id, self.slice_store.outcome_unknown)
 
@@ -370,6 +460,33 @@ class PoolLoop:
 
     def load_slice(self, value: PartitionSlice) -> None:
         self._slice_is_durable(value)
+
+    def load_broker(self, broker_id: BrokerId, record: BrokerRecord | None, item: Object) -> None:
+        """Load a Broker object after a takeover; one without a record is written anew."""
+        self.slice_store.remember_broker(broker_id, item)
+        if record is not None:
+            self.state.brokers[broker_id] = record
+
+    def load_leftover(self, value: PartitionSlice) -> bool:
+        """Load a slice of a deleted topic after a takeover; return False for another topic's."""
+        tombstone, _ = self.state.tombstones.get(value.topic.topic_id, (None, 0))
+        if tombstone is None:
+            return False
+        if tombstone.covers(value):
+            self.state.leftovers[value.name] = value
+        else:
+            logger.error(
+                "slice of a deleted topic found, left alone: its replicas are erased",
+                extra={"slice": value.name, "topic": value.topic.topic},
+            )
+        return True
+
+    def load_tombstone(self, tombstone: Tombstone) -> None:
+        """Serve the topic of a durable deletion record no longer; brokers are told."""
+        self.image.delete(tombstone.topic_state)
+        self.state.tombstones[tombstone.topic_id] = (tombstone, self.image.version)
+        self._views.forget(tombstone.topic_id)
+        self._announcements.image()
 
     def current(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRecord | None:
         """Return the record of that broker epoch, or None if it is not the registered one."""
@@ -462,10 +579,6 @@ class PoolLoop:
         with self._announcements.changes_at_the_end():
             return await self._changes.evaluate(*overriding, topics=topics)
 
-    async def write(self, decisions: Mapping[str, Decide]) -> bool:
-        """Write slices by name; return False if one is deferred to a tick."""
-        return (await self._changes.write(decisions)).is_complete
-
     async def _evaluate_and_save(
         self, broker_ids: Collection[BrokerId], *, leaving: Collection[BrokerId] = ()
     ) -> bool:
@@ -552,5 +665,6 @@ class PoolLoop:
         self.image.set_settings(settings)
         self._announcements.image()
 
-    def notify_brokers(self) -> None:
-        self._announcements.image()
+
+def _stored(*values: PartitionSlice | None) -> Outcome:
+    return Outcome({value.name: value for value in values if value is not None})

@@ -356,8 +356,9 @@ class ControllerService:
         Raises NoLiveReplica when a partition would have no live broker to begin with.
         """
         await self._decide_for_reconciler(
-            topics.create(
-                self._deciding(pool),
+            self._deciding(pool).run_on_topic(
+                topic.topic_id,
+                topics.create,
                 topic,
                 assignments,
                 object_name=object_name or topic.topic,
@@ -374,8 +375,11 @@ class ControllerService:
         The min ISR changes by compare-and-set with the eligible leaders (S6). Raises TopicUnknown,
         SliceMissing.
         """
-        updating = topics.update(self._deciding(pool), topic, deletion_policy=deletion_policy)
-        await self._decide_for_reconciler(updating)
+        await self._decide_for_reconciler(
+            self._deciding(pool).run_on_topic(
+                topic.topic_id, topics.update, topic, deletion_policy=deletion_policy
+            )
+        )
 
     async def add_partitions(
         self, pool: str, topic_id: TopicId, assignments: Assignments, *, first: int
@@ -384,8 +388,11 @@ class ControllerService:
 
         Raises TopicUnknown, NoLiveReplica, SliceMissing.
         """
-        adding = topics.add_partitions(self._deciding(pool), topic_id, assignments, first=first)
-        await self._decide_for_reconciler(adding)
+        await self._decide_for_reconciler(
+            self._deciding(pool).run_on_topic(
+                topic_id, topics.add_partitions, topic_id, assignments, first=first
+            )
+        )
 
     async def reassign(self, pool: str, topic_id: TopicId, targets: Targets) -> None:
         """Begin or cancel moves of partitions. Idempotent.
@@ -412,8 +419,11 @@ class ControllerService:
 
         With its name in `topic`, brokers erase it also if its slices are missing.
         """
-        deleting = topics.delete(self._deciding(pool), topic_id, retain=retain, topic=topic)
-        await self._decide_for_reconciler(deleting)
+        await self._decide_for_reconciler(
+            self._deciding(pool).run_on_topic(
+                topic_id, topics.delete, topic_id, retain=retain, topic=topic
+            )
+        )
 
     async def choose_leaders(
         self, pool: str, topic_id: TopicId, choices: tuple[LeaderChoice, ...]
@@ -423,7 +433,7 @@ class ControllerService:
         They are for partitions without an eligible leader.
         """
         await self._decide_for_reconciler(
-            topics.choose_leaders(self._deciding(pool), topic_id, choices)
+            self._deciding(pool).run(topics.choose_leaders, topic_id, choices)
         )
 
     async def elect_leaders(
@@ -438,7 +448,8 @@ class ControllerService:
 
     async def find_slices(self, pool: str, topic_id: TopicId) -> None:
         """Read slices of that topic id, which were missing and may have been restored (S12)."""
-        await self._decide_for_reconciler(topics.find_slices(self._deciding(pool), topic_id))
+        finding = self._deciding(pool).run_on_topic(topic_id, topics.find_slices, topic_id)
+        await self._decide_for_reconciler(finding)
 
     async def confirm_slices(self, pool: str, topic_id: TopicId) -> None:
         """Check by live reads which of a topic's slices are missing (S12).

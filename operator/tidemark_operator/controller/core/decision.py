@@ -7,12 +7,14 @@ writes is read from top to bottom, and a test plays a command without a store.
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TypeVar
 
 from tidemark_protocol.ids import TopicId
 
 from tidemark_operator.api.broker import BrokerRecord
 from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.deleted_topics import Tombstone
 
 Result = TypeVar("Result")
 
@@ -61,12 +63,90 @@ class Evaluate:
     topics: tuple[TopicId, ...] | None = None
 
 
+class Turn(Enum):
+    """Release the present turn of the pool and take another: a command's way to let others in.
+
+    Only for commands that hold their topic (`PoolLoop.run_on_topic`), which begin without a turn.
+    What a command decides after it, it decides in the new turn.
+    """
+
+    NONE = "none"
+    SHARED = "shared"  # with others that change other topics
+    ALONE = "alone"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSlice:
+    """Create a slice. The command gets AlreadyExists, Rejected or Deferred."""
+
+    value: PartitionSlice
+
+
+@dataclass(frozen=True, slots=True)
+class FindSlices:
+    """List the stored slices of a topic; needs no turn, as the list only says what to read."""
+
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSlice:
+    """Read a slice that is not loaded; the outcome is empty if it is gone or another topic's."""
+
+    value: PartitionSlice
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSlice:
+    """Serve a slice that was read; the next tick evaluates it."""
+
+    value: PartitionSlice
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmBroker:
+    """Read a Broker object, in case a deposed controller registered a later epoch (0083)."""
+
+    record: BrokerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTombstone:
+    """Store a deletion record, then tell brokers of it. The command gets Deferred."""
+
+    tombstone: Tombstone
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSlices:
+    """Delete slices of deleted topics, concurrently; those that fail stay for the next sweep."""
+
+    values: tuple[PartitionSlice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTombstones:
+    """Remove deletion records, concurrently; those that fail stay for the next sweep."""
+
+    tombstones: tuple[Tombstone, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class NotifyBrokers:
     """Push to the brokers what has changed for them, at the end of this turn of the loop."""
 
 
-Decision = ChangeSlice | ChangeSlices | SaveBroker | Evaluate | NotifyBrokers
+SliceAccess = (
+    ChangeSlice
+    | ChangeSlices
+    | CreateSlice
+    | FindSlices
+    | ReadSlice
+    | StoreTombstone
+    | DeleteSlices
+    | RemoveTombstones
+)
+Decision = SliceAccess | LoadSlice | SaveBroker | ConfirmBroker | Evaluate | NotifyBrokers | Turn
 
 
 @dataclass(frozen=True, slots=True)
