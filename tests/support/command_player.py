@@ -25,6 +25,8 @@ from tidemark_operator.controller.core.decision import (
 )
 from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.pool_state import PoolState
+from tidemark_operator.controller.core.sessions import Sessions
+from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from tidemark_protocol.partition_state import PartitionState
 
@@ -62,7 +64,9 @@ def pool_state(
 ) -> PoolState:
     """Of brokers in epoch 7, all of which have registered with this controller."""
     epoch = ControllerEpoch(3)
-    state = PoolState(POOL, epoch, MetadataImage(epoch, deleted_retained=10))
+    state = PoolState(
+        POOL, epoch, MetadataImage(epoch, deleted_retained=10), Sessions(ControllerSettings())
+    )
     for number in (*live, *fenced):
         record = replace(
             a_record(BrokerId(number)),

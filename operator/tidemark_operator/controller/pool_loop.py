@@ -15,7 +15,6 @@ from typing import Concatenate, ParamSpec
 from uuid import UUID
 
 from tidemark_protocol.controller_messages import (
-    CommittedTruncation,
     RegisterRequest,
     RegisterResponse,
     ReportedEpoch,
@@ -23,11 +22,11 @@ from tidemark_protocol.controller_messages import (
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch, TopicId
 
-from tidemark_operator.api.broker import NO_ROUND, BrokerControlState, BrokerRecord, round_of
+from tidemark_operator.api.broker import NO_ROUND, BrokerRecord, round_of
 from tidemark_operator.api.kinds import Object
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.announcements import Announcements
-from tidemark_operator.controller.commands import delete_topic
+from tidemark_operator.controller.commands import broker_state, delete_topic
 from tidemark_operator.controller.core.broker_soft_state import BrokerSoftState
 from tidemark_operator.controller.core.decision import (
     ChangeSlice,
@@ -38,6 +37,8 @@ from tidemark_operator.controller.core.decision import (
     Deferred,
     DeleteSlices,
     Evaluate,
+    EvaluateAndSave,
+    EvaluateLater,
     FindSlices,
     LoadSlice,
     NamespaceDeleted,
@@ -96,9 +97,9 @@ class PoolLoop:
         self.image = MetadataImage(
             controller_epoch, deleted_retained=settings.deleted_topics_retained
         )
-        self.state = PoolState(pool, controller_epoch, self.image)
-        self._views = TopicViews(self.state)
         self.sessions = Sessions(settings)
+        self.state = PoolState(pool, controller_epoch, self.image, self.sessions)
+        self._views = TopicViews(self.state)
         self.lock = Turns()
         self.topic_locks = KeyedLocks[TopicId]()  # taken before a turn
         # A decision was put off, or a take-over happened: the next tick looks at everything.
@@ -184,8 +185,13 @@ class PoolLoop:
                 await self.save_broker(record)
             case ConfirmBroker(record):
                 await self.slice_store.confirm_broker(record)
-            case Evaluate(topics):
-                return Outcome(is_complete=await self.evaluate(topics=topics))
+            case Evaluate(topics, overriding):
+                return Outcome(is_complete=await self.evaluate(*overriding, topics=topics))
+            case EvaluateAndSave(broker_ids, leaving):
+                is_complete = await self._evaluate_and_save(broker_ids, leaving=leaving)
+                return Outcome(is_complete=is_complete)
+            case EvaluateLater():
+                self.is_dirty = True
             case NotifyBrokers():
                 self._announcements.image()
             case _:
@@ -308,95 +314,13 @@ class PoolLoop:
                 await self.slice_store.confirm_broker(known)
 
     async def activate(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """Unfence a broker: store the record, then run elections that may choose it."""
-        async with self.lock:
-            record = self.current(broker_id, broker_epoch)
-            if record is None or record.is_live or record.state is BrokerControlState.GONE:
-                return
-            await self.save_broker(replace(record, state=BrokerControlState.ACTIVE))
-            self.sessions.contact(broker_id, self._now_ms())
-            self.image.set_brokers(self.state.broker_states())
-            await self.evaluate()
-            logger.info("broker active", extra=self._fields(broker_id))
+        await self.run(broker_state.activate, broker_id, broker_epoch, self._now_ms)
 
     async def drain(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """Move all leadership off a broker and remove it from each ISR (controlled shutdown)."""
-        async with self.lock:
-            record = self.current(broker_id, broker_epoch)
-            notes = self.state.soft_state_of(broker_id)
-            if record is None or not record.is_live or notes.drained_at_version is not None:
-                return
-            self.state.observations.planned_restarts.begin(broker_id, self._now_ms())
-            self.state.brokers[broker_id] = replace(record, state=BrokerControlState.DRAINING)
-            if await self._evaluate_and_save([broker_id]):
-                # Set once (KAFKA-14292): who must have applied what.
-                notes.drained_at_version = self.image.version
-                notes.drained_at_ms = self._now_ms()
-            logger.info("broker draining", extra=self._fields(broker_id))
-        self._announcements.image()
+        await self.run(broker_state.drain, broker_id, broker_epoch, self._now_ms)
 
     async def fence(self, lives: Iterable[tuple[BrokerId, BrokerEpoch]], reason: str) -> None:
-        """Fence these brokers in one step, so that none of them is elected meanwhile."""
-        async with self.lock:
-            fenced = []
-            for broker_id, broker_epoch in lives:
-                record = self.current(broker_id, broker_epoch)
-                if record is None or not record.is_live:
-                    continue
-                if not record.is_stopping:
-                    self.state.observations.planned_restarts.end(broker_id)
-                self.state.brokers[broker_id] = replace(record, state=BrokerControlState.FENCED)
-                self.sessions.end(broker_id)
-                fenced.append(broker_id)
-                logger.info("broker fenced", extra={**self._fields(broker_id), "reason": reason})
-            if fenced:
-                await self._evaluate_and_save(fenced, leaving=fenced)
-
-    async def storage_failed(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """Invalidate all entries of a broker epoch; the next start is unclean (S8)."""
-        async with self.lock:
-            record = self.current(broker_id, broker_epoch)
-            if record is None or record.clean_since > broker_epoch:
-                return
-            failed = replace(
-                record,
-                state=BrokerControlState.FENCED,
-                clean_since=BrokerEpoch(broker_epoch + 1),
-                disk_since=BrokerEpoch(broker_epoch + 1),
-            )
-            await self.save_broker(failed)
-            self.sessions.end(broker_id)
-            await self._evaluate_and_save([], leaving=[broker_id])
-            logger.error("broker storage failed", extra=self._fields(broker_id))
-
-    async def evaluate_failures(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """Remove failed replicas from each set (S9).
-
-        No earlier decision can be stored after that.
-        """
-        async with self.lock:
-            if self.current(broker_id, broker_epoch) is None:
-                return
-            notes = self.state.soft_state_of(broker_id)
-            failed = notes.failed_replicas  # a later heartbeat may say more while this is stored
-            if notes.evaluated_failures != failed:
-                notes.evaluated_failures = failed if await self.evaluate() else frozenset()
-
-    async def record_truncations(self, truncations: tuple[CommittedTruncation, ...]) -> bool:
-        """Store truncations that followers report, which are the cost of an unclean election.
-
-        Returns False if that is deferred. Nothing is stored when a later election replaced it.
-        """
-        async with self.lock:
-            ids = dict.fromkeys(cut.topic_id for cut in truncations)
-            outcome = await self._changes.write(
-                {
-                    value.name: lambda stored: stored.with_truncations(truncations)
-                    for topic_id in ids
-                    for value in self.state.topic_slices(topic_id)
-                }
-            )
-            return outcome.is_complete
+        await self.run(broker_state.fence, lives, reason)
 
     async def evaluate_again(self) -> None:
         """Finish what an earlier decision deferred; writes nothing if all is as it should be."""

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
-from tidemark_protocol.ids import TopicId
+from tidemark_protocol.ids import BrokerId, TopicId
 
 from tidemark_operator.api.broker import BrokerRecord
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.deleted_topics import Tombstone
+from tidemark_operator.controller.core.eligibility import BrokerEligibility
 
 Result = TypeVar("Result")
 
@@ -61,6 +62,25 @@ class Evaluate:
     """
 
     topics: tuple[TopicId, ...] | None = None
+    # These count instead of what is known of their brokers.
+    overriding: tuple[BrokerEligibility, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateAndSave:
+    """Evaluate all slices and write these brokers' objects, concurrently.
+
+    The outcome is of the slices alone: the objects only inform people, and a tick writes those that
+    are deferred. `leaving` are the brokers just fenced.
+    """
+
+    broker_ids: tuple[BrokerId, ...]
+    leaving: tuple[BrokerId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateLater:
+    """Have the next tick evaluate all slices."""
 
 
 class Turn(Enum):
@@ -146,7 +166,8 @@ SliceAccess = (
     | DeleteSlices
     | RemoveTombstones
 )
-Decision = SliceAccess | LoadSlice | SaveBroker | ConfirmBroker | Evaluate | NotifyBrokers | Turn
+Evaluation = Evaluate | EvaluateAndSave | EvaluateLater
+Decision = SliceAccess | LoadSlice | SaveBroker | ConfirmBroker | Evaluation | NotifyBrokers | Turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eli
 from tidemark_operator.controller.core.known_slices import KnownSlices
 from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.observations import Observations
+from tidemark_operator.controller.core.sessions import Sessions
 from tidemark_operator.controller.core.stale_slices import ReportedEpochs, holders_of, rebuilt
 from tidemark_operator.controller.core.unclean_recovery import Reports, needs_reports
 from tidemark_operator.controller.core.views import BrokerView
@@ -50,6 +51,7 @@ class PoolState:
     pool: str
     controller_epoch: ControllerEpoch
     image: MetadataImage
+    sessions: Sessions
     brokers: dict[BrokerId, BrokerRecord] = field(default_factory=dict)
     notes: dict[BrokerId, BrokerSoftState] = field(default_factory=dict)
     slices: KnownSlices = field(default_factory=KnownSlices)
