@@ -19,15 +19,13 @@ from tidemark_protocol.controller_messages import (
     RegisterResponse,
     ReportedEpoch,
 )
-from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch, TopicId
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId
 
-from tidemark_operator.api.broker import NO_ROUND, BrokerRecord, round_of
+from tidemark_operator.api.broker import BrokerRecord
 from tidemark_operator.api.kinds import Object
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.announcements import Announcements
-from tidemark_operator.controller.commands import broker_state, delete_topic
-from tidemark_operator.controller.core.broker_soft_state import BrokerSoftState
+from tidemark_operator.controller.commands import broker_state, delete_topic, register_broker
 from tidemark_operator.controller.core.decision import (
     ChangeSlice,
     ChangeSlices,
@@ -46,25 +44,19 @@ from tidemark_operator.controller.core.decision import (
     Outcome,
     ReadSlice,
     RemoveTombstones,
+    ReportChange,
     Result,
     SaveBroker,
     SliceAccess,
     Steps,
     StoreTombstone,
     Turn,
+    UnsettleSlices,
 )
 from tidemark_operator.controller.core.deleted_topics import Tombstone
 from tidemark_operator.controller.core.eligibility import BrokerEligibility
 from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.pool_state import PoolState
-from tidemark_operator.controller.core.registration import (
-    Accepted,
-    RegistrationError,
-    decided,
-    found_replicas,
-    lost_replicas,
-    report_of,
-)
 from tidemark_operator.controller.core.sessions import Sessions
 from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.controller.core.topic_views import TopicViews
@@ -192,6 +184,10 @@ class PoolLoop:
                 return Outcome(is_complete=is_complete)
             case EvaluateLater():
                 self.is_dirty = True
+            case UnsettleSlices(values):
+                self.record_stale(values)
+            case ReportChange(change):
+                self._announcements.change(change)
             case NotifyBrokers():
                 self._announcements.image()
             case _:
@@ -255,52 +251,14 @@ class PoolLoop:
 
     # Decisions.
 
-    def _lost_round(self, request: RegisterRequest, wall_clock_ms: int) -> int:
-        """Return a round that is not below any that a lost Broker object may have recorded.
-
-        The object of a broker that is not new is missing, or is from before its last epoch. The
-        other brokers' disks know the blocks that it gave out, but not all may have registered yet;
-        there were fewer than one a second.
-        """
-        stored = self.state.brokers.get(request.broker_id)
-        if stored is not None:
-            is_lost = request.highest_broker_epoch > stored.broker_epoch
-        else:
-            partitions = (p for value in self.state.slices.values() for p in value.partitions)
-            is_lost = request.highest_broker_epoch != NO_EPOCH or any(
-                request.broker_id in partition.replicas for partition in partitions
-            )
-        return wall_clock_ms // 1000 if is_lost else NO_ROUND
-
     async def register(self, request: RegisterRequest, wall_clock_ms: int) -> RegisterResponse:
-        async with self.lock:
-            stored = self.state.brokers.get(request.broker_id)
-            outcome = decided(
-                request,
-                stored=stored,
-                highest_epoch=self.state.highest_broker_epoch(),
-                cluster_id=self.state.cluster_id() or request.cluster_id or str(self._new_uuid()),
-                controller_epoch=self.state.controller_epoch,
-                replaced=self.state.replaced.get(request.broker_id, ()),
-                lost_round=self._lost_round(request, wall_clock_ms),
-            )
-            self.state.record_producer_id_round(round_of(request.highest_producer_id))
-            if isinstance(outcome, RegistrationError):
-                return RegisterResponse(outcome.error, outcome.message)
-            try:
-                await self._admit(request, stored, outcome)
-            except Deferred as error:
-                self.is_dirty = True
-                return RegisterResponse(ErrorCode.REQUEST_TIMED_OUT, f"{error}: register again")
-        record = outcome.record
-        return RegisterResponse(
-            ErrorCode.NONE,
-            controller_epoch=self.state.controller_epoch,
-            broker_epoch=record.broker_epoch,
-            cluster_id=record.cluster_id,
-            is_clean=outcome.is_clean,
-            session_timeout_ms=self._settings.session_timeout_ms,
-            heartbeat_interval_ms=self._settings.heartbeat_interval_ms,
+        return await self.run(
+            register_broker.register,
+            request,
+            self._settings,
+            wall_clock_ms=wall_clock_ms,
+            now_ms=self._now_ms,
+            new_uuid=self._new_uuid,
         )
 
     async def confirm(self, broker_id: BrokerId) -> None:
@@ -415,83 +373,6 @@ class PoolLoop:
     def current(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRecord | None:
         """Return the record of that broker epoch, or None if it is not the registered one."""
         return self.state.current(broker_id, broker_epoch)
-
-    async def _admit(
-        self, request: RegisterRequest, stored: BrokerRecord | None, outcome: Accepted
-    ) -> None:
-        """Store a registration and apply its report (S2, S9).
-
-        First the earlier epoch is fenced and invalid entries are removed, then the new epoch is
-        stored, then its report counts.
-        """
-        broker_id, record = request.broker_id, outcome.record
-        report = report_of(request)
-        self.record_stale(self.state.record_reported(request.replicas, version=self.image.version))
-        notes = BrokerSoftState(
-            lost_replicas=lost_replicas(report, self.state.assigned(), request),
-            lost_below=record.broker_epoch,
-            found_replicas=found_replicas(report),
-        )
-        if outcome.is_same_epoch:
-            known = self.state.soft_state_of(broker_id)
-            known.lost_replicas, known.lost_below = notes.lost_replicas, notes.lost_below
-            known.found_replicas = notes.found_replicas
-            known.applied_version = -1
-        elif stored is not None:
-            if not outcome.is_clean:
-                # Of a life that a deposed controller registered this start may well be the proof:
-                # its entries are not struck out by what we read before.
-                await self.slice_store.confirm_broker(stored)
-            self.state.soft_state_of(broker_id).report = None  # of a log as it was before
-            self.state.observations.record_next_epoch(stored, request.clean_stop_epoch)
-            leaving = BrokerEligibility(
-                broker_id,
-                stored.broker_epoch,
-                record.clean_since,
-                record.disk_since,
-                is_live=False,
-                lost_replicas=notes.lost_replicas,
-                lost_below=notes.lost_below,
-            )
-            if not await self.evaluate(leaving):
-                raise Deferred(f"broker {broker_id}: its former life could not be fenced yet")
-        if not outcome.is_same_epoch:
-            if stored is not None and request.clean_stop_epoch == stored.broker_epoch:
-                # Known already, unless another controller led when it stopped.
-                self.state.observations.planned_restarts.begin(broker_id, self._now_ms())
-            await self.save_broker(record)
-            if stored is not None:
-                self.state.record_replaced(stored)
-            self.state.notes[broker_id] = notes
-            self.sessions.end(broker_id)
-            logger.info(
-                "broker registered",
-                extra={
-                    **self._fields(broker_id),
-                    "clean": outcome.is_clean,
-                    "clean_since": record.clean_since,
-                    "disk_since": record.disk_since,
-                },
-            )
-        known = self.state.soft_state_of(broker_id)
-        known.report = report
-        known.report_version = self._report_version(request, outcome)
-        self.image.set_brokers(self.state.broker_states())
-        await self.evaluate()  # the report may be the last one that an election waited for (S14)
-        if self.state.reports_wanted >= 0:
-            self._announcements.change(
-                StateChange("broker", self.state.pool, str(broker_id))
-            )  # or a Topic (S17)
-
-    def _report_version(self, request: RegisterRequest, outcome: Accepted) -> int:
-        """Return the image version up to which the report shows logs that do not change (S14).
-
-        The request may be old when it is read, and its broker may have followed a leader meanwhile.
-        """
-        if not outcome.is_same_epoch and request.applied_image_version < 0:
-            return self.image.version  # it leads and follows nothing yet
-        is_ours = request.applied_controller_epoch == self.state.controller_epoch
-        return request.applied_image_version if is_ours else -1
 
     async def evaluate(
         self, *overriding: BrokerEligibility, topics: Collection[TopicId] | None = None

@@ -16,6 +16,7 @@ from tidemark_operator.api.broker import BrokerRecord
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.core.deleted_topics import Tombstone
 from tidemark_operator.controller.core.eligibility import BrokerEligibility
+from tidemark_operator.controller.core.views import StateChange
 
 Result = TypeVar("Result")
 
@@ -152,6 +153,20 @@ class RemoveTombstones:
 
 
 @dataclass(frozen=True, slots=True)
+class UnsettleSlices:
+    """Read stale slices again before anything is decided about them, and report them (S17)."""
+
+    values: tuple[PartitionSlice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportChange:
+    """Report a change to the reconcilers."""
+
+    change: StateChange
+
+
+@dataclass(frozen=True, slots=True)
 class NotifyBrokers:
     """Push to the brokers what has changed for them, at the end of this turn of the loop."""
 
@@ -167,7 +182,17 @@ SliceAccess = (
     | RemoveTombstones
 )
 Evaluation = Evaluate | EvaluateAndSave | EvaluateLater
-Decision = SliceAccess | LoadSlice | SaveBroker | ConfirmBroker | Evaluation | NotifyBrokers | Turn
+Notification = ReportChange | NotifyBrokers
+Decision = (
+    SliceAccess
+    | LoadSlice
+    | UnsettleSlices
+    | SaveBroker
+    | ConfirmBroker
+    | Evaluation
+    | Notification
+    | Turn
+)
 
 
 @dataclass(frozen=True, slots=True)
