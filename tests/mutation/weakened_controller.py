@@ -78,8 +78,8 @@ def _expires_one_by_one(original: Any) -> Any:
 def _gives_before_it_is_stored(original: Any) -> Any:
     """Known as used in this process only."""
 
-    def use_up(state: Any, broker_id: Any, producer_id_round: int) -> Iterator[Any]:
-        brokers = state.brokers
+    def use_up(pool: Any, broker_id: Any, producer_id_round: int) -> Iterator[Any]:
+        brokers = pool.brokers
         brokers[broker_id] = replace(brokers[broker_id], producer_id_round=producer_id_round)
         yield from ()
 

@@ -193,6 +193,7 @@ class PoolState:
         replica = (value.topic.topic_id, state.partition)
         if self.is_stale_slice(replica, state):
             return self._rebuilt_when_all_said(replica, state)
+        # guard: retained-data-gets-no-unclean-election (I20)
         if value.is_retained:
             kept = retained_or_moved(
                 value.topic,
@@ -349,7 +350,11 @@ class PoolState:
         """Record partitions without a leader; `version` is of the image that has them."""
         for state in value.partitions:
             replica = (value.topic.topic_id, state.partition)
-            if state.has_leader or value.is_retained:
+            if (
+                state.has_leader
+                # guard: retained-data-waits-for-no-report (I20)
+                or value.is_retained
+            ):
                 self.leaderless_since.pop(replica, None)
                 self.choices.pop(replica, None)
                 continue
