@@ -1,9 +1,9 @@
-"""Run the controller commands of one pool in sequence.
+"""Run the controller commands of one pool, and perform the decisions that they yield.
 
-Each public coroutine is one decision: it takes the pool's lock, so it sees the durable outcome of
-the one before, decides by the pure core, writes the slices it changes concurrently, and notifies
-brokers only once the result is stored. Run them to the end: a caller whose connection broke must
-not interrupt one (service.py shields them).
+A command has a turn of the pool, so it sees the durable outcome of the one before. It decides by
+the pure core; here its slices and Broker objects are written, and brokers are notified only once
+that is stored. Run them to the end: a caller whose connection broke must not interrupt one
+(decision_tasks.py shields them).
 """
 
 import asyncio
@@ -249,7 +249,7 @@ class PoolLoop:
         finally:
             self._is_sweeping = False
 
-    # Decisions.
+    # Shorter names of commands, and what is no command.
 
     async def register(self, request: RegisterRequest, wall_clock_ms: int) -> RegisterResponse:
         return await self.run(
