@@ -1,5 +1,6 @@
 """Mutants of the controller: durable writes, elections, registrations, sessions, the Lease."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -77,9 +78,10 @@ def _expires_one_by_one(original: Any) -> Any:
 def _gives_before_it_is_stored(original: Any) -> Any:
     """Known as used in this process only."""
 
-    async def use_up(pool: Any, broker_id: Any, producer_id_round: int) -> None:
-        brokers = pool.state.brokers
+    def use_up(pool: Any, broker_id: Any, producer_id_round: int) -> Iterator[Any]:
+        brokers = pool.brokers
         brokers[broker_id] = replace(brokers[broker_id], producer_id_round=producer_id_round)
+        yield from ()
 
     return use_up
 

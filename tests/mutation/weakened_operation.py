@@ -88,6 +88,24 @@ MUTANTS = (
            "test_a_move_of_retained_data_that_is_cancelled_ends_its_leadership",
            why_no_seed="ordinary seeds 9200029 and 9200069 noticed it in the 8 s of "
            "test_fresh_seeds"),
+    Mutant("retained data that moves gets an unclean election (a pair)", "I20", (
+               at("retained-data-gets-no-unclean-election",
+                  test("value.is_retained and not (state.adding_replicas"
+                       " or state.removing_replicas)")),
+               at("retained-data-waits-for-no-report", test(False))),
+           "tests/unit/operator/controller/test_retained_moves.py::"
+           "test_reports_elect_nobody_for_retained_data_that_moves",
+           why_no_seed="all that have everything die while their retained data moves"),
+    Mutant("clients see retained data that is led", "I20",
+           (at("retained-data-is-not-served", value(False)),),
+           "tests/regression/test_i20_retained_data_moves.py::"
+           "test_no_client_reaches_retained_data_that_is_led_for_its_move",
+           why_no_seed="simulated clients find leaders by the image, which has no retained topic"),
+    Mutant("retained offsets have a coordinator while they move", "I20",
+           (at("retained-offsets-have-no-coordinator", test(False)),),
+           "tests/unit/broker/coordinator/test_group_coordinator_service.py::test_retained_offsets_"
+           "that_are_led_for_a_move_have_no_coordinator_and_do_not_expire",
+           why_no_seed="the offsets topic is not deleted in any run"),
     Mutant("absence is taken for deletion", "I20, S12",
            (at("absence-is-no-deletion", wrap(_takes_absence_for_deletion)),),
            "tests/regression/test_s12_absence.py::"

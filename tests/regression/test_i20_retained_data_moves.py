@@ -14,7 +14,6 @@ from tidemark_broker.server.config import CheckpointIntervals
 from tidemark_operator.controller.core.elections import LeaderCounts, retained_or_moved
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.reassignment import reassigned
-from tidemark_protocol.controller_messages import MetadataPush
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 
@@ -29,7 +28,6 @@ class RetainedPool(InProcessPool):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, brokers=(1, 2))
-        self.is_retained = False
         self.start(3)
         self.topic = replace(self.topic, config={"segment.bytes": "16384", "retention.ms": "1000"})
         self.lead(1, in_sync=[1, 2])
@@ -37,11 +35,6 @@ class RetainedPool(InProcessPool):
             self.brokers[1].produce(value, acks=1)
         self.replicate(rounds=3)
         self.retain()
-
-    def image(self) -> MetadataPush:
-        pushed = super().image()
-        (topic,) = pushed.topics
-        return replace(pushed, topics=(replace(topic, is_retained=self.is_retained),))
 
     def retain(self) -> None:
         """As a deletion with the policy Retain does."""

@@ -2,8 +2,9 @@
 
 import pytest
 from tidemark_operator.api.kinds import BROKER, PARTITION_SLICE
+from tidemark_operator.controller.core.decision import Deferred
 from tidemark_operator.controller.service import NotController
-from tidemark_operator.controller.slice_store import ControllerSuperseded, Deferred
+from tidemark_operator.controller.slice_store import ControllerSuperseded
 from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset

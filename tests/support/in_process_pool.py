@@ -241,6 +241,7 @@ class InProcessPool:
         self.fenced: set[int] = set()
         self.racks: dict[int, str] = {}
         self.topic = topic or TopicState(TOPIC, TOPIC_ID, 1, len(tuple(brokers)))
+        self.is_retained = False  # its Topic is deleted, and its data is kept
         self.controller_epoch = ControllerEpoch(1)
         self.image_version = 0
         self._next_epoch = 10
@@ -324,7 +325,7 @@ class InProcessPool:
             self.image_version,
             is_full=True,
             brokers=tuple(self.broker_state(number) for number in self.brokers),
-            topics=(TopicPush(self.topic, (self.state,)),),
+            topics=(TopicPush(self.topic, (self.state,), is_retained=self.is_retained),),
         )
 
     def broker_state(self, number: int) -> BrokerState:

@@ -121,7 +121,11 @@ class GroupCoordinatorService(PartitionObserver):
         previous = self._coordinated.pop(key, None)
         if previous is not None:
             previous.resign()
-        if replica.leader is None or replica.topic_id in self._partitions.metadata.retained:
+        if (
+            replica.leader is None
+            # guard: retained-offsets-have-no-coordinator (I20)
+            or replica.topic_id in self._partitions.metadata.retained
+        ):
             return  # retained data is led for a move alone, and nothing in it expires
         leading = ShardRunner(
             replica,

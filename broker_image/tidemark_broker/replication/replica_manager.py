@@ -205,6 +205,7 @@ class ReplicaManager:
     def _served(self, topic: str, partition: int) -> Partition | None:
         """Return the replica that clients may use: retained data led for a move is not served."""
         replica = self._hosted.by_name.get((topic, partition))
+        # guard: retained-data-is-not-served (I20)
         is_hidden = replica is not None and replica.topic_id in self.metadata.retained
         return None if is_hidden else replica
 

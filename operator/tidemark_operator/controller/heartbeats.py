@@ -24,9 +24,9 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
 
 from tidemark_operator.api.broker import BrokerRecord
-from tidemark_operator.controller.commands import delete_topic
 from tidemark_operator.controller.commands.relieve_stalled_leaders import StalledLeaders
 from tidemark_operator.controller.core.broker_soft_state import BrokerSoftState
+from tidemark_operator.controller.core.decision import Deferred
 from tidemark_operator.controller.core.own_stall import OwnStall
 from tidemark_operator.controller.core.registration import is_of_before, is_storage_failed
 from tidemark_operator.controller.core.sessions import Expiry
@@ -36,7 +36,6 @@ from tidemark_operator.controller.long_polls import LongPoll, LongPolls
 from tidemark_operator.controller.pool_loop import PoolLoop
 from tidemark_operator.controller.probe import ProbeVerdict
 from tidemark_operator.controller.requested_transitions import RequestedTransitions, failed_replicas
-from tidemark_operator.controller.slice_store import Deferred
 from tidemark_operator.store.object_store import ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -83,7 +82,7 @@ class Heartbeats:
             new_uuid=environment.new_uuid,
         )
         self._stalled_leaders = StalledLeaders(
-            self.decisions,
+            self.decisions.state,
             now_ms=environment.now_ms,
             stall_limit_ms=environment.settings.write_stall_limit_ms,
         )
@@ -135,8 +134,8 @@ class Heartbeats:
             self._tasks.spawn(self.decisions.fence(lives, "session timeout"), f"fence {state.pool}")
         if self.decisions.is_dirty and not self.decisions.lock.is_wanted_alone():
             self._tasks.spawn(self.decisions.evaluate_again(), f"settle {state.pool}")
-        if delete_topic.is_due(self.decisions) and not self.decisions.lock.is_wanted_alone():
-            self._tasks.spawn(delete_topic.sweep(self.decisions), f"deletions {state.pool}")
+        if self.decisions.is_sweep_due and not self.decisions.lock.is_wanted_alone():
+            self._tasks.spawn(self.decisions.sweep(), f"deletions {state.pool}")
         for poll in self.polls.opened():
             if now_ms >= poll.deadline_ms:
                 self._answer(poll, self._response(poll), now_ms)

@@ -1,52 +1,75 @@
-"""Run the controller commands of one pool in sequence.
+"""Run the controller commands of one pool, and perform the decisions that they yield.
 
-Each public coroutine is one decision: it takes the pool's lock, so it sees the durable outcome of
-the one before, decides by the pure core, writes the slices it changes concurrently, and notifies
-brokers only once the result is stored. Run them to the end: a caller whose connection broke must
-not interrupt one (service.py shields them).
+A command has a turn of the pool, so it sees the durable outcome of the one before. It decides by
+the pure core; here its slices and Broker objects are written, and brokers are notified only once
+that is stored. Run them to the end: a caller whose connection broke must not interrupt one
+(decision_tasks.py shields them).
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AsyncExitStack, closing
 from dataclasses import replace
+from typing import Concatenate, ParamSpec
 from uuid import UUID
 
 from tidemark_protocol.controller_messages import (
-    CommittedTruncation,
     RegisterRequest,
     RegisterResponse,
     ReportedEpoch,
 )
-from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch, TopicId
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId
 
-from tidemark_operator.api.broker import NO_ROUND, BrokerControlState, BrokerRecord, round_of
+from tidemark_operator.api.broker import BrokerRecord
+from tidemark_operator.api.kinds import Object
 from tidemark_operator.api.partition_slice import PartitionSlice
 from tidemark_operator.controller.announcements import Announcements
-from tidemark_operator.controller.core.broker_soft_state import BrokerSoftState
+from tidemark_operator.controller.commands import broker_state, delete_topic, register_broker
+from tidemark_operator.controller.core.decision import (
+    ChangeSlice,
+    ChangeSlices,
+    ConfirmBroker,
+    CreateSlice,
+    Decision,
+    Deferred,
+    DeleteSlices,
+    Evaluate,
+    EvaluateAndSave,
+    EvaluateLater,
+    FindSlices,
+    LoadSlice,
+    NamespaceDeleted,
+    NotifyBrokers,
+    Outcome,
+    ReadSlice,
+    RemoveTombstones,
+    ReportChange,
+    Result,
+    SaveBroker,
+    SliceAccess,
+    Steps,
+    StoreTombstone,
+    Turn,
+    UnsettleSlices,
+)
+from tidemark_operator.controller.core.deleted_topics import Tombstone
 from tidemark_operator.controller.core.eligibility import BrokerEligibility
 from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.pool_state import PoolState
-from tidemark_operator.controller.core.registration import (
-    Accepted,
-    RegistrationError,
-    decided,
-    found_replicas,
-    lost_replicas,
-    report_of,
-)
 from tidemark_operator.controller.core.sessions import Sessions
 from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.controller.core.topic_views import TopicViews
 from tidemark_operator.controller.core.views import PoolSettings, StateChange, TopicView
 from tidemark_operator.controller.keyed_locks import KeyedLocks
 from tidemark_operator.controller.slice_changes import SliceChanges
-from tidemark_operator.controller.slice_store import Decide, Deferred, NamespaceDeleted, SliceStore
+from tidemark_operator.controller.slice_store import SliceStore
 from tidemark_operator.controller.turns import Turns
-from tidemark_operator.store.object_store import ObjectStore
+from tidemark_operator.store.object_store import ObjectStore, StoreError
 
 logger = logging.getLogger(__name__)
+
+Arguments = ParamSpec("Arguments")
 
 
 class PoolLoop:
@@ -63,17 +86,17 @@ class PoolLoop:
         new_uuid: Callable[[], UUID],
     ) -> None:
         """Create an empty pool; `on_image` is called when its brokers may be notified."""
-        self.state = PoolState(pool, controller_epoch)
-        self._views = TopicViews(self.state)
-        self.sessions = Sessions(settings)
         self.image = MetadataImage(
             controller_epoch, deleted_retained=settings.deleted_topics_retained
         )
+        self.sessions = Sessions(settings)
+        self.state = PoolState(pool, controller_epoch, self.image, self.sessions)
+        self._views = TopicViews(self.state)
         self.lock = Turns()
         self.topic_locks = KeyedLocks[TopicId]()  # taken before a turn
         # A decision was put off, or a take-over happened: the next tick looks at everything.
         self.is_dirty = True
-        self.is_sweeping = False  # what deletions have left
+        self._is_sweeping = False  # what deletions have left
         self._unsaved_brokers: set[BrokerId] = set()
         self._settings = settings
         self._now_ms = now_ms
@@ -89,54 +112,153 @@ class PoolLoop:
         )
         self._changes = SliceChanges(self.state, self.slice_store, on_deferred=self._record_dirty)
 
-    # Decisions.
+    # Commands (commands/).
 
-    def _lost_round(self, request: RegisterRequest, wall_clock_ms: int) -> int:
-        """Return a round that is not below any that a lost Broker object may have recorded.
+    async def run(
+        self,
+        command: Callable[Concatenate[PoolState, Arguments], Steps[Result]],
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> Result:
+        """Run a command while no other decision about the pool is made.
 
-        The object of a broker that is not new is missing, or is from before its last epoch. The
-        other brokers' disks know the blocks that it gave out, but not all may have registered yet;
-        there were fewer than one a second.
+        Raises what the command raises, Deposed.
         """
-        stored = self.state.brokers.get(request.broker_id)
-        if stored is not None:
-            is_lost = request.highest_broker_epoch > stored.broker_epoch
-        else:
-            partitions = (p for value in self.state.slices.values() for p in value.partitions)
-            is_lost = request.highest_broker_epoch != NO_EPOCH or any(
-                request.broker_id in partition.replicas for partition in partitions
+        return await self._drive(command(self.state, *arguments, **named), Turn.ALONE)
+
+    async def run_on_topic(
+        self,
+        topic_id: TopicId,
+        command: Callable[Concatenate[PoolState, Arguments], Steps[Result]],
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> Result:
+        """Run a command that holds its topic, and takes turns of the pool by itself.
+
+        Raises what the command raises, Deposed.
+        """
+        async with self.topic_locks.hold(topic_id):
+            return await self._drive(command(self.state, *arguments, **named), Turn.NONE)
+
+    async def _drive(self, steps: Steps[Result], first: Turn) -> Result:
+        """Perform what a command yields; it goes on with the outcome, or gets the error."""
+        async with AsyncExitStack() as turn:
+            await self._take(turn, first)
+            with closing(steps):
+                try:
+                    decision = next(steps)
+                    while True:
+                        try:
+                            outcome = await self._perform(decision, turn)
+                        except Exception as error:
+                            decision = steps.throw(error)
+                        else:
+                            decision = steps.send(outcome)
+                except StopIteration as end:
+                    result: Result = end.value
+                    return result
+
+    async def _take(self, turn: AsyncExitStack, wanted: Turn) -> None:
+        await turn.aclose()
+        match wanted:
+            case Turn.SHARED:
+                await turn.enter_async_context(self.lock.shared())
+            case Turn.ALONE:
+                await turn.enter_async_context(self.lock)
+
+    async def _perform(self, decision: Decision, turn: AsyncExitStack) -> Outcome:
+        match decision:
+            case Turn():
+                await self._take(turn, decision)
+            case LoadSlice(value):
+                self.load_slice(value)
+                self.is_dirty = True
+            case SaveBroker(record):
+                await self.save_broker(record)
+            case ConfirmBroker(record):
+                await self.slice_store.confirm_broker(record)
+            case Evaluate(topics, overriding):
+                return Outcome(is_complete=await self.evaluate(*overriding, topics=topics))
+            case EvaluateAndSave(broker_ids, leaving):
+                is_complete = await self._evaluate_and_save(broker_ids, leaving=leaving)
+                return Outcome(is_complete=is_complete)
+            case EvaluateLater():
+                self.is_dirty = True
+            case UnsettleSlices(values):
+                self.record_stale(values)
+            case ReportChange(change):
+                self._announcements.change(change)
+            case NotifyBrokers():
+                self._announcements.image()
+            case _:
+                return await self._access(decision)
+        return Outcome()
+
+    async def _access(self, decision: SliceAccess) -> Outcome:
+        match decision:
+            case ChangeSlice(value, decide):
+                return _stored(await self.slice_store.change(value, decide))
+            case ChangeSlices(changes):
+                return await self._changes.write(changes)
+            case CreateSlice(value):
+                return _stored(await self.slice_store.create(value))
+            case FindSlices(topic_id):
+                return _stored(*await self.slice_store.find(self.state.pool, topic_id))
+            case ReadSlice(value):
+                return _stored(await self.slice_store.read(value))
+            case StoreTombstone(tombstone):
+                self.load_tombstone(await self.slice_store.store_deletion_record(tombstone))
+            case DeleteSlices(values):
+                await asyncio.gather(*map(self._delete, values))
+            case RemoveTombstones(tombstones):
+                await asyncio.gather(*map(self._remove_deletion_record, tombstones))
+        return Outcome()
+
+    async def _delete(self, value: PartitionSlice) -> None:
+        try:
+            await self.slice_store.delete(value)
+        except StoreError as error:
+            logger.warning(
+                "slice of a deleted topic not removed yet",
+                extra={"slice": value.name, "error": str(error)},
             )
-        return wall_clock_ms // 1000 if is_lost else NO_ROUND
+            return
+        self.state.leftovers.pop(value.name, None)
+
+    async def _remove_deletion_record(self, tombstone: Tombstone) -> None:
+        try:
+            await self.slice_store.remove_deletion_record(tombstone)
+        except StoreError as error:
+            logger.warning(
+                "tombstone not removed yet",
+                extra={"topic": tombstone.topic, "error": str(error)},
+            )
+            return
+        self.state.tombstones.pop(tombstone.topic_id, None)
+        self.image.finish_deletion(tombstone.topic_id)
+
+    @property
+    def is_sweep_due(self) -> bool:
+        return not self._is_sweeping and delete_topic.is_due(self.state)
+
+    async def sweep(self) -> None:
+        """Delete some of what deletions left, concurrently with commands that create topics."""
+        self._is_sweeping = True
+        try:
+            await self._drive(delete_topic.sweep(self.state), Turn.SHARED)
+        finally:
+            self._is_sweeping = False
+
+    # Shorter names of commands, and what is no command.
 
     async def register(self, request: RegisterRequest, wall_clock_ms: int) -> RegisterResponse:
-        async with self.lock:
-            stored = self.state.brokers.get(request.broker_id)
-            outcome = decided(
-                request,
-                stored=stored,
-                highest_epoch=self.state.highest_broker_epoch(),
-                cluster_id=self.state.cluster_id() or request.cluster_id or str(self._new_uuid()),
-                controller_epoch=self.state.controller_epoch,
-                replaced=self.state.replaced.get(request.broker_id, ()),
-                lost_round=self._lost_round(request, wall_clock_ms),
-            )
-            self.state.record_producer_id_round(round_of(request.highest_producer_id))
-            if isinstance(outcome, RegistrationError):
-                return RegisterResponse(outcome.error, outcome.message)
-            try:
-                await self._admit(request, stored, outcome)
-            except Deferred as error:
-                self.is_dirty = True
-                return RegisterResponse(ErrorCode.REQUEST_TIMED_OUT, f"{error}: register again")
-        record = outcome.record
-        return RegisterResponse(
-            ErrorCode.NONE,
-            controller_epoch=self.state.controller_epoch,
-            broker_epoch=record.broker_epoch,
-            cluster_id=record.cluster_id,
-            is_clean=outcome.is_clean,
-            session_timeout_ms=self._settings.session_timeout_ms,
-            heartbeat_interval_ms=self._settings.heartbeat_interval_ms,
+        return await self.run(
+            register_broker.register,
+            request,
+            self._settings,
+            wall_clock_ms=wall_clock_ms,
+            now_ms=self._now_ms,
+            new_uuid=self._new_uuid,
         )
 
     async def confirm(self, broker_id: BrokerId) -> None:
@@ -150,94 +272,13 @@ class PoolLoop:
                 await self.slice_store.confirm_broker(known)
 
     async def activate(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """Unfence a broker: store the record, then run elections that may choose it."""
-        async with self.lock:
-            record = self.current(broker_id, broker_epoch)
-            if record is None or record.is_live or record.state is BrokerControlState.GONE:
-                return
-            await self.save_broker(replace(record, state=BrokerControlState.ACTIVE))
-            self.sessions.contact(broker_id, self._now_ms())
-            self.image.set_brokers(self.state.broker_states())
-            await self.evaluate()
-            logger.info("broker active", extra=self._fields(broker_id))
+        await self.run(broker_state.activate, broker_id, broker_epoch, self._now_ms)
 
     async def drain(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """Move all leadership off a broker and remove it from each ISR (controlled shutdown)."""
-        async with self.lock:
-            record = self.current(broker_id, broker_epoch)
-            notes = self.state.soft_state_of(broker_id)
-            if record is None or not record.is_live or notes.drained_at_version is not None:
-                return
-            self.state.observations.planned_restarts.begin(broker_id, self._now_ms())
-            self.state.brokers[broker_id] = replace(record, state=BrokerControlState.DRAINING)
-            if await self._evaluate_and_save([broker_id]):
-                # Set once (KAFKA-14292): who must have applied what.
-                notes.drained_at_version = self.image.version
-                notes.drained_at_ms = self._now_ms()
-            logger.info("broker draining", extra=self._fields(broker_id))
-        self._announcements.image()
+        await self.run(broker_state.drain, broker_id, broker_epoch, self._now_ms)
 
     async def fence(self, lives: Iterable[tuple[BrokerId, BrokerEpoch]], reason: str) -> None:
-        """Fence these brokers in one step, so that none of them is elected meanwhile."""
-        async with self.lock:
-            fenced = []
-            for broker_id, broker_epoch in lives:
-                record = self.current(broker_id, broker_epoch)
-                if record is None or not record.is_live:
-                    continue
-                if not record.is_stopping:
-                    self.state.observations.planned_restarts.end(broker_id)
-                self.state.brokers[broker_id] = replace(record, state=BrokerControlState.FENCED)
-                self.sessions.end(broker_id)
-                fenced.append(broker_id)
-                logger.info("broker fenced", extra={**self._fields(broker_id), "reason": reason})
-            if fenced:
-                await self._evaluate_and_save(fenced, leaving=fenced)
-
-    async def storage_failed(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """Invalidate all entries of a broker epoch; the next start is unclean (S8)."""
-        async with self.lock:
-            record = self.current(broker_id, broker_epoch)
-            if record is None or record.clean_since > broker_epoch:
-                return
-            failed = replace(
-                record,
-                state=BrokerControlState.FENCED,
-                clean_since=BrokerEpoch(broker_epoch + 1),
-                disk_since=BrokerEpoch(broker_epoch + 1),
-            )
-            await self.save_broker(failed)
-            self.sessions.end(broker_id)
-            await self._evaluate_and_save([], leaving=[broker_id])
-            logger.error("broker storage failed", extra=self._fields(broker_id))
-
-    async def evaluate_failures(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """Remove failed replicas from each set (S9).
-
-        No earlier decision can be stored after that.
-        """
-        async with self.lock:
-            if self.current(broker_id, broker_epoch) is None:
-                return
-            notes = self.state.soft_state_of(broker_id)
-            failed = notes.failed_replicas  # a later heartbeat may say more while this is stored
-            if notes.evaluated_failures != failed:
-                notes.evaluated_failures = failed if await self.evaluate() else frozenset()
-
-    async def record_truncations(self, truncations: tuple[CommittedTruncation, ...]) -> bool:
-        """Store truncations that followers report, which are the cost of an unclean election.
-
-        Returns False if that is deferred. Nothing is stored when a later election replaced it.
-        """
-        async with self.lock:
-            ids = dict.fromkeys(cut.topic_id for cut in truncations)
-            return await self.write(
-                {
-                    value.name: lambda stored: stored.with_truncations(truncations)
-                    for topic_id in ids
-                    for value in self.state.topic_slices(topic_id)
-                }
-            )
+        await self.run(broker_state.fence, lives, reason)
 
     async def evaluate_again(self) -> None:
         """Finish what an earlier decision deferred; writes nothing if all is as it should be."""
@@ -271,11 +312,6 @@ class PoolLoop:
         logger.error("slice is missing", extra={"slice": value.name, "topic": value.topic.topic})
         self._announcements.change(StateChange("topic", self.state.pool, value.object_name))
 
-    def forget_topic(self, topic_id: TopicId) -> None:
-        """Forget a topic whose slices are deleted permanently."""
-        self.state.forget_topic(topic_id)
-        self._views.forget(topic_id)
-
     def topic_view(self, topic_id: TopicId) -> TopicView | None:
         return self._views.of(topic_id, self.slice_store.outcome_unknown)
 
@@ -307,87 +343,36 @@ class PoolLoop:
     def load_slice(self, value: PartitionSlice) -> None:
         self._slice_is_durable(value)
 
+    def load_broker(self, broker_id: BrokerId, record: BrokerRecord | None, item: Object) -> None:
+        """Load a Broker object after a takeover; one without a record is written anew."""
+        self.slice_store.remember_broker(broker_id, item)
+        if record is not None:
+            self.state.brokers[broker_id] = record
+
+    def load_leftover(self, value: PartitionSlice) -> bool:
+        """Load a slice of a deleted topic after a takeover; return False for another topic's."""
+        tombstone, _ = self.state.tombstones.get(value.topic.topic_id, (None, 0))
+        if tombstone is None:
+            return False
+        if tombstone.covers(value):
+            self.state.leftovers[value.name] = value
+        else:
+            logger.error(
+                "slice of a deleted topic found, left alone: its replicas are erased",
+                extra={"slice": value.name, "topic": value.topic.topic},
+            )
+        return True
+
+    def load_tombstone(self, tombstone: Tombstone) -> None:
+        """Serve the topic of a durable deletion record no longer; brokers are told."""
+        self.image.delete(tombstone.topic_state)
+        self.state.tombstones[tombstone.topic_id] = (tombstone, self.image.version)
+        self._views.forget(tombstone.topic_id)
+        self._announcements.image()
+
     def current(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRecord | None:
         """Return the record of that broker epoch, or None if it is not the registered one."""
-        record = self.state.brokers.get(broker_id)
-        return record if record is not None and record.broker_epoch == broker_epoch else None
-
-    async def _admit(
-        self, request: RegisterRequest, stored: BrokerRecord | None, outcome: Accepted
-    ) -> None:
-        """Store a registration and apply its report (S2, S9).
-
-        First the earlier epoch is fenced and invalid entries are removed, then the new epoch is
-        stored, then its report counts.
-        """
-        broker_id, record = request.broker_id, outcome.record
-        report = report_of(request)
-        self.record_stale(self.state.record_reported(request.replicas, version=self.image.version))
-        notes = BrokerSoftState(
-            lost_replicas=lost_replicas(report, self.state.assigned(), request),
-            lost_below=record.broker_epoch,
-            found_replicas=found_replicas(report),
-        )
-        if outcome.is_same_epoch:
-            known = self.state.soft_state_of(broker_id)
-            known.lost_replicas, known.lost_below = notes.lost_replicas, notes.lost_below
-            known.found_replicas = notes.found_replicas
-            known.applied_version = -1
-        elif stored is not None:
-            if not outcome.is_clean:
-                # Of a life that a deposed controller registered this start may well be the proof:
-                # its entries are not struck out by what we read before.
-                await self.slice_store.confirm_broker(stored)
-            self.state.soft_state_of(broker_id).report = None  # of a log as it was before
-            self.state.observations.record_next_epoch(stored, request.clean_stop_epoch)
-            leaving = BrokerEligibility(
-                broker_id,
-                stored.broker_epoch,
-                record.clean_since,
-                record.disk_since,
-                is_live=False,
-                lost_replicas=notes.lost_replicas,
-                lost_below=notes.lost_below,
-            )
-            if not await self.evaluate(leaving):
-                raise Deferred(f"broker {broker_id}: its former life could not be fenced yet")
-        if not outcome.is_same_epoch:
-            if stored is not None and request.clean_stop_epoch == stored.broker_epoch:
-                # Known already, unless another controller led when it stopped.
-                self.state.observations.planned_restarts.begin(broker_id, self._now_ms())
-            await self.save_broker(record)
-            if stored is not None:
-                self.state.record_replaced(stored)
-            self.state.notes[broker_id] = notes
-            self.sessions.end(broker_id)
-            logger.info(
-                "broker registered",
-                extra={
-                    **self._fields(broker_id),
-                    "clean": outcome.is_clean,
-                    "clean_since": record.clean_since,
-                    "disk_since": record.disk_since,
-                },
-            )
-        known = self.state.soft_state_of(broker_id)
-        known.report = report
-        known.report_version = self._report_version(request, outcome)
-        self.image.set_brokers(self.state.broker_states())
-        await self.evaluate()  # the report may be the last one that an election waited for (S14)
-        if self.state.reports_wanted >= 0:
-            self._announcements.change(
-                StateChange("broker", self.state.pool, str(broker_id))
-            )  # or a Topic (S17)
-
-    def _report_version(self, request: RegisterRequest, outcome: Accepted) -> int:
-        """Return the image version up to which the report shows logs that do not change (S14).
-
-        The request may be old when it is read, and its broker may have followed a leader meanwhile.
-        """
-        if not outcome.is_same_epoch and request.applied_image_version < 0:
-            return self.image.version  # it leads and follows nothing yet
-        is_ours = request.applied_controller_epoch == self.state.controller_epoch
-        return request.applied_image_version if is_ours else -1
+        return self.state.current(broker_id, broker_epoch)
 
     async def evaluate(
         self, *overriding: BrokerEligibility, topics: Collection[TopicId] | None = None
@@ -398,10 +383,6 @@ class PoolLoop:
         """
         with self._announcements.changes_at_the_end():
             return await self._changes.evaluate(*overriding, topics=topics)
-
-    async def write(self, decisions: Mapping[str, Decide]) -> bool:
-        """Write slices by name; return False if one is deferred to a tick."""
-        return await self._changes.write(decisions)
 
     async def _evaluate_and_save(
         self, broker_ids: Collection[BrokerId], *, leaving: Collection[BrokerId] = ()
@@ -489,5 +470,6 @@ class PoolLoop:
         self.image.set_settings(settings)
         self._announcements.image()
 
-    def notify_brokers(self) -> None:
-        self._announcements.image()
+
+def _stored(*values: PartitionSlice | None) -> Outcome:
+    return Outcome({value.name: value for value in values if value is not None})

@@ -13,11 +13,12 @@ from typing import Any, Protocol
 from tidemark_protocol.controller_messages import CommittedTruncation, HeartbeatRequest
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
+from tidemark_operator.controller.commands import broker_state
 from tidemark_operator.controller.commands.relieve_stalled_leaders import StalledLeaders
+from tidemark_operator.controller.core.decision import Deferred
 from tidemark_operator.controller.core.eligibility import Replica
 from tidemark_operator.controller.core.registration import is_storage_failed
 from tidemark_operator.controller.pool_loop import PoolLoop
-from tidemark_operator.controller.slice_store import Deferred
 
 logger = logging.getLogger(__name__)
 
@@ -112,13 +113,13 @@ class RequestedTransitions:
         if request.committed_cuts and not self.are_cuts_recorded(request):
             await self._record_truncations(request)
         if request.storage_failed:
-            await decisions.storage_failed(broker_id, broker_epoch)
+            await decisions.run(broker_state.fail_storage, broker_id, broker_epoch)
             return
         if decisions.current(broker_id, broker_epoch) is None:
             return
         notes = decisions.state.soft_state_of(broker_id)
         if notes.failed_replicas != notes.evaluated_failures:
-            await decisions.evaluate_failures(broker_id, broker_epoch)
+            await decisions.run(broker_state.evaluate_failures, broker_id, broker_epoch)
         record = decisions.current(broker_id, broker_epoch)
         if record is None or request.number < notes.heartbeat:
             return  # a later heartbeat says what is wished
@@ -128,7 +129,8 @@ class RequestedTransitions:
         elif request.wants_to_serve and not record.is_live:
             await decisions.activate(broker_id, broker_epoch)
         if notes.is_write_stalled:
-            await self._stalled_leaders.move_leaders_off()
+            outcome_unknown = decisions.slice_store.outcome_unknown
+            await decisions.run(self._stalled_leaders.move_leaders_off, outcome_unknown)
 
     async def _record_truncations(self, request: HeartbeatRequest) -> None:
         """Store reported truncations.
@@ -136,7 +138,7 @@ class RequestedTransitions:
         If that is deferred the broker reports them again, because no response says otherwise.
         """
         truncations, key = request.committed_cuts, (request.broker_id, request.broker_epoch)
-        if await self._decisions.record_truncations(truncations):
+        if await self._decisions.run(broker_state.record_truncations, truncations):
             for previous in [each for each in self._recorded_truncations if each[0] == key[0]]:
                 if previous != key:
                     del self._recorded_truncations[previous]

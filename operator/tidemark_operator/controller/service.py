@@ -48,13 +48,15 @@ from tidemark_operator.controller.commands.alter_partition import alter_partitio
 from tidemark_operator.controller.commands.create_topic import TopicUnknown
 from tidemark_operator.controller.commands.reassign_partitions import Targets
 from tidemark_operator.controller.commands.topic_growth import Assignments, SliceMissing
+from tidemark_operator.controller.core.decision import Deferred
 from tidemark_operator.controller.core.new_partitions import NoLiveReplica
 from tidemark_operator.controller.core.settings import ControllerSettings
 from tidemark_operator.controller.core.views import BrokerView, PoolSettings, StateChange, TopicView
+from tidemark_operator.controller.decision_tasks import DecisionTasks, NotController
 from tidemark_operator.controller.heartbeats import Heartbeats, PoolEnvironment
 from tidemark_operator.controller.pool_loop import PoolLoop
 from tidemark_operator.controller.probe import Probe, ProbeVerdict
-from tidemark_operator.controller.slice_store import ControllerSuperseded, Deferred
+from tidemark_operator.controller.slice_store import ControllerSuperseded
 from tidemark_operator.store.lease import EpochTaken, highest_stored_epoch
 from tidemark_operator.store.object_store import ObjectStore, StoreError
 
@@ -74,13 +76,8 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 MAX_POOLS = 1000
-MAX_TASKS = 10_000
 
 Result = TypeVar("Result")
-
-
-class NotController(Exception):
-    """An error: this controller does not lead; ask the leading one."""
 
 
 class ControllerService:
@@ -106,13 +103,14 @@ class ControllerService:
         self._settings = settings
         self.installation = settings.installation
         self._clock = clock
+        self._tasks = DecisionTasks(on_superseded=self._stand_by)
         self._environment = PoolEnvironment(
             store,
             settings,
             clock.now_ms,
             wall_clock_ms,
             probe,
-            tasks=self,
+            tasks=self._tasks,
             on_change=on_change,
             new_uuid=new_uuid,
         )
@@ -120,9 +118,7 @@ class ControllerService:
         self._leader_address = ""
         self._highest_seen = ControllerEpoch(NO_EPOCH)
         self._pools: dict[str, Heartbeats] = {}
-        self._tasks: dict[asyncio.Task[Any], None] = {}  # by age
         self._ticker: asyncio.Task[None] | None = None
-        self._is_superseded = False  # the Lease is lost, and this loop has not turned since
         self._balance_due_ms = 0
 
     async def take_over(
@@ -140,7 +136,7 @@ class ControllerService:
         self, controller_epoch: ControllerEpoch, *, is_second_opinion: bool = False
     ) -> None:
         """Take over without ticks, for callers that call `tick` themselves."""
-        self._is_superseded = False  # before anything is awaited: a Lease may be lost meanwhile
+        self._tasks.open()  # before anything is awaited: a Lease may be lost meanwhile
         await self.step_down()
         brokers = await self._store.list(BROKER, None)
         slices = await self._store.list(PARTITION_SLICE, None)
@@ -169,7 +165,7 @@ class ControllerService:
     async def step_down(self) -> None:
         """Stop deciding, answer each open poll NOT_CONTROLLER, and forget all state."""
         self._stand_by()
-        tasks = [task for task in (*self._tasks, self._ticker) if task is not None]
+        tasks = [task for task in (*self._tasks.under_way(), self._ticker) if task is not None]
         self._ticker = None
         tasks = [task for task in tasks if task is not asyncio.current_task()]
         for task in tasks:
@@ -178,11 +174,11 @@ class ControllerService:
 
     def depose(self) -> None:
         """Let no decision begin from now on, also while the loop is busy (I16). From any thread."""
-        self._is_superseded = True
+        self._tasks.close()
 
     @property
     def is_leading(self) -> bool:
-        return self._controller_epoch is not None and not self._is_superseded
+        return self._controller_epoch is not None and not self._tasks.is_closed
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
@@ -226,7 +222,7 @@ class ControllerService:
             )
         pool = self._pool(request.pool, epoch)
         try:
-            response = await self.decide(pool.register(request))
+            response = await self._tasks.decide(pool.register(request))
         except (NotController, ControllerSuperseded):
             return self._registers_elsewhere()
         pool.response_ready()
@@ -279,7 +275,7 @@ class ControllerService:
                 ErrorCode.STALE_BROKER_EPOCH, "register first", controller_epoch=epoch
             )
         try:
-            return await self.decide(producer_ids.allocate(pool.decisions, request))
+            return await self._tasks.decide(pool.decisions.run(producer_ids.allocate, request))
         except (NotController, ControllerSuperseded):
             return not_controller
 
@@ -293,7 +289,7 @@ class ControllerService:
                 ErrorCode.STALE_BROKER_EPOCH, "register first", controller_epoch=epoch
             )
         try:
-            return await self.decide(alter_partition(pool.decisions, request))
+            return await self._tasks.decide(pool.decisions.run(alter_partition, request))
         except (NotController, ControllerSuperseded):
             return AlterPartitionResponse(ErrorCode.NOT_CONTROLLER)
 
@@ -355,8 +351,9 @@ class ControllerService:
         Raises NoLiveReplica when a partition would have no live broker to begin with.
         """
         await self._decide_for_reconciler(
-            topics.create(
-                self._deciding(pool),
+            self._deciding(pool).run_on_topic(
+                topic.topic_id,
+                topics.create,
                 topic,
                 assignments,
                 object_name=object_name or topic.topic,
@@ -373,8 +370,11 @@ class ControllerService:
         The min ISR changes by compare-and-set with the eligible leaders (S6). Raises TopicUnknown,
         SliceMissing.
         """
-        updating = topics.update(self._deciding(pool), topic, deletion_policy=deletion_policy)
-        await self._decide_for_reconciler(updating)
+        await self._decide_for_reconciler(
+            self._deciding(pool).run_on_topic(
+                topic.topic_id, topics.update, topic, deletion_policy=deletion_policy
+            )
+        )
 
     async def add_partitions(
         self, pool: str, topic_id: TopicId, assignments: Assignments, *, first: int
@@ -383,8 +383,11 @@ class ControllerService:
 
         Raises TopicUnknown, NoLiveReplica, SliceMissing.
         """
-        adding = topics.add_partitions(self._deciding(pool), topic_id, assignments, first=first)
-        await self._decide_for_reconciler(adding)
+        await self._decide_for_reconciler(
+            self._deciding(pool).run_on_topic(
+                topic_id, topics.add_partitions, topic_id, assignments, first=first
+            )
+        )
 
     async def reassign(self, pool: str, topic_id: TopicId, targets: Targets) -> None:
         """Begin or cancel moves of partitions. Idempotent.
@@ -392,7 +395,7 @@ class ControllerService:
         Raises CannotReassign for those that cannot begin, after the others have.
         """
         await self._decide_for_reconciler(
-            reassign_partitions.reassign(self._deciding(pool), topic_id, targets)
+            self._deciding(pool).run(reassign_partitions.reassign, topic_id, targets)
         )
 
     async def set_settings(self, pool: str, settings: PoolSettings) -> None:
@@ -401,7 +404,7 @@ class ControllerService:
     async def retire_broker(self, pool: str, broker_id: BrokerId) -> None:
         """Record a broker as Gone if it is fenced and no slice names it. Idempotent."""
         await self._decide_for_reconciler(
-            reassign_partitions.retire(self._deciding(pool), broker_id)
+            self._deciding(pool).run(reassign_partitions.retire, broker_id)
         )
 
     async def delete_topic(
@@ -411,8 +414,11 @@ class ControllerService:
 
         With its name in `topic`, brokers erase it also if its slices are missing.
         """
-        deleting = topics.delete(self._deciding(pool), topic_id, retain=retain, topic=topic)
-        await self._decide_for_reconciler(deleting)
+        await self._decide_for_reconciler(
+            self._deciding(pool).run_on_topic(
+                topic_id, topics.delete, topic_id, retain=retain, topic=topic
+            )
+        )
 
     async def choose_leaders(
         self, pool: str, topic_id: TopicId, choices: tuple[LeaderChoice, ...]
@@ -422,7 +428,7 @@ class ControllerService:
         They are for partitions without an eligible leader.
         """
         await self._decide_for_reconciler(
-            topics.choose_leaders(self._deciding(pool), topic_id, choices)
+            self._deciding(pool).run(topics.choose_leaders, topic_id, choices)
         )
 
     async def elect_leaders(
@@ -432,11 +438,13 @@ class ControllerService:
         elect = (
             requested_elections.elect_anybody if unclean else requested_elections.elect_preferred
         )
-        return await self._decide_for_reconciler(elect(self._deciding(pool), topic_id, partitions))
+        electing = self._deciding(pool).run(elect, topic_id, partitions)
+        return await self._decide_for_reconciler(electing)
 
     async def find_slices(self, pool: str, topic_id: TopicId) -> None:
         """Read slices of that topic id, which were missing and may have been restored (S12)."""
-        await self._decide_for_reconciler(topics.find_slices(self._deciding(pool), topic_id))
+        finding = self._deciding(pool).run_on_topic(topic_id, topics.find_slices, topic_id)
+        await self._decide_for_reconciler(finding)
 
     async def confirm_slices(self, pool: str, topic_id: TopicId) -> None:
         """Check by live reads which of a topic's slices are missing (S12).
@@ -465,14 +473,9 @@ class ControllerService:
         for pool in tuple(self._pools.values()):
             pool.tick(now_ms)
             if is_balance_due:
-                self.spawn(pool.decisions.balance(), f"balance {pool.decisions.state.pool}")
+                self._tasks.spawn(pool.decisions.balance(), f"balance {pool.decisions.state.pool}")
         # Decisions are tasks: a slow store must not hold back the next tick, which answers polls.
         await asyncio.sleep(0)
-
-    async def drained(self) -> None:
-        """Wait until no decision is under way (tests, and an orderly end)."""
-        while tasks := [task for task in self._tasks if task is not asyncio.current_task()]:
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run_ticks(self) -> None:
         while self.is_leading:
@@ -513,43 +516,10 @@ class ControllerService:
         for pool in pools.values():
             pool.stop(self._leader_address)
 
-    async def decide(self, decision: Coroutine[Any, Any, Result]) -> Result:
-        """Run a decision to its end, whatever becomes of the caller.
-
-        Raises NotController if this controller steps down meanwhile.
-        """
-        task = self.spawn(decision, "decision")
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            # Both may be cancelled at once: who is to end must not be told to try again.
-            if task.cancelled() and not (caller is not None and caller.cancelling()):
-                raise NotController("stepped down while deciding") from None
-            raise
-
     async def _decide_for_reconciler(self, decision: Coroutine[Any, Any, Result]) -> Result:
         try:
-            return await self.decide(decision)
+            return await self._tasks.decide(decision)
         except Deferred as error:
             raise StoreError(f"{error}: try again") from error
         except ControllerSuperseded as error:
             raise NotController(str(error)) from error
-
-    def spawn(self, coroutine: Coroutine[Any, Any, Result], name: str) -> "asyncio.Task[Result]":
-        if self._is_superseded or len(self._tasks) >= MAX_TASKS:
-            coroutine.close()
-            raise NotController("the Lease is lost, or too many decisions are under way")
-        task = asyncio.create_task(coroutine, name=name)
-        self._tasks[task] = None
-        task.add_done_callback(self._record_done)
-        return task
-
-    def _record_done(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.pop(task, None)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, ControllerSuperseded):
-            logger.error("deposed: standing by", extra={"error": str(error)})
-            self._stand_by()
-        elif error is not None and task.get_name() != "decision":
-            logger.error("controller task failed", exc_info=error, extra={"task": task.get_name()})

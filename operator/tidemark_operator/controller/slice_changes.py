@@ -14,14 +14,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from tidemark_protocol.ids import TopicId
 
 from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.decision import Decide, Deferred, Outcome
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility
 from tidemark_operator.controller.core.pool_state import PoolState
-from tidemark_operator.controller.slice_store import (
-    ControllerSuperseded,
-    Decide,
-    Deferred,
-    SliceStore,
-)
+from tidemark_operator.controller.slice_store import ControllerSuperseded, SliceStore
 
 logger = logging.getLogger(__name__)
 
@@ -78,14 +74,24 @@ class SliceChanges:
 
         await self._decide_each(self._values(None), decided)
 
-    async def write(self, decisions: Mapping[str, Decide]) -> bool:
-        """Write slices by name; return False if one is deferred to a tick."""
+    async def write(self, decisions: Mapping[str, Decide]) -> Outcome:
+        """Write slices by name; those that are deferred are left to a tick."""
         waiting = deque(decisions.items())
-        outcomes: list[bool] = []
+        stored: dict[str, PartitionSlice] = {}
+        deferred: list[str] = []
 
         async def write_some() -> None:
             while waiting:
-                outcomes.append(await self._write(*waiting.popleft()))
+                name, decide = waiting.popleft()
+                try:
+                    written = await self._write(name, decide)
+                except Deferred as error:
+                    self._on_deferred()
+                    logger.warning("decision put off", extra={"slice": name, "error": str(error)})
+                    deferred.append(name)
+                else:
+                    if written is not None:
+                        stored[name] = written
 
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -96,19 +102,11 @@ class SliceChanges:
                 error for error in failed.exceptions if isinstance(error, ControllerSuperseded)
             ]
             raise (superseded or failed.exceptions)[0] from failed
-        return all(outcomes)
+        return Outcome(stored, is_complete=not deferred)
 
-    async def _write(self, name: str, decide: Decide) -> bool:
+    async def _write(self, name: str, decide: Decide) -> PartitionSlice | None:
         value = self._state.slices.get(name)
-        if value is None:
-            return True  # it is gone since
-        try:
-            await self._slice_store.change(value, decide)
-        except Deferred as error:
-            self._on_deferred()
-            logger.warning("decision put off", extra={"slice": name, "error": str(error)})
-            return False
-        return True
+        return None if value is None else await self._slice_store.change(value, decide)
 
     def _values(self, topics: Collection[TopicId] | None) -> list[PartitionSlice]:
         if topics is None:
@@ -126,7 +124,7 @@ class SliceChanges:
                 decide = None if known is None else decided(known)
                 if decide is not None:
                     decisions[value.name] = decide
-            is_done = await self.write(decisions) and is_done
+            is_done = (await self.write(decisions)).is_complete and is_done
             await asyncio.sleep(0)
         return is_done
 

@@ -29,6 +29,7 @@ from tidemark_operator.api.partition_slice import (
     slice_object,
     split_pool,
 )
+from tidemark_operator.controller.core.decision import Decide, Deferred, NamespaceDeleted
 from tidemark_operator.controller.core.deleted_topics import (
     Tombstone,
     is_tombstone,
@@ -50,17 +51,6 @@ logger = logging.getLogger(__name__)
 
 class ControllerSuperseded(Exception):
     """An error: the store holds a later controller's write; stop deciding."""
-
-
-class Deferred(Exception):
-    """An error: a write was not possible within its attempts; the decision is made again later."""
-
-
-class NamespaceDeleted(Deferred):
-    """An error: the pool's namespace is being deleted, so nothing will be stored for it again."""
-
-
-Decide = Callable[[PartitionSlice], PartitionSlice]
 
 
 class SliceStore:

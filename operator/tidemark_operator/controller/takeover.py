@@ -17,7 +17,6 @@ from tidemark_operator.api.partition_slice import (
     SliceReader,
     by_age,
 )
-from tidemark_operator.controller.commands import delete_topic
 from tidemark_operator.controller.core.deleted_topics import is_tombstone, read_tombstone
 from tidemark_operator.controller.pool_loop import PoolLoop
 
@@ -78,22 +77,19 @@ def _load_broker(pool_of: PoolOf, item: Object) -> None:
         return
     pool = pool_of(record.pool if record else str(spec.get("pool")))
     broker_id = record.broker_id if record else BrokerId(int(spec.get("brokerId", NO_EPOCH)))
-    pool.slice_store.remember_broker(broker_id, item)
-    if record is not None:
-        pool.state.brokers[broker_id] = record
+    pool.load_broker(broker_id, record, item)
 
 
 def _load_tombstone(pool_of: PoolOf, item: Object) -> None:
     tombstone = read_tombstone(item)
-    delete_topic.record_deleted(pool_of(tombstone.pool), tombstone)
+    pool_of(tombstone.pool).load_tombstone(tombstone)
 
 
 def _load_slice(
     pool_of: PoolOf, value: PartitionSlice, owners: dict[tuple[str, str], TopicId]
 ) -> None:
     pool, topic = pool_of(value.pool), value.topic
-    if topic.topic_id in pool.state.tombstones:
-        delete_topic.load_leftovers(pool, (value,))
+    if pool.load_leftover(value):
         return
     owner = owners.setdefault((value.pool, topic.topic), topic.topic_id)
     if owner != topic.topic_id:

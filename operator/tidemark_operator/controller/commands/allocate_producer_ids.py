@@ -22,51 +22,46 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.api.broker import BLOCK_SIZE, first_producer_id
-from tidemark_operator.controller.pool_loop import PoolLoop
-from tidemark_operator.controller.slice_store import Deferred
+from tidemark_operator.controller.core.decision import Deferred, SaveBroker, Steps
+from tidemark_operator.controller.core.pool_state import PoolState
 
 logger = logging.getLogger(__name__)
 
 
-async def allocate(
-    pool: PoolLoop, request: AllocateProducerIdsRequest
-) -> AllocateProducerIdsResponse:
-    """Return the next block of a registered broker.
-
-    Raises Deposed.
-    """
-    async with pool.lock:
-        state = pool.state
-        if pool.current(request.broker_id, request.broker_epoch) is None:
-            return AllocateProducerIdsResponse(
-                ErrorCode.STALE_BROKER_EPOCH,
-                f"broker {request.broker_id}: epoch {request.broker_epoch} is not its registered"
-                " one: register first",
-                state.controller_epoch,
-            )
-        producer_id_round = state.next_producer_id_round()
-        try:
-            await _use_up(pool, request.broker_id, producer_id_round)
-        except Deferred as error:
-            return AllocateProducerIdsResponse(
-                ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again", state.controller_epoch
-            )
+def allocate(
+    pool: PoolState, request: AllocateProducerIdsRequest
+) -> Steps[AllocateProducerIdsResponse]:
+    """Return the next block of a registered broker."""
+    if pool.current(request.broker_id, request.broker_epoch) is None:
+        return AllocateProducerIdsResponse(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {request.broker_id}: epoch {request.broker_epoch} is not its registered"
+            " one: register first",
+            pool.controller_epoch,
+        )
+    producer_id_round = pool.next_producer_id_round()
+    try:
+        yield from _use_up(pool, request.broker_id, producer_id_round)
+    except Deferred as error:
+        return AllocateProducerIdsResponse(
+            ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again", pool.controller_epoch
+        )
     first = first_producer_id(producer_id_round, request.broker_id)
     logger.info(
         "producer ids handed out",
-        extra={"pool": state.pool, "broker_id": request.broker_id, "first_producer_id": first},
+        extra={"pool": pool.pool, "broker_id": request.broker_id, "first_producer_id": first},
     )
     return AllocateProducerIdsResponse(
         ErrorCode.NONE,
-        controller_epoch=state.controller_epoch,
+        controller_epoch=pool.controller_epoch,
         first_producer_id=first,
         count=BLOCK_SIZE,
     )
 
 
 # guard: producer-ids-stored-before-given (S5)
-async def _use_up(pool: PoolLoop, broker_id: BrokerId, producer_id_round: int) -> None:
+def _use_up(pool: PoolState, broker_id: BrokerId, producer_id_round: int) -> Steps[None]:
     # Known as used before it is written: a write of unknown outcome may have happened.
-    record = replace(pool.state.brokers[broker_id], producer_id_round=producer_id_round)
-    pool.state.brokers[broker_id] = record
-    await pool.save_broker(record)
+    record = replace(pool.brokers[broker_id], producer_id_round=producer_id_round)
+    pool.brokers[broker_id] = record
+    yield SaveBroker(record)

@@ -3,8 +3,6 @@
 `core/isr.py` checks a proposal; here each slice is one compare-and-set.
 """
 
-import asyncio
-
 from tidemark_protocol.controller_messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -15,48 +13,53 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.decision import ChangeSlices, Evaluate, Steps
 from tidemark_operator.controller.core.isr import checked_proposal
+from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.reassignment import is_moving
-from tidemark_operator.controller.pool_loop import PoolLoop
-from tidemark_operator.controller.slice_store import Deferred
 
 
-async def alter_partition(pool: PoolLoop, request: AlterPartitionRequest) -> AlterPartitionResponse:
-    async with pool.lock:
-        record = pool.current(request.broker_id, request.broker_epoch)
-        if record is None:
-            return AlterPartitionResponse(
-                ErrorCode.STALE_BROKER_EPOCH,
-                f"broker {request.broker_id}: epoch {request.broker_epoch} is not its"
-                " registered one: register again",
-                pool.state.controller_epoch,
-            )
-        answers, by_slice = _sorted_by_slice(pool, request.proposals)
-        judgements = (
-            _check_slice(pool, pool.state.slices[name], request.broker_id, proposals)
-            for name, proposals in by_slice.items()
+def alter_partition(
+    pool: PoolState, request: AlterPartitionRequest
+) -> Steps[AlterPartitionResponse]:
+    """Return the results of proposals; none for a slice that could not be written (S3).
+
+    The leader proposes again.
+    """
+    if pool.current(request.broker_id, request.broker_epoch) is None:
+        return AlterPartitionResponse(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {request.broker_id}: epoch {request.broker_epoch} is not its"
+            " registered one: register again",
+            pool.controller_epoch,
         )
-        for checked_slice in await asyncio.gather(*judgements):
-            answers.extend(checked_slice)
-        moving = {a.topic_id: None for a in answers if a.state is not None and is_moving(a.state)}
-        if moving:
-            await pool.evaluate(
-                topics=moving
-            )  # it may have been the last one that a move waited for
+    answers, by_slice = _sorted_by_slice(pool, request.proposals)
+    checked = {
+        name: CheckedSlice(pool, request.broker_id, proposals)
+        for name, proposals in by_slice.items()
+    }
+    if checked:
+        outcome = yield ChangeSlices({name: each.decide for name, each in checked.items()})
+        for name, each in checked.items():
+            if name in outcome.stored:
+                answers.extend(each.answers)
+    moving = {a.topic_id: None for a in answers if a.state is not None and is_moving(a.state)}
+    if moving:
+        yield Evaluate(tuple(moving))  # it may have been the last one that a move waited for
     return AlterPartitionResponse(
         ErrorCode.NONE,
-        controller_epoch=pool.state.controller_epoch,
+        controller_epoch=pool.controller_epoch,
         answers=tuple(answers),
     )
 
 
 def _sorted_by_slice(
-    pool: PoolLoop, proposals: tuple[IsrProposal, ...]
+    pool: PoolState, proposals: tuple[IsrProposal, ...]
 ) -> tuple[list[IsrResult], dict[str, list[IsrProposal]]]:
     requested = [(proposal.topic_id, proposal.partition) for proposal in proposals]
     places = {
         replica: value.name
-        for replica, (value, state) in pool.state.places_of(requested).items()
+        for replica, (value, state) in pool.places_of(requested).items()
         if state.has_leader or not value.is_retained  # it is led while it moves
     }
     unknown: list[IsrResult] = []
@@ -66,7 +69,7 @@ def _sorted_by_slice(
         if name is not None:
             by_slice.setdefault(name, []).append(proposal)
             continue
-        slices = pool.state.topic_slices(proposal.topic_id)
+        slices = pool.topic_slices(proposal.topic_id)
         is_known_topic = any(not value.is_retained and value.partitions for value in slices)
         error = (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_known_topic else ErrorCode.UNKNOWN_TOPIC_ID
@@ -75,36 +78,29 @@ def _sorted_by_slice(
     return unknown, by_slice
 
 
-async def _check_slice(
-    pool: PoolLoop, value: PartitionSlice, sender: BrokerId, proposals: list[IsrProposal]
-) -> list[IsrResult]:
-    """Return the results of a slice's proposals from what is stored.
+class CheckedSlice:
+    """The proposals for one slice, and their results from what was stored when last decided."""
 
-    None at all if the write's outcome is unknown: the leader asks again (S3).
-    """
-    answers: list[IsrResult] = []
+    def __init__(self, pool: PoolState, sender: BrokerId, proposals: list[IsrProposal]) -> None:
+        self._pool = pool
+        self._sender = sender
+        self._proposals = proposals
+        self.answers: list[IsrResult] = []
 
-    def decide(stored: PartitionSlice) -> PartitionSlice:
-        answers.clear()
-        eligibility = pool.state.eligibility()
+    def decide(self, stored: PartitionSlice) -> PartitionSlice:
+        self.answers.clear()
+        eligibility = self._pool.eligibility()
         partitions = {state.partition: state for state in stored.partitions}
-        for proposal in proposals:
+        for proposal in self._proposals:
             verdict = checked_proposal(
                 stored.topic,
                 partitions[proposal.partition],
                 eligibility,
-                sender=sender,
+                sender=self._sender,
                 proposal=proposal,
             )
             partitions[proposal.partition] = verdict.partition
-            answers.append(
+            self.answers.append(
                 IsrResult(proposal.topic_id, proposal.partition, verdict.error, verdict.partition)
             )
         return stored.with_partitions(tuple(partitions[n] for n in stored.numbers))
-
-    try:
-        written = await pool.slice_store.change(value, decide)
-    except Deferred:
-        pool.is_dirty = True
-        return []
-    return answers if written is not None else []

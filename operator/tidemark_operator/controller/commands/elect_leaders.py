@@ -12,40 +12,43 @@ from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.api.elect_annotation import LeaderChoice
 from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.decision import (
+    ChangeSlice,
+    Evaluate,
+    NotifyBrokers,
+    Steps,
+)
 from tidemark_operator.controller.core.elections import preferred_leader_restored
+from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.unclean_recovery import ANYBODY
-from tidemark_operator.controller.pool_loop import PoolLoop
 
 
-async def elect_preferred(
-    pool: PoolLoop, topic_id: TopicId, partitions: Collection[int]
-) -> dict[int, ErrorCode]:
+def elect_preferred(
+    pool: PoolState, topic_id: TopicId, partitions: Collection[int]
+) -> Steps[dict[int, ErrorCode]]:
     """Elect preferred leaders; return an error code for each partition.
 
     NONE, ELECTION_NOT_NEEDED (it leads), PREFERRED_LEADER_NOT_AVAILABLE (not live and in sync),
-    UNKNOWN_TOPIC_OR_PARTITION. Raises Deferred, Deposed.
+    UNKNOWN_TOPIC_OR_PARTITION. Raises Deferred.
     """
-    async with pool.lock:
-        before = _states(pool, topic_id)
-        for value in pool.state.topic_slices(topic_id):
-            if not value.is_retained and not set(partitions).isdisjoint(value.numbers):
-                await pool.slice_store.change(
-                    value, lambda stored: _restored(pool, stored, partitions)
-                )
-        after = _states(pool, topic_id)
-    pool.notify_brokers()
+    before = _states(pool, topic_id)
+    for value in pool.topic_slices(topic_id):
+        if not value.is_retained and not set(partitions).isdisjoint(value.numbers):
+            yield ChangeSlice(value, lambda stored: _restored(pool, stored, partitions))
+    after = _states(pool, topic_id)
+    yield NotifyBrokers()
     return {number: _outcome(before.get(number), after.get(number)) for number in partitions}
 
 
 def _restored(
-    pool: PoolLoop, stored: PartitionSlice, partitions: Collection[int]
+    pool: PoolState, stored: PartitionSlice, partitions: Collection[int]
 ) -> PartitionSlice:
-    eligibility, counts = pool.state.eligibility(), pool.state.leader_counts()
+    eligibility, counts = pool.eligibility(), pool.leader_counts()
     topic = stored.topic
 
     def restored(state: PartitionState) -> PartitionState:
         replica = (topic.topic_id, state.partition)
-        if state.partition not in partitions or not pool.state.may_grant(replica, state):
+        if state.partition not in partitions or not pool.may_grant(replica, state):
             return state
         return preferred_leader_restored(topic, state, eligibility, leader_counts=counts)
 
@@ -62,41 +65,38 @@ def _outcome(before: PartitionState | None, after: PartitionState | None) -> Err
     return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
 
-async def elect_anybody(
-    pool: PoolLoop, topic_id: TopicId, partitions: Collection[int]
-) -> dict[int, ErrorCode]:
+def elect_anybody(
+    pool: PoolState, topic_id: TopicId, partitions: Collection[int]
+) -> Steps[dict[int, ErrorCode]]:
     """Store unclean elections; return an error code for each partition.
 
     NONE (it is led once the live replicas have reported their logs; a condition tells what is
     lost), ELECTION_NOT_NEEDED (it has a leader), ELIGIBLE_LEADERS_NOT_AVAILABLE (no replica is
     live), UNKNOWN_TOPIC_OR_PARTITION.
     """
-    async with pool.lock:
-        states = _states(pool, topic_id)
-        eligibility = pool.state.eligibility()
-        outcomes: dict[int, ErrorCode] = {}
-        for number in partitions:
-            state = states.get(number)
-            if state is None:
-                outcomes[number] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif state.has_leader:
-                outcomes[number] = ErrorCode.ELECTION_NOT_NEEDED
-            elif not any(eligibility.is_active(b, (topic_id, number)) for b in state.replicas):
-                outcomes[number] = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-            else:
-                outcomes[number] = ErrorCode.NONE
-                pool.state.choices[topic_id, number] = LeaderChoice(
-                    number, ANYBODY, state.leader_epoch
-                )
-        await pool.evaluate(topics=(topic_id,))
-    pool.notify_brokers()
+    states = _states(pool, topic_id)
+    eligibility = pool.eligibility()
+    outcomes: dict[int, ErrorCode] = {}
+    for number in partitions:
+        state = states.get(number)
+        if state is None:
+            outcomes[number] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif state.has_leader:
+            outcomes[number] = ErrorCode.ELECTION_NOT_NEEDED
+        elif not any(eligibility.is_active(b, (topic_id, number)) for b in state.replicas):
+            outcomes[number] = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        else:
+            outcomes[number] = ErrorCode.NONE
+            pool.choices[topic_id, number] = LeaderChoice(number, ANYBODY, state.leader_epoch)
+    yield Evaluate((topic_id,))
+    yield NotifyBrokers()
     return outcomes
 
 
-def _states(pool: PoolLoop, topic_id: TopicId) -> dict[int, PartitionState]:
+def _states(pool: PoolState, topic_id: TopicId) -> dict[int, PartitionState]:
     return {
         state.partition: state
-        for value in pool.state.topic_slices(topic_id)
+        for value in pool.topic_slices(topic_id)
         if not value.is_retained
         for state in value.partitions
     }

@@ -8,60 +8,63 @@ from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.api.broker import BrokerControlState
 from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.decision import (
+    ChangeSlice,
+    Evaluate,
+    NotifyBrokers,
+    SaveBroker,
+    Steps,
+)
+from tidemark_operator.controller.core.pool_state import PoolState
 from tidemark_operator.controller.core.reassignment import CannotReassign, obstacle, reassigned
-from tidemark_operator.controller.pool_loop import PoolLoop
 
 Targets = Mapping[int, tuple[BrokerId, ...]]  # by partition
 
 MAX_NAMED = 5  # partitions in one error: a condition has an end
 
 
-async def reassign(pool: PoolLoop, topic_id: TopicId, targets: Targets) -> None:
+def reassign(pool: PoolState, topic_id: TopicId, targets: Targets) -> Steps[None]:
     """Begin the moves that can begin, then raise CannotReassign for the others. Idempotent.
 
     So a partition that has to wait, or an invalid entry, delays no drain of the others.
     """
-    async with pool.lock:
-        slices = pool.state.topic_slices(topic_id)
-        places = {state.partition: (value, state) for value in slices for state in value.partitions}
-        problems = {
-            number: problem
-            for number, target in sorted(targets.items())
-            if (problem := _problem(pool, places.get(number), target))
-        }
-        possible = {number: to for number, to in targets.items() if number not in problems}
-        for value in slices:
-            if not possible.keys().isdisjoint(value.numbers):
-                await pool.slice_store.change(value, lambda stored: _begun(pool, stored, possible))
-        if possible:
-            await pool.evaluate(topics=(topic_id,))  # what is complete already completes
+    slices = pool.topic_slices(topic_id)
+    places = {state.partition: (value, state) for value in slices for state in value.partitions}
+    problems = {
+        number: problem
+        for number, target in sorted(targets.items())
+        if (problem := _problem(pool, places.get(number), target))
+    }
+    possible = {number: to for number, to in targets.items() if number not in problems}
+    for value in slices:
+        if not possible.keys().isdisjoint(value.numbers):
+            yield ChangeSlice(value, lambda stored: _begun(pool, stored, possible))
+    if possible:
+        yield Evaluate((topic_id,))  # what is complete already completes
     if problems:
         raise CannotReassign(_listed(problems))
 
 
-async def retire(pool: PoolLoop, broker_id: BrokerId) -> None:
+def retire(pool: PoolState, broker_id: BrokerId) -> Steps[None]:
     """Record a drained broker whose process is gone as Gone; only a registration brings it back."""
-    async with pool.lock:
-        record = pool.state.brokers.get(broker_id)
-        if record is None or record.state is BrokerControlState.GONE:
-            return
-        if record.is_live or _is_named(pool, broker_id):
-            return  # its session ends soon, or a topic was placed there meanwhile
-        await pool.save_broker(replace(record, state=BrokerControlState.GONE))
-        pool.image.set_brokers(pool.state.broker_states())
-    pool.notify_brokers()
+    record = pool.brokers.get(broker_id)
+    if record is None or record.state is BrokerControlState.GONE:
+        return
+    if record.is_live or _is_named(pool, broker_id):
+        return  # its session ends soon, or a topic was placed there meanwhile
+    yield SaveBroker(replace(record, state=BrokerControlState.GONE))
+    pool.image.set_brokers(pool.broker_states())
+    yield NotifyBrokers()
 
 
-def _is_named(pool: PoolLoop, broker_id: BrokerId) -> bool:
+def _is_named(pool: PoolState, broker_id: BrokerId) -> bool:
     return any(
-        broker_id in state.replicas
-        for value in pool.state.slices.values()
-        for state in value.partitions
+        broker_id in state.replicas for value in pool.slices.values() for state in value.partitions
     )
 
 
 def _problem(
-    pool: PoolLoop,
+    pool: PoolState,
     place: tuple[PartitionSlice, PartitionState] | None,
     target: tuple[BrokerId, ...],
 ) -> str:
@@ -83,14 +86,14 @@ def _listed(problems: Mapping[int, str]) -> str:
     return f"{text}; and {more} more partitions" if more else text
 
 
-def _reason_to_wait(pool: PoolLoop, topic_id: TopicId, state: PartitionState) -> str:
+def _reason_to_wait(pool: PoolState, topic_id: TopicId, state: PartitionState) -> str:
     """Return why a move has to wait, or "".
 
     A replica that leaves raises the leader epoch (S30). No leader is assigned by an old slice
     (S17), nor is a leader that was fenced while its successor could not be written (I12).
     """
     replica = (topic_id, state.partition)
-    if not pool.state.may_grant(replica, state):
+    if not pool.may_grant(replica, state):
         return "its brokers have not all said what they hold: a move waits until they have"
     if state.has_leader and not _leads_on(pool, state):
         return f"its leader {state.leader} goes: a move waits until another one leads"
@@ -98,18 +101,18 @@ def _reason_to_wait(pool: PoolLoop, topic_id: TopicId, state: PartitionState) ->
 
 
 # guard: move-begins-under-live-leader (S30)
-def _leads_on(pool: PoolLoop, state: PartitionState) -> bool:
+def _leads_on(pool: PoolState, state: PartitionState) -> bool:
     leader = pool.current(state.leader, state.leader_broker_epoch)
     return leader is not None and leader.is_live and not leader.is_stopping
 
 
-def _is_known(pool: PoolLoop, broker_id: BrokerId) -> bool:
-    record = pool.state.brokers.get(broker_id)
+def _is_known(pool: PoolState, broker_id: BrokerId) -> bool:
+    record = pool.brokers.get(broker_id)
     return record is not None and record.state is not BrokerControlState.GONE
 
 
-def _begun(pool: PoolLoop, stored: PartitionSlice, targets: Targets) -> PartitionSlice:
-    eligibility = pool.state.eligibility()
+def _begun(pool: PoolState, stored: PartitionSlice, targets: Targets) -> PartitionSlice:
+    eligibility = pool.eligibility()
 
     def new_partitions(state: PartitionState) -> PartitionState:
         target = targets.get(state.partition)

@@ -9,7 +9,7 @@ not wander.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from tidemark_protocol.controller_messages import HeartbeatRequest
 from tidemark_protocol.ids import BrokerId
@@ -17,10 +17,10 @@ from tidemark_protocol.partition_state import PartitionState, TopicState
 from tidemark_protocol.topic_configs import REPLICA_LAG_TIME_MAX_MS, integer_of
 
 from tidemark_operator.api.partition_slice import PartitionSlice
+from tidemark_operator.controller.core.decision import ChangeSlice, Deferred, Steps
 from tidemark_operator.controller.core.elections import LeaderCounts, leader_moved_off
 from tidemark_operator.controller.core.eligibility import Eligibility, Replica
-from tidemark_operator.controller.pool_loop import PoolLoop
-from tidemark_operator.controller.slice_store import Deferred
+from tidemark_operator.controller.core.pool_state import PoolState
 
 logger = logging.getLogger(__name__)
 
@@ -28,10 +28,8 @@ logger = logging.getLogger(__name__)
 class StalledLeaders:
     """The stalled leaders of one pool, as one controller sees them."""
 
-    def __init__(
-        self, decisions: PoolLoop, *, now_ms: Callable[[], int], stall_limit_ms: int
-    ) -> None:
-        self._decisions = decisions
+    def __init__(self, pool: PoolState, *, now_ms: Callable[[], int], stall_limit_ms: int) -> None:
+        self._pool = pool
         self._now_ms = now_ms
         self._stall_limit_ms = stall_limit_ms
         self._moved_at_ms: dict[Replica, int] = {}
@@ -43,7 +41,7 @@ class StalledLeaders:
 
         It is due if the broker cannot write now.
         """
-        notes = self._decisions.state.soft_state_of(request.broker_id)
+        notes = self._pool.soft_state_of(request.broker_id)
         is_stalled = self._cannot_write(request)
         if is_stalled != notes.is_write_stalled:
             logger.warning(
@@ -61,20 +59,17 @@ class StalledLeaders:
         oldest_ms = max(request.oldest_append_age_ms, request.disk_probe_age_ms)
         return oldest_ms >= self._stall_limit_ms
 
-    async def move_leaders_off(self) -> None:
+    def move_leaders_off(self, pool: PoolState, outcome_unknown: Container[str]) -> Steps[None]:
         """Move what stalled brokers lead to in-sync replicas that can write, if there are any."""
-        decisions = self._decisions
-        async with decisions.lock:
-            eligibility = decisions.state.eligibility()
-            counts = decisions.state.leader_counts()
-            for name in sorted(decisions.state.slices):
-                value = decisions.state.slices[name]
-                if name not in decisions.slice_store.outcome_unknown:
-                    await self._move_leaders_off(value, eligibility, counts)
+        eligibility, counts = pool.eligibility(), pool.leader_counts()
+        for name in sorted(pool.slices):
+            value = pool.slices[name]
+            if name not in outcome_unknown:
+                yield from self._move_leaders_off(value, eligibility, counts)
 
-    async def _move_leaders_off(
+    def _move_leaders_off(
         self, value: PartitionSlice, eligibility: Eligibility, counts: LeaderCounts
-    ) -> None:
+    ) -> Steps[None]:
         topic = value.topic
         wanted = value.with_partitions(
             tuple(
@@ -91,16 +86,14 @@ class StalledLeaders:
         ]
         try:
             # What is stored is not what we knew: the next heartbeat asks again.
-            stored = await self._decisions.slice_store.change(
-                value, lambda found: wanted if found is value else found
-            )
+            outcome = yield ChangeSlice(value, lambda found: wanted if found is value else found)
         except Deferred as error:
-            self._decisions.is_dirty = True
             logger.warning("decision put off", extra={"slice": value.name, "error": str(error)})
             now_ms = self._forget_old()
             for before, after in moved:
                 self._perhaps_moved[topic.topic_id, after.partition] = (before.leader, now_ms)
             return
+        stored = outcome.stored.get(value.name)
         if stored is None or stored.partitions != wanted.partitions:
             return
         now_ms = self._forget_old()
@@ -133,7 +126,7 @@ class StalledLeaders:
         replica = (topic.topic_id, state.partition)
         if not state.has_leader or eligibility.can_write(state.leader):
             return state
-        may_grant = self._decisions.state.may_grant(replica, state)
+        may_grant = self._pool.may_grant(replica, state)
         self._record_outcome(replica, state)
         if self._has_moved_lately(topic, replica) or not may_grant:
             return state

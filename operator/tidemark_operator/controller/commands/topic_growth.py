@@ -1,7 +1,7 @@
 """Add partitions to one topic, a slice at a time.
 
 Slices are created one after the other and each says how many partitions there were up to it; once
-all exist, all have the same count. Callers hold the topic, and a turn of the pool for each step.
+all exist, all have the same count. Each step is made in a turn of the pool.
 """
 
 from collections.abc import Collection
@@ -12,14 +12,23 @@ from tidemark_protocol.partition_state import TopicState
 
 from tidemark_operator.api.partition_slice import PARTITIONS_PER_SLICE, PartitionSlice, slice_name
 from tidemark_operator.api.unclean_election import UncleanElection
+from tidemark_operator.controller.core.decision import (
+    ChangeSlice,
+    ChangeSlices,
+    CreateSlice,
+    Decide,
+    Deferred,
+    NotifyBrokers,
+    Outcome,
+    Steps,
+)
 from tidemark_operator.controller.core.new_partitions import (
     Beginning,
     NewPartition,
     NoLiveReplica,
     unheard,
 )
-from tidemark_operator.controller.pool_loop import PoolLoop
-from tidemark_operator.controller.slice_store import Decide, Deferred
+from tidemark_operator.controller.core.pool_state import PoolState
 
 Assignments = tuple[tuple[BrokerId, ...], ...]
 
@@ -49,18 +58,18 @@ class Growth:
         return self.first + len(self.assignments)
 
 
-async def grow(pool: PoolLoop, growth: Growth) -> bool:
+def grow(pool: PoolState, growth: Growth) -> Steps[bool]:
     """Do one step; return whether nothing is left to do.
 
     Raises NoLiveReplica, SliceMissing, Deferred.
     """
-    slices = pool.state.topic_slices(growth.topic.topic_id)
+    slices = pool.topic_slices(growth.topic.topic_id)
     check_complete(slices)
     done = count_of(slices)
     if done < growth.first:
         raise SliceMissing(f"topic {growth.topic.topic}: partitions from {done} on are gone")
     if done >= growth.count:
-        return await _count(pool, slices, done)
+        return (yield from _count(pool, slices, done))
     topic, prefix = growth.topic, growth.object_name
     if slices:
         # What their records were promised holds for the whole topic.
@@ -71,73 +80,75 @@ async def grow(pool: PoolLoop, growth: Growth) -> bool:
     part = left[: PARTITIONS_PER_SLICE - done % PARTITIONS_PER_SLICE]
     if growth.is_new is None:  # before anything is written: whether all of them may begin
         growth.is_new = not slices
-        _check_may_begin(pool, topic, done, left, is_new=growth.is_new)
+        yield from _check_may_begin(pool, topic, done, left, is_new=growth.is_new)
     elif not growth.is_new:
-        _check_all_reported(pool, topic, range(done, done + len(part)))
+        yield from _check_all_reported(pool, topic, range(done, done + len(part)))
     name = slice_name(prefix, done // PARTITIONS_PER_SLICE)
-    await _add(pool, growth, name, replace(topic, partition_count=done + len(part)), part)
+    yield from _add(pool, growth, name, replace(topic, partition_count=done + len(part)), part)
     # A topic of one slice is done: its count is right.
     return not slices and len(part) == growth.count
 
 
-async def _add(
-    pool: PoolLoop, growth: Growth, name: str, topic: TopicState, part: Assignments
-) -> None:
+def _add(
+    pool: PoolState, growth: Growth, name: str, topic: TopicState, part: Assignments
+) -> Steps[None]:
     """Add partitions to the slice of that name; `topic` has the count that there will be."""
-    beginning = Beginning(pool.state, topic)
+    beginning = Beginning(pool, topic)
     numbers = range(topic.partition_count - len(part), topic.partition_count)
     new_partitions = tuple(
         beginning.of(number, to) for number, to in zip(numbers, part, strict=True)
     )
-    existing = pool.state.slices.get(name)
+    existing = pool.slices.get(name)
     if existing is not None and existing.topic.topic_id == topic.topic_id:
-        await _change(pool, existing, _appending(topic, new_partitions))
+        yield from change(pool, name, _appending(topic, new_partitions))
         return
-    await pool.slice_store.create(
+    yield CreateSlice(
         PartitionSlice(
-            pool=pool.state.pool,
+            pool=pool.pool,
             name=name,
             topic_object=growth.object_name,
             topic=topic,
             deletion_policy=growth.deletion_policy,
             is_retained=False,
-            controller_epoch=pool.state.controller_epoch,
+            controller_epoch=pool.controller_epoch,
             partitions=tuple(each.partition for each in new_partitions),
             recoveries=_unclean_elections(new_partitions),
         )
     )
 
 
-async def _count(pool: PoolLoop, slices: list[PartitionSlice], count: int) -> bool:
+def _count(pool: PoolState, slices: list[PartitionSlice], count: int) -> Steps[bool]:
     """Set the count of some slices; return whether all have it.
 
     The next step finds missing ones.
     """
     others = [value for value in slices if value.topic.partition_count != count]
     some = others[:COUNTED_AT_ONCE]
-    if some and not await pool.write({value.name: _counting(count) for value in some}):
-        raise Deferred(f"topic {some[0].topic.topic}: its partition count is not stored yet")
+    if some:
+        outcome = yield ChangeSlices({value.name: _counting(count) for value in some})
+        if not outcome.is_complete:
+            raise Deferred(f"topic {some[0].topic.topic}: its partition count is not stored yet")
     return not others
 
 
 def _check_may_begin(
-    pool: PoolLoop, topic: TopicState, first: int, assignments: Assignments, *, is_new: bool
-) -> None:
+    pool: PoolState, topic: TopicState, first: int, assignments: Assignments, *, is_new: bool
+) -> Steps[None]:
     """Raise NoLiveReplica if new partitions cannot begin now."""
     if not is_new:  # a topic that begins has nothing on any disk
-        _check_all_reported(pool, topic, range(first, first + len(assignments)))
-    beginning = Beginning(pool.state, topic)
+        yield from _check_all_reported(pool, topic, range(first, first + len(assignments)))
+    beginning = Beginning(pool, topic)
     for number, replicas in enumerate(assignments, start=first):
         beginning.check(number, replicas)
 
 
-def _check_all_reported(pool: PoolLoop, topic: TopicState, numbers: range) -> None:
+def _check_all_reported(pool: PoolState, topic: TopicState, numbers: range) -> Steps[None]:
     """Raise NoLiveReplica until each live broker reported its logs; they are asked for that."""
-    missing = unheard(pool.state, topic.topic_id, numbers)
+    missing = unheard(pool, topic.topic_id, numbers)
     if missing is None:
         return
-    pool.state.reports_wanted = max(pool.state.reports_wanted, missing.since_version)
-    pool.notify_brokers()
+    pool.reports_wanted = max(pool.reports_wanted, missing.since_version)
+    yield NotifyBrokers()
     raise NoLiveReplica(
         f"topic {topic.topic}: brokers {', '.join(map(str, missing.brokers))} have not said yet"
         " what logs they have: new partitions wait until they were asked"
@@ -162,9 +173,11 @@ def check_complete(slices: list[PartitionSlice]) -> None:
         )
 
 
-async def _change(pool: PoolLoop, value: PartitionSlice, decide: Decide) -> None:
-    if await pool.slice_store.change(value, decide) is None:
-        raise SliceMissing(f"PartitionSlice {value.name} is gone: restore it (S12)")
+def change(pool: PoolState, name: str, decide: Decide) -> Steps[None]:
+    value = pool.slices.get(name)
+    outcome = Outcome() if value is None else (yield ChangeSlice(value, decide))
+    if name not in outcome.stored:
+        raise SliceMissing(f"PartitionSlice {name} is gone: restore it (S12)")
 
 
 def _appending(topic: TopicState, part: tuple[NewPartition, ...]) -> Decide:

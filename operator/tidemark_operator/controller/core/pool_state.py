@@ -36,7 +36,9 @@ from tidemark_operator.controller.core.elections import (
 )
 from tidemark_operator.controller.core.eligibility import BrokerEligibility, Eligibility, Replica
 from tidemark_operator.controller.core.known_slices import KnownSlices
+from tidemark_operator.controller.core.metadata_image import MetadataImage
 from tidemark_operator.controller.core.observations import Observations
+from tidemark_operator.controller.core.sessions import Sessions
 from tidemark_operator.controller.core.stale_slices import ReportedEpochs, holders_of, rebuilt
 from tidemark_operator.controller.core.unclean_recovery import Reports, needs_reports
 from tidemark_operator.controller.core.views import BrokerView
@@ -48,6 +50,8 @@ MAX_REPLACED = 16  # of each broker: no message is on its way for so many lives
 class PoolState:
     pool: str
     controller_epoch: ControllerEpoch
+    image: MetadataImage
+    sessions: Sessions
     brokers: dict[BrokerId, BrokerRecord] = field(default_factory=dict)
     notes: dict[BrokerId, BrokerSoftState] = field(default_factory=dict)
     slices: KnownSlices = field(default_factory=KnownSlices)
@@ -69,6 +73,11 @@ class PoolState:
         if notes is None:
             notes = self.notes[broker_id] = BrokerSoftState()
         return notes
+
+    def current(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRecord | None:
+        """Return the record of that broker epoch, or None if it is not the registered one."""
+        record = self.brokers.get(broker_id)
+        return record if record is not None and record.broker_epoch == broker_epoch else None
 
     def record_replaced(self, previous: BrokerRecord) -> None:
         """Record that another process was registered after this one."""
@@ -184,6 +193,7 @@ class PoolState:
         replica = (value.topic.topic_id, state.partition)
         if self.is_stale_slice(replica, state):
             return self._rebuilt_when_all_said(replica, state)
+        # guard: retained-data-gets-no-unclean-election (I20)
         if value.is_retained:
             kept = retained_or_moved(
                 value.topic,
@@ -340,7 +350,11 @@ class PoolState:
         """Record partitions without a leader; `version` is of the image that has them."""
         for state in value.partitions:
             replica = (value.topic.topic_id, state.partition)
-            if state.has_leader or value.is_retained:
+            if (
+                state.has_leader
+                # guard: retained-data-waits-for-no-report (I20)
+                or value.is_retained
+            ):
                 self.leaderless_since.pop(replica, None)
                 self.choices.pop(replica, None)
                 continue

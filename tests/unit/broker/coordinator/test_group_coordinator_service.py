@@ -322,3 +322,20 @@ def test_metrics_tell_groups_members_rebalances_and_commits(rig: Harness) -> Non
     assert groups.gauges() == GroupGauges()
     assert groups.counts.committed_offsets == 2
     assert rig.groups[2].gauges().members == 1
+
+
+def test_retained_offsets_that_are_led_for_a_move_have_no_coordinator_and_do_not_expire(
+    rig: Harness,
+) -> None:
+    rig.commit(7)
+    rig.settle()
+    rig.pool.is_retained = True
+    rig.pool.lead(2)
+    rig.settle()
+    log = rig.pool.brokers[2].replica().log
+    end = log.log_end_offset
+    rig.wall.now_s += 2 * SETTINGS.offsets_retention_ms / 1000
+    rig.pool.time.run(2 * SETTINGS.expiry_check_ms)
+    rig.settle()
+    assert rig.groups[2].gauges() == GroupGauges()
+    assert log.log_end_offset == end

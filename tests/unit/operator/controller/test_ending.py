@@ -15,7 +15,7 @@ async def waiting_caller(rig: Harness) -> "asyncio.Task[None]":
     async def decision() -> None:
         await never
 
-    caller = asyncio.create_task(rig.service.decide(decision()))
+    caller = asyncio.create_task(rig.service._tasks.decide(decision()))
     await evaluate()
     return caller
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from tidemark_operator.controller.commands import broker_state
 from tidemark_protocol.controller_messages import BrokerState, MetadataPush
 
 from tests.support.controller_harness import FakeBroker, Harness, evaluate
@@ -22,7 +23,7 @@ async def _is_drained(rig: Harness, broker: FakeBroker) -> None:
 
 
 async def _loses_its_disk(rig: Harness, broker: FakeBroker) -> None:
-    await decisions(rig).storage_failed(broker.broker_id, broker.epoch)
+    await decisions(rig).run(broker_state.fail_storage, broker.broker_id, broker.epoch)
 
 
 def _reported(broker: FakeBroker) -> MetadataPush:

@@ -295,10 +295,10 @@ def test_what_deletions_leave_is_swept_some_at_a_time(monkeypatch: pytest.Monkey
         await asyncio.gather(*deleted)
         await caught_up(rig)
         store.log.clear()
-        await delete_topic.sweep(decisions(rig))
+        await decisions(rig).sweep()
         assert len(store.log) == 4
-        while delete_topic.is_due(decisions(rig)):
-            await delete_topic.sweep(decisions(rig))
+        while decisions(rig).is_sweep_due:
+            await decisions(rig).sweep()
         assert not [key for key in store.objects if key[0] == PARTITION_SLICE.kind]
 
     run(scenario)

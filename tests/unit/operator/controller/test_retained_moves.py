@@ -1,12 +1,17 @@
 """Moves of retained partitions: led for the time of the move, by nobody before and after."""
 
+from dataclasses import replace
+
 import pytest
 from tidemark_operator.controller.core.reassignment import CannotReassign
 from tidemark_protocol.controller_messages import IsrProposal
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER, BrokerId, ControllerEpoch
 
+from tests.support.command_player import pool_state, slice_of
 from tests.support.controller_harness import ORDERS, POOL, Harness
+from tests.support.controller_steps import held
+from tests.support.controller_values import REPLICA, partition, topic
 from tests.support.waiting import run
 from tests.unit.operator.controller.core.test_reassignment import ids, join, placed
 
@@ -113,6 +118,20 @@ def test_no_last_resort_is_taken_for_retained_data() -> None:
         assert placed(state) == "(2, 1, 0) +(2,) -(0,)"
 
     run(scenario)
+
+
+@pytest.mark.parametrize("is_retained", [True, False])
+def test_reports_elect_nobody_for_retained_data_that_moves(is_retained: bool) -> None:
+    """Of the brokers that live, which no entry names, although unclean elections are allowed."""
+    moving = partition("", eligible="0@7 1@7", adding=(2,))
+    value = slice_of(moving, is_retained=is_retained)
+    allowed = topic(**{"unclean.leader.election.enable": "true"})
+    value = replace(value, topic=allowed)
+    pool = pool_state(value, live=(2,), fenced=(0, 1))
+    pool.record_leaderless(value, version=0)
+    pool.soft_state_of(BrokerId(2)).report = {REPLICA: held(5, 9)}
+    after = pool.evaluate_slice(value, pool.eligibility(), pool.leader_counts())
+    assert after.partitions[0].has_leader is not is_retained
 
 
 def test_a_topic_that_is_deleted_while_it_moves_is_moved_to_the_end() -> None:
