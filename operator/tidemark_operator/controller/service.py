@@ -164,7 +164,9 @@ class ControllerService:
         """
         self._record_seen(stored)
         if stored >= controller_epoch:
-            raise EpochTaken(f"stored is controller epoch {stored}, ours is {controller_epoch}")
+            raise EpochTaken(
+                f"controller epoch {controller_epoch} is taken: stored epoch is {stored}"
+            )
 
     async def step_down(self) -> None:
         """Stop deciding, answer each open poll NOT_CONTROLLER, and forget all state."""
@@ -216,13 +218,13 @@ class ControllerService:
                 request = replace(request, rack=await self._rack_of(request))
         except StoreError as error:
             return RegisterResponse(
-                ErrorCode.REQUEST_TIMED_OUT, f"its rack cannot be read: {error}: register again"
+                ErrorCode.REQUEST_TIMED_OUT, f"the rack cannot be read: {error}: register again"
             )
         if self._controller_epoch != epoch:  # stepped down while the rack was looked up
             return self._registers_elsewhere()
         if request.pool not in self._pools and len(self._pools) >= MAX_POOLS:
             return RegisterResponse(
-                ErrorCode.POLICY_VIOLATION, f"more than {MAX_POOLS} pools: remove some"
+                ErrorCode.POLICY_VIOLATION, f"more than {MAX_POOLS} pools: remove pools"
             )
         pool = self._pool(request.pool, epoch)
         try:
@@ -479,14 +481,14 @@ class ControllerService:
             try:
                 await self.tick()
             except NotController as error:  # deposed in the middle of it, or overloaded
-                logger.warning("tick cut short", extra={"error": str(error)})
+                logger.warning("tick interrupted", extra={"error": str(error)})
             except Exception:  # go on: without ticks no broker would be fenced
                 logger.exception("tick failed")
             await asyncio.sleep(self._settings.tick_interval_ms / 1000)
 
     def _check_leading(self) -> ControllerEpoch:
         if self._controller_epoch is None:
-            raise NotController("this controller stands by: ask the leading one")
+            raise NotController("this controller is on standby: ask the leader")
         return self._controller_epoch
 
     def _known(self, pool: str) -> PoolLoop | None:
@@ -525,21 +527,21 @@ class ControllerService:
             caller = asyncio.current_task()
             # Both may be cancelled at once: who is to end must not be told to try again.
             if task.cancelled() and not (caller is not None and caller.cancelling()):
-                raise NotController("stepped down while deciding") from None
+                raise NotController("the controller stepped down during the command") from None
             raise
 
     async def _decide_for_reconciler(self, decision: Coroutine[Any, Any, Result]) -> Result:
         try:
             return await self.decide(decision)
         except Deferred as error:
-            raise StoreError(f"{error}: try again") from error
+            raise StoreError(f"{error}: retry") from error
         except ControllerSuperseded as error:
             raise NotController(str(error)) from error
 
     def spawn(self, coroutine: Coroutine[Any, Any, Result], name: str) -> "asyncio.Task[Result]":
         if self._is_superseded or len(self._tasks) >= MAX_TASKS:
             coroutine.close()
-            raise NotController("the Lease is lost, or too many decisions are under way")
+            raise NotController("the Lease is lost, or too many commands are running")
         task = asyncio.create_task(coroutine, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._record_done)
@@ -549,7 +551,7 @@ class ControllerService:
         self._tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, ControllerSuperseded):
-            logger.error("deposed: standing by", extra={"error": str(error)})
+            logger.error("controller superseded, on standby", extra={"error": str(error)})
             self._stand_by()
         elif error is not None and task.get_name() != "decision":
             logger.error("controller task failed", exc_info=error, extra={"task": task.get_name()})

@@ -106,7 +106,7 @@ class SliceChanges:
             await self._slice_store.change(value, decide)
         except Deferred as error:
             self._on_deferred()
-            logger.warning("decision put off", extra={"slice": name, "error": str(error)})
+            logger.warning("slice write deferred", extra={"slice": name, "error": str(error)})
             return False
         return True
 

@@ -27,7 +27,7 @@ async def alter_partition(pool: PoolLoop, request: AlterPartitionRequest) -> Alt
         if record is None:
             return AlterPartitionResponse(
                 ErrorCode.STALE_BROKER_EPOCH,
-                f"broker {request.broker_id}: epoch {request.broker_epoch} is not its"
+                f"broker {request.broker_id}: broker epoch {request.broker_epoch} is not the"
                 " registered one: register again",
                 pool.state.controller_epoch,
             )

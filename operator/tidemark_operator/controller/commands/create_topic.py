@@ -96,7 +96,7 @@ async def update(pool: PoolLoop, topic: TopicState, *, deletion_policy: str | No
     async with pool.topic_locks.hold(topic_id):
         slices = pool.state.topic_slices(topic_id)
         if not slices:
-            raise TopicUnknown(f"topic {topic.topic} ({topic_id}) has no slices")
+            raise TopicUnknown(f"topic {topic.topic} ({topic_id}) has no PartitionSlice objects")
         for value in slices:
             async with pool.lock.shared():
                 await _change(pool, value.name, _updating(pool, topic, deletion_policy))
@@ -110,14 +110,14 @@ async def add_partitions(
     async with pool.topic_locks.hold(topic_id):
         slices = pool.state.topic_slices(topic_id)
         if not slices:
-            raise TopicUnknown(f"topic id {topic_id} has no slices")
+            raise TopicUnknown(f"topic ID {topic_id} has no PartitionSlice objects")
         last = slices[-1]
         done = count_of(slices)
         check_complete(slices)
         if done < first:
             raise SliceMissing(
-                f"topic {last.topic.topic}: partitions {done} to {first - 1} existed once and are"
-                " gone: restore the PartitionSlice objects that had them"
+                f"topic {last.topic.topic}: the PartitionSlice objects of partitions {done}"
+                f" to {first - 1} are missing: restore them"
             )
         growth = Growth(last.topic, assignments, first, last.object_name, last.deletion_policy)
         is_done = False
@@ -222,18 +222,18 @@ def _ever_had_slices(pool: PoolLoop, topic_id: TopicId, count: int) -> bool:
 def _check_present(topic: TopicState, slices: list[PartitionSlice]) -> None:
     if not slices:
         raise SliceMissing(
-            f"topic {topic.topic}: its slices are gone but it had some once (topic id"
-            f" {topic.topic_id}): restore its PartitionSlice objects, or delete the Topic and"
-            " apply it anew, which makes an empty topic; the records of this one are erased only"
-            " with deletionPolicy Delete, and if an operator runs when the Topic is deleted: else"
-            " they stay on the brokers' disks"
+            f"topic {topic.topic}: PartitionSlice objects are missing (topic ID"
+            f" {topic.topic_id}): restore them, or delete the Topic and create it again as an"
+            " empty topic; the old records are erased only if deletionPolicy is Delete and an"
+            " operator runs when the Topic is deleted, otherwise they stay on the brokers'"
+            " disks"
         )
 
 
 async def _change(pool: PoolLoop, name: str, decide: Decide) -> None:
     value = pool.state.slices.get(name)
     if value is None or await pool.slice_store.change(value, decide) is None:
-        raise SliceMissing(f"PartitionSlice {name} is gone: restore it (S12)")
+        raise SliceMissing(f"PartitionSlice {name} is missing: restore it")
 
 
 async def _adopt(

@@ -62,7 +62,7 @@ def load_leftovers(pool: PoolLoop, slices: Iterable[PartitionSlice]) -> None:
             pool.state.leftovers[value.name] = value
         else:
             logger.error(
-                "slice of a deleted topic found, left alone: its replicas are erased",
+                "PartitionSlice of a deleted topic ignored, its replicas are erased",
                 extra={"slice": value.name, "topic": value.topic.topic},
             )
 
@@ -97,7 +97,7 @@ async def _remove_deletion_record(pool: PoolLoop, tombstone: Tombstone) -> None:
         await pool.slice_store.remove_deletion_record(tombstone)
     except StoreError as error:
         logger.warning(
-            "tombstone not removed yet",
+            "deletion record not removed yet",
             extra={"topic": tombstone.topic, "error": str(error)},
         )
         return
@@ -114,7 +114,7 @@ async def _delete(pool: PoolLoop, value: PartitionSlice) -> None:
         await pool.slice_store.delete(value)
     except StoreError as error:
         logger.warning(
-            "slice of a deleted topic not removed yet",
+            "PartitionSlice of a deleted topic not removed yet",
             extra={"slice": value.name, "error": str(error)},
         )
         return

@@ -96,7 +96,9 @@ class StalledLeaders:
             )
         except Deferred as error:
             self._decisions.is_dirty = True
-            logger.warning("decision put off", extra={"slice": value.name, "error": str(error)})
+            logger.warning(
+                "leadership move deferred", extra={"slice": value.name, "error": str(error)}
+            )
             now_ms = self._forget_old()
             for before, after in moved:
                 self._perhaps_moved[topic.topic_id, after.partition] = (before.leader, now_ms)

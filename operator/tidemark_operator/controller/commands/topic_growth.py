@@ -58,7 +58,10 @@ async def grow(pool: PoolLoop, growth: Growth) -> bool:
     check_complete(slices)
     done = count_of(slices)
     if done < growth.first:
-        raise SliceMissing(f"topic {growth.topic.topic}: partitions from {done} on are gone")
+        raise SliceMissing(
+            f"topic {growth.topic.topic}: the PartitionSlice objects of partitions from"
+            f" {done} on are missing: restore them"
+        )
     if done >= growth.count:
         return await _count(pool, slices, done)
     topic, prefix = growth.topic, growth.object_name
@@ -116,7 +119,7 @@ async def _count(pool: PoolLoop, slices: list[PartitionSlice], count: int) -> bo
     others = [value for value in slices if value.topic.partition_count != count]
     some = others[:COUNTED_AT_ONCE]
     if some and not await pool.write({value.name: _counting(count) for value in some}):
-        raise Deferred(f"topic {some[0].topic.topic}: its partition count is not stored yet")
+        raise Deferred(f"topic {some[0].topic.topic}: the partition count is not stored yet")
     return not others
 
 
@@ -139,8 +142,8 @@ def _check_all_reported(pool: PoolLoop, topic: TopicState, numbers: range) -> No
     pool.state.reports_wanted = max(pool.state.reports_wanted, missing.since_version)
     pool.notify_brokers()
     raise NoLiveReplica(
-        f"topic {topic.topic}: brokers {', '.join(map(str, missing.brokers))} have not said yet"
-        " what logs they have: new partitions wait until they were asked"
+        f"topic {topic.topic}: brokers {', '.join(map(str, missing.brokers))} have not"
+        " reported their logs yet: new partitions wait for the reports"
     )
 
 
@@ -157,14 +160,13 @@ def check_complete(slices: list[PartitionSlice]) -> None:
     if missing:
         names = ", ".join(slice_name(slices[0].name_prefix, index) for index in missing)
         raise SliceMissing(
-            f"topic {slices[0].topic.topic}: PartitionSlice {names} existed once and is gone:"
-            " restore it"
+            f"topic {slices[0].topic.topic}: PartitionSlice {names} is missing: restore it"
         )
 
 
 async def _change(pool: PoolLoop, value: PartitionSlice, decide: Decide) -> None:
     if await pool.slice_store.change(value, decide) is None:
-        raise SliceMissing(f"PartitionSlice {value.name} is gone: restore it (S12)")
+        raise SliceMissing(f"PartitionSlice {value.name} is missing: restore it")
 
 
 def _appending(topic: TopicState, part: tuple[NewPartition, ...]) -> Decide:

@@ -259,21 +259,23 @@ def _conditions(observed: ObservedAudit, fields: Mapping[str, Any]) -> tuple[Con
 def _ready(observed: ObservedAudit) -> Condition:
     spec = observed.spec
     if observed.is_spark_out_of_reach:
-        said = f"nothing is started: the condition {SPARK_CONDITION} says why, and what to do"
+        said = f"no run is started: see condition {SPARK_CONDITION}"
         return Condition("Ready", False, OUT_OF_REACH, said)
     kind, stored = CRON_JOB, observed.cron_job
     if observed.spark is not None:
         kind, stored = SCHEDULED_SPARK_APPLICATION, observed.scheduled_application
     if spec.schedule is not None and stored and audit_name_of(stored) != spec.name:
-        taken = f"the {kind.kind} {spec.name} is not of this audit: rename or remove one of them"
+        taken = f"{kind.kind} {spec.name} belongs to another owner: rename or delete one of the two"
         return Condition("Ready", False, "NameTaken", taken)
     if spec.schedule is not None and stored and _is_rejected(stored):
-        said = f"the Spark operator refuses the schedule: {stored['status'].get('reason', '')}"
+        said = f"the Spark operator rejected the schedule: {stored['status'].get('reason', '')}"
         return Condition("Ready", False, "InvalidSchedule", said)
     if spec.is_suspended:
-        return Condition("Ready", False, "Suspended", "spec.suspend is true: nothing is started")
+        return Condition("Ready", False, "Suspended", "spec.suspend is true: no run is started")
     if spec.schedule is not None:
-        return Condition("Ready", True, "Scheduled", f"at {spec.schedule}, by a {kind.kind}")
+        return Condition(
+            "Ready", True, "Scheduled", f"scheduled at {spec.schedule} by a {kind.kind}"
+        )
     return Condition("Ready", True, "SingleRun", f"the run is {single_run_name(spec)}")
 
 
@@ -291,7 +293,7 @@ def _verdict_conditions(run: str, summary: AuditSummary) -> tuple[Condition, ...
             "SLOMet",
             met,
             reason,
-            f"{len(kept)} rules kept, violated: {', '.join(broken) or 'none'}",
+            f"{len(kept)} rules met, violated: {', '.join(broken) or 'none'}",
         ),
         Condition(
             "EvidenceSufficient",
@@ -306,7 +308,7 @@ def _verdict_conditions(run: str, summary: AuditSummary) -> tuple[Condition, ...
             reason,
             f"at least {summary.lost_records} committed records lost"
             if loss
-            else "no evidence of a lost record",
+            else "no evidence of lost records",
         ),
     )
 

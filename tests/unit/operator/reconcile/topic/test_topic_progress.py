@@ -38,13 +38,13 @@ def ready(view: TopicView, **given: Any) -> tuple[bool, str, str]:
 
 def test_partitions_without_a_first_leader_are_progress() -> None:
     view = view_of(states_of(led=1240, count=2000))
-    assert ready(view) == (False, "Progressing", "1,240 of 2,000 partitions led")
+    assert ready(view) == (False, "Progressing", "1,240 of 2,000 partitions have a leader")
     assert topic_fields(view)["ledPartitions"] == 1240
 
 
 def test_partitions_that_are_not_made_yet_count() -> None:
     view = view_of(states_of(led=128, count=128))
-    assert ready(view, wanted=200) == (False, "Progressing", "128 of 200 partitions led")
+    assert ready(view, wanted=200) == (False, "Progressing", "128 of 200 partitions have a leader")
     led = "all 128 partitions have a leader"
     assert ready(replace(view, deletion_policy="Delete")) == (True, "AllPartitionsLed", led)
 
@@ -85,7 +85,7 @@ def test_status_tells_progress_while_partitions_are_made() -> None:
             status = shop.store.objects[TOPIC.kind, NAMESPACE, "new"]["status"]
             condition = status["conditions"][0]
             assert (condition["status"], condition["reason"]) == ("False", "Progressing")
-            assert condition["message"] == "2 of 3 partitions led"
+            assert condition["message"] == "2 of 3 partitions have a leader"
             assert (status["ledPartitions"], status["topicId"]) == (2, "uid-new")
             made.set()
             await eventually(lambda: shop.ready("new") == "AllPartitionsLed")
