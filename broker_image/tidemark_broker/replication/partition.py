@@ -192,7 +192,7 @@ class Partition:
         else:
             # Nobody leads, or a former life of ours does by a grant that is not ours (S2).
             if self.role != "idle":
-                self.become_idle("the partition has no leader now")
+                self.become_idle("the partition has no leader")
             self.state = state
 
     # guard: replica-applies-newer-state (I14)
@@ -552,7 +552,7 @@ class CommittedTruncations:
     def note(self, cut: CommittedTruncation) -> None:
         """Record a truncation; a later one in the same leader epoch includes it."""
         _log.error(
-            "committed records cut off",
+            "committed records truncated",
             extra={
                 "topic_id": cut.topic_id,
                 "partition": cut.partition,

@@ -68,7 +68,7 @@ class PartitionRegistry:
         for other_id in sorted(self._ids_by_topic.get(topic.topic, set()) - {topic.topic_id}):
             for key in self.keys_of(other_id):
                 if self.by_id[key].role != "idle":
-                    self.by_id[key].become_idle("topic recreated")
+                    self.by_id[key].become_idle("topic re-created")
 
     # guard: erase-by-newer-state-only (S17)
     def is_older_than_log(self, key: tuple[TopicId, int], state: PartitionState) -> bool:
@@ -120,8 +120,9 @@ class PartitionRegistry:
             return False
         if self._needs_lost_log(key, state, life):
             raise ValueError(
-                f"broker {life.broker_id} is in sync or eligible by a log that is missing here or"
-                " not whole: an empty log begins once the broker is neither"
+                f"broker {life.broker_id} is in the ISR or ELR, but its log is missing or"
+                " incomplete: the replica restarts empty after the controller removes that"
+                " entry"
             )
         self.short.discard(key)
         self.displaced.discard(key)

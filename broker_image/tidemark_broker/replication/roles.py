@@ -160,7 +160,7 @@ class Roles:
             return
         if self._broker_id not in state.replicas:
             if self.hosted.is_older_than_log(key, state):
-                self.hosted.by_id[key].become_idle("an older state does not name it")
+                self.hosted.by_id[key].become_idle("an older state does not list it")
             else:
                 self.remove(key, "moved to other brokers")  # an explicit entry says so (S12)
             return
@@ -197,7 +197,7 @@ class Roles:
         assert self.directory is not None, "metadata applied before logs are open"
         previous = self.hosted.by_name.get((topic, key[1]))
         if previous is not None:  # recreated under its name: the directory sets the old one aside
-            previous.become_idle("topic recreated")
+            previous.become_idle("topic re-created")
             self.hosted.discard((previous.topic_id, previous.partition))
             self.hosted.displaced.add((previous.topic_id, previous.partition))
         log = self.directory.create_log(topic, key[0], key[1])

@@ -276,7 +276,8 @@ class BrokerLifecycleManager:
             await asyncio.to_thread(self._directory.write_boot_record, stamp)
         except DiskFull as error:
             _log.warning(
-                "no boot stamp: if killed, this broker starts unclean", extra={"reason": str(error)}
+                "boot record not written: a kill counts as an unclean shutdown",
+                extra={"reason": str(error)},
             )
 
     async def _register_again(self, reason: str) -> None:
@@ -287,7 +288,7 @@ class BrokerLifecycleManager:
             response = await self.register()
             if response.broker_epoch != epoch:
                 self._callbacks.on_superseded(
-                    f"broker epoch {epoch} became {response.broker_epoch}"
+                    f"broker epoch {response.broker_epoch} replaced broker epoch {epoch}"
                 )
 
     # ---- the poll
@@ -346,7 +347,7 @@ class BrokerLifecycleManager:
             case ErrorCode.NOT_CONTROLLER:
                 self._suspects.update(request.suspects)
                 self._client.prefer(response.controller_address)
-                self._record_problem("heartbeat", "no leading controller yet")
+                self._record_problem("heartbeat", "no active controller yet")
                 await asyncio.sleep(FIRST_RETRY_SECONDS)
             case ErrorCode.BROKER_ID_NOT_REGISTERED:
                 await self._register_again(response.message)
@@ -488,7 +489,7 @@ class BrokerLifecycleManager:
         """
         if controller_epoch < self._controller_epoch:
             _log.warning(
-                "answer of a deposed controller dropped",
+                "response of a superseded controller ignored",
                 extra={"found": controller_epoch, "expected": self._controller_epoch},
             )
             self._client.prefer("")
@@ -518,13 +519,13 @@ class BrokerLifecycleManager:
                 await asyncio.to_thread(work, *arguments)
                 return
             except DiskFull as error:
-                self._record_problem("an answer waits for space", str(error))
+                self._record_problem("a response is deferred, no disk space", str(error))
                 await asyncio.sleep(MAX_RETRY_SECONDS)
 
     def _record_problem(self, during: str, problem: str) -> None:
         text = f"{during}: {problem}"
         if text != self.problem:
-            _log.warning("controller not reached", extra={"problem": text})
+            _log.warning("controller not reachable", extra={"problem": text})
         self.problem = text
 
 
