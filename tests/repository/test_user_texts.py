@@ -65,7 +65,7 @@ def complaints(place: str, texts: Iterable[tuple[int, str]]) -> Iterator[str]:
 
 def literals(source: str) -> Iterator[tuple[int, str]]:
     """Yield the string literals of a module that are texts, without docstrings."""
-    within = set()  # parts of an f-string, and docstrings
+    within: set[int] = set()  # parts of an f-string, and docstrings
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.JoinedStr):
             within.update(map(id, node.values))
@@ -117,7 +117,7 @@ def read(path: str) -> str:
 
 
 def test_texts_of_the_product_use_the_words_of_the_glossary() -> None:
-    found = []
+    found: list[str] = []
     for path in tracked(".py", *PRODUCT):
         if path.startswith(HTTP):
             continue

@@ -309,7 +309,7 @@ def _budget(rule: RuleResult, result: AuditResult) -> Markup:
     )
     bar = element("i", style=f"width:{min(100.0, 100 * used):.2f}%")
     times = f"{used:.2g}" if used < 100 else f"{used:.0f}"
-    reported = f"{used:.0%} used" if used <= 1 else f"{times} times the budget used"
+    reported = f"{used:.0%} used" if used <= 1 else f"used {times} times over"
     return element(
         "div",
         element("h3", f"{rule.rule} {rule.title}: {reported}"),

@@ -42,7 +42,7 @@ def config_faults(config: Mapping[str, str], replication_factor: int) -> Iterato
             " could be acknowledged with acks=all"
         )
     if integer_of(MIN_COMPACTION_LAG_MS, config) > integer_of(MAX_COMPACTION_LAG_MS, config):
-        yield ("min.compaction.lag.ms is greater than max.compaction.lag.ms")
+        yield "min.compaction.lag.ms is greater than max.compaction.lag.ms"
 
 
 def unknown_config_sentence(name: str) -> str:

@@ -27,7 +27,7 @@ def topic_faults(topic: Object) -> Iterator[str]:
         yield fault  # the API server does not read annotations: Attention says it there
     config = spec.get("config", {})
     if spec.get("topicName") == OFFSETS_TOPIC and text_of(CLEANUP_POLICY, config) != "compact":
-        yield ("cleanup.policy of __consumer_offsets can only be compact")
+        yield "cleanup.policy of __consumer_offsets can only be compact"
     yield from _placement_faults(spec)
     yield from config_faults(config, spec["replicationFactor"])
 
