@@ -97,19 +97,19 @@ def verdict_of(
     violated = [r for r in results.values() if r.outcome is Outcome.VIOLATED and r.rule != EVIDENCE]
     if violated:
         is_judged = results[DURABILITY].outcome is not Outcome.NOT_EVALUATED
-        about_loss = "no loss shown" if is_judged else "loss not judged"
-        sentence = f"{about_loss}, but {_named(violated)} not kept"
+        about_loss = "no evidence of loss" if is_judged else "loss not evaluated"
+        sentence = f"{about_loss}, but {_named(violated)} violated"
         if evidence.outcome is Outcome.VIOLATED:
-            sentence += f"; and there is too little evidence ({EVIDENCE}: {evidence.measured})"
+            sentence += f"; and the evidence is insufficient ({EVIDENCE}: {evidence.measured})"
         return Verdict.VIOLATED, sentence
     if evidence.outcome is Outcome.VIOLATED:
-        return Verdict.INCONCLUSIVE, f"too little to judge by: {evidence.measured}"
+        return Verdict.INCONCLUSIVE, f"insufficient evidence: {evidence.measured}"
     unknown = [r for r in results.values() if r.outcome is Outcome.NOT_EVALUATED]
     if unknown:
-        return Verdict.INCONCLUSIVE, f"{_named(unknown)} could not be evaluated"
+        return Verdict.INCONCLUSIVE, f"{_named(unknown)} not evaluated"
     return (
         Verdict.PASS,
-        f"{plural(len(analysis.partitions), 'partition')} kept every promise; {evidence.measured}",
+        f"{plural(len(analysis.partitions), 'partition')} met every objective; {evidence.measured}",
     )
 
 
@@ -194,16 +194,18 @@ def _skipped(sources: Sequence[SourceInfo]) -> tuple[str, ...]:
     count = sum(source.skipped_histogram_series for source in sources)
     if not count:
         return ()
-    return (
-        f"{count} series of native histograms in the files were left out: the audit reads none.",
-    )
+    return (f"{count} series of native histograms in the files were ignored.",)
 
 
 def notes(observed: Observed) -> tuple[str, ...]:
     interval = observed.intervals.broker_ms / 1000
     return (
-        f"A sample stands until the next, at most {interval * 2.5:g} s; what none stands for is"
-        " unobserved.",
-        f"Losses smaller than about (records per second) x {interval:g} s are visible through"
-        " counters only.",
+        (
+            f"A sample is valid until the next scrape, at most {interval * 2.5:g} s; gaps"
+            " count as unobserved."
+        ),
+        (
+            f"Losses smaller than about (records per second) x {interval:g} s are visible in"
+            " counters only."
+        ),
     )

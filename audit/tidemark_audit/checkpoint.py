@@ -40,7 +40,7 @@ def with_checkpoint(
             str(directory),
             expected="a window for an audit with a checkpoint",
             found="none",
-            to_do="say --window, or --start and --end",
+            to_do="use --window, or --start and --end",
         )
     start_ms, end_ms = window.start_ms, window.end_ms
     try:
@@ -50,7 +50,9 @@ def with_checkpoint(
         for each in found:
             settings = _settings_of(each.path, places)
         if found and found[-1].end_ms > end_ms:
-            raise unreadable(found[-1].path, f"what is later than the window, which ends {end_ms}")
+            raise unreadable(
+                found[-1].path, f"summaries later than the end of the window, {end_ms} ms"
+            )
         kept = [each for each in found if each.end_ms > start_ms]
         for new in _unread(kept[-1].end_ms if kept else start_ms, window, sources):
             slices = [part for source in sources for part in source.slices(new)]
@@ -94,7 +96,7 @@ def _files(directory: Path) -> list[SummarySlice]:
     for path in directory.glob(f"{_PREFIX}*.parquet"):
         start, _, end = path.stem.removeprefix(_PREFIX).partition("-")
         if not (start.isdecimal() and end.isdecimal()):
-            raise unreadable(path, "a name that is none of ours")
+            raise unreadable(path, "a file name that is not of a checkpoint")
         found.append(SummarySlice(path, int(start), int(end)))
     found.sort(key=lambda each: each.start_ms)
     for before, after in itertools.pairwise(found):

@@ -21,20 +21,20 @@ def reason(sources: Sequence[Source], window: Window, unsettled_ms: int) -> Reas
         if young is not None:
             settle = f"{unsettled_ms / 60_000:g} min"
             return Reason(
-                f"samples from {_clock(young[0])} on, all younger than {settle}: those are left"
-                " out, as they may not all be there yet (--settle)",
+                f"samples from {_clock(young[0])} on, all younger than {settle}: they are"
+                " ignored because some may still be missing (--settle)",
                 f"audit again in {settle}, or now with --settle 15s",
             )
     found = _seen(sources, Window())
     if found is not None:
         return Reason(
-            f"samples of {_clock(found[0])} to {_clock(found[1])}, and none in the window"
+            f"samples from {_clock(found[0])} to {_clock(found[1])}, none in the window"
             f" {_border(window.start_ms)} to {_border(window.end_ms)}",
             "check --start, --end and --window",
         )
     return Reason(
-        "no sample of a family that the audit reads",
-        "check that Prometheus scrapes brokers and operator: it has to know tidemark_broker_epoch"
+        "no samples of metric families that the audit reads",
+        "check that Prometheus scrapes brokers and operator and has tidemark_broker_epoch"
         " (docs/operations/metrics.md)",
     )
 

@@ -110,7 +110,7 @@ def _fields(written: dict[str, float]) -> dict[str, float]:
         if name not in known:
             raise BadObjectives(f"unknown objective {name!r}; known are {', '.join(known)}")
         if not value >= 0 or (known[name] in SHARES and value > 1):
-            raise BadObjectives(f"{name}: {value} is no {'share' if value > 1 else 'limit'}")
+            raise BadObjectives(f"{name}: {value} is not a {'share' if value > 1 else 'limit'}")
         found[known[name]] = value
     return found
 

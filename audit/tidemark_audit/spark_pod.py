@@ -68,8 +68,8 @@ def _executor_command(environment: Mapping[str, str], spark_home: Path) -> list[
 def _said(environment: Mapping[str, str], name: str) -> str:
     if name not in environment:
         raise NotFromSpark(
-            f"expected {name}, which Spark sets in the pods that it makes, found none; leave out"
-            " the words driver and executor to run an audit"
+            f"expected {name}, which Spark sets in its pods, found none; remove the argument"
+            " driver or executor to run an audit"
         )
     return environment[name]
 
@@ -77,7 +77,7 @@ def _said(environment: Mapping[str, str], name: str) -> str:
 def main() -> None:
     found = find_spec("pyspark")
     if found is None or found.origin is None:
-        sys.exit("expected pyspark beside this package, found none; install 'tidemark[audit]'")
+        sys.exit("expected the package pyspark, found none; install 'tidemark[audit]'")
     spark_home = Path(found.origin).parent
     try:
         command = command_of(sys.argv[1:], os.environ, spark_home)

@@ -190,9 +190,9 @@ def _notify_crash(crash: BaseExceptionGroup[BaseException]) -> None:
     """Log the crash; for a port that is in use its number is enough."""
     cause, log = crash.exceptions[0], logging.getLogger(__name__)
     if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
-        log.error("a port is taken", extra={"reason": str(cause)})
+        log.error("port in use", extra={"reason": str(cause)})
     else:
-        log.error("the broker crashed", exc_info=crash)
+        log.error("broker crashed", exc_info=crash)
 
 
 def main() -> None:

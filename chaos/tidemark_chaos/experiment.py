@@ -98,20 +98,20 @@ class Experiment:
             progress.topic(await self._topic())
             with progress.progress("starting producer and consumer"):
                 await environment.start_workload()
-            progress.line("records to every partition with acks=all; a consumer reads along")
+            progress.line("a producer writes to every partition with acks=all; a consumer reads")
             rounds = []
             for number, kind in enumerate(kinds, start=1):
                 progress.chapter(f"Round {number} of {len(kinds)}: {kind.value}")
                 rounds.append(await self._round(number, kind))
             progress.chapter("Verdict")
-            with progress.progress("every record in flight gets its outcome"):
+            with progress.progress("waiting for the outcome of records in flight"):
                 await environment.stop_workload()
-            with progress.progress("reading everything back and comparing every replica"):
+            with progress.progress("reading all records and comparing all replicas"):
                 verified = await environment.verify()
             report = demo_report(
                 environment.runtime, rounds, verified, seconds=time.monotonic() - started
             )
-            with progress.progress("auditing what Prometheus scraped meanwhile"):
+            with progress.progress("auditing the samples of Prometheus"):
                 audited = await environment.audit()
             progress.verdict(report)
             if len(rounds) > FEW_ROUNDS:
@@ -119,7 +119,7 @@ class Experiment:
             progress.chapter("Audit")
             progress.audit(audited)
         finally:
-            with progress.progress("tidying up"):
+            with progress.progress("cleaning up"):
                 await environment.tear_down()
         if environment.closing:
             progress.closing(environment.closing)
@@ -132,7 +132,9 @@ class Experiment:
         fault = await self._environment.strike(kind, view)
         self._progress.moment(0, fault.words)
         if kind is FaultKind.OPERATOR:
-            with self._progress.progress("no operator: do acknowledgements go on?"):
+            with self._progress.progress(
+                "operator killed: checking that acknowledgements continue"
+            ):
                 await asyncio.sleep(OPERATOR_SECONDS)
             gap_ms, stalled_ms = await self._write_gap_ms(fault)
             return Trial(kind.value, partition, None, None, None, gap_ms, None, stalled_ms)
@@ -160,7 +162,7 @@ class Experiment:
                 if view.leader not in worn:
                     return view
             with self._progress.progress(
-                "fresh pods first: the kubelet holds back second restarts"
+                "replacing pods first, because the kubelet delays second restarts"
             ):
                 for broker_id in sorted(worn):
                     await self._environment.renew(broker_id)
@@ -181,7 +183,7 @@ class Experiment:
         try:
             if kind not in LEADER_MAY_STAY:
                 after, leader_after_ms = await self._election(before, fault, rest)
-            with progress.progress("the broker comes back and catches up"):
+            with progress.progress("waiting until the broker is in sync again"):
                 if (second := await rest) is not None:
                     progress.moment(round(second.t_ms - fault.t_ms, 1), second.words)
                 await self._settled()
@@ -196,7 +198,7 @@ class Experiment:
         self, before: PartitionView, fault: Fault, rest: "asyncio.Task[Fault | None]"
     ) -> tuple[PartitionView, float]:
         """Wait for the election; end early if the rest of the round fails, with its error."""
-        with self._progress.progress(f"who leads {TOPIC}-{before.partition} now?"):
+        with self._progress.progress(f"waiting for a new leader of {TOPIC}-{before.partition}"):
             electing = asyncio.create_task(self._new_leader(before), name="new-leader")
             try:
                 await asyncio.wait({electing, rest}, return_when=asyncio.FIRST_COMPLETED)
@@ -236,7 +238,7 @@ class Experiment:
         stalled_ms = longest_stall_ms(ledger, window)
         words = f"longest time without an acknowledgement: {gap_ms:.0f} ms"
         if stalled_ms >= WORTH_TELLING_MS:
-            words += f" (the load itself had no processor for {stalled_ms:.0f} ms)"
+            words += f" (the load had no CPU for {stalled_ms:.0f} ms)"
         self._progress.line(words)
         return gap_ms, stalled_ms
 

@@ -228,7 +228,7 @@ class _PartitionHistory:
                 last_us = send.completed_us
 
     def _take_polls(self) -> None:
-        """Take polls of every outcome: whatever was shown to anybody must be true."""
+        """Add the records of all polls: a record that a consumer read must be correct."""
         for poll in self._polls:
             for value, offset in zip(poll.values, poll.offsets, strict=True):
                 seen = self._values.setdefault(value, _Seen())
@@ -262,10 +262,12 @@ class _PartitionHistory:
         for value, seen in self._values.items():
             writer = seen.writer
             if seen.is_read and writer is None:
-                self._found("unknown-value", f"{value} at {seen.offsets} was sent by nobody")
+                self._found(
+                    "unknown-value", f"{value} at {seen.offsets} was not sent by any producer"
+                )
             if seen.is_read and writer is not None and writer.outcome is Outcome.FAIL:
                 # G1a without transactions: refused means certainly not written.
-                self._found("refused-read", f"{value} was refused, and read at {seen.offsets}")
+                self._found("refused-read", f"{value} was rejected, but read at {seen.offsets}")
             if len(seen.offsets) > 1:
                 is_broken = writer is not None and writer.is_idempotent
                 name = "duplicate" if is_broken else "duplicate-without-idempotence"
@@ -295,7 +297,7 @@ class _PartitionHistory:
             elif offset <= bound or offset < final_end or writer.completed_us < final_us:
                 self._found("lost-write", text)
             elif not self._suspension.is_deleted and final_us < 0:
-                self._found("unseen", f"{text}, read by nobody")
+                self._found("unseen", f"{text}, not read by any consumer")
 
     def _find_rereads(self) -> None:
         """I7: what was read or acknowledged at an offset is there in the read of the whole log."""
@@ -314,7 +316,7 @@ class _PartitionHistory:
                 continue  # first seen while the last of the final reads was under way
             # An acknowledged one that nobody ever read is a lost write, found above.
             if any(self._values[value].is_read for value in values):
-                self._found("vanished", f"{values} at offset {offset} is not there at the end")
+                self._found("vanished", f"{values} at offset {offset} is missing at the end")
 
     def _find_acknowledged_below(self) -> None:
         """Find offsets that are not above the highest one acknowledged when their write began."""

@@ -121,7 +121,7 @@ def check(ledger: WorkloadLog, found: Mapping[int, Mapping[int, int]]) -> Verdic
                 count("duplicated", f"duplicated: {name}, found at {places}")
         for sequence in ledger.refused.get(partition, ()):
             if sequence in offsets_of:
-                count("refused_found", f"refused, yet found: partition {partition}, {sequence}")
+                count("refused_found", f"rejected, but found: partition {partition}, {sequence}")
         counts["unknown_found"] += len(ledger.unknown.get(partition, set()) & offsets_of.keys())
         for offset, sequence in ledger.read.get(partition, {}).items():
             now = found.get(partition, {}).get(offset)
@@ -214,7 +214,7 @@ async def compare_replicas(
     digests: list[ReplicaDigest] = []
     missing: list[str] = []
     for broker_id in view.replicas:
-        answer: ReplicaDigest | str = "its address is not known"
+        answer: ReplicaDigest | str = "no address found"
         while (url := urls.get(broker_id)) is not None:
             answer = await _digest(client, url, topic, partition, to_offset)
             if isinstance(answer, ReplicaDigest) or asyncio.get_running_loop().time() > deadline:

@@ -76,7 +76,7 @@ def parser(names: Sequence[str] = COMMANDS) -> CommandParser:
     top = CommandParser(
         prog="tidemark",
         description="Replicated, append-only logs on Kubernetes.",
-        epilog="`tidemark help COMMAND` tells more of one.",
+        epilog="`tidemark help COMMAND` describes a command.",
     )
     top.add_argument(
         "--version", action="version", version=f"tidemark {importlib.metadata.version('tidemark')}"
@@ -106,7 +106,7 @@ def _add_common_arguments(command: argparse.ArgumentParser, *, has_target: bool 
         "--output",
         choices=("human", "json"),
         default=argparse.SUPPRESS,
-        help="how results are written (default: human)",
+        help="output format (default: human)",
     )
     if has_target:
         add_target_arguments(command)

@@ -16,10 +16,10 @@ from tidemark_cli.output import table
 PERCENTILES = ("p50", "p99", "max")
 # After PASSED another verdict would read as a contradiction.
 AUDIT_WORDS = {
-    "VIOLATED": "by the objectives of a cluster in production the faults above count:",
-    "INCONCLUSIVE": "PASSED is by the records themselves; scrapes alone do not tell so much:",
-    "LOSS": "metrics disagree with the records that were read back, please report this:",
-    "NO-SOURCE": "PASSED is by the records themselves; the audit had no samples to read:",
+    "VIOLATED": "the audit applies production objectives, so the faults above count as violations:",
+    "INCONCLUSIVE": "PASSED is based on the records; samples alone do not suffice for a verdict:",
+    "LOSS": "metrics disagree with the records that were read; please report this:",
+    "NO-SOURCE": "PASSED is based on the records; the audit had no samples:",
 }
 
 
@@ -94,7 +94,7 @@ class ProgressOutput:
             return
         unknown = f"{result.unknown}"
         if result.unknown:
-            unknown += f"  (answer lost with the broker; {result.unknown_found} are in the log)"
+            unknown += f"  (response lost with the broker; {result.unknown_found} are in the log)"
         rows = [
             ("acknowledged", result.acknowledged),
             ("found", result.found),
@@ -111,7 +111,7 @@ class ProgressOutput:
             words = "nothing lost, nothing duplicated"
             self._print(f"\n[bold green]PASSED[/]  {words} ({result.seconds:.0f} s)")
         else:
-            self._print("\n[bold red]FAILED[/]  a promise was broken: see above")
+            self._print("\n[bold red]FAILED[/]  a guarantee was broken: see above")
 
     def audit(self, answer: AuditResponse | str) -> None:
         """Verdict and incidents of `tidemark audit` over the run, or why there are none."""
@@ -133,7 +133,7 @@ class ProgressOutput:
             return
         names = {
             "write_gap_ms": "write gap",
-            "leader_after_ms": "leader again",
+            "leader_after_ms": "leader elected",
             "isr_full_again_ms": "in sync again",
         }
         rows = [

@@ -41,7 +41,7 @@ def read_goal(text: str, now_ms: int) -> Goal:
         raise CommandFailed(
             expected=f"--to earliest, latest, an offset or a time as {MOMENT_HELP}",
             found=repr(text),
-            to_do="choose one of them",
+            to_do="use one of them",
             exit_code=EXIT_USAGE,
         )
     return Goal(time_ms=time_ms)

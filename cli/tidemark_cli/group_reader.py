@@ -75,7 +75,7 @@ class GroupReader:
                     raise
                 if loop.time() >= say_at:
                     say_at = loop.time() + SAY_AGAIN_SECONDS
-                    self._say(f"group {self._group}: no records: {refused}; trying on")
+                    self._say(f"group {self._group}: no records: {refused}; retrying")
                 await self._watch.check()
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
@@ -102,7 +102,9 @@ class GroupReader:
             except BrokerError as refused:
                 if not left or not refused.is_retriable:
                     places = ", ".join(f"{self._topic}-{partition}" for partition in offsets)
-                    self._say(f"{places}: not committed, may be read again: {refused}")
+                    self._say(
+                        f"{places}: offsets not committed, records may be read again: {refused}"
+                    )
                     return
             await asyncio.sleep(COMMIT_PAUSE_SECONDS)
 
@@ -135,7 +137,7 @@ class GroupReader:
         Raises BrokerError.
         """
         body = {"format": "binary", "auto.offset.reset": self._reset, "enable.auto.commit": False}
-        rejection = BrokerError("LEADER_NOT_AVAILABLE", "no broker is known", is_retriable=True)
+        rejection = BrokerError("LEADER_NOT_AVAILABLE", "no broker found", is_retriable=True)
         try:
             brokers = await self._client.brokers()
         except NoResponse as error:

@@ -108,7 +108,7 @@ async def exchange(address: Address, api_key: int, body: bytes) -> Reader:
 
 async def find_coordinator(address: Address, group: str) -> Address:
     answer = await exchange(address, FIND_COORDINATOR, text(group))
-    _check(answer.error(), f"no coordinator of group {group} is known")
+    _check(answer.error(), f"no coordinator of group {group} found")
     answer.number("i")  # its id
     return answer.text(), answer.number("i")
 

@@ -125,8 +125,8 @@ async def _check_done(target: Target, status: int, answer: Any, kind: str, name:
             raise CommandFailed(
                 f"The controller at {target.controller_url} serves no {kind} objects.",
                 expected="the controller of `tidemark dev`",
-                found="one that runs on Kubernetes",
-                to_do="leave --server out and use the kubeconfig context",
+                found="a controller on Kubernetes",
+                to_do="remove --server and use the kubeconfig context",
                 exit_code=EXIT_USAGE,
             )
         _, listed = await _exchange(target, "GET", f"/v1/{PLURALS[kind]}")
@@ -138,11 +138,11 @@ async def _check_done(target: Target, status: int, answer: Any, kind: str, name:
     if status >= 500:  # of the store: nothing about the command is wrong
         raise CommandFailed(
             f"{kind} {name!r} could not be stored: {found}",
-            to_do="free space on the disk of the data directory where that is full, and try again",
+            to_do="if the disk of the data directory is full, free space; then try again",
         )
     raise CommandFailed(
-        f"{kind} {name!r} was refused: {found}",
-        to_do="correct the command; `tidemark status` shows what there is",
+        f"{kind} {name!r} was rejected: {found}",
+        to_do="correct the command; `tidemark status` shows what exists",
     )
 
 
@@ -160,8 +160,8 @@ async def _exchange(
             return response.status, msgspec.json.decode(await response.read())
     except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError) as error:
         raise CommandFailed(
-            f"The controller at {target.controller_url} does not answer.",
-            expected=f"the controller at {target.controller_url} to answer",
+            f"The controller at {target.controller_url} does not respond.",
+            expected=f"a response of the controller at {target.controller_url}",
             found=str(error) or type(error).__name__,
             to_do="check that `tidemark dev` runs",
         ) from error

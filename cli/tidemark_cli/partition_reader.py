@@ -23,7 +23,7 @@ ASK_PAUSE_SECONDS = 0.25
 SAY_AFTER_SECONDS = 5.0
 SAY_AGAIN_SECONDS = 60.0
 OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
-REPLACED = "it was deleted meanwhile, and there is another one of that name"
+REPLACED = "it was deleted meanwhile, and another topic has its name"
 
 T = TypeVar("T")
 Say = Callable[[str], None]
@@ -156,7 +156,7 @@ class PartitionReader:
                 return await offset_at(leader, self._place, time_ms)
         except (KafkaFailed, NoResponse, UnknownTopic) as error:
             raise BrokerError("LEADER_NOT_AVAILABLE", str(error), is_retriable=True) from error
-        message = f"{self._name}: no leader with a Kafka port is known"
+        message = f"{self._name}: no leader with a Kafka port"
         raise BrokerError("LEADER_NOT_AVAILABLE", message, is_retriable=True)
 
     def _fetch(self, offset: int, end: int | None) -> "asyncio.Task[RecordPage] | None":
@@ -177,7 +177,9 @@ class PartitionReader:
             first = found.log_start_offset
             if offset >= first:  # the log was cut: there is nothing that follows
                 raise
-            self._say(f"{self._name}: records {offset} to {first - 1} were deleted unread")
+            self._say(
+                f"{self._name}: records {offset} to {first - 1} were deleted before they were read"
+            )
             return RecordPage((), found.high_watermark, first)
 
     async def _until_responded(self, ask: Callable[[], Awaitable[T]]) -> T:
@@ -198,6 +200,6 @@ class PartitionReader:
                     raise
                 if loop.time() >= say_at:
                     say_at = loop.time() + SAY_AGAIN_SECONDS
-                    self._say(f"{self._name}: no records for the moment: {refused}; trying on")
+                    self._say(f"{self._name}: no records: {refused}; retrying")
             await self._watch.check()
             await asyncio.sleep(PAUSE_SECONDS)

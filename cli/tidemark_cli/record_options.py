@@ -33,7 +33,7 @@ class RecordOptions:
             key, separator, value = piece.partition(self.key_separator)
             if not separator:
                 text = self.key_separator.decode(errors="backslashreplace")
-                return Rejected("INVALID_RECORD", f"no key separator {text!r} in it")
+                return Rejected("INVALID_RECORD", f"no key separator {text!r} in the record")
         is_null = self.empty_is_null and not value
         record = OutgoingRecord(None if is_null else value, key, self.headers, self.timestamp_ms)
         size_bytes = size_of(record)
@@ -41,7 +41,7 @@ class RecordOptions:
 
 
 def _too_large(size_bytes: int) -> Rejected:
-    found = f"{size_bytes} bytes; at most {MOST_RECORD_BYTES} fit into a request"
+    found = f"{size_bytes} bytes, and a request holds at most {MOST_RECORD_BYTES}"
     return Rejected("MESSAGE_TOO_LARGE", found)
 
 
@@ -56,7 +56,10 @@ def add_record_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-k", "--key", help="key of every record")
     parser.add_argument(
-        "-K", "--key-separator", metavar="SEP", help="records are KEY SEP VALUE, as in -K :"
+        "-K",
+        "--key-separator",
+        metavar="SEP",
+        help="separator of key and value in each record, as in -K :",
     )
     parser.add_argument(
         "-D",
@@ -77,10 +80,11 @@ def add_record_arguments(parser: argparse.ArgumentParser) -> None:
         "-T",
         "--timestamp",
         metavar="MS|TIME",
-        help="of every record, in ms since 1970 or as 2026-03-01T12:00:00Z (default: now)",
+        help="timestamp of every record, in ms since 1970 or such as 2026-03-01T12:00:00Z "
+        "(default: now)",
     )
     parser.add_argument(
-        "-Z", "--null", action="store_true", help="an empty value is none: a tombstone"
+        "-Z", "--null", action="store_true", help="write an empty value as null, a tombstone"
     )
 
 
@@ -117,7 +121,7 @@ def time_ms(text: str, option: str = "--timestamp") -> int:
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
     if found.timestamp() < 0:
-        raise _bad(f"{option} in ms since 1970, or a time as 2026-03-01T12:00:00Z", repr(text))
+        raise _bad(f"{option} in ms since 1970, or a time such as 2026-03-01T12:00:00Z", repr(text))
     return int(found.timestamp() * 1000)
 
 

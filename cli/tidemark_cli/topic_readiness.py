@@ -40,8 +40,8 @@ async def until_ready(arguments: argparse.Namespace, output: Output, topic: str,
     finally:
         output.end_progress()
     raise CommandFailed(
-        f"Topic {topic!r} was made and is not ready: "
-        + (last.message if last is not None else "the operator has not looked at it"),
+        f"Topic {topic!r} was created and is not ready: "
+        + (last.message if last is not None else "the operator has not processed it"),
         to_do=f"correct it with `tidemark topics alter {topic}`, or remove it with"
         f" `tidemark topics delete {topic}`",
     )
@@ -58,4 +58,4 @@ async def _progress(
     if view is None:
         return ready.message if ready is not None else "waiting for the operator"
     led = sum(each.leader != NO_LEADER for each in view.partitions)
-    return f"{led:,} of {wanted:,} partitions led"
+    return f"{led:,} of {wanted:,} partitions have a leader"

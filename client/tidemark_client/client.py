@@ -167,7 +167,7 @@ class TidemarkClient:
         deadline = loop.time() + (timeout_ms or self.settings.timeout_ms) / 1000
         url: str | None = None
         redirects = 0
-        last = _Retry("LEADER_NOT_AVAILABLE", "no leader is known")
+        last = _Retry("LEADER_NOT_AVAILABLE", "no leader found")
         while (left_seconds := deadline - loop.time()) > 0:
             url = url or await self._leader_url(topic, partition, left_seconds)
             if url is None:
@@ -191,7 +191,7 @@ class TidemarkClient:
                 url, redirects = None, 0
                 if self.lookup.metadata.leader_url(topic, partition) == tried:
                     await self.lookup.wait_for_change(RETRY_PAUSE_SECONDS)
-        message = f"not acknowledged within the deadline: {last.message}"
+        message = f"timed out, not acknowledged: {last.message}"
         return _with_doubt(Rejected(last.error, message), is_in_doubt)
 
     async def init_producer(self, known: ProducerIdentity | None = None) -> ProducerIdentity:
@@ -200,7 +200,7 @@ class TidemarkClient:
         Raises BrokerError.
         """
         body = b"" if known is None else msgspec.json.encode(known)
-        rejection = BrokerError("LEADER_NOT_AVAILABLE", "no broker is known", is_retriable=True)
+        rejection = BrokerError("LEADER_NOT_AVAILABLE", "no broker found", is_retriable=True)
         urls = (*self.lookup.metadata.broker_urls.values(), *self._bootstrap_urls)
         for url in dict.fromkeys(url.rstrip("/") for url in urls):
             try:
@@ -283,7 +283,7 @@ class TidemarkClient:
                     return sending.result()
                 leader = self.lookup.metadata.leader_url(*topic_partition)
                 if leader not in (None, url):
-                    message = f"{url} does not answer, and {leader} leads"
+                    message = f"{url} does not respond, and {leader} is the leader"
                     return _Retry("NETWORK_EXCEPTION", message, leader, is_in_doubt=True)
                 self.lookup.suspect(url)
         finally:

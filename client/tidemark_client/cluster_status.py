@@ -140,8 +140,8 @@ class ClusterStatus:
                 f" Brokers: {_listing(known) or 'none yet'}",
                 expected=f"brokers of BrokerPool {pool}: {_listing(known) or 'none yet'}",
                 found=_listing(unknown),
-                to_do="take the ids from `tidemark status`; a higher spec.replicas of the"
-                " BrokerPool brings more brokers",
+                to_do="find the IDs with `tidemark status`; raise spec.replicas of the BrokerPool"
+                " to add brokers",
             )
 
 
@@ -153,7 +153,7 @@ def read_status(body: Any) -> ClusterStatus:
     """Read the controller's GET /v1/status: all pools that it serves."""
     pools = body.get("pools") if isinstance(body, Mapping) else None
     if not isinstance(pools, list):
-        raise UnreadableResponse(f"expected a status with 'pools', found {str(body)[:200]}")
+        raise UnreadableResponse(f'expected a status with "pools", found {str(body)[:200]}')
     try:
         of_topics = [
             (bool(topic.get("retained")), _read_topic(str(pool["pool"]), topic))

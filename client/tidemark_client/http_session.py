@@ -125,7 +125,7 @@ class HttpSession:
             raise NotConnected(str(error)) from error
         except (aiohttp.ClientError, ValueError) as error:
             raise TruncatedResponse(
-                f"connection broken off: {error or type(error).__name__}"
+                f"connection closed during the response: {error or type(error).__name__}"
             ) from error
 
 

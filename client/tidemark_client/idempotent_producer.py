@@ -54,7 +54,7 @@ class IdempotentProducer:
             loop = asyncio.get_running_loop()
             limit_ms = timeout_ms or self._client.settings.timeout_ms
             deadline = loop.time() + limit_ms / 1000
-            outcome: Outcome = Rejected("REQUEST_TIMED_OUT", "no identity within the deadline")
+            outcome: Outcome = Rejected("REQUEST_TIMED_OUT", "no producer ID received in time")
             for _ in range(MOST_TRIES):
                 left_ms = int((deadline - loop.time()) * 1000)
                 if left_ms <= 0:
@@ -73,7 +73,7 @@ class IdempotentProducer:
             async with asyncio.timeout_at(deadline):
                 identity = await self._current_identity()
         except TimeoutError:
-            return Rejected("REQUEST_TIMED_OUT", "no broker gave a producer id within the deadline")
+            return Rejected("REQUEST_TIMED_OUT", "no broker returned a producer ID in time")
         except BrokerError as refused:
             return Rejected(refused.error, refused.message)
         self._needs_new_epoch = True  # also if the caller gives up while it is on its way

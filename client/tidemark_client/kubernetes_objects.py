@@ -89,8 +89,8 @@ class KubernetesObjects:
                 if getattr(error, "status", 0) not in (404, 409):
                     raise _rejected(kind, name, error) from error
         raise CommandFailed(
-            expected=f"to change {kind} {name} undisturbed",
-            found=f"{REPLACE_ATTEMPTS} conflicting writes of somebody else",
+            expected=f"no concurrent change of {kind} {name}",
+            found=f"{REPLACE_ATTEMPTS} conflicting writes",
             to_do="apply it again",
         )
 
@@ -169,7 +169,7 @@ class KubernetesObjects:
             raise _rejected(plural, self._namespace, error) from error
         except OSError as error:
             raise CommandFailed(
-                expected="the Kubernetes API server to answer",
+                expected="a response of the Kubernetes API server",
                 found=str(error),
                 to_do="check the kubeconfig context, or name a broker with --server",
             ) from error
@@ -187,8 +187,8 @@ def _rejected(kind: str, name: str, error: Exception) -> CommandFailed:
             to_do="install Tidemark's chart (charts/tidemark) first",
         )
     return CommandFailed(
-        f"{kind} {name!r} was refused: {message[:1000]}",
-        to_do="correct the manifest, or ask for the right to do this",
+        f"{kind} {name!r} was rejected: {message[:1000]}",
+        to_do="correct the manifest, or get the permission for this",
     )
 
 

@@ -118,7 +118,7 @@ class LeaderLookup:
                 reasons.append(f"{url}: {error or type(error).__name__}")
         if unknown_topic is not None:
             raise unknown_topic
-        raise NoResponse("; ".join(reasons) or "no address is known")
+        raise NoResponse("; ".join(reasons) or "no address given")
 
     async def ask_one(self, url: str, path: str) -> Any:
         answer = await self._session.get(url + path, ASK_LIMITS, most_bytes=MAX_RESPONSE_BYTES)
@@ -132,12 +132,12 @@ class LeaderLookup:
             raise UnknownTopic(path.removeprefix("/topics/").split("/")[0], _detail(data))
         if answer.status != 200:
             raise UnreadableResponse(
-                f"expected 200 of {path}, found {answer.status}: {data[:200]!r}"
+                f"{path}: expected status 200, found {answer.status}: {data[:200]!r}"
             )
         try:
             return msgspec.json.decode(data)
         except msgspec.DecodeError as error:
-            raise UnreadableResponse(f"expected JSON of {path}, found {data[:200]!r}") from error
+            raise UnreadableResponse(f"{path}: expected JSON, found {data[:200]!r}") from error
 
     def _addresses(self) -> list[str]:
         """Return all addresses, trusted ones first, in random order within each half."""
@@ -194,7 +194,7 @@ class UnknownTopic(Exception):
     """An error: a broker says that the topic does not exist."""
 
     def __init__(self, topic: str, detail: str = "") -> None:
-        super().__init__(detail or f"there is no topic {topic!r}")
+        super().__init__(detail or f"topic {topic!r} does not exist")
         self.topic = topic
 
 

@@ -57,7 +57,7 @@ async def apply_at_controller(url: str, manifests: list[Manifest]) -> list[Appli
             status = response.status
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise CommandFailed(
-            expected=f"the controller at {url} to answer",
+            expected=f"a response of the controller at {url}",
             found=str(error) or type(error).__name__,
             to_do="check that `tidemark dev` runs",
         ) from error

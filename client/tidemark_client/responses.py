@@ -59,7 +59,7 @@ class Redirected(Exception):
         has_origin = parts.scheme in ("http", "https") and bool(parts.netloc)
         self.url = f"{parts.scheme}://{parts.netloc}" if has_origin else ""
         self.is_to_nearer = is_to_nearer
-        super().__init__(f"{requested_url} sends us to {location or 'nowhere'}")
+        super().__init__(f"{requested_url} redirects to {location or 'no location'}")
 
 
 def read_problem(status: int, body: bytes) -> Problem:

@@ -91,11 +91,11 @@ async def _elsewhere(found: dict[str, LocalBroker]) -> CommandFailed:
     for address, broker in sorted(found.items()):
         does_response = await controller_status(f"http://{address}") is not None
         alive += [address] if does_response else []
-        gone = "" if does_response else ", gone: its brokers end without it"
+        gone = "" if does_response else ", not running: its brokers stop without it"
         reported.append(f"http://{address} (data in {broker.data_dir}{gone})")
     return CommandFailed(
-        f"No controller at {LOCAL_CONTROLLER_URL}; on this machine there is {', '.join(reported)}.",
-        to_do=f"name it: --server http://{alive[0]}"
+        f"No controller at {LOCAL_CONTROLLER_URL}; found on this machine: {', '.join(reported)}.",
+        to_do=f"use it: --server http://{alive[0]}"
         if alive
         else f"start it again: tidemark dev --data-dir {next(iter(found.values())).data_dir}",
         exit_code=EXIT_USAGE,
@@ -105,9 +105,9 @@ async def _elsewhere(found: dict[str, LocalBroker]) -> CommandFailed:
 async def _no_kubeconfig() -> CommandFailed:
     is_local = await controller_status(LOCAL_CONTROLLER_URL) is not None
     return CommandFailed(
-        "--context and --namespace are for Kubernetes, and there is no kubeconfig."
+        "--context and --namespace need a kubeconfig, and there is none."
         + (" Local mode has no namespaces." if is_local else ""),
-        to_do="leave them out"
+        to_do="remove them"
         if is_local
         else "set KUBECONFIG, or name a broker: --server http://HOST:PORT",
         exit_code=EXIT_USAGE,
@@ -124,11 +124,11 @@ async def find_brokers(
     target = await find_target(arguments)
     if target.is_kubernetes:
         raise CommandFailed(
-            "Records do not travel through the Kubernetes API.",
+            "Records are not available through the Kubernetes API.",
             expected="the address of a broker",
             found="only a kubeconfig context",
-            to_do="name a broker that this machine reaches: --server http://HOST:8080, "
-            "or run this command in the cluster (kubectl exec into a broker pod)",
+            to_do="name a broker that is reachable from this machine: --server http://HOST:8080,"
+            " or run this command in the cluster (kubectl exec into a broker pod)",
             exit_code=EXIT_USAGE,
         )
     if not target.controller_url:
@@ -162,7 +162,7 @@ async def _started_brokers(
         f"BrokerPool {pool!r} has no broker yet ({found.starting_sentence})."
         if found.brokers
         else f"BrokerPool {pool!r} has no broker.",
-        to_do="look at `tidemark status` and wait until brokers are up",
+        to_do="run `tidemark status` and wait until brokers are up",
     )
 
 
@@ -185,7 +185,7 @@ def pool_of(status: ClusterStatus, named: str | None, topic: str | None) -> str:
     pools = status.pools
     if named is not None:
         if pools and named not in pools:
-            raise not_found("BrokerPool", named, pools, to_do="name one of them with --pool")
+            raise not_found("BrokerPool", named, pools, to_do="choose one of them with --pool")
         return named
     having = sorted({view.pool for view in status.topics if view.topic == topic})
     if len(having) > 1:

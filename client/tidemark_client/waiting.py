@@ -26,5 +26,5 @@ async def until(
                 await asyncio.sleep(every_seconds)
     except TimeoutError as late:
         raise CommandFailed(
-            expected=f"{what} within {within_seconds:g} s", found="it did not happen", to_do=to_do
+            expected=f"{what} within {within_seconds:g} s", found="a timeout", to_do=to_do
         ) from late

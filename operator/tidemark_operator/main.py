@@ -226,7 +226,7 @@ async def connect_stores(kubeconfig: str | None, namespaces: tuple[str, ...]) ->
     closed = await find_forbidden(whole, namespaces)
     if closed and closed == set(namespaces):
         await whole.close()
-        raise OperatorEnded("no rights in any namespace of watchNamespaces")
+        raise OperatorEnded("no permissions in any namespace of watchNamespaces")
     watched = tuple(each for each in namespaces if each not in closed)
     return Stores(whole, whole.without(closed), closed, watched)
 
@@ -342,7 +342,7 @@ def main() -> None:
         uvloop.run(run(settings))
     except OperatorEnded as error:
         cause = error.__cause__ or error
-        log.error("operator ends: its pod starts it again", extra={"error": repr(cause)})
+        log.error("operator stopped, the kubelet restarts it", extra={"error": repr(cause)})
         sys.exit(1)
 
 

@@ -82,7 +82,7 @@ def _check_plain(documents: list[Any]) -> None:
         elif isinstance(value, float) and value - value != 0:
             raise UnreadableManifest(f"expected a finite number, found {value}")
         elif value is not None and not isinstance(value, str | int | float | bool):
-            raise UnreadableManifest(f"expected a value that JSON has, found {value!r:.80}")
+            raise UnreadableManifest(f"expected a JSON value, found {value!r:.80}")
 
 
 def with_manifest(stored: Manifest | None, manifest: Manifest) -> Manifest:

@@ -202,18 +202,18 @@ CLEANUP_POLICY = ListConfig("cleanup.policy", ("delete", "compact"), "delete")
 COMPRESSION_TYPE = FixedConfig(
     "compression.type",
     "producer",
-    "batches stay as their producers compressed them, so set compression.type in the producer",
+    "brokers store batches as compressed by producers; set compression.type in the producer",
 )
 DELETE_RETENTION_MS = IntegerConfig("delete.retention.ms", 0, NO_LIMIT_MS, 86_400_000)
 FILE_DELETE_DELAY_MS = FixedConfig(
     "file.delete.delay.ms",
     "60000",
-    "files of deleted replicas are kept for a minute, so leave it out",
+    "files of deleted replicas are kept for one minute; remove this config",
 )
-_FLUSH = "spec.flush Always of the Topic has each record on disk before it is acknowledged"
+_FLUSH = "use spec.flush Always of the Topic to write records to disk before they are acknowledged"
 FLUSH_MESSAGES = FixedConfig("flush.messages", str(NO_LIMIT_MS), _FLUSH)
 FLUSH_MS = FixedConfig("flush.ms", str(NO_LIMIT_MS), _FLUSH)
-_THROTTLE = "set moveBytesPerSecond of the BrokerPool to slow moves down"
+_THROTTLE = "use moveBytesPerSecond of the BrokerPool to limit reassignments"
 FOLLOWER_THROTTLED = FixedConfig("follower.replication.throttled.replicas", "", _THROTTLE)
 LEADER_THROTTLED = FixedConfig("leader.replication.throttled.replicas", "", _THROTTLE)
 # Kafka takes up to 2 GiB: a look-up would read as much, on the broker's loop.
@@ -234,7 +234,7 @@ MIN_COMPACTION_LAG_MS = IntegerConfig("min.compaction.lag.ms", 0, NO_LIMIT_MS, 0
 # Its default is min(2, replicationFactor): see the operator's effective_config.
 MIN_INSYNC = IntegerConfig(MIN_INSYNC_REPLICAS, 1, 10, 2)
 PREALLOCATE = FixedConfig(
-    "preallocate", "false", "segments grow as they are written, so leave it out"
+    "preallocate", "false", "segments are not preallocated; remove this config"
 )
 # In Kafka a setting of the whole broker.
 PRODUCER_ID_EXPIRATION_MS = IntegerConfig(
@@ -243,7 +243,7 @@ PRODUCER_ID_EXPIRATION_MS = IntegerConfig(
 REMOTE_STORAGE = FixedConfig(
     "remote.storage.enable",
     "false",
-    "nothing is tiered: bound the topic by retention.ms or retention.bytes",
+    "tiered storage is not supported; limit the topic by retention.ms or retention.bytes",
 )
 # Kafka's default is 30000: ours notices a stuck follower sooner (docs/design/architecture.md).
 REPLICA_LAG_TIME_MAX_MS = IntegerConfig("replica.lag.time.max.ms", 100, 3_600_000, 10_000)
@@ -253,10 +253,14 @@ RETENTION_MS = IntegerConfig("retention.ms", 0, NO_LIMIT_MS, 604_800_000, unlimi
 # Kafka 4 asks for 1 MiB at least; smaller ones cost files, not safety.
 SEGMENT_BYTES = IntegerConfig("segment.bytes", 16_384, MAX_INT32, 1_073_741_824)
 SEGMENT_INDEX_BYTES = FixedConfig(
-    "segment.index.bytes", "10485760", "indexes grow with their segments, so set segment.bytes"
+    "segment.index.bytes",
+    "10485760",
+    "the size of an index follows from segment.bytes; set that config",
 )
 SEGMENT_JITTER_MS = FixedConfig(
-    "segment.jitter.ms", "0", "partitions begin their segments at different times anyway"
+    "segment.jitter.ms",
+    "0",
+    "segments are rolled by the timestamps of their own records; remove this config",
 )
 SEGMENT_MS = IntegerConfig("segment.ms", 1, NO_LIMIT_MS, 604_800_000)
 # The longest log among the live then leads, never merely the first alive (Kafka's KIP-1275).

@@ -78,7 +78,7 @@ CAPABILITIES = (
     Capability(
         "groups",
         "test_groups.py::test_group_members_share_take_over_and_go_on",
-        "two members share, one leaves and the other takes over, a later one goes on from there",
+        "two members share, one leaves and the other takes over, a later one continues from there",
     ),
     Capability(
         "seeks by time",
@@ -134,15 +134,14 @@ OTHERS = (
     "kafka-leader-election, kafka-delete-records, kafka-metadata-quorum, kafka-transactions",
     "(describe-producers); kafka-topics and kafka-configs in test_admin.py.",
     "",
-    "Spark's structured streaming reads, writes and goes on from its checkpoint after a restart",
+    "Spark's structured streaming reads, writes and continues from its checkpoint after a restart",
     "(`test_spark.py`, in `make e2e-long`).",
     "",
     "`hack/dump-log-segments` has Kafka's DumpLogSegments and the classes of its brokers read",
     "segments, indexes, snapshots and checkpoints; a test does so after the leader kill.",
     "",
-    "`tests.compatibility.kill_rounds` (in `make e2e-long`): all clients at once, with groups that "
-    "read,",
-    "while a broker is killed every 10 s for 5 min: nothing lost, nothing twice, groups go on.",
+    "`tests.compatibility.kill_rounds` (in `make e2e-long`): all clients, with groups that read,",
+    "while a broker is killed every 10 s for 5 min: nothing lost, nothing twice, groups continue.",
 )
 
 

@@ -65,7 +65,7 @@ def test_a_topic_is_made_changed_described_and_deleted_with_its_data(
         (("create", "odd", "--config", "retention.m=1"), "retention.ms"),
         (("create", "odd", "--config", "retention.ms"), "retention.ms"),
         (("alter", "orders"), "none of --config"),
-        (("alter", "orders", "--partitions", "1"), "partitions never shrink"),
+        (("alter", "orders", "--partitions", "1"), "partitions cannot be lowered"),
         (("alter", "nobody", "--partitions", "1"), "'nobody' not found"),
         (("delete", "nobody"), "'nobody' not found"),
     ],
@@ -81,7 +81,7 @@ def test_what_cannot_be_is_refused_in_words(
 def test_a_refused_new_topic_is_not_expected_to_be_there(cluster: LocalCluster) -> None:
     code, reported = topics(cluster, "create", "odd", "--partitions", "0")
     assert code == 1
-    assert reported["error"]["message"].startswith("Topic 'odd' was refused: spec.partitions")
+    assert reported["error"]["message"].startswith("Topic 'odd' was rejected: spec.partitions")
 
 
 def test_a_topic_whose_data_is_kept_says_so_to_who_produces(cluster: LocalCluster) -> None:

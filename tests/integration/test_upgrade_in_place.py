@@ -50,7 +50,7 @@ class UpgradedEnvironment(ProcessesEnvironment):
             self.cluster_command(self._port_range.first, self._directory / "data"),
             log=self._log("cluster-after"),
         )
-        await self.until(self._is_answering, "the controller to answer")
+        await self.until(self._is_answering, "a response of the controller")
         await self.until(self._is_in_sync, "all replicas in sync again")
 
     async def until_acknowledged_after(self, t_ms: float) -> None:

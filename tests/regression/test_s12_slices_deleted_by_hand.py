@@ -189,7 +189,10 @@ def test_of_two_slices_the_one_that_is_there_is_decided_by_and_the_other_one_is_
         shop.delete_slice("orders-0")
         await shop.sweep()
         ready = await shop.ready()
-        assert (ready["reason"], "orders-0 are gone" in ready["message"]) == ("SliceMissing", True)
+        assert (ready["reason"], "orders-0 are missing" in ready["message"]) == (
+            "SliceMissing",
+            True,
+        )
         leader = rig.brokers[rig.partition(128).leader]
         await rig.kill(leader)
         await rig.advance(200, *(broker for broker in rig.brokers if broker is not leader))

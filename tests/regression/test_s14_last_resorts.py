@@ -105,7 +105,7 @@ def test_an_unclean_election_that_a_client_asks_for_takes_the_longest_log() -> N
         assert outcome == {0: ErrorCode.NONE, 5: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         await rig.advance(500, *rig.brokers[1:])
         assert rig.partition().leader == 2
-        assert "or asked for the longest log of those live; broker 2 leads" in notices(rig)[0]
+        assert "or the live replica with the longest log; broker 2 is leader" in notices(rig)[0]
         outcome = await rig.service.elect_leaders(POOL, ORDERS, (0,), unclean=True)
         assert outcome == {0: ErrorCode.ELECTION_NOT_NEEDED}
 
@@ -168,11 +168,12 @@ def test_what_an_unclean_election_lost_is_measured_when_the_old_leader_comes_bac
         state = rig.partition()
         assert (state.leader, state.in_sync_ids) == (2, {2})
         assert notices(rig) == (
-            "partition 0: no safe replica was live and the topic allows unclean election, so the"
-            f" longest log of those live was taken; broker 2 leads since leader epoch"
-            f" {state.leader_epoch} from offset 70; 0 records past it were found in other logs and"
-            " are lost, 0 of them below a high watermark; brokers 0 had not reported by then: what"
-            " they reported since is in these numbers, what they hold unreported is lost too",
+            "partition 0: no in-sync or eligible replica was live and"
+            " unclean.leader.election.enable is true, so the live replica with the longest log was"
+            f" elected; broker 2 is leader since leader epoch {state.leader_epoch} and offset 70; 0"
+            " records past this offset in other logs are lost, 0 of them below a high watermark;"
+            " brokers 0 had not reported before the election: records that they have not reported"
+            " yet are lost too and not counted",
         )
         rig.brokers[0] = await started(rig, 0, "b", *on_disk(0, 90, 85))
         await rig.advance(100, *rig.brokers)
@@ -225,7 +226,7 @@ def test_with_one_replica_missing_only_a_human_decides_and_is_told_how(
         await rig.service.choose_leaders(POOL, ORDERS, (replace(choice, leader=BrokerId(0)),))
         await rig.advance(200, *rig.brokers[:2])
         assert rig.partition().leader == 1  # the same word again means nothing any more
-        assert "a person chose its leader" in notices(rig)[0]
+        assert "a person chose the leader" in notices(rig)[0]
 
     run(scenario)
 

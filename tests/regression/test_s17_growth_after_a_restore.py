@@ -65,8 +65,8 @@ def test_a_partition_that_brokers_have_logs_of_is_led_by_the_longest_when_grown_
         view = rig.service.topic(POOL, ORDERS)
         assert view is not None
         (notice,) = view.notices
-        assert notice.startswith("partition 1: its slice was older than what brokers held")
-        assert "broker 0 leads since leader epoch 2 from offset 90" in notice
+        assert notice.startswith("partition 1: its PartitionSlice was older than the brokers' logs")
+        assert "broker 0 is leader since leader epoch 2 and offset 90" in notice
 
     run(scenario)
 
@@ -75,7 +75,7 @@ def test_a_log_on_a_broker_that_the_partition_is_not_placed_on_counts_and_is_kep
     async def scenario() -> None:
         none = logs((0, 9))
         rig = await restored_over(none, none, none, logs((0, 9), (0, 50)))
-        with pytest.raises(NoLiveReplica, match="brokers 0, 1, 2 have not said yet"):
+        with pytest.raises(NoLiveReplica, match="brokers 0, 1, 2 have not reported"):
             await grow(rig, 1, 1)  # since 3 did
         await rig.advance(300, *rig.brokers)
         await grow(rig, 1, 1)
@@ -95,7 +95,7 @@ def test_after_a_take_over_growth_waits_until_every_live_broker_said_what_logs_i
             logs((0, 9), (0, 90)), logs((0, 9), (0, 10)), logs((0, 9), (0, 80))
         )
         await successor(rig, 3)
-        with pytest.raises(NoLiveReplica, match="brokers 0, 1, 2 have not said yet what logs"):
+        with pytest.raises(NoLiveReplica, match="brokers 0, 1, 2 have not reported their logs"):
             await grow(rig, 1, 1)
         rig.changes.clear()
         await rig.advance(300, *rig.brokers)
@@ -120,7 +120,7 @@ def test_a_controller_that_knew_partitions_before_their_slice_was_put_back_asks_
             rig.brokers[number].replicas = logs((0, 9), (0, end))
         restore(rig, saved)
         await rig.service.update_topic(POOL, rig.topic_state(**{"min.insync.replicas": "1"}))
-        with pytest.raises(NoLiveReplica, match="have not said"):
+        with pytest.raises(NoLiveReplica, match="have not reported"):
             await grow(rig, 1, 1)
         await rig.advance(300, *rig.brokers)
         await grow(rig, 1, 1)

@@ -73,9 +73,9 @@ def test_a_slice_restored_under_running_brokers_is_rebuilt_above_them_from_the_l
         view = rig.service.topic(POOL, ORDERS)
         assert view is not None
         assert view.notices == (
-            "partition 0: its slice was older than what brokers held (restored from a backup?),"
-            " so it was rebuilt; broker 1 leads since leader epoch 3 from offset 90; 0 records past"
-            " it were found in other logs and are lost, 0 of them below a high watermark",
+            "partition 0: its PartitionSlice was older than the brokers' logs (restored from a"
+            " backup?), so it was rebuilt; broker 1 is leader since leader epoch 3 and offset 90;"
+            " 0 records past this offset in other logs are lost, 0 of them below a high watermark",
         )
 
     run(scenario)

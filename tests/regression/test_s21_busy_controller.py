@@ -207,7 +207,9 @@ def test_who_doubts_itself_says_who_was_silent_for_how_long() -> None:
         await rig.advance(1000, *rig.brokers)
         await rig.advance(3500, rig.brokers[0])
         reason = rig.service.reason_to_give_way()
-        assert reason.startswith(f"pool {POOL}: more than half is silent: broker 1 for 3.")
+        assert reason.startswith(
+            f"pool {POOL}: no heartbeat from more than half of the brokers: broker 1 for 3."
+        )
         assert "broker 2 for 3." in reason
         assert "broker 0" not in reason
 

@@ -307,7 +307,7 @@ def test_a_topic_that_a_deposed_controller_made_late_keeps_the_life_that_it_regi
         await rig.create()
         assert rig.partition().in_sync_replicas == members("0@1 1@4 2@3")
         rig.service = new_controller
-        with pytest.raises(NotController, match="everything has to be read again"):
+        with pytest.raises(NotController, match="the controller reads all state again"):
             await rig.service.find_slices(POOL, ORDERS)
         assert not new_controller.is_leading
         assert {"id": 1, "epoch": 4} in rig.stored_slice()["partitions"][0]["isr"]

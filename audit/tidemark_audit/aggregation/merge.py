@@ -142,7 +142,7 @@ def _overlap(keys: pa.Table, group: int, at_ms: int) -> OverlappingSlices:
         f"{name}={text}" for name, text in row.items() if text not in ("", -1, NO_BAND)
     )
     return OverlappingSlices(
-        f"two of the sources hold samples of one series ({named}) over the same time, at {at_ms} ms"
+        f"two sources have samples of the same series ({named}) for the same time, at {at_ms} ms"
     )
 
 

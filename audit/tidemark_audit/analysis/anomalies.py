@@ -92,7 +92,7 @@ def _unclean_elections(series: Series) -> Iterator[Oddity]:
                 AnomalyKind.UNCLEAN_ELECTION,
                 step.after_ms,
                 step.at_ms,
-                f"leader epoch {int(step.value)} by last resort ({merged_series.key.detail})",
+                f"unclean election of leader epoch {int(step.value)} ({merged_series.key.detail})",
                 Confidence.PROVED,
                 (Sample(key_as_text(merged_series.key), step.at_ms, step.value),),
             )
@@ -124,7 +124,7 @@ def _both_lead(one: "_Claim", other: "_Claim") -> Oddity:
         AnomalyKind.TWO_LEADERS,
         first,
         min(one.last_ms, other.last_ms),
-        f"brokers {low.broker} and {high.broker} both led in leader epoch {one.epoch}",
+        f"brokers {low.broker} and {high.broker} were both leader in leader epoch {one.epoch}",
         Confidence.PROVED,
         (Sample(low.text, first, 1.0), Sample(high.text, first, 1.0)),
     )
@@ -158,8 +158,8 @@ def _epoch_regresses(series: Series) -> Iterator[Oddity]:
                     AnomalyKind.EPOCH_REGRESS,
                     highest_at,
                     at_ms,
-                    f"broker {merged_series.key.broker} leads in epoch {int(epoch)} after it was in"
-                    f" {int(highest)}",
+                    f"broker {merged_series.key.broker} is leader in epoch {int(epoch)}"
+                    f" after epoch {int(highest)}",
                     Confidence.PROVED,
                     (Sample(text, highest_at, highest), Sample(text, at_ms, epoch)),
                 )

@@ -138,7 +138,7 @@ def _cause(kind: IntervalKind, brokers: tuple[str, ...], *, planned: bool, movin
         return f"planned restart of {names}" if brokers else "planned move"
     if brokers:
         return f"{names} out of sync" + (" during a move" if moving else "")
-    return "a move" if moving else "nobody says which broker is missing"
+    return "a move" if moving else "no sample shows which broker is missing"
 
 
 def _least(values: np.ndarray) -> int:

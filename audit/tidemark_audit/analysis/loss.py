@@ -75,8 +75,8 @@ def _committed_truncations(series: Series) -> Iterator[LossEvidence]:
                 _epoch_at(series, merged_series.key.broker, step.at_ms),
                 int(step.by),
                 Confidence.PROVED,
-                f"broker {merged_series.key.broker} cut {int(step.by)} records that it knew to be"
-                " committed, to follow a leader without them",
+                f"broker {merged_series.key.broker} truncated {int(step.by)} records below"
+                " its high watermark to follow a leader without them",
                 (Sample(text, step.after_ms, step.before), Sample(text, step.at_ms, step.value)),
                 since_epoch=_epoch_in_sync(series, merged_series.key.broker, step.at_ms),
             )
@@ -129,8 +129,8 @@ def _election_gap(
         epoch,
         records,
         Confidence.PROVED,
-        f"broker {merged_series.key.broker} became leader {records} records short of a high"
-        " watermark that it had heard of",
+        f"broker {merged_series.key.broker} became leader with {records} records less than"
+        " the high watermark that it knew",
         (sample,),
     )
 
@@ -147,8 +147,8 @@ def _recoveries(series: Series) -> Iterator[LossEvidence]:
                 _recovery_epoch(series, merged_series.key.detail, step.at_ms),
                 int(step.value),
                 Confidence.PROVED,
-                f"an election by last resort ({merged_series.key.detail}) passed over"
-                f" {int(step.value)} committed records of another log",
+                f"an unclean election ({merged_series.key.detail}) lost {int(step.value)}"
+                " committed records of another log",
                 (Sample(text, step.at_ms, step.value),),
             )
 
@@ -229,8 +229,8 @@ def _high_watermark_regresses(series: Series) -> Iterator[LossEvidence]:
                 int(epoch[0]),
                 int(high - low),
                 Confidence.PROVED,
-                f"the high watermark of leader {broker} went back by {int(high - low)} within"
-                f" leader epoch {int(epoch[0])}",
+                f"the high watermark of leader {broker} decreased by {int(high - low)}"
+                f" within leader epoch {int(epoch[0])}",
                 samples,
                 first_offset=int(low),
             )
@@ -266,8 +266,8 @@ def _leaders_below_high_watermark(series: Series) -> Iterator[LossEvidence]:
                 epoch,
                 records,
                 Confidence.PROVED,
-                f"leader epoch {epoch} {'ends' if epoch in bounds else 'starts'} {records} records"
-                " below a high watermark that was known before",
+                f"leader epoch {epoch} {'ends' if epoch in bounds else 'starts'} {records}"
+                " records below an earlier high watermark",
                 (mark, sample),
                 since_epoch=known_in,
                 first_offset=int(sample.value),

@@ -45,9 +45,9 @@ def what_if_of(text: str) -> WhatIf:
     for entry in text.split(","):
         name, _, number = entry.strip().partition("=")
         if name not in ("min.insync.replicas", "replicationFactor", "replica.lag.time.max.ms"):
-            raise BadSetting(f"{name!r} is none that can be priced")
+            raise BadSetting(f"{name!r} is not a setting of --what-if")
         if name in found:
-            raise BadSetting(f"{name} is named twice")
+            raise BadSetting(f"{name} appears twice")
         if not number.isdecimal() or int(number) == 0:
             raise BadSetting(f"{entry!r}: expected a number above 0")
         found[name] = int(number)

@@ -147,7 +147,7 @@ def window_of(request: Request, counts: Sequence[FamilyCounts]) -> tuple[int, in
     Raises NoSamples.
     """
     if not counts:
-        raise NoSamples("no sample of a family that the audit reads")
+        raise NoSamples("no samples of metric families that the audit reads")
     start = request.window.start_ms
     end = request.window.end_ms
     start = min(each.first_ms for each in counts) if start is None else start
@@ -155,7 +155,7 @@ def window_of(request: Request, counts: Sequence[FamilyCounts]) -> tuple[int, in
     if end <= start or (
         request.window.look_back_ms and max(each.last_ms for each in counts) < start
     ):
-        raise NoSamples("the samples are of one moment, or of none in the window")
+        raise NoSamples("fewer than two sample times in the window")
     return start, end
 
 

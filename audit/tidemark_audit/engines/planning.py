@@ -117,9 +117,9 @@ def summarize_slice(
     except (OSError, EOFError) as error:
         raise SourceError(
             part.place,
-            expected="to read it to its end",
+            expected="a completely readable file",
             found=f"{type(error).__name__}: {error}",
-            to_do="check that it is whole and stays in place while it is read",
+            to_do="check that the file is complete and is not changed during the audit",
         ) from error
 
 
@@ -140,7 +140,7 @@ def _check_times(batch: SampleBatch, place: str) -> None:
             place,
             expected="times between the years 1 and 9999",
             found=f"{batch.at_ms.min()} to {batch.at_ms.max()} ms since 1970{unit}",
-            to_do="export it again: it is damaged, or its times are in another unit",
+            to_do="export it again: it is corrupt, or its times have another unit",
         )
 
 

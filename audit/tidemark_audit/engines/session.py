@@ -48,7 +48,7 @@ def spark_session(master: str | None, *, archive_directory: Path | None = None) 
             raise NoConnect(str(error)) from error
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if is_submitted and master is not None:
-        raise MasterAlreadySet(f"master {master} beside that of spark-submit")
+        raise MasterAlreadySet(f"master {master} in addition to the master of spark-submit")
     builder = _configured(SparkSession.builder)
     if is_submitted:
         # spark-submit started this process and made the JVM: master, memory and addresses are its.

@@ -27,11 +27,11 @@ def incidents(result: AuditResult) -> Markup:
     happened = incidents_of(result)
     planned = [each for each in leads(result.findings) if each.planned]
     shown = happened[:MOST_INCIDENTS]
-    lead = "Each once, worst first, with what it did and what to do."
+    lead = "Each incident once, worst first, with effects and remedy."
     return section(
         "Incidents",
         lead if happened else "",
-        None if happened else element("p", "There were none.", class_="quiet"),
+        None if happened else element("p", "None.", class_="quiet"),
         _articles(result, shown[:OPEN_INCIDENTS]),
         _folded(result, shown[OPEN_INCIDENTS:], "more incident"),
         _folded(result, planned[:MOST_INCIDENTS], "planned absence"),
@@ -45,7 +45,7 @@ def gaps(result: AuditResult) -> Markup | None:
         return None
     return section(
         "Gaps in the evidence",
-        "What the samples do not tell. The cluster may have been well meanwhile.",
+        "Times without samples. The cluster may have been healthy.",
         _articles(result, found[:OPEN_INCIDENTS]),
         _folded(result, found[OPEN_INCIDENTS:], "more gap"),
     )
@@ -86,7 +86,7 @@ def _article(finding: Finding, below: Sequence[Finding]) -> Markup:
         if finding.cause and not tells_cause
         else None,
         _effects(below),
-        element("p", element("b", "To do: "), _commands(finding.remedy), class_="remedy")
+        element("p", element("b", "Remedy: "), _commands(finding.remedy), class_="remedy")
         if finding.remedy
         else None,
         samples(finding.samples),

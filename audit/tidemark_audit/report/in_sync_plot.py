@@ -91,7 +91,7 @@ def _minimum(
         height=HEIGHT,
         labels=[(y(n), str(n)) for n in range(int(top) + 1)],
         scale=scale,
-        title="The fewest replicas in sync of any partition",
+        title="Fewest in-sync replicas of any partition",
     )
 
 

@@ -29,7 +29,7 @@ def render_markdown(result: AuditResult) -> str:
     ]
     if result.verdict is Verdict.LOSS:
         lost = count(lost_records(result.loss_evidence))
-        lines += [f"At least **{lost}** committed records are lost: which, the incidents say.", ""]
+        lines += [f"At least **{lost}** committed records are lost: see the incidents.", ""]
     lines += ["| rule | outcome | measured | objective |", "|---|---|---|---|"]
     lines += [
         f"| {rule.rule} {_plain(rule.title)} | {_SIGNS.get(rule.outcome, rule.outcome.value)} |"
@@ -40,7 +40,7 @@ def render_markdown(result: AuditResult) -> str:
         answer = result.what_if
         lines += ["", f"### What if {_plain(answer.settings)}", ""]
         lines += [f"{answer.verdict.value}: {_plain(answer.sentence)}.", ""]
-        lines += ["| rule | as it was | would have been | measured then |", "|---|---|---|---|"]
+        lines += ["| rule | actual | what if | measured then |", "|---|---|---|---|"]
         lines += [
             f"| {was.rule} {_plain(was.title)} | {_SIGNS.get(was.outcome, was.outcome.value)} |"
             f" {_SIGNS.get(would.outcome, would.outcome.value)} | {_plain(would.measured)} |"

@@ -65,7 +65,7 @@ def _footer(result: AuditResult) -> Markup:
     read = sum(source.samples for source in result.sources)
     places = ", ".join(f"{source.place} ({source.kind})" for source in result.sources[:8])
     unsettled = (
-        f" The last {duration(result.unsettled_ms)} were not settled yet and are left out."
+        f" The last {duration(result.unsettled_ms)} are ignored: samples may still arrive."
         if result.unsettled_ms
         else ""
     )
@@ -75,15 +75,15 @@ def _footer(result: AuditResult) -> Markup:
         element(
             "p",
             f"{plural(read, 'sample')} every {duration(result.scrape_interval_ms)} from"
-            f" {places or 'nowhere'}, judged by the {result.engine} engine in"
+            f" {places or 'no source'}, evaluated by the {result.engine} engine in"
             f" {result.wall_seconds:.1f} s.{unsettled}",
         ),
         element(
             "p",
-            "A sample stands for the time until the next one, at most two and a half scrape"
-            " intervals; the rest is unobserved. Times are those of Prometheus\u2019s scrapes, UTC."
-            f" {plural(len(result.sli_by_partition), 'partition')}, each moment of each in exactly"
-            " one state.",
+            "A sample is valid until the next scrape, at most two and a half scrape"
+            " intervals; gaps count as unobserved. Times are scrape times of Prometheus in"
+            f" UTC. {plural(len(result.sli_by_partition), 'partition')}, each in exactly one"
+            " state at any time.",
         ),
         (element("p", note) for note in notes),
         join(),

@@ -15,7 +15,7 @@ class State(Enum):
     DEGRADED = ("degraded", "under-replicated")
     UNDER_MIN_ISR = ("under", "below min.insync.replicas")
     OFFLINE = ("offline", "without a leader")
-    UNOBSERVED = ("unobserved", "nobody looked")
+    UNOBSERVED = ("unobserved", "unobserved")
 
     @property
     def css(self) -> str:

@@ -240,7 +240,7 @@ def lag_plot(bands: Sequence[LagBand], limit_seconds: float, scale: TimeScale) -
     labels = [
         (y(10.0**n), duration(1000 * 10.0**n)) for n in range(-3, math.ceil(math.log10(ceiling)))
     ]
-    return plot(body, height=HEIGHT, labels=labels, scale=scale, title="Age of followers over time")
+    return plot(body, height=HEIGHT, labels=labels, scale=scale, title="Lag of followers over time")
 
 
 def _without_seams(bands: Sequence[LagBand]) -> list[LagBand]:
@@ -330,7 +330,7 @@ def coverage_strip(result: AuditResult, scale: TimeScale) -> Markup:
                 style=f"fill:var(--ink);opacity:{0.25 + 0.6 * min(1.0, missing):.2f}",
             )
         )
-    return plot(body, height=22, labels=(), scale=scale, title="Time that nobody looked at")
+    return plot(body, height=22, labels=(), scale=scale, title="Unobserved time")
 
 
 def mini_bar(row: SliRow, parts: dict[State, float]) -> Markup:

@@ -24,7 +24,7 @@ from tidemark_audit.rules.r6_durability import lost_records
 MOST_PROOFS = 50
 WORST = 20
 WORST_NAMES = (
-    "partition", "where its time went", "planned", "unplanned", "no writes", "unobserved",
+    "partition", "time by state", "planned", "unplanned", "no writes", "unobserved",
 )  # fmt: skip
 DEFAULT_LAG_LIMIT_SECONDS = 10.0 / 3
 SHORTEST_BUDGET_MS = 1_800_000
@@ -71,7 +71,7 @@ def _if_judged(result: AuditResult, rule: str, text: str) -> str:
     checked_proposal = any(
         r.rule == rule and r.outcome is not Outcome.NOT_EVALUATED for r in result.rules
     )
-    return text if checked_proposal else "not judged"
+    return text if checked_proposal else "not evaluated"
 
 
 def _lost(result: AuditResult) -> str:
@@ -86,17 +86,17 @@ def _lost(result: AuditResult) -> str:
 
 def loss(result: AuditResult) -> Markup:
     if not result.loss_evidence:
-        found = _if_judged(result, _LOSS_RULE, "None was found.")
-        if found == "not judged":
+        found = _if_judged(result, _LOSS_RULE, "No evidence was found.")
+        if found == "not evaluated":
             why = "".join(f": {r.measured}" for r in result.rules if r.rule == _LOSS_RULE)
-            found = f"Whether records were lost was not judged{why}."
+            found = f"Loss was not evaluated{why}."
         scraped = " ".join(result.notes)
         return section("Loss evidence", "", element("p", f"{found} ", scraped, class_="quiet"))
     shown = result.loss_evidence[:MOST_PROOFS]
     rest = len(result.loss_evidence) - len(shown)
     return section(
         "Loss evidence",
-        "What committed records replicas themselves say were lost. Numbers are lower bounds.",
+        "Lost committed records, as reported by replicas. Numbers are lower bounds.",
         [_proof(each) for each in shown],
         element("p", f"{rest} more are in report.json.", class_="meta") if rest else None,
     )
@@ -138,7 +138,7 @@ def rules(result: AuditResult) -> Markup:
     )
     return section(
         "Promises",
-        "Each rule against its objective. A rule without its inputs is not evaluated, never kept.",
+        "Each rule with its objective. A rule with missing data is not evaluated.",
         table(head, (_rule(rule) for rule in result.rules), css="stacked"),
     )
 
@@ -167,7 +167,7 @@ def _rule(rule: RuleResult) -> Markup:
 
 def what_if(result: AuditResult, answer: WhatIfAnswer) -> Markup:
     """Rules whose measure is another one, and those alone."""
-    names = ("rule", "as it was", "would have been")
+    names = ("rule", "actual", "what if")
     head = element("tr", (element("th", name) for name in names))
     moved = [
         (was, would)
@@ -187,11 +187,11 @@ def what_if(result: AuditResult, answer: WhatIfAnswer) -> Markup:
     ]
     return section(
         f"What if {answer.settings}",
-        f"The same samples judged under these settings. The verdict would have been"
-        f" {answer.verdict.value}: {answer.sentence}.",
+        f"The same samples evaluated under these settings. Verdict: {answer.verdict.value}:"
+        f" {answer.sentence}.",
         table(head, rows, css="stacked both")
         if rows
-        else element("p", "No rule would have measured anything else.", class_="quiet"),
+        else element("p", "No rule measures another value.", class_="quiet"),
     )
 
 
@@ -201,7 +201,9 @@ def what_if(result: AuditResult, answer: WhatIfAnswer) -> Markup:
 def in_sync(result: AuditResult, scale: TimeScale) -> list[Markup]:
     others = len(result.sli_by_partition) - plots.HEAT_ROWS
     hidden = (
-        f" The {plots.HEAT_ROWS} worst of {len(result.sli_by_partition)}." if others > 0 else ""
+        (f" Shown: the {plots.HEAT_ROWS} worst of {len(result.sli_by_partition)} partitions.")
+        if others > 0
+        else ""
     )
     marks = (
         ("dot", "election"),
@@ -210,14 +212,14 @@ def in_sync(result: AuditResult, scale: TimeScale) -> list[Markup]:
     return [
         section(
             "In-sync replicas",
-            f"Every partition over the window, from its leader\u2019s view.{hidden}",
+            f"Every partition over the window, as reported by its leader.{hidden}",
             plots.heat_map(result, scale),
             plots.legend(State, *marks, ("number", "brokers out of sync")),
         ),
         section(
-            "Closest to refusing writes",
-            "The fewest replicas in sync of any partition. Below the dashed line, its"
-            " min.insync.replicas, acks=all is refused. Shaded: planned.",
+            "Closest to rejecting writes",
+            "Fewest in-sync replicas of any partition. Below the dashed line"
+            " (min.insync.replicas) acks=all writes are rejected. Shaded: planned.",
             in_sync_minima(result, scale),
         ),
     ]
@@ -229,8 +231,8 @@ def lag(result: AuditResult, scale: TimeScale) -> Markup | None:
     limit = next((r.limit for r in result.rules if r.rule == _LAG_RULE and r.limit), None)
     return section(
         "Follower lag",
-        "How long followers had not been caught up: median, 90 % and 99 % of samples as areas, the"
-        " longest as a hairline. Dashed: the objective.",
+        "Time since followers were last caught up: areas for p50, p90 and p99 of samples, a"
+        " thin line for the maximum. Dashed: the objective.",
         plots.lag_plot(result.lag_bands, limit or DEFAULT_LAG_LIMIT_SECONDS, scale),
         _slowest(result),
     )
@@ -285,12 +287,12 @@ def budgets(result: AuditResult) -> Markup | None:
         # A budget is a share of days and weeks: of seconds, one fall spends it hundreds of times.
         return section(
             "Error budget",
-            f"Not shown: {duration(result.window_ms)} are too short for one. Audit"
-            f" {duration(SHORTEST_BUDGET_MS)} at least.",
+            f"Not shown: the window of {duration(result.window_ms)} is too short. Audit at"
+            f" least {duration(SHORTEST_BUDGET_MS)}.",
         )
     return section(
         "Error budget",
-        "How much of what each objective allows was used in this window, and how fast lately.",
+        "Share of each objective's error budget that was used in this window, and the burn rate.",
         element("div", (_budget(rule, result) for rule in shown), class_="budgets"),
     )
 
@@ -323,7 +325,7 @@ def coverage(result: AuditResult, scale: TimeScale) -> Markup:
     missing = sorted({name for each in result.coverage for name in each.missing_families})
     return section(
         "Coverage",
-        f"{share(ratio)} of partition time was observed; dark where nobody looked.",
+        f"{share(ratio)} of partition time was observed. Dark: unobserved.",
         plots.coverage_strip(result, scale),
         element(
             "p", "Not exported: ", [join(element("code", name), " ") for name in missing],
@@ -348,7 +350,7 @@ def worst(result: AuditResult) -> Markup | None:
     )
     return section(
         f"Worst {len(rows)} partitions" if len(rows) > 1 else "Worst partition",
-        "By time without a leader, below min.insync.replicas, under-replicated.",
+        "Sorted by time without a leader, below min.insync.replicas and under-replicated.",
         table(head, (_worst(row) for row in rows), css="cards"),
     )
 

@@ -117,9 +117,9 @@ class AuditAnalysis:
             share = sum(w.heard_ms for w in all_of_it) / sum(w.due_ms for w in all_of_it)
             silent = sum(not w.heard_ms and w.due_ms > self.slack_ms for w in all_of_it)
             if share < self.slo.objectives.coverage or silent:
-                said = f"its own metrics tell of {percent(share)} of the time"
+                said = f"its metrics cover {percent(share)} of the time"
                 if silent:
-                    said += f", and nothing of {plural(silent, 'partition')}"
+                    said += f", none of {plural(silent, 'partition')}"
                 found.append((f"{where}: {exporter}" if where else exporter, said))
         return found
 
@@ -185,7 +185,7 @@ def finding(
 def not_evaluated(
     rule: str, title: str, objective: str, missing: tuple[str, ...]
 ) -> RuleEvaluation:
-    measured = f"no samples of {', '.join(missing)}" if missing else "nothing was observed"
+    measured = f"no samples of {', '.join(missing)}" if missing else "no samples"
     return RuleEvaluation(
         RuleResult(
             rule, title, Outcome.NOT_EVALUATED, objective, measured, missing_families=missing

@@ -91,7 +91,7 @@ def _life_of(broker: str, incident: Incident, analysis: AuditAnalysis) -> str:
         old, new = lives[starts[0] - 1].epoch, lives[starts[-1]].epoch
         return f"broker {broker} restarted{times}, epoch {old:g} -> {new:g}"
     if lives and first <= lives[-1].last_ms < incident.end_ms - analysis.slack_ms:
-        return f"broker {broker} stopped and was not seen again"
+        return f"broker {broker} stopped and did not return"
     return ""
 
 

@@ -50,7 +50,7 @@ class Incident:
 def still(intervals: Iterable[Interval], analysis: AuditAnalysis) -> str:
     """Return the end of a sentence about intervals that are open."""
     is_open = any(each.end_ms >= analysis.window_end_ms for each in intervals)
-    return "; still so when the window ended" if is_open else ""
+    return "; ongoing at the end of the window" if is_open else ""
 
 
 def incidents(analysis: AuditAnalysis, kinds: Iterable[IntervalKind] = BAD) -> list[Incident]:

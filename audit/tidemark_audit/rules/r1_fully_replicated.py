@@ -87,8 +87,11 @@ def _finding(analysis: AuditAnalysis, incident: Incident) -> Finding:
         f"{where} under-replicated, {lost} of partition-time in all"
         + still(incident.intervals, analysis),
         cause=incident.intervals[0].cause,
-        remedy="nothing to do: somebody asked for it"
+        remedy="no action: it was requested"
         if incident.planned
-        else "read the broker's log and events from this time: did it stop, stall, or lose its"
-        " session? `tidemark status` shows who is still missing",
+        else (
+            "read the broker's log and Kubernetes events of this time to see whether it"
+            " stopped, stalled or lost its session; `tidemark status` shows brokers that are"
+            " still missing"
+        ),
     )

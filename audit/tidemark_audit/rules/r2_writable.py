@@ -57,7 +57,6 @@ def _finding(analysis: AuditAnalysis, incident: Incident) -> Finding:
         f"{where} {state}, {duration(incident.lost_ms(NOT_WRITABLE))} of partition-time in all"
         + still(bad, analysis),
         cause=bad[0].cause,
-        remedy="bring the missing brokers back (`tidemark status`, then their logs); if this"
-        " happens with one broker down, the replication factor is too low for this"
-        " min.insync.replicas",
+        remedy="start the missing brokers again (`tidemark status` and their logs); if one missing"
+        " broker causes this, raise the replication factor or lower min.insync.replicas",
     )

@@ -115,9 +115,12 @@ def _finding(
             longest.end_ms,
             tuple(each.partition for each in bad),
         ),
-        f"{plural(len(bad), 'partition')} too long {words}; the longest,"
-        f" {longest.partition}, for {at_most(longest.lasted_ms)}" + still((longest,), analysis),
+        (
+            f"{plural(len(bad), 'partition')} {words} for too long; the longest,"
+            f" {longest.partition}, for {at_most(longest.lasted_ms)}"
+        )
+        + still((longest,), analysis),
         cause=longest.cause,
-        remedy="find what kept the broker away: its restarts, its disk, its network; a broker that"
-        " will not come back is replaced with `tidemark drain`",
+        remedy="check restarts, disk and network of the missing broker; if it is lost permanently,"
+        " replace it with `tidemark drain`",
     )

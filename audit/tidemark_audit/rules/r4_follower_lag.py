@@ -68,8 +68,9 @@ def _findings(analysis: AuditAnalysis) -> Iterator[Finding]:
                 f"{place}: {subject}" if place else subject, [lag.partition for lag, _ in found]
             ),
             where + sentence,
-            cause=f"broker {follower} is slow, was away, or its link is",
-            remedy="compare its disk and network with its peers'; if it was away, see why",
+            cause=f"broker {follower} or its network is slow, or it was stopped",
+            remedy="compare its disk and network with those of other brokers; if it was stopped,"
+            " find the reason",
         )
 
 
@@ -80,12 +81,12 @@ def _too_far_behind(
     said = []
     limit = _longest_age(analysis, partition)
     if limit is not None and lag.age_p99_seconds is not None and lag.age_p99_seconds > limit:
-        said.append(f"p99 of caught-up age {_seconds(lag.age_p99_seconds)}, allowed {limit:.3g} s")
+        said.append(f"p99 of caught-up age {_seconds(lag.age_p99_seconds)}, limit {limit:.3g} s")
     if partition.largest_append_records is not None and lag.records_p99 is not None:
         largest = partition.largest_append_records * goal.lag_p99_largest_appends
         records = max(largest, goal.lag_p99_records_floor)
         if lag.records_p99 > records:
-            said.append(f"p99 of lag {lag.records_p99:.0f} records, allowed {records:.0f}")
+            said.append(f"p99 of lag {lag.records_p99:.0f} records, limit {records:.0f}")
     if said:
         yield ", ".join(said)
 

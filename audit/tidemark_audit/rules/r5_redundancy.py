@@ -57,7 +57,7 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
             f"{plural(len(incident.partitions), 'partition')} with one replica in sync for"
             f" {duration(incident.lost_ms(FROM_LOSS))} of partition-time in all",
             cause=incident.intervals[0].cause,
-            remedy="raise the replication factor, or roll fewer brokers at a time",
+            remedy="raise the replication factor, or restart fewer brokers at the same time",
         )
         for incident in incidents(analysis, FROM_LOSS)
     ]

@@ -38,23 +38,30 @@ NEEDS = (
     "replica_is_leader",
     "partition_leader_elections_total",
 )
-OBJECTIVE = "no committed record lost, no unclean election, no epoch or watermark gone back"
+OBJECTIVE = "no committed record lost, no unclean election, no decreasing epoch or high watermark"
 _CAUSES = {
-    AnomalyKind.UNCLEAN_ELECTION: "no replica with every committed record was live",
-    AnomalyKind.TWO_LEADERS: "a fault of Tidemark, or two clusters under one name",
-    AnomalyKind.EPOCH_REGRESS: "metadata from a backup, or a disk put back",
-    AnomalyKind.LOSS_ON_RECORD: "an earlier loss, still latched in the counters",
-    AnomalyKind.LOSS_OF_UNKNOWN_TIME: "the counters that latch it were up at their first sample",
+    AnomalyKind.UNCLEAN_ELECTION: "no replica with all committed records was live",
+    AnomalyKind.TWO_LEADERS: "a defect of Tidemark, or two clusters with the same labels",
+    AnomalyKind.EPOCH_REGRESS: "metadata restored from a backup, or an old disk",
+    AnomalyKind.LOSS_ON_RECORD: "an earlier loss that counters still show",
+    AnomalyKind.LOSS_OF_UNKNOWN_TIME: "the counters showed the loss in their first sample",
 }
 _REMEDIES = {
-    AnomalyKind.UNCLEAN_ELECTION: "{shows}; compare them with what producers had acknowledged;"
-    " unclean.leader.election.enable=false waits instead",
-    AnomalyKind.TWO_LEADERS: "report it with both brokers' logs; tell the clusters apart by a "
-    "label",
-    AnomalyKind.EPOCH_REGRESS: "find out what was restored, and what producers sent since; {shows}",
-    AnomalyKind.LOSS_ON_RECORD: "audit the window in which it happened",
-    AnomalyKind.LOSS_OF_UNKNOWN_TIME: "audit from an earlier time; if nothing earlier is kept, take"
-    " the records for lost: {shows}",
+    AnomalyKind.UNCLEAN_ELECTION: (
+        "{shows}; compare them with the records that producers had acknowledged;"
+        " unclean.leader.election.enable=false prevents this election"
+    ),
+    AnomalyKind.TWO_LEADERS: (
+        "report it with the logs of both brokers; give each cluster a distinct label"
+    ),
+    AnomalyKind.EPOCH_REGRESS: (
+        "find what was restored and what producers have sent since; {shows}"
+    ),
+    AnomalyKind.LOSS_ON_RECORD: "audit the time of the loss",
+    AnomalyKind.LOSS_OF_UNKNOWN_TIME: (
+        "audit from an earlier time; without earlier samples assume that the records are"
+        " lost: {shows}"
+    ),
 }
 
 
@@ -68,7 +75,9 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
     if (unheard := analysis.unwitnessed()) and not grave:
         names = ", ".join(exporter for exporter, _ in unheard)
         return RuleEvaluation(
-            RuleResult(RULE, TITLE, Outcome.NOT_EVALUATED, OBJECTIVE, f"not heard enough: {names}"),
+            RuleResult(
+                RULE, TITLE, Outcome.NOT_EVALUATED, OBJECTIVE, f"too few samples of: {names}"
+            ),
             tuple(reported),
         )
     measured = "no evidence of loss"
@@ -144,7 +153,7 @@ def _findings(partition: PartitionAnalysis) -> Iterator[Finding]:
             ),
             _what_is_lost(loss),
             cause="a leader without these records was elected, or a replica's disk lost them;"
-            f" shown by: {shown}",
+            f" evidence: {shown}",
             remedy=_how_to_mend(loss),
         )
     for anomaly in partition.oddities:
@@ -176,8 +185,8 @@ def _how_to_mend(loss: Sequence[LossEvidence]) -> str:
     if offsets is not None:
         count = offsets[1] - offsets[0] + 1
         shows = (
-            f"`{_consume(where)} --from {offsets[0]} --max {count} --until-end` prints what stands"
-            " at these offsets now"
+            f"`{_consume(where)} --from {offsets[0]} --max {count} --until-end` prints"
+            " the present records at these offsets"
         )
     after, at = (
         datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -185,13 +194,13 @@ def _how_to_mend(loss: Sequence[LossEvidence]) -> str:
     )
     since = f" (it was lost after {after})" if after != at else ""
     return (
-        f"stop expiring topic {where.topic} at its sources; {shows}; send again what producers had"
-        f" acknowledged before {at} UTC and is not there{since}"
+        f"pause retention of topic {where.topic} on upstream sources; {shows}; send"
+        f" missing records again that producers had acknowledged before {at} UTC{since}"
     )
 
 
 def _shows_all_of(where: TopicPartition) -> str:
-    return f"`{_consume(where)} --from earliest --until-end` prints the records that are there now"
+    return f"`{_consume(where)} --from earliest --until-end` prints the present records"
 
 
 def _consume(where: TopicPartition) -> str:

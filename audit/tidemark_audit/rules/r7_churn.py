@@ -107,9 +107,9 @@ def _finding(analysis: AuditAnalysis, cluster: str, churned: Sequence[_Churn]) -
             cluster,
         ),
         f"{where}{'' if len(churned) > 1 else ':'} {' and '.join(said)} in {window}",
-        cause="a follower at the edge of replica.lag.time.max.ms, or a broker that keeps losing"
-        " its session",
-        remedy="look at disk latency, CPU limits and broker restarts at these times",
+        cause="a follower close to replica.lag.time.max.ms, or a broker that loses its session"
+        " repeatedly",
+        remedy="check disk latency, CPU limits and broker restarts at these times",
     )
 
 

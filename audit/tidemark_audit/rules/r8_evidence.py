@@ -24,8 +24,8 @@ NEEDS = ("partition_in_sync_replicas", "broker_clock_skew_seconds", "broker_plan
 def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
     goal = analysis.slo.objectives
     objective = (
-        f"coverage >= {percent(goal.coverage)}, all inputs there,"
-        f" clocks within {goal.clock_skew_seconds:g} s"
+        f"coverage >= {percent(goal.coverage)}, no missing inputs, clocks within"
+        f" {goal.clock_skew_seconds:g} s"
     )
     if not analysis.partitions:
         return not_evaluated(RULE, TITLE, objective, analysis.missing(NEEDS))
@@ -38,8 +38,8 @@ def evaluate(analysis: AuditAnalysis) -> RuleEvaluation:
             Severity.MAJOR,
             analysis.about(f"topic {share.topic}"),
             f"only {percent(share.value)} of its partition-time was observed",
-            cause="scrapes failed, or the export holds a part of the window only",
-            remedy="check Prometheus's targets for these times; export the whole window",
+            cause="scrapes failed, or the export covers only a part of the window",
+            remedy="check the targets of Prometheus for these times; export the complete window",
         )
         for share in covered
         if not share.is_kept
@@ -79,9 +79,9 @@ def _never_seen(analysis: AuditAnalysis) -> Iterator[Finding]:
                 RULE,
                 Severity.MAJOR,
                 analysis.about(f"{where} unobserved", (where,), partition.cluster),
-                "nobody who led it was ever seen",
-                cause="no broker that leads it is scraped, or none leads it",
-                remedy="see `tidemark status`, and which brokers Prometheus scrapes",
+                "no sample of any leader",
+                cause="its leader is not scraped, or it has no leader",
+                remedy="check `tidemark status` and the targets of Prometheus",
             )
 
 
@@ -107,11 +107,12 @@ def _ended_at_once(analysis: AuditAnalysis) -> Iterator[Finding]:
                 RULE,
                 Severity.MAJOR,
                 Subject(f"{cluster}: series end" if cluster else "series end", last, last),
-                f"{plural(len(ended), 'partition')} of {len(living)} end at one time, and their"
-                " brokers are seen on",
-                cause="the export holds a part of the families for the rest of the window, or many"
-                " topics were deleted at once",
-                remedy="export the whole window again; if they were deleted, audit until then",
+                f"samples of {plural(len(ended), 'partition')} of {len(living)} end at the"
+                " same time, but samples of their brokers continue",
+                cause="the export lacks metric families for the rest of the window, or many topics"
+                " were deleted at the same time",
+                remedy="export the complete window again; if topics were deleted, end the window"
+                " there",
             )
             break
 
@@ -121,10 +122,10 @@ def _silent(analysis: AuditAnalysis) -> Iterator[Finding]:
         yield finding(
             RULE,
             Severity.MAJOR,
-            analysis.about(f"{exporter} unheard"),
+            analysis.about(f"{exporter} without samples"),
             said,
-            cause="it is no target of Prometheus, or the export lacks its series",
-            remedy="scrape every broker and the operator; export all families of them",
+            cause="it is not a target of Prometheus, or the export lacks its series",
+            remedy="scrape every broker and the operator; export all their metric families",
         )
 
 
@@ -148,7 +149,7 @@ def _bad_samples(analysis: AuditAnalysis) -> Iterator[Finding]:
             f"{plural(count, 'sample')} {words}"
             for count, words in (
                 (bad.conflicts, "with two values at one time"),
-                (bad.impossible, "whose value the family cannot have"),
+                (bad.impossible, "with an invalid value"),
                 (bad.out_of_order, "out of order"),
             )
             if count
@@ -159,7 +160,7 @@ def _bad_samples(analysis: AuditAnalysis) -> Iterator[Finding]:
                 Severity.MAJOR if bad.conflicts or bad.impossible else Severity.MINOR,
                 analysis.about(PREFIX + bad.family),
                 ", ".join(said),
-                cause="two exports mixed into one, or a damaged one",
+                cause="two exports mixed into one, or a corrupt export",
                 remedy="export again, from one Prometheus",
             )
 
@@ -171,6 +172,6 @@ def _crc_failures(analysis: AuditAnalysis) -> Iterator[Finding]:
             Severity.MINOR,
             analysis.about(f"{cluster}: CRC in {where}" if cluster else f"CRC in {where}"),
             f"{count} record batch{'' if count == 1 else 'es'} failed the checksum in {where}",
-            cause="a disk or a network that changes bytes; nothing bad was kept",
-            remedy="see which broker's log tells of it, and look at its disk",
+            cause="a disk or a network that corrupts data; no corrupt batch was stored",
+            remedy="find the broker by its log, and check its disk and network",
         )

@@ -167,9 +167,9 @@ def mistakes_of(story: Scenario, truth: ExpectedVerdict, result: AuditResult) ->
             found.append(f"{where}: {counted} records lost in {partition}, expected {records}")
     for broker, start, end in truth.falls:
         if not _is_reported(result, broker, BASE_MS + start, BASE_MS + end):
-            found.append(f"{where}: nothing of broker {broker}'s fall at {start} ms")
+            found.append(f"{where}: broker {broker}'s failure at {start} ms not reported")
     found += [
-        f"{where}: {finding.rule} tells of {finding.subject} at {finding.start_ms - BASE_MS} ms"
+        f"{where}: {finding.rule} reports {finding.subject} at {finding.start_ms - BASE_MS} ms"
         for finding in result.findings
         if finding.rule in ABSENCES and not finding.planned and not _was(truth, finding)
     ]

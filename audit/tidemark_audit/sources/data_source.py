@@ -101,7 +101,7 @@ class PrometheusStreamReader(DataSourceStreamReader):
                 options.get("path", ""),
                 expected="option start for a stream, in ms since 1970",
                 found="none",
-                to_do="say from when on samples are wanted",
+                to_do="set the time of the first samples to read",
             )
 
     def initialOffset(self) -> dict[str, int]:

@@ -26,10 +26,10 @@ def sources_at(places: Sequence[str], *, token_file: Path | None = None) -> list
     found = [source for place in places for source in _at(place, token_file)]
     if not found:
         raise SourceError(
-            ", ".join(places) or "no place",
+            ", ".join(places) or "SOURCE",
             expected="at least one file of samples",
             found="none",
-            to_do="name an export of Prometheus",
+            to_do="pass a Prometheus URL or a file",
         )
     return found
 
@@ -86,7 +86,8 @@ def file_source(path: Path) -> Source:
     found, to_do = _not_read(head)
     raise SourceError(
         str(path),
-        expected="Parquet, JSON of an API, OpenMetrics text, a dump of promtool, or a TSDB block",
+        expected="Parquet, JSON of the Prometheus API, OpenMetrics text, a dump of promtool, or a"
+        " TSDB block",
         found=found,
         to_do=to_do,
     )
@@ -102,9 +103,9 @@ _NOT_READ = (
     (b"\xff\xfe", "text in UTF-16", "write it in UTF-8"),
     (b"\xfe\xff", "text in UTF-16", "write it in UTF-8"),
     (b"\xef\xbb\xbf", "text that begins with a byte order mark", "write it in UTF-8 without one"),
-    (b"\xba\xaa\xd7\x00", "the index of a TSDB block", "name the block's directory"),
-    (b"\x85\xbd\x40\xdd", "chunks of a TSDB block", "name the block's directory"),
-    (b"<", "a page in HTML or XML", "ask the API: /api/v1/query, not the page of a graph"),
+    (b"\xba\xaa\xd7\x00", "the index of a TSDB block", "pass the block's directory"),
+    (b"\x85\xbd\x40\xdd", "chunks of a TSDB block", "pass the block's directory"),
+    (b"<", "a page in HTML or XML", "query the API, /api/v1/query, not the page of a graph"),
 )
 _TAR_MAGIC = slice(257, 262)
 
@@ -112,12 +113,12 @@ _TAR_MAGIC = slice(257, 262)
 def _not_read(head: bytes) -> tuple[str, str]:
     """Return the name of a format that is not read, and what to do."""
     if not head.strip():
-        return "an empty file", "leave it out"
+        return "an empty file", "remove it"
     if head[_TAR_MAGIC] == b"ustar":
-        return "a tar archive", "unpack it, and name the directory of the block: tar -xf FILE"
+        return "a tar archive", "unpack it, and pass the directory of the block: tar -xf FILE"
     for begin, name, to_do in _NOT_READ:
         if head.startswith(begin):
             return name, to_do
     if b"," in head.partition(b"\n")[0] and head.isascii():
         return "text with commas (CSV?)", "export it as JSON: /api/v1/query, or promtool tsdb dump"
-    return repr(head[:16]), "leave it out, or export it in one of these forms"
+    return repr(head[:16]), "remove it, or export it in one of these formats"

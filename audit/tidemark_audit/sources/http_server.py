@@ -110,13 +110,13 @@ class Server:
         text = str(error) or type(error).__name__
         match error:
             case TimeoutError():
-                return _Trouble(f"no whole answer in time ({text})", most_times=2)
+                return _Trouble(f"no complete response in time ({text})", most_times=2)
             case http.client.IncompleteRead() | TruncatedResponse():
-                return _Trouble(f"an answer that broke off ({text})")
+                return _Trouble(f"a truncated response ({text})")
             case ConnectionRefusedError() | socket.gaierror():
                 return _Trouble(text, most_times=MANY if self.has_responded else 1)
             case ConnectionError():
-                return _Trouble(f"a connection that broke ({text})")
+                return _Trouble(f"a closed connection ({text})")
             case ssl.SSLError():
                 return _Trouble(text, most_times=1)
             case OSError():
@@ -127,8 +127,10 @@ class Server:
     def _error(self, path: str, trouble: "_Trouble", requested: int) -> NoServerResponse:
         error = NoServerResponse(
             self.url + path,
-            expected="Prometheus to answer",
-            found=trouble.said if requested == 1 else f"{trouble.said}; asked {requested} times",
+            expected="a response of Prometheus",
+            found=trouble.said
+            if requested == 1
+            else f"{trouble.said}; requested {requested} times",
             to_do=_to_do(trouble),
         )
         error.status = trouble.status
@@ -161,7 +163,7 @@ class Response:
         Raises TimeoutError, TruncatedResponse, HTTPException.
         """
         if time.monotonic() > self._give_up_at:
-            raise TimeoutError("it trickles")
+            raise TimeoutError("the response is too slow")
         if self._missing is None:
             return self._response.read1(size)
         data = self._response.read1(min(size, self._missing)) if self._missing else b""
@@ -181,7 +183,7 @@ class Response:
             window_parts.append(window_part)
             size += len(window_part)
             if size > MOST_RESPONSE_BYTES:
-                raise TooLarge(f"an answer of more than {MOST_RESPONSE_BYTES} bytes")
+                raise TooLarge(f"a response of more than {MOST_RESPONSE_BYTES} bytes")
         return b"".join(window_parts)
 
 
@@ -199,20 +201,17 @@ class _Trouble(Exception):
 def _to_do(trouble: _Trouble) -> str:
     if _TIDEMARKS in trouble.said:
         return (
-            "this is a broker of Tidemark itself: name the Prometheus that scrapes it, as"
+            "this is a Tidemark broker: use the Prometheus that scrapes it, such as"
             " http://prometheus:9090"
         )
     match trouble.status:
         case 0:
-            return "check the address, and that Prometheus listens there"
+            return "check the address and whether Prometheus listens there"
         case 401 | 403:
-            return "check the token: --token-file names a file with one that may read"
+            return "check the token: --token-file needs a token with read permission"
         case status if status < 500:
-            return (
-                "check that the address is Prometheus's own, without a page in front of it or a"
-                " path behind it"
-            )
-    return "see Prometheus's log: it may be overloaded; ask again, or for a shorter --window"
+            return "check that the address is that of Prometheus, without a login page or a path"
+    return "see the log of Prometheus, which may be overloaded; retry, or use a shorter --window"
 
 
 def _of_status(error: urllib.error.HTTPError) -> Exception:

@@ -189,11 +189,11 @@ def series_of(document: bytes, place: str) -> Iterator[tuple[SeriesKey, Longs, F
                 yield (key, *_samples(one))
     except (msgspec.MsgspecError, BadLabels, ValueError) as error:
         to_do = (
-            "export it again: this file is cut short, is no export, or mixes lines with documents"
-            " of many lines (jq -c . makes lines of those)"
+            "export it again: this file is truncated, is not an export, or mixes lines"
+            " with documents of several lines (jq -c . converts those to lines)"
         )
         if isinstance(error, NotARange):
-            to_do = "ask for a range, as in tidemark_broker_epoch[1h], at /api/v1/query"
+            to_do = "query a range, such as tidemark_broker_epoch[1h], at /api/v1/query"
         raise SourceError(
             place,
             expected='a JSON object with "metric" and "values"',
@@ -226,17 +226,17 @@ def _of_response(line: bytes, place: str) -> list[_Line]:
     if answer.status != "success" or isinstance(answer.data, msgspec.UnsetType):
         raise SourceError(
             place,
-            expected="an answer with status success",
+            expected="a response with status success",
             found=f"status {answer.status!r} {answer.error}",
-            to_do="export it again: Prometheus refused this query",
+            to_do="export it again: Prometheus rejected this query",
         )
     if answer.warnings:
         # A selector has nothing to warn of but stores that did not answer (Thanos, remote storage).
         raise SourceError(
             place,
-            expected="a whole answer",
-            found=f"a part of one: {'; '.join(answer.warnings)}",
-            to_do="ask again when every store answers; without them the audit would be of half",
+            expected="a complete response",
+            found=f"a partial response: {'; '.join(answer.warnings)}",
+            to_do="retry when all stores respond; without them the audit would lack samples",
         )
     matrix = _MATRIX.decode(answer.data)
     if matrix.result_type not in ("matrix", ""):
@@ -286,5 +286,5 @@ def _numbers(raw: bytes) -> Floats:
         text = text.replace(b"null", b"nan")
     numbers = np.fromstring(text.decode("ascii"), dtype=np.float64, sep=",")
     if len(numbers) != text.count(b",") + 1:
-        raise ValueError("what is no number among the values")
+        raise ValueError("a value that is not a number")
     return values_of_text(numbers) if has_null else numbers

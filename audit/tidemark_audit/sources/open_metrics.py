@@ -83,7 +83,7 @@ class OpenMetrics:
     def slices(self, window: Window) -> Sequence[Slice]:
         del window  # samples stand in any order: the kernel cuts
         if self.is_dump:
-            self._check_end(b"\n", "whose last line has an end", self.file.tail(1))
+            self._check_end(b"\n", "that ends with a line break", self.file.tail(1))
         else:
             self._check_end(EOF, "that ends with # EOF", self.file.tail(64).rstrip())
         return [
@@ -96,8 +96,8 @@ class OpenMetrics:
             raise SourceError(
                 self.place,
                 expected=f"{self.kind} {expected}",
-                found="no such end",
-                to_do="export it again: it is cut short",
+                found="no such end of the file",
+                to_do="export it again: it is truncated",
             )
 
     def ends_ms(self) -> int | None:

@@ -122,7 +122,7 @@ class Parquet:
 def unreadable(place: str, error: Exception) -> SourceError:
     return SourceError(
         place,
-        expected="a Parquet file of samples, whole",
+        expected="a complete Parquet file of samples",
         found=str(error),
         to_do="write or copy the file again",
     )

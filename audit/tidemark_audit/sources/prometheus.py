@@ -75,7 +75,7 @@ class PrometheusSlice:
         except TooLarge as error:
             middle = (self.start_ms + self.end_ms) // 2
             if middle - self.start_ms < SHORTEST_SLICE_MS:
-                raise self._failed("answers of this size", str(error)) from error
+                raise self._failed("responses of this size", str(error)) from error
             yield from replace(self, end_ms=middle).read()
             yield from replace(self, start_ms=middle).read()
 
@@ -89,7 +89,7 @@ class PrometheusSlice:
             body = remote_read.request_body(self.start_ms, self.end_ms - 1, NAMES, accepted)
             return self.server.ask(READ_PATH, body, read_headers(), _batches)
         except (BadMessage, Corrupt, BadLabels) as error:
-            raise self._failed("an answer of Prometheus, whole", str(error)) from error
+            raise self._failed("a complete response of Prometheus", str(error)) from error
 
     def _query(self) -> bytes:
         # Closed ranges (2.x) and left-open ones (3.x) both hold [start, end) of this; we cut again.
@@ -109,7 +109,7 @@ class PrometheusSlice:
             self.place,
             expected=expected,
             found=found,
-            to_do="look at Prometheus's log, and at its limits (query.max-samples,"
+            to_do="check the log and the limits of Prometheus (query.max-samples,"
             " storage.remote.read-*-limit)",
         )
 
@@ -135,7 +135,7 @@ class Prometheus:
                 self.url,
                 expected="a window",
                 found="none",
-                to_do="say --window, or --start and --end",
+                to_do="use --window, or --start and --end",
             )
         whole = self._whole(window.start_ms, window.end_ms)
         length = window.end_ms - window.start_ms
@@ -199,7 +199,7 @@ def _batches(answer: Response) -> list[SampleBatch]:
         return list(within_memory(remote_read.batches(answer)))
     if form is SampleFormat.SAMPLES:
         return [remote_read_samples.batch_of(answer.whole())]
-    raise Corrupt(f"an answer of type {answer.content_type!r}")
+    raise Corrupt(f"a response of type {answer.content_type!r}")
 
 
 def within_memory(batches: Iterator[SampleBatch]) -> Iterator[SampleBatch]:
@@ -211,7 +211,7 @@ def within_memory(batches: Iterator[SampleBatch]) -> Iterator[SampleBatch]:
     for batch in batches:
         held += len(batch) + SAMPLES_OF_A_KEY * len(batch.series)
         if held > MOST_RESPONSE_SAMPLES:
-            raise TooLarge(f"an answer of more than {MOST_RESPONSE_SAMPLES} samples")
+            raise TooLarge(f"a response of more than {MOST_RESPONSE_SAMPLES} samples")
         yield batch
 
 
@@ -269,7 +269,7 @@ def _series_at(whole: PrometheusSlice, at_ms: int) -> int:
             whole.server.url + QUERY_PATH,
             expected="a count of series",
             found=f"{document[:100]!r} ({error})",
-            to_do="check that the address is Prometheus's own, without a page in front of it",
+            to_do="check that the address is that of Prometheus, without a login page",
         ) from error
 
 

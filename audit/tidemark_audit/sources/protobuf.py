@@ -66,7 +66,7 @@ def _text(data: memoryview) -> str:
     try:
         return bytes(data).decode()
     except UnicodeDecodeError as error:
-        raise BadMessage(f"a label that is no UTF-8: {bytes(data)!r}") from error
+        raise BadMessage(f"a label that is not UTF-8: {bytes(data)!r}") from error
 
 
 def signed(value: int) -> int:

@@ -62,7 +62,7 @@ def batches(stream: Response) -> Iterator[SampleBatch]:
     answer. Raises Damaged, BadLabels, UnsupportedEncoding, TruncatedResponse, TooLarge.
     """
     if not stream.says_its_length:
-        raise Corrupt("frames without a length of all: where they end cannot be known")
+        raise Corrupt("frames without a Content-Length, so that the end is unknown")
     pending = _Pending()
     try:
         for frame in _frames(stream):
@@ -95,7 +95,7 @@ def _stream_varint(stream: Response) -> int | None:
         byte = stream.read(1)
         if not byte:
             if data:
-                raise TruncatedResponse("it ends within a frame's length")
+                raise TruncatedResponse("the response ends within the length of a frame")
             return None
         data += byte
         if byte[0] < 0x80:
@@ -108,7 +108,9 @@ def _exactly(stream: Response, length: int) -> bytes:
     while len(data) < length:
         window_part = stream.read(length - len(data))
         if not window_part:
-            raise TruncatedResponse(f"it ends {length - len(data)} bytes before its frame does")
+            raise TruncatedResponse(
+                f"the response ends {length - len(data)} bytes before the end of its frame"
+            )
         data += window_part
     return data
 
@@ -150,7 +152,7 @@ class _Pending:
             return
         self.samples += sum(samples_in(chunk) for chunk in chunks)
         if self.samples > MOST_RESPONSE_SAMPLES:
-            raise TooLarge(f"an answer of more than {MOST_RESPONSE_SAMPLES} samples")
+            raise TooLarge(f"a response of more than {MOST_RESPONSE_SAMPLES} samples")
         self.chunks += chunks
         self._series_of += [self._place.setdefault(key, len(self._place))] * len(chunks)
 

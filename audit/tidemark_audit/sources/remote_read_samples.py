@@ -42,11 +42,11 @@ def batch_of(answer: bytes) -> SampleBatch:
 def _unpacked(answer: bytes) -> bytes:
     size, _ = varint(answer, 0)
     if size > MOST_BYTES:
-        raise TooLarge(f"an answer of {size} bytes")
+        raise TooLarge(f"a response of {size} bytes")
     try:
         return bytes(pa.decompress(answer, decompressed_size=size, codec="snappy", asbytes=True))
     except (pa.ArrowException, OSError) as error:
-        raise BadMessage(f"what is no snappy block of {size} bytes ({error})") from error
+        raise BadMessage(f"data that is not a snappy block of {size} bytes ({error})") from error
 
 
 def _messages(data: memoryview, wanted: int) -> list[memoryview]:

@@ -35,9 +35,9 @@ class TextFile:
         except (OSError, EOFError, zlib.error) as error:
             raise SourceError(
                 str(self.path),
-                expected="to read it to its end",
+                expected="a completely readable file",
                 found=f"{type(error).__name__}: {error}",
-                to_do="check that it is whole and stays in place while it is read",
+                to_do="check that the file is complete and is not changed during the audit",
             ) from error
 
     def _open(self) -> BinaryIO:

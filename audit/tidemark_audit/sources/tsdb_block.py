@@ -118,7 +118,7 @@ class TsdbBlock:
             raise BadBlock(f"a down-sampled block (resolution {resolution})")
         tombstones = self.directory / "tombstones"
         if tombstones.exists() and tombstones.stat().st_size > TOMBSTONES_HEAD:
-            raise BadBlock("deletions that are not carried out yet (clean_tombstones does it)")
+            raise BadBlock("pending deletions (run clean_tombstones)")
         return meta.min_time, meta.max_time
 
     def histogram_series(self) -> int:
@@ -138,7 +138,7 @@ class TsdbBlock:
 def unreadable(directory: Path, error: Exception) -> SourceError:
     return SourceError(
         str(directory),
-        expected="a block of Prometheus's database, whole",
+        expected="a complete TSDB block of Prometheus",
         found=f"{type(error).__name__}: {error}",
         to_do="copy the block again, or export it with promtool",
     )
@@ -164,7 +164,7 @@ def _chunk(segment: memoryview, offset: int) -> bytes:
     if crc32c.crc32c(body) != int.from_bytes(segment[end : end + 4], "big"):
         raise BadBlock(f"a chunk at {offset} that does not match its checksum")
     if body[0] != XOR:
-        raise BadBlock(f"a chunk of encoding {body[0]}, which is not known here")
+        raise BadBlock(f"a chunk of unknown encoding {body[0]}")
     return bytes(body[1:])
 
 
@@ -202,7 +202,7 @@ def chunk_refs(index: bytes, start_ms: int, end_ms: int) -> Iterator[_Ref]:
 def _symbols(data: memoryview, at: int) -> list[str]:
     length = int.from_bytes(data[at : at + 4], "big")
     if at + 4 + length + 4 > len(data):
-        raise BadBlock("a symbol table that leaves the file")
+        raise BadBlock("a symbol table beyond the end of the file")
     body = data[at + 4 : at + 4 + length]
     if crc32c.crc32c(body) != int.from_bytes(data[at + 4 + length : at + 8 + length], "big"):
         raise BadBlock("a symbol table that does not match its checksum")
@@ -210,7 +210,7 @@ def _symbols(data: memoryview, at: int) -> list[str]:
     for _ in range(count):
         size, place = varint(body, place)
         if place + size > len(body):
-            raise BadBlock("a symbol that leaves its table")
+            raise BadBlock("a symbol beyond the end of its table")
         found.append(bytes(body[place : place + size]).decode(errors="replace"))
         place += size
     return found

@@ -91,7 +91,7 @@ class CoordinatorLoader:
 
     def _record(self, error: Exception) -> None:
         _log.error(
-            "group offsets could not be loaded, trying again",
+            "group offsets not loaded, retrying",
             extra={
                 "partition": self._replica.partition,
                 "offset": self._next_offset,

@@ -71,7 +71,7 @@ class OffsetsTopicCreation:
                 if not self._changes.is_served(OFFSETS_TOPIC):
                     await self._create(deadline)
         except TimeoutError:
-            self.problem = self.problem or "it took too long"
+            self.problem = self.problem or "timed out"
 
     async def _create(self, deadline: Deadline) -> None:
         response = await self._changes.create((self._topic,), deadline)
@@ -83,7 +83,7 @@ class OffsetsTopicCreation:
             await self._changes.wait_until(lambda: self._changes.is_served(OFFSETS_TOPIC), deadline)
         self.problem = "" if error is ErrorCode.NONE else f"{error.name}: {message}"
         if self.problem:
-            _log.warning("the offsets topic could not be made", extra={"problem": self.problem})
+            _log.warning("offsets topic not created", extra={"problem": self.problem})
 
 
 class GroupCoordinatorService(PartitionObserver):
@@ -191,8 +191,8 @@ class GroupCoordinatorService(PartitionObserver):
     def absence(self, group_id: str) -> str:
         """Return, for people, why the group has no coordinator."""
         if self.topic is None:
-            return f"there is no {OFFSETS_TOPIC} yet: {self._creation.problem or 'try again'}"
-        return "the coordinator of this group is changing: try again"
+            return f"{OFFSETS_TOPIC} does not exist yet: {self._creation.problem or 'retry'}"
+        return "the coordinator of this group is changing: retry"
 
     async def ensure_topic(self) -> None:
         """Create the offsets topic if it does not exist; takes some seconds at most."""

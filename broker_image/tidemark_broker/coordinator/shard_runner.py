@@ -126,7 +126,7 @@ class ShardRunner:
         except Exception:
             # Asked in a way that we did not foresee: it must not wait, and nobody else with it.
             _log.exception(
-                "a group request could not be handled",
+                "group request failed",
                 extra={"partition": self.replica.partition, "request": type(request).__name__},
             )
             del self._waiting[request_id]

@@ -210,6 +210,6 @@ def decode_boot_record(data: bytes) -> BootRecord:
     texts = [content.get(name) for name in _TEXT_FIELDS]
     epoch = content.get("brokerEpoch")
     if not all(isinstance(text, str) for text in texts) or type(epoch) is not int:
-        raise MalformedFile(f"expected a boot stamp, found {data[:200]!r}")
+        raise MalformedFile(f"expected a boot record, found {data[:200]!r}")
     boot_id, pod_uid, claim_uid = (str(text) for text in texts)
     return BootRecord(boot_id, pod_uid, claim_uid, BrokerEpoch(epoch))

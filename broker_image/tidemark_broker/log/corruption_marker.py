@@ -95,4 +95,4 @@ def decode_corruption(data: bytes) -> KnownCorruption:
                 return KnownCorruption(Offset(offset), reason, is_reported, is_unreadable)
     except ValueError:
         pass
-    return KnownCorruption(Offset(0), f"an unreadable mark of damage: {data[:64]!r}", True)
+    return KnownCorruption(Offset(0), f"unreadable corruption marker: {data[:64]!r}", True)

@@ -125,7 +125,7 @@ class DiskReserve:
             file = self._disk.open(self._path)
             file.truncate(0)
             file.sync()  # a journal gives blocks back with its commit
-            _log.warning("the volume is full: checkpoints take the space that was kept for them")
+            _log.warning("volume full, checkpoints use the disk reserve")
             return True
 
     def write_data(self, write: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -135,7 +135,7 @@ class DiskReserve:
         """
         with self._writing:
             if self._is_reserved:
-                raise OSError(ENOSPC, "the volume is full but for its checkpoints")
+                raise OSError(ENOSPC, "no space on the volume except the reserve for checkpoints")
             self._data_writes += 1
         try:
             return write(*arguments, **named)

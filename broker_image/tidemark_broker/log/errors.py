@@ -36,8 +36,8 @@ class WrongVolume(StorageError):
 
     def __init__(self, path: Path, expected: str, found: str) -> None:
         super().__init__(
-            f"{path} belongs to somebody else: expected {expected}, found {found}; "
-            "mount the right volume, or empty this one to start as a new replica"
+            f"{path} is the volume of another broker: expected {expected}, found {found};"
+            " mount the right volume, or empty this one to start without data"
         )
         self.path = path
         self.expected = expected
@@ -49,8 +49,8 @@ class UnsafeFilesystem(StorageError):
 
     def __init__(self, path: Path, filesystem: str) -> None:
         super().__init__(
-            f"{path} is on {filesystem}: expected a filesystem of this machine's kernel "
-            "(ext4, xfs, ...); network and FUSE filesystems cannot keep two brokers apart"
+            f"{path} is on {filesystem}: expected a local filesystem (ext4, xfs, ...),"
+            " because locks on network and FUSE filesystems do not exclude a second broker"
         )
         self.path = path
         self.filesystem = filesystem
@@ -110,7 +110,7 @@ class IoFailure:
     def ensure_writable(self) -> None:
         """Raise StorageFailed if the log rejects writes."""
         if self.reason:
-            raise StorageFailed(f"{self._directory} takes no more writes: {self.reason}")
+            raise StorageFailed(f"{self._directory} accepts no more writes: {self.reason}")
 
     def note(self, reason: str) -> None:
         """Record why the log rejects writes; the first reason stays."""

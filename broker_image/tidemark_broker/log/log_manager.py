@@ -214,14 +214,14 @@ class LogManager:
         Called in a worker. Raises DiskFull, StorageFailed: there is no record then, so a kill
         counts as an unclean shutdown.
         """
-        self._guarded("write the boot stamp", lambda: self.clean_shutdown.stamp(stamp))
+        self._guarded("write the boot record", lambda: self.clean_shutdown.stamp(stamp))
 
     def remove_boot_record(self) -> None:
         """Remove the boot record (S8).
 
         Called in a worker. Raises DiskFull, StorageFailed.
         """
-        self._guarded("remove the boot stamp", self.clean_shutdown.remove_stored_boot_record)
+        self._guarded("remove the boot record", self.clean_shutdown.remove_stored_boot_record)
 
     def restore_clean_shutdown(self) -> None:
         """Restore the clean shutdown records, for a process that ends before it registered.
@@ -229,7 +229,7 @@ class LogManager:
         It wrote nothing, so they are as true as before. Called in a worker. Raises DiskFull,
         StorageFailed.
         """
-        self._guarded("give back the proofs", self.clean_shutdown.give_back)
+        self._guarded("restore the clean shutdown file", self.clean_shutdown.give_back)
 
     # Opening the logs
 
@@ -524,7 +524,8 @@ class LogManager:
         self._write_recovery_points()
         data = checkpoint_formats.encode_clean_stop(broker_epoch)
         self._guarded(
-            "write the stop proof", lambda: self._write(checkpoint_formats.CLEAN_STOP, data)
+            "write the clean shutdown file",
+            lambda: self._write(checkpoint_formats.CLEAN_STOP, data),
         )
 
     def close(self) -> None:

@@ -291,7 +291,7 @@ class PartitionLog:
         try:
             segment.file.truncate(segment.size_bytes)
         except OSError as error:
-            self._io_failure.note(f"could not cut a failed append off {segment.path}: {error}")
+            self._io_failure.note(f"could not truncate a failed append in {segment.path}: {error}")
 
     def _segment_for(self, append: PreparedAppend) -> Segment:
         """Return the active segment, or a new one where Kafka would roll.
@@ -397,7 +397,7 @@ class PartitionLog:
         self._segments.replace(rewritten.replaced, rewritten.segment)
         self._reader.forget_places()
         self._synced_prefixes.invalidate()
-        with self._io_failure.breaking("take in a compacted segment"):
+        with self._io_failure.breaking("swap in a compacted segment"):
             for segment in rewritten.replaced:
                 segment.retire()
             self.swaps.complete(rewritten.segment.path)
@@ -532,7 +532,7 @@ class PartitionLog:
         Raises StorageFailed.
         """
         self.flush()
-        with self._io_failure.breaking("write a synced part"):
+        with self._io_failure.breaking("write a synced prefix"):
             self._synced_prefixes.write(due)
 
     def close(self) -> None:

@@ -119,7 +119,7 @@ def decode_side_snapshot(data: bytes) -> tuple[ProducerStateEntries, LeaderEpoch
                 producer_id, ProducerEntry(batches, has_removed_epochs=has_removed_epochs)
             )
     except StructError as error:
-        raise MalformedFile(f"producers cut short: {error}") from error
+        raise MalformedFile(f"producers truncated: {error}") from error
     if position != len(body):
         raise MalformedFile(f"{count} producers end at {position} of {len(body)} bytes")
     states.record_highest(highest_producer_id)

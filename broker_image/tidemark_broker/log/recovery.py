@@ -433,8 +433,8 @@ def write_again(
             if error.errno not in NO_ROOM_ERRORS:
                 raise
             raise DiskFull(  # not where files are written in place: on ext4, XFS
-                f"cannot write {path} once more, as a start without a clean stop must: {error}; "
-                "free some space on the volume and start again"
+                f"cannot write {path} again, which is needed after an unclean shutdown:"
+                f" {error}; free space on the volume and start again"
             ) from error
 
 

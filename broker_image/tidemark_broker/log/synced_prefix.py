@@ -86,7 +86,7 @@ def decode_synced_prefix(data: bytes) -> SyncedPrefix:
         offset_index, rest = OffsetIndex.from_memory(rest, entries[0])
         time_index, rest = TimeIndex.from_memory(rest, entries[1])
     except (StructError, MalformedIndex) as error:
-        raise MalformedFile(f"a synced part of {len(data)} bytes: {error}") from error
+        raise MalformedFile(f"a synced prefix of {len(data)} bytes: {error}") from error
     producers, epoch_before = decode_side_snapshot(bytes(rest))
     return SyncedPrefix(
         base_offset=Offset(base),

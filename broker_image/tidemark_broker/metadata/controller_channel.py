@@ -231,7 +231,7 @@ class ControllerChannel:
             async with asyncio.timeout(timeout_ms / 1000), self._in_background:
                 address = self._leader
                 if address is None:
-                    raise ControllerUnavailable("no leading controller is known now")
+                    raise ControllerUnavailable("no active controller found")
                 body = await self._transport_in_background.post(address, path, encode(message))
             return decode(body, kind)
         except (TimeoutError, ControllerUnavailable, OSError, MalformedMessage) as error:

@@ -68,8 +68,8 @@ class ProducerIdManager:
         except TimeoutError:
             return ProducerIdResult(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-                message="no controller has given this broker producer ids within "
-                f"{WAIT_LIMIT_SECONDS:g} s: try again, or ask another broker",
+                message="this broker received no producer IDs from a controller within"
+                f" {WAIT_LIMIT_SECONDS:g} s: retry, or use another broker",
             )
 
     async def _next_block(self) -> None:

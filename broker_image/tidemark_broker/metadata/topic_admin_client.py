@@ -50,8 +50,8 @@ FIRST_LOOK_SECONDS = 0.005
 AskForTopics = Callable[[str, TopicsRequest, int], Awaitable[TopicsResponse | None]]
 
 _NOT_SEEN = (
-    "the Topic object says so now, and the operator has not made it so in time: its conditions say"
-    " what it waits for (kubectl describe topic, or tidemark status)"
+    "the Topic object was changed, but the operator did not complete the change in time:"
+    " its conditions show the reason (kubectl describe topic, or tidemark status)"
 )
 
 
@@ -286,7 +286,7 @@ class TopicAdminClient:
             if deadline.left_s() <= delay_s:
                 return TopicsResponse(
                     ErrorCode.REQUEST_TIMED_OUT,
-                    "no controller has answered in time: ask again, or look at the operator",
+                    "no controller responded in time: retry, or check the operator",
                 )
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, MAX_RETRY_SECONDS)

@@ -90,21 +90,21 @@ class BrokerFacts:
     loop_lag: LoopLag
 
 
-INFO = Family("broker_info", "gauge", "Always 1; which broker this is.")
-EPOCH = Family("broker_epoch", "gauge", "Epoch of this life of the broker; -1: not registered.")
+INFO = Family("broker_info", "gauge", "Always 1; labels: the broker.")
+EPOCH = Family("broker_epoch", "gauge", "Broker epoch; -1: not registered.")
 LOOP_LAG = Family(
     "broker_loop_lag_seconds",
     "gauge",
-    "How late the event loop was at its last beat.",
+    "Last measured delay of the event loop.",
     MetricsProfile.MINIMAL,
 )
 LOOP_LAG_MAX = Family(
     "broker_loop_lag_max_seconds",
     "gauge",
-    "The most of the last one to two minutes.",
+    "Longest delay of the event loop in the last one to two minutes.",
     MetricsProfile.MINIMAL,
 )
-FSYNCS = Family("fsyncs_total", "counter", "Files and directories that were synced.")
+FSYNCS = Family("fsyncs_total", "counter", "Syncs of files and directories.")
 
 
 def render_broker(facts: BrokerFacts) -> Iterator[str]:
@@ -148,16 +148,21 @@ def render_process() -> Iterator[str]:
         ("process_start_time_seconds", "gauge", round(_STARTED_SECONDS, 3)),
     )
     for name, kind, value in values:
-        yield f"# HELP {name} Of this process.\n# TYPE {name} {kind}\n{name} {value}\n"
+        yield (
+            f"# HELP {name} Measured for the broker process.\n# TYPE {name} {kind}\n{name} "
+            f"{value}\n"
+        )
 
 
 GROUPS = Family("groups", "gauge", "Groups that this broker coordinates, by state.")
-MEMBERS = Family("group_members", "gauge", "Members of these groups.")
-OFFSETS = Family("group_offsets", "gauge", "Partitions that these groups have committed.")
-REBALANCES = Family(
-    "group_rebalances_total", "counter", "Generations whose members were all told of it."
+MEMBERS = Family("group_members", "gauge", "Members of the groups that this broker coordinates.")
+OFFSETS = Family(
+    "group_offsets",
+    "gauge",
+    "Partitions with committed offsets of the groups that this broker coordinates.",
 )
-COMMITS = Family("group_offset_commits_total", "counter", "Offsets that were committed.")
+REBALANCES = Family("group_rebalances_total", "counter", "Completed rebalances of groups.")
+COMMITS = Family("group_offset_commits_total", "counter", "Committed offsets.")
 
 
 def render_groups(

@@ -43,12 +43,12 @@ def _is_reassigning(cut: PartitionSnapshot) -> int:
 
 LEADER_FAMILIES: tuple[tuple[Family, _OfReplica], ...] = (
     (
-        Family("partition_replicas", "gauge", "Replicas assigned, those being added not counted.",
+        Family("partition_replicas", "gauge", "Assigned replicas, adding replicas excluded.",
                _MINIMAL),
         _replicas,
     ),
     (
-        Family("partition_in_sync_replicas", "gauge", "Replicas in sync; from the leader.",
+        Family("partition_in_sync_replicas", "gauge", "In-sync replicas, reported by the leader.",
                _MINIMAL),
         _in_sync,
     ),
@@ -59,12 +59,13 @@ LEADER_FAMILIES: tuple[tuple[Family, _OfReplica], ...] = (
     ),
     (
         Family("partition_election_committed_gap_records", "gauge",
-               "Watermark that this leader had heard of minus its log end when it was granted"
-               " this epoch: above 0 is proof of loss.", _MINIMAL),
+               "High watermark known to this leader minus its log end offset when it was "
+               "elected; above 0, committed records are lost.", _MINIMAL),
         lambda cut: cut.election_gap_records,
     ),
     (
-        Family("partition_reassigning", "gauge", "1 while a move adds or removes replicas."),
+        Family("partition_reassigning", "gauge",
+               "1 while a reassignment adds or removes replicas."),
         _is_reassigning,
     ),
     (
@@ -72,25 +73,25 @@ LEADER_FAMILIES: tuple[tuple[Family, _OfReplica], ...] = (
         lambda cut: cut.replica_lag_max_ms / 1000,
     ),
     (
-        Family("partition_isr_expands_total", "counter", "Times the ISR won members."),
+        Family("partition_isr_expands_total", "counter", "Times the ISR grew."),
         lambda cut: cut.isr_expands,
     ),
     (
         Family("partition_largest_append_records", "gauge",
-               "Records of the largest append since this broker leads."),
+               "Records of the largest append since this broker became the leader."),
         lambda cut: cut.largest_append_records,
     ),
 )  # fmt: skip
-ISR_SHRINKS = Family("partition_isr_shrinks_total", "counter", "Times the ISR lost members.")
+ISR_SHRINKS = Family("partition_isr_shrinks_total", "counter", "Times the ISR shrank.")
 FOLLOWER_FAMILIES: tuple[tuple[Family, _OfFollower], ...] = (
     (
-        Family("follower_lag_records", "gauge", "Leader's log end minus the follower's.",
-               _MINIMAL),
+        Family("follower_lag_records", "gauge",
+               "Log end offset of the leader minus that of the follower.", _MINIMAL),
         lambda follower: follower.lag_records,
     ),
     (
         Family("follower_caught_up_age_seconds", "gauge",
-               "Since the follower was last caught up; -1: never in this epoch.", _MINIMAL),
+               "Time since the follower was last caught up; -1: never in this epoch.", _MINIMAL),
         lambda follower: -1 if follower.caught_up_age_ms < 0 else follower.caught_up_age_ms / 1000,
     ),
     (
@@ -100,63 +101,66 @@ FOLLOWER_FAMILIES: tuple[tuple[Family, _OfFollower], ...] = (
 )  # fmt: skip
 REPLICA_FAMILIES: tuple[tuple[Family, _OfReplica], ...] = (
     (
-        Family("replica_is_leader", "gauge", "1 on the broker that leads.", _MINIMAL),
+        Family("replica_is_leader", "gauge", "1 on the leader.", _MINIMAL),
         lambda cut: int(cut.is_leader),
     ),
     (
-        Family("replica_leader_epoch", "gauge", "Leader epoch that this replica is in; -1: none.",
+        Family("replica_leader_epoch", "gauge", "Leader epoch of this replica; -1: none.",
                _MINIMAL),
         lambda cut: cut.leader_epoch,
     ),
     (
         Family("replica_high_watermark_offset", "gauge",
-               "High watermark as this replica knows it, exclusive.", _MINIMAL),
+               "High watermark known to this replica, exclusive.", _MINIMAL),
         lambda cut: cut.high_watermark,
     ),
     (
-        Family("replica_log_end_offset", "gauge", "Next offset to write in this replica's log.",
+        Family("replica_log_end_offset", "gauge", "Log end offset of this replica.",
                _MINIMAL),
         lambda cut: cut.log_end_offset,
     ),
     (
         Family("replica_committed_truncated_records_total", "counter",
-               "Truncated records below the replica's own high watermark: proof of loss.",
+               "Truncated records below the high watermark known to this replica; above 0, "
+               "committed records are lost.",
                _MINIMAL),
         lambda cut: cut.committed_truncated_records,
     ),
     (
         Family("replica_leader_epoch_start_offset", "gauge",
-               "First offset of that epoch; -1: none here."),
+               "First offset of this leader epoch in this replica's log; -1: none."),
         lambda cut: cut.epoch_start_offset,
     ),
     (
-        Family("replica_log_start_offset", "gauge", "First offset of this replica's log."),
+        Family("replica_log_start_offset", "gauge", "Log start offset of this replica."),
         lambda cut: cut.log_start_offset,
     ),
     (
-        Family("replica_size_bytes", "gauge", "Bytes of this replica's log."),
+        Family("replica_size_bytes", "gauge", "Size of this replica's log in bytes."),
         lambda cut: cut.size_bytes,
     ),
     (
-        Family("replica_truncated_records_total", "counter", "Records that truncation removed."),
+        Family("replica_truncated_records_total", "counter", "Records removed by truncation."),
         lambda cut: cut.truncated_records,
     ),
     (
-        Family("replica_producer_ids", "gauge", "Producer ids whose sequences are remembered."),
+        Family("replica_producer_ids", "gauge", "Producer IDs with stored sequences."),
         lambda cut: cut.producer_ids,
     ),
     (
         Family("replica_duplicate_batches_total", "counter",
-               "Batches that were in the log already: answered with their offsets."),
+               "Duplicate batches: acknowledged with their stored offsets."),
         lambda cut: cut.duplicate_batches,
     ),
     (
-        Family("replica_digest_offset", "gauge", "Boundary of replica_digest; -1: none.", _FULL),
+        Family("replica_digest_offset", "gauge",
+               "End of the offset range of replica_digest; -1: none.", _FULL),
         lambda cut: -1 if cut.digest is None else cut.digest.boundary,
     ),
     (
         Family("replica_digest", "gauge",
-               "48 bits over the batches of the boundary's range; equal on every replica.", _FULL),
+               "Digest of the batches up to replica_digest_offset (48 bits);"
+               " equal on every replica.", _FULL),
         lambda cut: 0 if cut.digest is None else cut.digest.digest,
     ),
 )  # fmt: skip
@@ -166,7 +170,7 @@ _SIZE = "replica_size_bytes"
 # would read as an outage.
 RETAINED_FAMILY: tuple[Family, _OfReplica] = (
     Family("replica_is_retained", "gauge",
-           "1: its topic was deleted, its data is kept (deletionPolicy Retain).", _MINIMAL),
+           "1: the topic is deleted and its data is kept (deletionPolicy Retain).", _MINIMAL),
     lambda cut: 1,
 )  # fmt: skip
 

@@ -49,7 +49,7 @@ class CorruptionRepair:
         self.crc_failures.note(where)
         if replica.corruption is None or replica.corruption.valid_from is not None:
             _log.error(
-                "corrupt batch on the disk",
+                "corrupt batch on disk",
                 extra={
                     "topic": replica.topic,
                     "partition": replica.partition,

@@ -25,8 +25,8 @@ ProduceCallback = Callable[[ProduceResult], None]
 
 _ON_TOO_FEW = ProduceResult(
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    message="fewer replicas than min.insync.replicas are in sync since it was appended;"
-    " it stays in the log and can be read",
+    message="fewer in-sync replicas than min.insync.replicas after the append; the batch stays in"
+    " the log and can be read",
 )
 
 
@@ -38,7 +38,7 @@ def answer(done: Callable[[Result], None], result: Result) -> None:
     try:
         done(result)
     except Exception:
-        _log.exception("a request could not be answered")
+        _log.exception("request failed")
 
 
 @dataclass(slots=True)
@@ -123,8 +123,8 @@ class DelayedProducePurgatory:
     # guard: produce-times-out (L2)
     def expire(self, now_ms: int) -> None:
         for waiting, missing in (
-            (self._for_commit, "not enough in-sync replicas have the records yet"),
-            (self._for_sync, "the leader's disk has not taken the records yet"),
+            (self._for_commit, "timed out before all in-sync replicas had the records"),
+            (self._for_sync, "timed out before the leader's disk had the records"),
         ):
             for entry in waiting:
                 if entry.done is not None and entry.deadline_ms <= now_ms:

@@ -365,7 +365,7 @@ class FollowerFetchHandler(PartitionObserver):
         except (StorageError, OSError) as error:
             if is_storage_failure(error):
                 self._partitions.fail_storage(error)
-            _log.error("a replica's fetch could not be read", extra={"error": str(error)})
+            _log.error("follower fetch failed", extra={"error": str(error)})
             return PartitionResponse(requested.partition, ErrorCode.KAFKA_STORAGE_ERROR), None
         answer = PartitionResponse(
             requested.partition,

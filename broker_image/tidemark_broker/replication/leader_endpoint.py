@@ -123,7 +123,7 @@ class LeaderEndpoint(asyncio.Protocol):
                 self._on_response(frame)
         except MalformedFrame as error:
             _log.error(
-                "bad answer from a leader, reconnecting",
+                "malformed response from leader, reconnecting",
                 extra={"leader": self._leader_id, "error": str(error)},
             )
             self.close()
@@ -243,10 +243,12 @@ class LeaderEndpoint(asyncio.Protocol):
         response = decode_fetch_response(frame)
         requested = self._in_flight.popleft() if self._in_flight else None
         if requested is None or requested.number & MAX_CORRELATION_ID != response.correlation_id:
-            raise MalformedFrame(f"an answer to request {response.correlation_id}: not asked")
+            raise MalformedFrame(
+                f"response to request {response.correlation_id}, which was not sent"
+            )
         self._expect_response()
         if response.error is not ErrorCode.NONE:
-            raise MalformedFrame(f"the whole fetch was refused: {response.error.name}")
+            raise MalformedFrame(f"the leader rejected the fetch: {response.error.name}")
         if not self.responded.done():
             self.responded.set_result(None)
         now_ms = monotonic_ms()
@@ -287,7 +289,7 @@ class LeaderEndpoint(asyncio.Protocol):
         diverging = answer.diverging_epoch
         if diverging is not None:
             _log.info(
-                "diverging log",
+                "log diverges from leader",
                 extra={
                     "topic": replica.topic,
                     "partition": replica.partition,
@@ -321,7 +323,7 @@ class LeaderEndpoint(asyncio.Protocol):
                 self._partitions.fail_storage(error)
                 return
             _log.error(
-                "records of a leader were refused",
+                "records of leader rejected",
                 extra={
                     "topic": replica.topic,
                     "partition": replica.partition,
@@ -356,9 +358,7 @@ class LeaderEndpoint(asyncio.Protocol):
         if left_s > 0:
             self._response_timer = loop.call_later(left_s, self._check_response)
         elif self._in_flight and self._transport is not None:
-            _log.warning(
-                "a leader does not answer, reconnecting", extra={"leader": self._leader_id}
-            )
+            _log.warning("leader does not respond, reconnecting", extra={"leader": self._leader_id})
             self._transport.abort()
 
 

@@ -62,7 +62,7 @@ def advance_log_starts(
             )
         if replica.advance_log_start(start):
             _log.info(
-                "log start raised by retention",
+                "log start offset raised by retention",
                 extra={
                     "topic": replica.topic,
                     "partition": replica.partition,
@@ -88,7 +88,7 @@ def delete_segments(raised: LogStartAdvances) -> int:
             # A truncation meanwhile may have begun the log anew below.
             deleted += log.delete_segments_below(min(start, log.log_start_offset))
         except DiskFull as error:
-            _log.warning("retention waits for space", extra={"error": str(error)})
+            _log.warning("retention deferred, no disk space", extra={"error": str(error)})
     return deleted
 
 

@@ -547,7 +547,7 @@ class CommittedTruncations:
     def note(self, cut: CommittedTruncation) -> None:
         """Record a truncation; a later one in the same leader epoch includes it."""
         _log.error(
-            "committed records cut off",
+            "committed records truncated",
             extra={
                 "topic_id": cut.topic_id,
                 "partition": cut.partition,

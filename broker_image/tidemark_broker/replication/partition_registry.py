@@ -69,7 +69,7 @@ class PartitionRegistry:
         for other_id in sorted(self._ids_by_topic.get(topic.topic, set()) - {topic.topic_id}):
             for key in self.keys_of(other_id):
                 if self.by_id[key].role != "idle":
-                    self.by_id[key].become_idle("topic recreated")
+                    self.by_id[key].become_idle("topic re-created")
 
     def local_log(self, key: tuple[TopicId, int], *, is_name_taken: bool = False) -> LocalLog:
         replica = self.by_id.get(key)

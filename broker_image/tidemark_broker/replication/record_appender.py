@@ -43,7 +43,7 @@ from tidemark_broker.replication.record_errors import records_rejected, with_mor
 from tidemark_broker.replication.record_times import timestamp_error
 from tidemark_broker.replication.results import NO_APPEND_TIME, ProduceResult, RecordError
 
-_HINT = "a compacted topic (cleanup.policy) keeps records by their keys"
+_HINT = "a compacted topic (cleanup.policy) needs a key in each record"
 
 
 def compaction_error(batches: Iterable[Batch]) -> ProduceResult | None:
@@ -58,11 +58,11 @@ def compaction_error(batches: Iterable[Batch]) -> ProduceResult | None:
                 if record.offset != batch.header.base_offset + number:
                     found.append(RecordError(first_index + number, _misplaced(record.offset)))
                 elif record.key is None:
-                    found.append(RecordError(first_index + number, "it has no key"))
+                    found.append(RecordError(first_index + number, "the record has no key"))
         except UnsupportedCompression as error:
             return ProduceResult(
                 ErrorCode.MESSAGE_TOO_LARGE,  # Java's client and kafka-python split the batch then
-                message=f"{error}, and the topic is compacted (cleanup.policy): send less in one",
+                message=f"{error} in a compacted topic (cleanup.policy): send smaller batches",
             )
         except CorruptBatch as error:
             return ProduceResult(ErrorCode.INVALID_RECORD, message=str(error))
@@ -71,7 +71,7 @@ def compaction_error(batches: Iterable[Batch]) -> ProduceResult | None:
 
 
 def _misplaced(offset: Offset) -> str:
-    return f"it says that it is at offset {offset}: the last one of a key would not be known"
+    return f"the record has offset {offset}, so the last record of a key would be unknown"
 
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
@@ -240,8 +240,8 @@ def _rejection(replica: Partition, acks: int) -> ProduceResult | None:
     if acks == ACKS_ALL and not leader.has_enough_in_sync_replicas:
         return ProduceResult(
             ErrorCode.NOT_ENOUGH_REPLICAS,
-            message=f"{len(leader.in_sync_replicas)} replicas are in sync,"
-            f" min.insync.replicas is {leader.state.min_insync_replicas}",
+            message=f"{len(leader.in_sync_replicas)} in-sync replicas, min.insync.replicas is"
+            f" {leader.state.min_insync_replicas}",
         )
     return None
 

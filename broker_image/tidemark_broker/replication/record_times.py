@@ -18,8 +18,8 @@ from tidemark_broker.replication.record_errors import records_rejected
 from tidemark_broker.replication.results import ProduceResult, RecordError
 
 _NO_TIMESTAMP = -1
-_HINT = "set the producer's clock right, or the topic's limit"
-_STAMPED = "its batch has the timestamp type LogAppendTime, which only a log sets"
+_HINT = "correct the producer's clock, or change the topic's limit"
+_STAMPED = "the batch has timestamp type LogAppendTime, which only brokers set"
 _STAMPED_HINT = "send it with the timestamp type CreateTime"
 
 

@@ -188,7 +188,7 @@ class ReplicaManager:
         Only group coordinators write the offsets topic, by another method.
         """
         if topic == OFFSETS_TOPIC:
-            message = f"{topic} is written by group coordinators alone: commit offsets instead"
+            message = f"{topic} is written by group coordinators only: commit offsets instead"
             answer(done, ProduceResult(ErrorCode.INVALID_TOPIC_EXCEPTION, message=message))
             return
         self.produces.produce(
@@ -493,14 +493,14 @@ class ReplicaManager:
 
         Only so may its high watermark fall (I2).
         """
-        previous.become_idle("the log is damaged")
+        previous.become_idle("the log is corrupt")
         try:
             removed = previous.log.truncate_before_corruption(corruption.offset)
         except (StorageError, OSError) as error:
             self.fail_storage(error)
             return
         _log.warning(
-            "damaged log cut, the rest is fetched anew",
+            "corrupt log truncated, the rest is fetched again",
             extra={
                 "topic": previous.topic,
                 "partition": previous.partition,
@@ -555,7 +555,7 @@ class ReplicaManager:
         """Stop all writes, report the failure and shut down (S8)."""
         if self.is_stopped:
             return
-        _log.error("storage failed, serving stops", extra={"error": str(error)})
+        _log.error("storage failed, broker stops serving", extra={"error": str(error)})
         self.stop("storage failed")
         self._manager_events.storage_failure(error)
 

@@ -236,7 +236,7 @@ class Roles:
         assert self._directory is not None, "metadata applied before logs are open"
         previous = self.hosted.by_name.get((topic, key[1]))
         if previous is not None:  # recreated under its name: the directory sets the old one aside
-            previous.become_idle("topic recreated")
+            previous.become_idle("topic re-created")
             self.hosted.discard((previous.topic_id, previous.partition))
             self.hosted.displaced.add((previous.topic_id, previous.partition))
         log = self._directory.create_log(topic, key[0], key[1])

@@ -87,7 +87,8 @@ async def invalidate_clean_shutdown(
         await asyncio.wait((record,), timeout=record_limit_seconds)
         await asyncio.wait((record, removal), return_when=asyncio.FIRST_COMPLETED)
         _log.info(
-            "proofs voided", extra={"recorded": record.done(), "stamp_removed": removal.done()}
+            "clean shutdown file invalidated",
+            extra={"recorded": record.done(), "stamp_removed": removal.done()},
         )
     finally:
         removal.cancel()
@@ -103,7 +104,7 @@ async def remove_stored_boot_record(directory: LogManager) -> None:
         try:
             await asyncio.to_thread(directory.remove_boot_record)
         except StorageError as error:
-            _log.error("boot stamp not removed yet", extra={"reason": str(error)})
+            _log.error("boot record not removed yet", extra={"reason": str(error)})
             await asyncio.sleep(REMOVAL_RETRY_SECONDS)
         else:
             return
@@ -123,7 +124,7 @@ async def run_ticks(partitions: ReplicaManager, probe: DiskProbe) -> None:
         await asyncio.sleep(TICK_SECONDS)
         late_ms = int((loop.time() - began - TICK_SECONDS) * 1000)
         if late_ms > STALL_MS:
-            _log.warning("this broker stalled", extra={"stall_ms": late_ms})
+            _log.warning("event loop stalled", extra={"stall_ms": late_ms})
             probe.on_stall(late_ms)
             for _ in partitions.on_stall(late_ms):
                 await asyncio.sleep(0)
@@ -257,7 +258,7 @@ class BrokerServer(PartitionObserver):
                     await self._leave_unregistered(directory, checkpointing)
                     return
             except RegistrationRejected as error:
-                _log.error("registration refused", extra={"reason": str(error)})
+                _log.error("registration rejected", extra={"reason": str(error)})
                 self.exit_code = EXIT_REJECTED
                 await self._leave_unregistered(directory, checkpointing)
                 return
@@ -471,7 +472,7 @@ class BrokerServer(PartitionObserver):
     def _on_signal(self) -> None:
         if self._stop.is_set():
             self._hurry.set()
-        _log.info("asked to stop", extra={"hurry": self._hurry.is_set()})
+        _log.info("shutdown requested", extra={"hurry": self._hurry.is_set()})
         self._stop.set()
 
     def on_storage_failure(self, error: Exception) -> None:
@@ -481,11 +482,11 @@ class BrokerServer(PartitionObserver):
         self._stop.set()
 
     def _on_superseded(self, reason: str) -> None:
-        _log.error("this life of the broker is over", extra={"reason": reason})
+        _log.error("broker superseded, stopping", extra={"reason": reason})
         self._stale = reason
         self.exit_code = EXIT_SUPERSEDED
         self._not_ready = f"Stale: {reason}"
-        self.partitions.stop("this broker was replaced")
+        self.partitions.stop("the broker process was superseded")
         self._stop.set()
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -518,7 +519,7 @@ class BrokerServer(PartitionObserver):
     async def _leave_disk(self, directory: LogManager) -> None:
         """Write only what a clean shutdown leaves."""
         watermarks = self.partitions.high_watermarks()
-        self.partitions.stop("this broker is stopping")
+        self.partitions.stop("the broker is shutting down")
         assert self._fetchers is not None
         self._fetchers.stop()
         for task in self._background:
@@ -548,7 +549,7 @@ class BrokerServer(PartitionObserver):
             )
             await asyncio.to_thread(directory.write_clean_stop, epoch)
         except StorageError as error:
-            _log.error("no proof of a clean stop", extra={"reason": str(error)})
+            _log.error("clean shutdown not recorded", extra={"reason": str(error)})
             self.exit_code = EXIT_STORAGE_FAILED
             if not isinstance(error, DiskFull):
                 self._storage_error = error  # what was to be flushed may be lost (S8)

@@ -81,7 +81,7 @@ def parse_settings(arguments: list[str]) -> BrokerConfig:
     if not _POOL.match(found.pool):
         parser.error(f"--pool (TIDEMARK_POOL): expected namespace/name, found {found.pool!r}")
     if not found.data_dir:
-        parser.error("--data-dir (TIDEMARK_DATA_DIR): expected a directory, found nothing")
+        parser.error("--data-dir (TIDEMARK_DATA_DIR): expected a directory, found none")
     if found.metrics_profile not in {each.value for each in MetricsProfile}:
         parser.error(
             "--metrics-profile (TIDEMARK_METRICS_PROFILE): expected minimal, audit or full,"
@@ -176,19 +176,23 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--http-listeners",
         default=env("TIDEMARK_HTTP_LISTENERS", ""),
-        help="those that speak HTTP; no name is in both lists",
+        help="listeners for HTTP; names are unique in both lists",
     )
     add("--rack", default=env("TIDEMARK_RACK", ""))
     add("--claim-uid", default=env("TIDEMARK_CLAIM_UID", ""))
     add("--pod-uid", default=env("TIDEMARK_POD_UID", ""))
-    add("--boot-id", default=env("TIDEMARK_BOOT_ID", ""), help="for tests; else the kernel's")
+    add(
+        "--boot-id",
+        default=env("TIDEMARK_BOOT_ID", ""),
+        help="boot ID, for tests (default: of the kernel)",
+    )
     add("--log-format", choices=("json", "text"), default=env("TIDEMARK_LOG_FORMAT", "json"))
     # Of the environment too: a default is not held against the choices.
     profile = env("TIDEMARK_METRICS_PROFILE", "") or MetricsProfile.AUDIT.value
     add(
         "--metrics-profile",
         default=profile,
-        help=f"how much /metrics says: {', '.join(each.value for each in MetricsProfile)}",
+        help=f"metric families of /metrics: {', '.join(each.value for each in MetricsProfile)}",
     )
     add(
         "--stop-limit-seconds",
@@ -205,18 +209,30 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--auto-create-topics-enable",
         default=os.environ.get("TIDEMARK_AUTO_CREATE_TOPICS_ENABLE", "false"),
-        help="whether topics that Kafka clients ask for are made: true or false",
+        help="create topics that Kafka clients request: true or false",
     )
     for name, default, meaning in (
         (
             "num-partitions",
             1,
-            "partitions that the operator gives a topic where none are asked for",
+            "default number of partitions of a topic",
         ),
-        ("offsets-topic-partitions", 50, "partitions of __consumer_offsets when it is made"),
-        ("offsets-retention-minutes", 10_080, "how long a group without members keeps offsets"),
-        ("offsets-retention-check-seconds", 600, "how often it is looked for expired offsets"),
-        ("group-initial-rebalance-delay-ms", 3_000, "wait for more members of an empty group"),
+        (
+            "offsets-topic-partitions",
+            50,
+            "number of partitions of __consumer_offsets when it is created",
+        ),
+        (
+            "offsets-retention-minutes",
+            10_080,
+            "time that a group without members keeps its offsets",
+        ),
+        ("offsets-retention-check-seconds", 600, "interval of checks for expired offsets"),
+        (
+            "group-initial-rebalance-delay-ms",
+            3_000,
+            "time that an empty group waits for more members",
+        ),
     ):
         known = os.environ.get(f"TIDEMARK_{name.upper().replace('-', '_')}", "")
         parser.add_argument(f"--{name}", type=int, default=known or default, help=meaning)
@@ -233,7 +249,7 @@ def _listeners(
             parser.error(f"{named}: expected name:port, found {entry!r}")
         found.append((name, int(port)))
     if len({name for name, _ in found}) != len(found):
-        parser.error(f"{named}: a name is given twice: {text!r}")
+        parser.error(f"{named}: a name appears twice: {text!r}")
     return tuple(found)
 
 
@@ -248,8 +264,8 @@ def _boot_id() -> str:
 DEFAULT_REPLICATION_FACTOR = 3  # the operator's, where the pool has as many brokers
 MOST_EXPLAINED = 5
 GROUP_CONFIG_ERROR = (
-    "groups have no configs of their own: spec.groups of the BrokerPool is for all of them, and"
-    " session.timeout.ms is each client's"
+    "groups have no configs: spec.groups of the BrokerPool applies to all groups, and"
+    " clients set session.timeout.ms"
 )
 
 POOL_FIELDS = {
@@ -310,4 +326,4 @@ def _explained(name: str) -> str:
     topic_config = _TOPIC_CONFIGS.get(name)
     if topic_config is not None:
         return f"{name}: set {topic_config} in spec.config of each Topic"
-    return f"{name[:100]}: no field of the BrokerPool says it"
+    return f"{name[:100]}: not configurable in the BrokerPool"

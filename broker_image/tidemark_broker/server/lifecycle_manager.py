@@ -266,7 +266,8 @@ class BrokerLifecycleManager(PartitionObserver):
             await asyncio.to_thread(self._directory.write_boot_record, stamp)
         except DiskFull as error:
             _log.warning(
-                "no boot stamp: if killed, this broker starts unclean", extra={"reason": str(error)}
+                "boot record not written: a kill counts as an unclean shutdown",
+                extra={"reason": str(error)},
             )
 
     async def _register_again(self, reason: str) -> None:
@@ -277,7 +278,7 @@ class BrokerLifecycleManager(PartitionObserver):
             response = await self.register()
             if response.broker_epoch != epoch:
                 self._callbacks.on_superseded(
-                    f"broker epoch {epoch} became {response.broker_epoch}"
+                    f"broker epoch {response.broker_epoch} replaced broker epoch {epoch}"
                 )
 
     # ---- the poll

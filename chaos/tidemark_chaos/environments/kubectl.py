@@ -32,8 +32,8 @@ class Kubectl:
         """
         if not await asyncio.to_thread(RIG.is_file):
             raise CommandFailed(
-                expected=f"to run in a checkout of Tidemark, with {RIG}",
-                found=f"no such file below {Path.cwd()}",
+                expected=f"a checkout of Tidemark with {RIG} as the current directory",
+                found=f"no such file in {Path.cwd()}",
                 to_do="change to the checkout, or use --on local",
                 exit_code=EXIT_USAGE,
             )
@@ -46,7 +46,7 @@ class Kubectl:
             raise CommandFailed(
                 expected="the kind cluster `tidemark` to be up",
                 found=ended.stderr.decode(errors="replace").strip() or "no build/kubeconfig",
-                to_do="run `make cluster`, or `make demo ON=kind` for all of it",
+                to_do="run `make cluster`, or `make demo ON=kind` for cluster and demo",
             )
         return cls(env)
 
@@ -70,7 +70,7 @@ class Kubectl:
         try:
             ended = await self.run(*arguments, stdin=stdin, within_seconds=within_seconds)
         except TimeoutError as error:
-            raise self._failed(arguments, f"no answer within {within_seconds:g} s") from error
+            raise self._failed(arguments, f"no response within {within_seconds:g} s") from error
         if ended.exit_code != 0:
             raise self._failed(arguments, ended.stderr.decode(errors="replace").strip())
         return ended.stdout
@@ -84,7 +84,7 @@ class Kubectl:
             raise CommandFailed(
                 expected=f"{DEPLOY} to install Tidemark",
                 found=ended.stderr.decode(errors="replace").strip()[-1000:],
-                to_do=f"look at: kubectl -n {OPERATOR_NAMESPACE} get pods",
+                to_do=f"run: kubectl -n {OPERATOR_NAMESPACE} get pods",
             )
 
     async def items(self, *arguments: str) -> list[dict[str, Any]]:
@@ -115,7 +115,7 @@ class Kubectl:
 
     def _failed(self, arguments: tuple[str, ...], found: str) -> CommandFailed:
         return CommandFailed(
-            expected=f"kubectl {' '.join(arguments)[:200]} to work",
+            expected=f"kubectl {' '.join(arguments)[:200]} to succeed",
             found=found or "a failure without output",
             to_do=f"try it by hand: KUBECONFIG={self.env.get('KUBECONFIG', '')}",
         )

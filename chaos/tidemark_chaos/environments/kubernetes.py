@@ -37,7 +37,7 @@ STOP_FILE = "/tmp/stop"
 READY_SECONDS = 120
 WATCH_AGAIN_SECONDS = 0.2
 SLICES = "/apis/tidemark.dev/v1alpha1/namespaces/{namespace}/partitionslices?watch=1"
-TO_DO = "look at: KUBECONFIG=build/kubeconfig kubectl -n {namespace} get topics,bkr,pslice,pods"
+TO_DO = "run: KUBECONFIG=build/kubeconfig kubectl -n {namespace} get topics,bkr,pslice,pods"
 
 # Run by sh in the broker's container, which starts faster than Python: PID 1 is an init, so its
 # child is the broker; who runs this has no parent in there.
@@ -51,8 +51,8 @@ done
 
 class KindEnvironment:
     runtime = "kubernetes"
-    opening = "Runs on Kubernetes: a kind cluster of 1 + 3 nodes with real kubelets, real pods."
-    closing = "That was a real Kubernetes; `make cluster-down` removes it."
+    opening = "Runs on a kind cluster of 1 + 3 nodes."
+    closing = "`make cluster-down` removes the kind cluster."
     default_kinds: tuple[FaultKind, ...] = (FaultKind.KILL, FaultKind.FORCED_DELETE)
     possible_kinds = frozenset(
         {
@@ -84,7 +84,9 @@ class KindEnvironment:
         self._watching = asyncio.create_task(self._watch(), name="watch-slices")
         tell(f"kubectl apply -f examples/orders.yaml, in the empty namespace {self.namespace}")
         await self._kubectl.must("apply", "-f", "-", stdin=self._manifest.encode())
-        tell("waiting until the topic is Ready: the operator makes a pool, pods, claims, slices")
+        tell(
+            "waiting until the topic is Ready: the operator creates a pool, pods, claims and slices"
+        )
         await self._kubectl.must(
             *("wait", f"topic/{TOPIC}", "--for=condition=Ready", f"--timeout={READY_SECONDS}s"),
             within_seconds=READY_SECONDS + 10,
@@ -133,7 +135,7 @@ class KindEnvironment:
                     entry.leader not in (target.leader, NO_LEADER) for entry in view.partitions
                 )
 
-            await self._until(others_lead, f"others to lead instead of broker {target.leader}", 0.1)
+            await self._until(others_lead, f"leaders other than broker {target.leader}", 0.1)
         elif kind is FaultKind.SHORT_FREEZE:
             await asyncio.sleep(SHORT_FREEZE_SECONDS)
         else:
@@ -181,7 +183,7 @@ class KindEnvironment:
         return read_report(ended)
 
     async def audit(self) -> AuditResponse | str:
-        return "a ReplicationAudit judges a cluster on Kubernetes (docs/operations/audits.md)"
+        return "on Kubernetes a ReplicationAudit audits the cluster (docs/operations/audits.md)"
 
     async def tear_down(self) -> None:
         """Delete the namespace in the background; the cluster stays for inspection."""

@@ -60,7 +60,7 @@ class PortRange:
         raise CommandFailed(
             expected=f"{count} free neighbouring ports from {FIRST_PORT} to {LAST_PORT}",
             found="none",
-            to_do="stop what listens there",
+            to_do="stop the processes that listen there",
         )
 
     def __enter__(self) -> "PortRange":
@@ -132,11 +132,11 @@ class ProcessesEnvironment:
             tell("starting Prometheus, which scrapes them twice a second")
             await self._scraper.start(base + self.ports - 1, http)
         else:
-            self._scraper.missing = "no Prometheus watched this run"
-        await self.until(self._is_answering, "the controller to answer")
+            self._scraper.missing = "no Prometheus scraped this run"
+        await self.until(self._is_answering, "a response of the controller")
         tell(f"applying the topic {TOPIC}")
         await apply_at_controller(self._controller_url, read_manifests(self._manifest))
-        tell("waiting for leaders and full in-sync sets")
+        tell("waiting until every partition has a leader and all replicas in sync")
         await self.until(self._is_in_sync, f"{TOPIC} to be led and in sync")
         await self._scraper.begin()
 
@@ -276,7 +276,7 @@ class ProcessesEnvironment:
 
     def _check_cluster(self) -> None:
         if self._cluster is not None and self._cluster.returncode is not None:
-            raise self._ended("`tidemark dev` to run", "cluster")
+            raise self._ended("a running `tidemark dev`", "cluster")
 
     def _ended(self, expected: str, log: str) -> CommandFailed:
         tail = self._log(log).read_bytes()[-1500:].decode(errors="replace").strip()
@@ -310,7 +310,7 @@ class ProcessesEnvironment:
 
     async def _is_acknowledged(self) -> bool:
         if self._load is not None and self._load.returncode is not None:
-            raise self._ended("the load to run", "load")
+            raise self._ended("a running load", "load")
         return (await self.ledger()).acknowledged_count >= ENOUGH_RECORDS
 
 
@@ -322,5 +322,5 @@ def read_report(ended: child_processes.Terminated) -> VerifyReport:
         raise CommandFailed(
             expected="a verdict of `tidemark verify`",
             found=(ended.stdout[-700:] + ended.stderr[-700:]).decode(errors="replace"),
-            to_do="look at `tidemark status`: every partition needs a leader",
+            to_do="run `tidemark status`: every partition needs a leader",
         ) from error

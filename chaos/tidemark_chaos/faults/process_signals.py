@@ -74,7 +74,7 @@ class ProcessFaults:
                     await self._freeze(follower)
                 return fault
             case _:
-                raise AssertionError(f"{kind} is nothing that signals can do")
+                raise AssertionError(f"{kind} is not possible with signals")
 
     async def follow_up(self, kind: FaultKind, target: PartitionView) -> Fault | None:
         match kind:
@@ -83,10 +83,10 @@ class ProcessFaults:
             case FaultKind.FREEZE:
                 await self._until_leads_nothing(target.leader)
                 await asyncio.sleep(AFTER_ELECTION_SECONDS)
-                return self.thaw("wakes, after others were elected")
+                return self.thaw("resumed after others were elected")
             case FaultKind.SHORT_FREEZE:
                 await asyncio.sleep(SHORT_FREEZE_SECONDS)
-                return self.thaw("wakes, before its session ended")
+                return self.thaw("resumed before its session ended")
             case FaultKind.SET_OF_ONE:
                 return await self._end_the_last_one(target)
             case FaultKind.ROLLING:
@@ -115,7 +115,7 @@ class ProcessFaults:
             raise CommandFailed(
                 expected=f"a process of broker {broker_id}",
                 found="none",
-                to_do="look at the logs beside the report",
+                to_do="see the logs next to the report",
             )
         self._struck_pid = pid
         t_ms = time.time() * 1000
@@ -175,7 +175,7 @@ class ProcessFaults:
                 entry.leader not in (broker_id, -1) for entry in view.partitions
             )
 
-        await self._cluster.until(leads_nothing, f"others to lead instead of broker {broker_id}")
+        await self._cluster.until(leads_nothing, f"leaders other than broker {broker_id}")
 
     async def _until_in_sync_are(self, target: PartitionView, members: set[int]) -> None:
         async def is_so() -> bool:

@@ -35,7 +35,7 @@ def window_of(arguments: argparse.Namespace, sources: "Sequence[Source]") -> "tu
         raise CommandFailed(
             expected="--start or --window",
             found="both",
-            to_do="leave one of them out",
+            to_do="remove one of them",
             exit_code=EXIT_USAGE,
         )
     unsettled = 0
@@ -89,9 +89,9 @@ def what_if_settings(text: str | None) -> "WhatIf | None":
         return None if text is None else what_if_of(text)
     except BadSetting as error:
         raise CommandFailed(
-            expected="settings as min.insync.replicas=1,replicationFactor=2",
+            expected="settings such as min.insync.replicas=1,replicationFactor=2",
             found=str(error),
-            to_do="name min.insync.replicas, replicationFactor or replica.lag.time.max.ms",
+            to_do="use min.insync.replicas, replicationFactor or replica.lag.time.max.ms",
             exit_code=EXIT_USAGE,
         ) from error
 
@@ -107,7 +107,7 @@ def time_ms(text: str, option: str) -> int:
         from tidemark_audit.sources.source import unit_of
 
         unit = "" if number is None else unit_of(number)
-        expected = f"{option} as 2026-05-01T12:00:00Z, or seconds since 1970"
+        expected = f"{option} such as 2026-05-01T12:00:00Z, or seconds since 1970"
         raise _bad_time(expected, text, unit) from error
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
@@ -119,7 +119,7 @@ def duration_ms(text: str, option: str) -> int:
     """
     number, unit = (text[:-2], 1) if text.endswith("ms") else (text[:-1], UNITS_MS.get(text[-1:]))
     if unit is None or not number.isdecimal():
-        raise _bad_time(f"{option} as 500ms, 15s, 5m, 24h, 7d or 2w", text)
+        raise _bad_time(f"{option} such as 500ms, 15s, 5m, 24h, 7d or 2w", text)
     return int(number) * unit
 
 
@@ -131,5 +131,5 @@ def _number(text: str) -> float | None:
 
 def _bad_time(expected: str, text: str, unit: str = "") -> CommandFailed:
     return CommandFailed(
-        expected=expected, found=repr(text) + unit, to_do="write it so", exit_code=EXIT_USAGE
+        expected=expected, found=repr(text) + unit, to_do="use this format", exit_code=EXIT_USAGE
     )

@@ -41,7 +41,7 @@ def draw(console: Console, result: "AuditResult", directory: Path | None) -> Non
     _draw_findings(console, result)
     console.print()
     if result.unsettled_ms:
-        words = f"The last {result.unsettled_ms / 1000:g} s were not settled yet and are left out."
+        words = f"The last {result.unsettled_ms / 1000:g} s are left out: samples may still arrive."
         console.print(words, style="dim")
     for note in result.notes:
         console.print(note, style="dim", markup=False)
@@ -74,13 +74,13 @@ def draw_what_if(console: Console, result: "AuditResult", what_if: "AuditResult"
         (was.rule, MARKS[was.outcome.value], MARKS[would.outcome.value], was.measured)
         for was, would in zip(result.rules, what_if.rules, strict=True)
     ]
-    console.print(table(("rule", "as it was", "what if", "measured as it was"), rows))
+    console.print(table(("rule", "actual", "what if", "measured"), rows))
     console.print()
     for was, would in zip(result.rules, what_if.rules, strict=True):
         if was.measured != would.measured:
             console.print(f"{was.rule}  would have been: {would.measured}", markup=False)
     console.print()
-    for words, each in (("as it was", result), ("what if", what_if)):
+    for words, each in (("actual", result), ("what if", what_if)):
         console.print(f"{words:10} {each.verdict.value}  {each.sentence}", markup=False)
 
 
@@ -97,7 +97,7 @@ def draw_self_test(console: Console, found: "SelfTest") -> None:
     console.print(table(("rule", "violated in", "recall", "precision"), rows))
     console.print()
     for mistake in found.mistakes:
-        console.print(f"mistake: {mistake}", markup=False)
+        console.print(f"wrong result: {mistake}", markup=False)
     for difference in found.differences:
         console.print(f"engines differ: {difference}", markup=False)
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in found.seconds.items())
@@ -119,12 +119,12 @@ def _draw_finding(console: Console, finding: "Finding", below: "Sequence[Finding
     )
     console.print(f"  {finding.sentence}", markup=False)
     if not finding.sentence.startswith(f"{finding.cause}:"):
-        console.print(f"  because: {finding.cause}", markup=False, style="dim")
+        console.print(f"  cause:   {finding.cause}", markup=False, style="dim")
     for each in below[:MOST_EFFECTS]:
-        console.print(f"  it did:  {each.rule} {each.subject}: {each.sentence}", markup=False)
+        console.print(f"  effect:  {each.rule} {each.subject}: {each.sentence}", markup=False)
     if len(below) > MOST_EFFECTS:
-        console.print(f"  it did:  {len(below) - MOST_EFFECTS} more: see report.json")
-    console.print(f"  to do:   {finding.remedy}", markup=False, style="dim")
+        console.print(f"  effect:  {len(below) - MOST_EFFECTS} more: see report.json")
+    console.print(f"  action:  {finding.remedy}", markup=False, style="dim")
 
 
 def _window(result: "AuditResult") -> str:

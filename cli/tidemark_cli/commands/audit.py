@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidemark_audit.engines.engine import Engine, Progress
     from tidemark_audit.results import AuditResult
 
-HELP = "judge replication from Prometheus samples: verdict, findings, loss evidence"
+HELP = "check replication by Prometheus samples: verdict, findings, loss evidence"
 EXIT_NO_SOURCE = 4
 EXIT_BAD_USE = EXIT_NO_SOURCE  # 2, which argparse would end with, says here: records are lost
 BAR_WIDTH = 30
@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "places",
         nargs="*",
         metavar="SOURCE",
-        help="Prometheus's address, or files and directories of samples: JSON of its"
-        " API, OpenMetrics text, promtool's dumps, tall Parquet, TSDB blocks",
+        help="URL of Prometheus, or files and directories of samples: JSON of its API, "
+        "OpenMetrics text, dumps of promtool, tall Parquet, TSDB blocks",
     )
     parser.add_argument(
         "--token-file", type=Path, metavar="FILE", help="bearer token for Prometheus"
@@ -46,60 +46,71 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=("spark", "local"),
         default="spark",
-        help="spark, or the same kernel in this process (default: spark)",
+        help="engine that computes the audit: spark, or local in this process (default: spark)",
     )
     parser.add_argument(
         "--master",
         metavar="URL",
-        help="Spark's master, or sc://host of Connect (default: local[*])",
+        help="Spark master, or sc://HOST of Spark Connect (default: local[*])",
     )
     parser.add_argument(
-        "--window", metavar="TIME", help="how much, as 24h, up to --end or the last settled scrape"
+        "--window",
+        metavar="TIME",
+        help="length of the window, such as 24h, up to --end or the last settled scrape",
     )
-    parser.add_argument("--start", metavar="TIME", help="window start: RFC 3339, or seconds")
-    parser.add_argument("--end", metavar="TIME", help="window end, excluded: RFC 3339, or seconds")
+    parser.add_argument(
+        "--start", metavar="TIME", help="start of the window: RFC 3339, or seconds since 1970"
+    )
+    parser.add_argument(
+        "--end",
+        metavar="TIME",
+        help="end of the window, exclusive: RFC 3339, or seconds since 1970",
+    )
     parser.add_argument(
         "--settle",
         metavar="TIME",
         default="5m",
-        help="what is younger than this in a running Prometheus is left out (default 5m)",
+        help="ignore samples of a running Prometheus that are younger than this (default 5m)",
     )
     parser.add_argument(
         "--slo",
         metavar="FILE",
-        help="YAML of objectives (docs/user/audit-rules.md), or {...} itself",
+        help="YAML file of objectives (docs/user/audit-rules.md), or the object {...} itself",
     )
     parser.add_argument(
-        "--scrape-interval", metavar="TIME", help="as 15s (default: taken from the samples)"
+        "--scrape-interval",
+        metavar="TIME",
+        help="scrape interval, such as 15s (default: derived from the samples)",
     )
     parser.add_argument(
-        "--report", type=Path, metavar="DIR", help="where report.json and tables are written"
+        "--report", type=Path, metavar="DIR", help="directory for report.json and the tables"
     )
     parser.add_argument(
         "--summary",
         type=Path,
         metavar="FILE",
-        help="where 4 KiB about the verdict are written, for the operator",
+        help="file for a summary of at most 4 KiB, for the operator",
     )
     parser.add_argument(
         "--fail-on",
         choices=("verdict", "no-verdict", *SEVERITIES),
         default="verdict",
-        help="no-verdict: end with 0 whatever the verdict, if there is one; a severity: in place"
-        " of PASS and VIOLATED end with 1 if an unplanned finding is at least so grave, else with"
-        " 0 (default: verdict)",
+        help="when to exit with an error. verdict: exit code of the verdict. A severity: exit"
+        " code 1 if an unplanned finding has at least this severity, 0 otherwise; verdicts other"
+        " than PASS and VIOLATED keep their exit codes. no-verdict: exit code 0 for every verdict"
+        " (default: verdict)",
     )
     parser.add_argument(
         "--checkpoint",
         type=Path,
         metavar="DIR",
-        help="keep summaries there: the next run reads only what is new",
+        help="directory for summaries, so that the next run reads new samples only",
     )
     parser.add_argument(
         "--what-if",
         metavar="SETTINGS",
-        help="judge the same samples under other settings too: min.insync.replicas=1,"
-        "replicationFactor=2,replica.lag.time.max.ms=5000",
+        help="evaluate the same samples under other settings too: "
+        "min.insync.replicas=1,replicationFactor=2,replica.lag.time.max.ms=5000",
     )
     parser.add_argument(
         "--self-test",
@@ -107,10 +118,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=40,
         metavar="N",
-        help="audit N made-up clusters with known faults instead, on both engines (default 40);"
-        " with --engine local on that one alone",
+        help="audit N generated clusters with known faults, on both engines (default 40), or on "
+        "one with --engine local",
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the made-up clusters (default 1)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of the generated clusters (default 1)"
+    )
 
 
 def prepare_process(arguments: argparse.Namespace) -> None:
@@ -179,7 +192,7 @@ def _require_extra(engine: str) -> None:
     missing = [name for name in wanted if importlib.util.find_spec(name) is None]
     if missing:
         raise CommandFailed(
-            f"The audit needs packages that are not installed: {', '.join(missing)}",
+            f"Packages of the audit are not installed: {', '.join(missing)}",
             to_do="make setup-audit, or pip install 'tidemark[audit]'",
             exit_code=EXIT_NO_SOURCE,
         )
@@ -225,9 +238,9 @@ def _audited(
         ) from error
     except OverlappingSlices as error:
         raise CommandFailed(
-            expected="samples of brokers and operator, each once",
+            expected="each sample of brokers and operator once",
             found=str(error),
-            to_do="name every export once",
+            to_do="pass each export only once",
             exit_code=EXIT_NO_SOURCE,
         ) from error
 
@@ -240,7 +253,7 @@ def _engine(arguments: argparse.Namespace, output: Output) -> "Engine":
     from tidemark_audit.engines.session import MasterAlreadySet, NoConnect, NoJava, spark_session
     from tidemark_audit.engines.spark import SparkEngine
 
-    output.remark("starting Spark (--engine local does without)")
+    output.remark("starting Spark (not needed with --engine local)")
     # An image has the archive with it, where its user cannot write.
     archives = os.environ.get("TIDEMARK_SPARK_ARCHIVE", Path.home() / ".cache" / "tidemark")
     try:
@@ -254,9 +267,9 @@ def _engine(arguments: argparse.Namespace, output: Output) -> "Engine":
         ) from error
     except MasterAlreadySet as error:
         raise CommandFailed(
-            expected="no --master under spark-submit, which says it itself",
+            expected="no --master under spark-submit, which sets the master",
             found=str(error),
-            to_do="leave out --master, or give it to spark-submit",
+            to_do="remove --master, or pass it to spark-submit",
             exit_code=EXIT_BAD_USE,
         ) from error
     except NoConnect as error:
@@ -278,9 +291,9 @@ def _write(arguments: argparse.Namespace, result: "AuditResult") -> None:
             write_outputs(result, arguments.report)
     except OSError as error:
         raise CommandFailed(
-            expected="to write the report",
+            expected="a writable directory for the report",
             found=str(error),
-            to_do="check the directory and its room",
+            to_do="check the directory and its free space",
             exit_code=EXIT_NO_SOURCE,
         ) from error
 

@@ -28,21 +28,28 @@ HELP = "measure produce over HTTP"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("http",))
-    parser.add_argument("topic", nargs="?", help="default: one of its own, deleted afterwards")
     parser.add_argument(
-        "--fill", action="store_true", help="write to TOPIC although it has records already"
+        "topic", nargs="?", help="topic to write to (default: a new topic, deleted afterwards)"
     )
+    parser.add_argument("--fill", action="store_true", help="write to TOPIC even if it has records")
     parser.add_argument(
-        "--partitions", type=int, default=3, help="of the topic of its own, default 3"
+        "--partitions",
+        type=int,
+        default=3,
+        help="number of partitions of the new topic (default 3)",
     )
     parser.add_argument("--connections", type=int, default=64, help="default 64")
-    parser.add_argument("--size", type=int, default=1024, help="bytes of a record, default 1024")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each run, default 5")
+    parser.add_argument(
+        "--size", type=int, default=1024, help="size of a record in bytes (default 1024)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, help="duration of each run (default 5)"
+    )
     parser.add_argument(
         "--records",
         type=int,
         action="append",
-        help="records a request, repeatable (default: a run with 1 and one with 100)",
+        help="records per request, repeatable (default: one run with 1, one with 100)",
     )
     parser.add_argument("--acks", choices=("all", "1", "0"), default="all")
     parser.set_defaults(partition=None)
@@ -83,7 +90,7 @@ async def _measure(arguments: argparse.Namespace) -> list[BenchResult]:
         raise CommandFailed(
             expected="--connections, --size, --seconds and --records above 0",
             found=f"{arguments.connections}, {arguments.size}, {arguments.seconds}, {batches}",
-            to_do="leave them out for the defaults",
+            to_do="remove them to use the defaults",
             exit_code=EXIT_USAGE,
         )
     if arguments.topic is not None:
@@ -164,7 +171,7 @@ async def _check_unused(client: TidemarkClient, topic: str, count: int) -> None:
     records = sum(each.high_watermark - each.log_start_offset for each in ranges)
     if records:
         raise CommandFailed(
-            f"Topic {topic!r} has {records:,} records, and a bench would fill it with its own.",
-            to_do="leave TOPIC out for one that is deleted afterwards, or add --fill",
+            f"Topic {topic!r} has {records:,} records; the bench would add its own.",
+            to_do="remove TOPIC to use a new topic that is deleted afterwards, or add --fill",
             exit_code=EXIT_USAGE,
         )

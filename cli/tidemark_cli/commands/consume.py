@@ -38,14 +38,14 @@ HELP = "read records"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic")
-    parser.add_argument("-p", "--partition", type=int, help="default: all")
+    parser.add_argument("-p", "--partition", type=int, help="partition to read (default: all)")
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument(
         "--from",
         dest="start",
         metavar="earliest|latest|OFFSET|TIME",
-        help="where to start (default: latest, which is new records only; earliest with "
-        f"--until-end); a time as {MOMENT_HELP}: the first record at or after it",
+        help="start position (default: latest, that is new records only; with --until-end: "
+        f"earliest). A time starts at the first record at or after it: {MOMENT_HELP}",
     )
     begin.add_argument(
         "--tail", type=int, metavar="N", help="start N offsets before the end of each partition"
@@ -55,18 +55,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-e",
         "--until-end",
         action="store_true",
-        help="stop at what is the end of each partition now",
+        help="stop at the present end of each partition",
     )
     parser.add_argument(
         "-f",
         "--format",
-        help=f"of each record, as kcat has it: {FORMAT_HELP}".replace("%", "%%"),
+        help=f"format of each record, as in kcat: {FORMAT_HELP}".replace("%", "%%"),
     )
     parser.add_argument(
         "-G",
         "--group",
-        help="read as a member of this consumer group, and commit what was printed; --from is for "
-        "partitions without a committed offset; --until-end stops when there is nothing more",
+        help="read as a member of this consumer group and commit the printed offsets. --from "
+        "applies to partitions without a committed offset; --until-end stops when no records "
+        "are left",
     )
     parser.add_argument(
         "--rack", help="read from an in-sync replica of this rack where the leader knows one"
@@ -213,8 +214,8 @@ def _start(arguments: argparse.Namespace) -> Start:
     if arguments.group is not None:
         others = (arguments.partition, arguments.tail, arguments.rack)
         if text not in ("earliest", "latest") or any(value is not None for value in others):
-            found = "an offset, a time, --partition, --tail or --rack"
-            raise _bad("--group with --from earliest or latest, and no place of its own", found)
+            found = "--group with an offset, a time, --partition, --tail or --rack"
+            raise _bad("--group with --from earliest or latest only", found)
     return Start(text, arguments.tail, time_ms)
 
 
@@ -242,5 +243,5 @@ def _failed(error: Exception) -> CommandFailed:
 
 def _bad(expected: str, found: str) -> CommandFailed:
     return CommandFailed(
-        expected=expected, found=found, to_do="give one of them", exit_code=EXIT_USAGE
+        expected=expected, found=found, to_do="use one of them", exit_code=EXIT_USAGE
     )

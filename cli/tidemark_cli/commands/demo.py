@@ -16,7 +16,7 @@ from tidemark_client.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFail
 from tidemark_cli.demo_output import ProgressOutput
 from tidemark_cli.output import Output
 
-HELP = "kill leaders under load and give a verdict"
+HELP = "kill leaders under load and check that no acknowledged record is lost"
 EXAMPLE = Path("examples/orders.yaml")
 ORDERS = """\
 apiVersion: tidemark.dev/v1alpha1
@@ -47,28 +47,34 @@ KIND_NAMES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--on", choices=("local", "kind"), default="local", help="processes, or a kind cluster"
+        "--on",
+        choices=("local", "kind"),
+        default="local",
+        help="where the cluster runs: local processes, or a kind cluster",
     )
     parser.add_argument(
-        "--rounds", type=int, default=1, metavar="N", help="of each kind (default 1)"
+        "--rounds", type=int, default=1, metavar="N", help="rounds of each kind (default 1)"
     )
     parser.add_argument(
         "--kinds",
         metavar="KIND[,KIND...]",
-        help=f"of {', '.join(KIND_NAMES)}"
-        " (default: kill and delete; on local kill, kill-twice, stop)",
+        help=f"kinds of faults: {', '.join(KIND_NAMES)} (default: kill and delete; on local kill, "
+        "kill-twice, stop)",
     )
     parser.add_argument(
-        "--interval-ms", type=float, default=10.0, help="of records, per partition (default 10)"
+        "--interval-ms",
+        type=float,
+        default=10.0,
+        help="interval between records of a partition (default 10)",
     )
     parser.add_argument(
         "--quiet-seconds",
         type=float,
         default=1.0,
-        help="of plain load before each blow (default 1)",
+        help="load without a fault before each fault (default 1)",
     )
     parser.add_argument(
-        "--report", type=Path, default=Path("build/demo-report.json"), help="where it is written"
+        "--report", type=Path, default=Path("build/demo-report.json"), help="file for the report"
     )
 
 
@@ -95,18 +101,18 @@ def chosen_kinds(names: str | None, rounds: int, environment: Environment) -> tu
         unknown = [name for name in names.split(",") if name not in KIND_NAMES]
         if unknown:
             raise CommandFailed(
-                expected=f"--kinds of {', '.join(KIND_NAMES)}",
+                expected=f"--kinds from {', '.join(KIND_NAMES)}",
                 found=", ".join(unknown),
-                to_do="choose of these",
+                to_do="choose from these",
                 exit_code=EXIT_USAGE,
             )
         wanted = tuple(KIND_NAMES[name] for name in names.split(","))
     impossible = [kind.value for kind in wanted if kind not in environment.possible_kinds]
     if impossible or rounds < 1:
         raise CommandFailed(
-            expected=f"kinds that {environment.runtime} can do, and --rounds of at least 1",
+            expected=f"kinds that {environment.runtime} supports, and --rounds of at least 1",
             found=", ".join(impossible) or f"--rounds {rounds}",
-            to_do="choose others, or --on kind for what only Kubernetes has",
+            to_do="choose other kinds, or use --on kind for those that need Kubernetes",
             exit_code=EXIT_USAGE,
         )
     return wanted * rounds

@@ -16,12 +16,12 @@ HELP = "run a cluster of processes on this machine"
 MAX_PORT = 65_535
 MAX_BROKERS = 100  # the ports of the next pool begin after them
 PORT_HELP = (
-    "{0} port of broker 0; broker N has port+N, further pools begin 100 higher (default {1})"
+    "{0} port of broker 0; broker N uses port+N, each further pool starts 100 higher (default {1})"
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--brokers", type=int, default=3, help="how many (default 3)")
+    parser.add_argument("--brokers", type=int, default=3, help="number of brokers (default 3)")
     parser.add_argument(
         "--data-dir", type=Path, default=Path("tidemark-data"), help="default: ./tidemark-data"
     )
@@ -49,9 +49,9 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     for manifest in arguments.manifests:
         if not manifest.is_file():
             raise CommandFailed(
-                f"There is no file {manifest}.",
+                f"File {manifest} not found.",
                 expected="a manifest file",
-                found=f"{manifest} is not there",
+                found=f"no file {manifest}",
                 to_do="check the path given with -f",
                 exit_code=EXIT_USAGE,
             )
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         raise CommandFailed(
             expected=f"--brokers from 1 to {MAX_BROKERS}",
             found=str(arguments.brokers),
-            to_do="ask for a number of them",
+            to_do="choose a number in this range",
             exit_code=EXIT_USAGE,
         )
     _check_ports(arguments)
@@ -90,15 +90,16 @@ def _check_ports(arguments: argparse.Namespace) -> None:
             raise CommandFailed(
                 expected=f"{option} from 1 to {MAX_PORT - count + 1}",
                 found=str(first),
-                to_do="choose another port; that of each further broker is one higher",
+                to_do="choose another port; the port of each further broker is one higher",
                 exit_code=EXIT_USAGE,
             )
         for port in range(first, first + count):
             if port in wanted:
                 raise CommandFailed(
-                    expected="ports for the controller and for each broker that nobody else has",
+                    expected="distinct ports for the controller and for each broker",
                     found=f"port {port} for {wanted[port]} and {option}",
-                    to_do="choose them further apart: that of each further broker is one higher",
+                    to_do="choose ports further apart: the port of each further broker is one "
+                    "higher",
                     exit_code=EXIT_USAGE,
                 )
             wanted[port] = option

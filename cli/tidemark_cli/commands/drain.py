@@ -27,9 +27,15 @@ MAX_SHOWN = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("broker", type=int, help="the broker's id")
-    parser.add_argument("--undo", action="store_true", help="let replicas be placed there again")
-    parser.add_argument("--wait", action="store_true", help="until the broker holds no replica")
+    parser.add_argument("broker", type=int, help="ID of the broker")
+    parser.add_argument(
+        "--undo",
+        action="store_true",
+        help="end the drain: replicas may be placed on the broker again",
+    )
+    parser.add_argument(
+        "--wait", action="store_true", help="wait until the broker holds no replica"
+    )
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
@@ -53,7 +59,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     elif arguments.undo:
         said = "may hold replicas again"
     else:
-        said = f"is to be emptied, {progress(held)}; see: tidemark drain {arguments.broker} --wait"
+        said = f"is draining, {progress(held)}; see: tidemark drain {arguments.broker} --wait"
     output.result(
         {"pool": name, "drain": sorted(drained), "held": held},
         lambda console: console.print(f"broker {arguments.broker} of {name} {said}"),
@@ -66,7 +72,7 @@ def _pool(arguments: argparse.Namespace, status: ClusterStatus) -> str:
     if arguments.pool is None and len(status.pools) > 1:
         raise CommandFailed(
             f"There are several pools: {', '.join(status.pools)}",
-            to_do="choose the broker's with --pool",
+            to_do="choose the pool of the broker with --pool",
             exit_code=EXIT_USAGE,
         )
     return pool_of(status, arguments.pool, None)
@@ -85,7 +91,7 @@ def held_by(status: ClusterStatus, broker_id: int) -> list[str]:
 def progress(held: list[str]) -> str:
     more = f" and {len(held) - MAX_SHOWN:,} more" if len(held) > MAX_SHOWN else ""
     shown = f": {', '.join(held[:MAX_SHOWN])}{more}" if held else ""
-    return f"{len(held):,} replica{'' if len(held) == 1 else 's'} there{shown}"
+    return f"{len(held):,} replica{'' if len(held) == 1 else 's'} remaining{shown}"
 
 
 def _check_can_end(
@@ -96,8 +102,8 @@ def _check_can_end(
     if reasons:
         more = f"; and {len(reasons) - MAX_SHOWN} more" if len(reasons) > MAX_SHOWN else ""
         raise CommandFailed(
-            f"Broker {broker_id} can never be emptied: {'; '.join(reasons[:MAX_SHOWN])}{more}",
-            to_do="change that first; nothing was written",
+            f"Broker {broker_id} cannot be drained: {'; '.join(reasons[:MAX_SHOWN])}{more}",
+            to_do="remove the cause first; nothing was changed",
         )
 
 
@@ -108,21 +114,25 @@ def _obstacles(
         name, spec = topic_name(topic), topic["spec"]
         wanted = int(spec.get("replicationFactor", 1))
         if wanted > left:
-            yield f"topic {name} has replication factor {wanted}, and {left} brokers would be left"
+            yield (
+                f"topic {name} has replication factor {wanted}, but only {left} brokers "
+                "would remain"
+            )
         pinned = [
             str(each["partition"])
             for each in spec.get("placement", [])
             if broker_id in each["replicas"]
         ]
         if pinned:
-            yield f"spec.placement of Topic {name} names it for partitions {', '.join(pinned)}"
+            yield f"spec.placement of Topic {name} places partitions {', '.join(pinned)} on it"
     for view in status.retained:
         for each in view.partitions:
             if broker_id in each.replicas and len(each.replicas) > left:
                 yield (
-                    f"retained data of topic {view.topic}, partition {each.partition}, has"
-                    f" {len(each.replicas)} replicas, and {left} brokers would be left: raise"
-                    f" spec.replicas, or `tidemark topics purge {view.topic}`"
+                    f"retained data of topic {view.topic}, partition {each.partition}, "
+                    f"has {len(each.replicas)} replicas, but only {left} brokers would "
+                    "remain: raise spec.replicas, or run `tidemark topics purge "
+                    f"{view.topic}`"
                 )
 
 
@@ -146,6 +156,6 @@ async def _until_empty(arguments: argparse.Namespace, output: Output, pool: str)
     finally:
         output.end_progress()
     raise CommandFailed(
-        f"Nothing moved off broker {arguments.broker} for {IDLE_SECONDS:g} s: {reported}",
-        to_do="`tidemark status` shows what the Topics wait for; the drain goes on",
+        f"No replica left broker {arguments.broker} for {IDLE_SECONDS:g} s: {reported}",
+        to_do="see what the Topics wait for with `tidemark status`; the drain continues",
     )

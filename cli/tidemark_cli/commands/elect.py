@@ -15,14 +15,16 @@ from tidemark_cli.commands.topic_objects import find_topic, topic_name
 from tidemark_cli.objects import patch_object
 from tidemark_cli.output import Output
 
-HELP = "choose the leader of a partition that has none, giving up what only others have"
+HELP = (
+    "choose the leader of a partition that has none; records that only other replicas have are lost"
+)
 ELECT_ANNOTATION = "tidemark.dev/elect"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", help="its name, or metadata.name of the Topic")
+    parser.add_argument("topic", help="name of the topic, or metadata.name of the Topic")
     parser.add_argument("partition", type=int)
-    parser.add_argument("broker", type=int, help="one of the partition's replicas, alive")
+    parser.add_argument("broker", type=int, help="ID of a live replica of the partition")
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
@@ -36,11 +38,11 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         raise not_found("Partition", f"{name}-{arguments.partition}", _names(name, views))
     if view.leader != NO_LEADER or arguments.broker not in view.replicas:
         raise CommandFailed(
-            f"{name}-{view.partition} needs no such election: {_found(view)}",
-            expected=f"{name}-{arguments.partition} without a leader, broker {arguments.broker}"
-            " among its replicas",
+            f"{name}-{view.partition} needs no unclean election: {_found(view)}",
+            expected=f"{name}-{arguments.partition} without a leader and with broker "
+            f"{arguments.broker} among its replicas",
             found=_found(view),
-            to_do="look at `tidemark status`; where a safe replica is left it leads by itself",
+            to_do="run `tidemark status`; an in-sync or eligible replica is elected automatically",
             exit_code=EXIT_USAGE,
         )
     choice = f"{view.partition}={arguments.broker}@{view.leader_epoch}"
@@ -49,8 +51,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     output.result(
         {"elect": choice},
         lambda console: console.print(
-            f"broker {arguments.broker} is to lead {name}-{view.partition}; afterwards the Topic's"
-            " condition says which records are lost"
+            f"broker {arguments.broker} will be elected leader of {name}-{view.partition}; "
+            "afterwards the Topic's condition Attention shows the lost records"
         ),
     )
     return EXIT_OK

@@ -38,8 +38,8 @@ from tidemark_cli.terminal_text import visible
 HELP = "list consumer groups; describe one, reset its offsets or delete it"
 RESPONSE_SECONDS = 5.0
 SENTENCES = {
-    "list": "list the groups (what `tidemark groups` does)",
-    "describe": "members and lag of a group (what `tidemark groups GROUP` does)",
+    "list": "list the groups, same as `tidemark groups`",
+    "describe": "show members and lag of a group, same as `tidemark groups GROUP`",
     "reset": "set the committed offsets of a group that has no members",
     "delete": "delete a group that has no members, with its committed offsets",
 }
@@ -75,16 +75,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 "--to",
                 required=True,
                 metavar="earliest|latest|OFFSET|TIME",
-                help=f"where it goes on; a time as {MOMENT_HELP}",
+                help=f"new position; a time: {MOMENT_HELP}",
             )
             action.add_argument(
                 "--topic",
                 action="append",
                 dest="topics",
                 metavar="TOPIC[:PARTITION]",
-                help="only these, repeatable (default: all with a committed offset)",
+                help="only this topic, repeatable (default: all with a committed offset)",
             )
-            action.add_argument("--dry-run", action="store_true", help="show it, change nothing")
+            action.add_argument(
+                "--dry-run", action="store_true", help="show the new offsets without a change"
+            )
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
@@ -93,7 +95,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         return await _list(arguments, output, pools)
     if len(pools) > 1:
         raise CommandFailed(
-            f"Groups are a pool's own, and there are several: {', '.join(pools)}",
+            f"Groups belong to a pool, and there are several: {', '.join(pools)}",
             to_do="choose one with --pool",
             exit_code=EXIT_USAGE,
         )
@@ -115,10 +117,10 @@ async def _client(arguments: argparse.Namespace) -> AsyncIterator[TidemarkClient
             yield client
         except NoResponse as error:
             raise CommandFailed(
-                "No broker answers.",
-                expected="a broker that answers",
+                "No broker responds.",
+                expected="a broker that responds",
                 found=str(error),
-                to_do="check the address, and that the brokers run",
+                to_do="check the address and whether the brokers run",
             ) from error
         except KafkaFailed as error:
             raise CommandFailed(f"{str(error)[:1].upper()}{str(error)[1:]}") from error
@@ -189,7 +191,7 @@ async def _planned(
             ranges[place] = await client.offsets(*place)
         except (BrokerError, UnreadableResponse) as error:
             raise CommandFailed(
-                f"The offsets of {place[0]}-{place[1]} are not known: {error}",
+                f"Offsets of {place[0]}-{place[1]} cannot be read: {error}",
                 to_do="nothing was changed; see: tidemark status",
             ) from error
         if goal.time_ms is not None:
@@ -217,7 +219,7 @@ async def _places(client: TidemarkClient, text: str) -> list[Place]:
 
 async def _coordinator(client: TidemarkClient, group: str) -> Address:
     addresses = read_broker_addresses(await client.lookup.ask("/brokers"))
-    failed = KafkaFailed("no broker with a Kafka port is known")
+    failed = KafkaFailed("no broker has a Kafka port")
     for address in addresses.values():
         try:
             return await find_coordinator(address, group)
@@ -230,7 +232,7 @@ def _check_empty(group: GroupView) -> None:
     if group.members:
         raise CommandFailed(
             f"Group {group.group!r} has {len(group.members)} members.",
-            to_do="stop them first: they would commit their own offsets",
+            to_do="stop them first: members would overwrite the offsets",
             exit_code=EXIT_USAGE,
         )
 
@@ -238,7 +240,7 @@ def _check_empty(group: GroupView) -> None:
 async def _all(client: TidemarkClient, output: Output) -> tuple[GroupView, ...]:
     groups, missing = await _groups(await client.brokers())
     if missing:
-        output.remark(f"groups may be missing: {'; '.join(missing)}; ask again in a moment")
+        output.remark(f"groups may be missing: {'; '.join(missing)}; try again in a few seconds")
     return groups
 
 
@@ -274,7 +276,7 @@ async def _groups(brokers: dict[int, str]) -> tuple[tuple[GroupView, ...], list[
                 return
             found.extend(groups)
             if is_loading:
-                missing.append(f"broker {broker_id} is still reading committed offsets")
+                missing.append(f"broker {broker_id} is still loading committed offsets")
 
         await asyncio.gather(*(ask(broker_id, url) for broker_id, url in sorted(brokers.items())))
     return merged(found), missing
@@ -301,7 +303,9 @@ def _draw_reset(console: Console, planned: list[OffsetChange], *, is_dry: bool) 
         for each in planned
     ]
     columns = ("topic", "partition", "before", "dry run" if is_dry else "now")
-    console.print(table(columns, rows) if rows else "nothing committed: name topics with --topic")
+    console.print(
+        table(columns, rows) if rows else "no committed offsets: choose topics with --topic"
+    )
 
 
 def _draw_all(console: Console, groups: Sequence[GroupView], *, has_pools: bool) -> None:
@@ -319,7 +323,7 @@ def _draw_all(console: Console, groups: Sequence[GroupView], *, has_pools: bool)
         )
         for group in groups
     ]
-    console.print(table(columns, rows) if rows else "no consumer groups yet")
+    console.print(table(columns, rows) if rows else "no consumer groups")
 
 
 def _draw_one(console: Console, group: GroupView) -> None:
@@ -342,7 +346,7 @@ def _draw_one(console: Console, group: GroupView) -> None:
         for offset in group.offsets
     ]
     columns = ("topic", "partition", "committed", "end", "lag", "member")
-    console.print(table(columns, rows) if rows else "nothing committed yet")
+    console.print(table(columns, rows) if rows else "no committed offsets")
     if group.members:
         console.print()
         members = [

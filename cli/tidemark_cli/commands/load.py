@@ -20,7 +20,7 @@ from tidemark_client.targets import find_brokers
 from tidemark_cli.commands.produce import partition_count
 from tidemark_cli.output import Output
 
-HELP = "write and read a steady load and write down every outcome (NDJSON), for `verify`"
+HELP = "write and read a steady load and record each outcome as NDJSON, for `tidemark verify`"
 
 PRODUCERS = 32  # of a partition: as many records in flight
 START_POLL_SECONDS = 0.2
@@ -28,26 +28,39 @@ START_POLL_SECONDS = 0.2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic")
-    parser.add_argument("--interval-ms", type=float, default=10.0, help="per partition, default 10")
-    parser.add_argument("--timeout-ms", type=int, default=5000, help="of one record, default 5000")
-    parser.add_argument("--in-flight", type=int, default=256, help="per partition, default 256")
+    parser.add_argument(
+        "--interval-ms",
+        type=float,
+        default=10.0,
+        help="interval between records of a partition (default 10)",
+    )
+    parser.add_argument(
+        "--timeout-ms", type=int, default=5000, help="deadline of a record (default 5000)"
+    )
+    parser.add_argument(
+        "--in-flight", type=int, default=256, help="records in flight per partition (default 256)"
+    )
     parser.add_argument(
         "--idempotent",
         action="store_true",
-        help="producers with ids, which send again in doubt; give them a long --timeout-ms",
+        help="use idempotent producers, which retry records with unknown outcome; needs a long "
+        "--timeout-ms",
     )
-    parser.add_argument("--seconds", type=float, help="stop after this long")
+    parser.add_argument("--seconds", type=float, help="stop after this time")
     parser.add_argument("--until-file", type=Path, help="stop when this file appears")
     parser.add_argument(
-        "--wait-seconds", type=float, default=30.0, help="for all partitions to answer, default 30"
+        "--wait-seconds",
+        type=float,
+        default=30.0,
+        help="time for all partitions to respond at the start (default 30)",
     )
     parser.add_argument(
         "--rack",
         action="append",
         default=[],
-        help="one more consumer of each partition, reading nearby in this rack; repeatable",
+        help="add a consumer of each partition that reads from a replica in this rack; repeatable",
     )
-    parser.add_argument("--out", type=Path, help="where events go (default: stdout)")
+    parser.add_argument("--out", type=Path, help="file for the events (default: stdout)")
     parser.set_defaults(partition=None)
 
 
@@ -56,7 +69,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         raise CommandFailed(
             expected="--interval-ms, --in-flight and --timeout-ms above 0",
             found=f"{arguments.interval_ms}, {arguments.in_flight}, {arguments.timeout_ms}",
-            to_do="leave them out for the defaults",
+            to_do="remove them to use the defaults",
             exit_code=EXIT_USAGE,
         )
     with _event_file(arguments.out) as file:
@@ -111,7 +124,7 @@ async def _partitions_served(client: TidemarkClient, arguments: argparse.Namespa
                 if isinstance(error, CommandFailed):
                     raise
                 raise CommandFailed(
-                    expected=f"all partitions to answer within {arguments.wait_seconds:g} s",
+                    expected=f"responses of all partitions within {arguments.wait_seconds:g} s",
                     found=str(error),
                     to_do="wait until `tidemark status` shows leaders",
                 ) from error
@@ -150,7 +163,7 @@ def _event_file(path: Path | None) -> Iterator[BinaryIO]:
 
 def _sentence(finished: Finished) -> str:
     return (
-        f"{finished.acknowledged} acknowledged, {finished.refused} refused, "
-        f"{finished.unknown} of unknown outcome, {finished.read} read along, "
-        f"{finished.complaints} complaints"
+        f"{finished.acknowledged} acknowledged, {finished.refused} rejected, "
+        f"{finished.unknown} of unknown outcome, {finished.read} read, "
+        f"{finished.complaints} violations"
     )

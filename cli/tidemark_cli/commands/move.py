@@ -16,17 +16,17 @@ from tidemark_cli.commands.topic_objects import find_topic, pool_name, topic_nam
 from tidemark_cli.objects import patch_object
 from tidemark_cli.output import Output
 
-HELP = "move a partition to other brokers, or turn such a move back"
+HELP = "move a partition to other brokers, or cancel a move"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", help="its name, or metadata.name of the Topic")
+    parser.add_argument("topic", help="name of the topic, or metadata.name of the Topic")
     parser.add_argument("partition", type=int)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument(
-        "--to", metavar="IDS", help="broker ids, the preferred leader first, such as 3,1,2"
+        "--to", metavar="IDS", help="IDs of the brokers, preferred leader first, such as 3,1,2"
     )
-    where.add_argument("--cancel", action="store_true", help="back to where it was")
+    where.add_argument("--cancel", action="store_true", help="cancel the move")
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
@@ -69,10 +69,10 @@ def _original(status: ClusterStatus, topic: Manifest, name: str, partition: int)
     ]
     if view is None or not (view.is_moving or placed not in ([], [list(view.replicas)])):
         raise CommandFailed(
-            f"{name}-{partition} does not move.",
-            expected=f"{name}-{partition} to be moving",
-            found="it does not move",
-            to_do="move it with --to, or look at `tidemark status`",
+            f"{name}-{partition} is not being moved.",
+            expected=f"a move of {name}-{partition}",
+            found="none",
+            to_do="start a move with --to, or run `tidemark status`",
             exit_code=EXIT_USAGE,
         )
     return [broker_id for broker_id in view.replicas if broker_id not in view.adding]
@@ -82,9 +82,9 @@ def _broker_ids(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise CommandFailed(
-            expected="broker ids separated by commas, such as --to 3,1,2",
+            expected="broker IDs separated by commas, such as --to 3,1,2",
             found=repr(text),
-            to_do="take the ids from `tidemark status`",
+            to_do="find the IDs with `tidemark status`",
             exit_code=EXIT_USAGE,
         )
     return [int(part) for part in parts]

@@ -28,17 +28,26 @@ Piece = bytes | TooLarge
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic")
-    parser.add_argument("values", nargs="*", help="records (default: one per line of stdin)")
-    parser.add_argument("-p", "--partition", type=int, help="default: by key, else in turn")
+    parser.add_argument(
+        "values", nargs="*", help="records to write (default: one per line of stdin)"
+    )
+    parser.add_argument(
+        "-p",
+        "--partition",
+        type=int,
+        help="partition to write to (default: by key, without a key in turn)",
+    )
     add_record_arguments(parser)
     parser.add_argument("--acks", choices=("all", "1", "0"), default="all")
     parser.add_argument(
         "--linger-ms",
         type=int,
         default=5,
-        help="how long a batch waits for more records (default 5)",
+        help="time that a batch waits for more records (default 5)",
     )
-    parser.add_argument("--timeout-ms", type=int, default=5000, help="per batch (default 5000)")
+    parser.add_argument(
+        "--timeout-ms", type=int, default=5000, help="deadline of a batch (default 5000)"
+    )
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
@@ -89,7 +98,7 @@ async def _produce(
                 await producer.wait_for_room()
         if report.is_topic_gone:
             raise topic_is_gone(
-                arguments.topic, "it was deleted meanwhile; nothing more of the input was sent"
+                arguments.topic, "it was deleted meanwhile; the rest of the input was not sent"
             )
     await producer.finish()
 
@@ -112,7 +121,7 @@ def _stdin() -> int:
         raise CommandFailed(
             expected="records on stdin",
             found="stdin is closed",
-            to_do="give them as arguments, or as --file PATH",
+            to_do="pass them as arguments, or as --file PATH",
             exit_code=EXIT_USAGE,
         )
     return sys.stdin.fileno()
@@ -123,7 +132,7 @@ def _file(path: Path) -> Piece:
         return record_of_file(path)
     except OSError as error:
         raise CommandFailed(
-            expected=f"a file {str(path)!r} that can be read",
+            expected=f"a readable file {str(path)!r}",
             found=error.strerror or str(error),
             to_do="check --file",
             exit_code=EXIT_USAGE,
@@ -147,16 +156,16 @@ async def partition_count(client: TidemarkClient, arguments: argparse.Namespace)
         ) from error
     except NoResponse as error:
         raise CommandFailed(
-            expected="a broker that answers",
+            expected="a broker that responds",
             found=str(error),
-            to_do="check --server, and `tidemark status`",
+            to_do="check --server, and run `tidemark status`",
         ) from error
     count = len(view.partitions)
     if arguments.partition is not None and not 0 <= arguments.partition < count:
         raise CommandFailed(
             expected=f"a partition from 0 to {count - 1} of {arguments.topic!r}",
             found=str(arguments.partition),
-            to_do="choose one of them, or leave -p out",
+            to_do="choose one of them, or remove -p",
         )
     return count
 
@@ -171,7 +180,9 @@ async def _topics_of_all_pools(
 
 
 def topic_is_gone(topic: str, how: str) -> CommandFailed:
-    return CommandFailed(f"Topic {topic!r} is gone: {how}.", to_do="see `tidemark topics`")
+    return CommandFailed(
+        f"Topic {topic!r} does not exist any more: {how}.", to_do="see `tidemark topics`"
+    )
 
 
 class Report:

@@ -36,10 +36,13 @@ START_GRACE_MS = 60_000  # the controller advises no unclean election before
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", nargs="?", help="only this topic")
+    parser.add_argument("topic", nargs="?", help="show only this topic")
     parser.add_argument("--internal", action="store_true", help="show internal topics too")
     parser.add_argument(
-        "--check", action="store_true", help="end with 1 unless all is led, in sync and up"
+        "--check",
+        action="store_true",
+        help="exit with 1 unless all brokers are up and all partitions have a leader and all "
+        "replicas in sync",
     )
     parser.add_argument(
         "--watch",
@@ -47,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=WATCH_SECONDS,
         metavar="SECONDS",
-        help=f"show it again every SECONDS (default {WATCH_SECONDS:g}), until Ctrl-C",
+        help=f"refresh every SECONDS (default {WATCH_SECONDS:g}), until Ctrl-C",
     )
 
 
@@ -56,7 +59,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         return await _show(arguments, output)
     if arguments.watch <= 0 or arguments.check:
         raise CommandFailed(
-            expected="--watch above 0, and without --check",
+            expected="--watch above 0 and without --check",
             found=f"--watch {arguments.watch:g}{' --check' if arguments.check else ''}",
             to_do="for scripts use --check in a loop",
             exit_code=EXIT_USAGE,
@@ -103,7 +106,7 @@ def problems(status: ClusterStatus) -> list[str]:
     if not status.brokers:
         found.append("no brokers")
     found += [
-        f"{view.topic}-{each.partition} is not led, or not fully in sync"
+        f"{view.topic}-{each.partition} has no leader, or not all replicas in sync"
         for view in status.topics
         for each in view.partitions
         if not each.is_fully_in_sync
@@ -141,11 +144,11 @@ async def cluster_status(
         return await _status_of_brokers(target)
     if not target.status.has_controller:
         raise CommandFailed(
-            "No active controller yet.",
-            expected="a controller that leads",
-            found=f"{target.controller_url} does not: it holds no Lease yet, or lost it",
-            to_do="try again in a few seconds; else read its log (a full disk? in local mode it is"
-            " logs/operator.log in the data directory)",
+            "No active controller.",
+            expected="an active controller",
+            found=f"{target.controller_url} is not the leader",
+            to_do="try again in a few seconds; if it persists, read the operator's log (in local "
+            "mode logs/operator.log in the data directory) and check for a full disk",
         )
     if not with_high_watermarks:
         return target.status
@@ -178,10 +181,10 @@ async def _status_of_brokers(target: Target) -> ClusterStatus:
             ]
     except NoResponse as error:
         raise CommandFailed(
-            "No broker answers.",
-            expected="a broker that answers",
+            "No broker responds.",
+            expected="a broker that responds",
             found=str(error),
-            to_do="check the address, and that the brokers run",
+            to_do="check the address and whether the brokers run",
         ) from error
     return ClusterStatus(rows, tuple(topics))
 
@@ -262,8 +265,9 @@ def _line_of_internal(topic: TopicView) -> str:
     leaderless = sum(view.leader == NO_LEADER for view in topic.partitions)
     behind = sum(not view.is_fully_in_sync for view in topic.partitions)
     return (
-        f"{topic.topic}: {behind} of {len(topic.partitions)} partitions not fully in sync,"
-        f" {leaderless} without a leader; see: tidemark status {topic.topic}"
+        f"{topic.topic}: {behind} of {len(topic.partitions)} partitions "
+        f"under-replicated, {leaderless} without a leader; see: tidemark status "
+        f"{topic.topic}"
     )
 
 

@@ -35,12 +35,12 @@ async def create(arguments: argparse.Namespace, output: Output) -> int:
     topic, pool = arguments.topic, str(arguments.pool or "default")
     fault = topic_name_fault(topic)
     if fault:
-        raise _usage(expected="a name that topics can have", found=fault)
+        raise _usage(expected="a valid topic name", found=fault)
     for known in await list_objects(arguments, "Topic"):
         if topic_name(known) == topic and pool_name(known) == pool:
             raise CommandFailed(
-                f"Topic {topic!r} exists already.",
-                expected=f"no topic {topic} in pool {pool} yet",
+                f"Topic {topic!r} already exists.",
+                expected=f"no topic {topic} in pool {pool}",
                 found=f"Topic {known['metadata']['name']}",
                 to_do=f"change it: tidemark topics alter {topic}, or choose another name",
             )
@@ -79,10 +79,10 @@ async def _check_replication(arguments: argparse.Namespace, pool: str, wanted: i
     if wanted > usable:
         raise CommandFailed(
             f"Replication factor: {wanted} larger than available brokers: {usable}.",
-            expected=f"--replication-factor of at most {usable}, the brokers of BrokerPool {pool}"
-            " that take replicas",
+            expected=f"--replication-factor of at most {usable}, the brokers of BrokerPool {pool} "
+            "that accept replicas",
             found=str(wanted),
-            to_do="ask for fewer, or raise spec.replicas of the BrokerPool",
+            to_do="use a lower factor, or raise spec.replicas of the BrokerPool",
         )
 
 
@@ -107,7 +107,7 @@ async def describe(arguments: argparse.Namespace, output: Output) -> int:
         if views:
             console.print(table(columns, [_partition_row(view) for view in views]))
         else:
-            console.print("no partitions of its own")
+            console.print("no partitions")
         for each in conditions:
             words = f"{each['type']}={each['status']} {each['reason']}: {each['message']}"
             console.print(words, markup=False)
@@ -123,7 +123,7 @@ async def alter(arguments: argparse.Namespace, output: Output) -> int:
         spec.setdefault("config", {})[name] = None  # a merge patch's word for: not there
     if not spec:
         raise _usage(
-            expected="something to change",
+            expected="at least one change",
             found="none of --config, --delete-config, --partitions, --replication-factor",
         )
     item = await _find(arguments)
@@ -143,7 +143,7 @@ async def delete(arguments: argparse.Namespace, output: Output) -> int:
         changed = await patch_object(arguments, "Topic", name, patch)
         await _until_seen(arguments, name, changed["metadata"]["generation"])
     await delete_object(arguments, "Topic", name)
-    kept = "; its data is kept for the next topic of that name, or until: tidemark topics purge"
+    kept = "; its data is kept for the next topic of that name, or until `tidemark topics purge`"
     kept = "" if policy == "Delete" else f"{kept} {topic}"
     output.result(
         {"deleted": name, "topic": topic, "deletionPolicy": policy},
@@ -164,11 +164,10 @@ async def _until_seen(arguments: argparse.Namespace, name: str, generation: int)
 
     await until(
         is_seen,
-        "the operator to see deletionPolicy Delete",
+        "the operator to apply deletionPolicy Delete",
         within_seconds=SEEN_SECONDS,
         every_seconds=SEEN_POLL_SECONDS,
-        to_do="look at `tidemark status` and at the operator, then delete it again:"
-        " nothing was deleted",
+        to_do="check `tidemark status` and the operator, then delete it again: nothing was deleted",
     )
 
 

@@ -67,13 +67,13 @@ def retained_of(status: ClusterStatus, topic: str, pool: str | None) -> list[Top
 def _ask_for_the_name(topic: str, what: str) -> None:
     if not sys.stdin.isatty():
         raise CommandFailed(
-            f"Purging deletes {what} for good.",
-            expected="--yes, or a terminal to type the name at",
+            f"A purge deletes {what} permanently.",
+            expected="--yes, or a terminal to confirm the name",
             found="neither",
             to_do=f"to delete it: tidemark topics purge {topic} --yes",
             exit_code=EXIT_USAGE,
         )
-    print(f"This deletes {what} for good. Type the topic's name:", end=" ", file=sys.stderr)
+    print(f"This deletes {what} permanently. Type the topic's name:", end=" ", file=sys.stderr)
     sys.stderr.flush()
     typed = sys.stdin.readline().strip()
     if typed != topic:
@@ -114,11 +114,11 @@ async def _until_result(
 
     await until(
         is_so,
-        f"status.{FIELD} of BrokerPool {pool} to {'name' if is_there else 'forget'} {topic}",
+        f"status.{FIELD} of BrokerPool {pool} to {'name' if is_there else 'drop'} {topic}",
         within_seconds=PURGE_SECONDS,
         every_seconds=POLL_SECONDS,
-        to_do="look at the BrokerPool's condition Purged and at the operator; what spec."
-        f"{FIELD} names is still asked for",
+        to_do="check the BrokerPool's condition Purged and the operator; the purge stays requested "
+        f"in spec.{FIELD}",
     )
     return found[0]
 

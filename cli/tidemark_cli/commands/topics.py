@@ -23,14 +23,16 @@ HELP = "list topics; create, describe, alter or delete one; purge retained data"
 
 Action = Callable[[argparse.Namespace, Output], Awaitable[int]]
 SENTENCES = {
-    "list": "list the topics, also those that are not ready (what `tidemark topics` does)",
-    "create": "make a topic; commitRule and flush, which never change, only a manifest can choose",
-    "describe": "all that is known of a topic: manifest, configs, partitions, conditions",
+    "list": "list the topics, also those that are not ready, same as `tidemark topics`",
+    "create": "create a topic; commitRule and flush can be set by a manifest only",
+    "describe": "show manifest, configs, partitions and conditions of a topic",
     "alter": "change configs, partitions or replication of a topic",
     "delete": "delete a topic. Data is kept unless deletionPolicy is Delete; --with-data deletes it"
     " in any case",
-    "purge": "delete for good the data that is kept of a deleted topic; one that has a Topic object"
-    " is never touched",
+    "purge": (
+        "delete the retained data of a deleted topic permanently; a topic with a Topic "
+        "object is not touched"
+    ),
 }
 OLD_KEYS = {"inSync": "in-sync", "underReplicated": "under-replicated"}  # until the next release
 
@@ -46,15 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument("-o", "--output", choices=("human", "json"))
         add_target_arguments(action)
         if name == "list":
-            action.add_argument("--internal", action="store_true", help="internal topics too")
+            action.add_argument("--internal", action="store_true", help="list internal topics too")
             continue
         if name == "purge":
-            action.add_argument("topic", help="the name of the deleted topic")
-            action.add_argument(
-                "--yes", action="store_true", help="do not ask for the name to be typed again"
-            )
+            action.add_argument("topic", help="name of the deleted topic")
+            action.add_argument("--yes", action="store_true", help="do not ask for confirmation")
             continue
-        action.add_argument("topic", help="its name, or metadata.name of the Topic")
+        action.add_argument("topic", help="name of the topic, or metadata.name of the Topic")
         if name in ("create", "alter"):
             action.add_argument("--partitions", type=int, metavar="N")
             action.add_argument("--replication-factor", type=int, metavar="N")
@@ -66,11 +66,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             )
         if name == "alter":
             action.add_argument(
-                "--delete-config", action="append", metavar="NAME", help="back to its default"
+                "--delete-config",
+                action="append",
+                metavar="NAME",
+                help="reset this config to its default",
             )
         if name == "delete":
             action.add_argument(
-                "--with-data", action="store_true", help="delete the data whatever the policy is"
+                "--with-data",
+                action="store_true",
+                help="delete the data whatever the deletionPolicy is",
             )
 
 
@@ -142,7 +147,7 @@ def _row_of_object(item: Manifest) -> dict[str, Any]:
         "underReplicated": 0,
         "leaderless": 0,
         "ready": False,
-        "reason": ready.message if ready is not None else "it was made a moment ago",
+        "reason": ready.message if ready is not None else "it was just created",
     }
 
 

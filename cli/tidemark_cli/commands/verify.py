@@ -16,7 +16,7 @@ from tidemark_client.targets import find_brokers
 
 from tidemark_cli.output import Output
 
-HELP = "read everything back, compare replicas, and judge a load run"
+HELP = "read all records of a load run, compare replicas, and check that none is lost"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--load", required=True, metavar="FILE", help="events of `tidemark load`; - is stdin"
     )
     parser.add_argument(
-        "--within-seconds", type=float, default=60.0, help="longest wait for reading (default 60)"
+        "--within-seconds", type=float, default=60.0, help="time limit for reading (default 60)"
     )
 
 
@@ -36,9 +36,9 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             report = await verify(client, ledger, events, within_seconds=arguments.within_seconds)
     except (NoResponse, UnknownTopic, BrokerError, TimeoutError) as error:
         raise CommandFailed(
-            expected=f"to read back {ledger.topic} within {arguments.within_seconds:g} s",
-            found=str(error) or "not all of it came in time",
-            to_do="look at `tidemark status`: every partition needs a leader; then verify again",
+            expected=f"all records of {ledger.topic} within {arguments.within_seconds:g} s",
+            found=str(error) or "not all of them arrived in time",
+            to_do="run `tidemark status`: every partition needs a leader; then verify again",
         ) from error
     output.result(report, lambda console: _draw(console, report))
     return EXIT_OK if report.is_good else EXIT_FAILED
@@ -62,7 +62,7 @@ def _read_workload_log(name: str) -> tuple[WorkloadLog, list[Event]]:
     if not ledger.run_id:
         raise CommandFailed(
             expected="a first line with event `started`",
-            found=f"none in {name} ({ledger.unreadable_lines} lines are no events)",
+            found=f"none in {name} ({ledger.unreadable_lines} lines are not events)",
             to_do="write the file with `tidemark load TOPIC --out FILE`",
             exit_code=EXIT_USAGE,
         )

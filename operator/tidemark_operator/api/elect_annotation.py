@@ -43,8 +43,9 @@ def elect_fault(annotations: Mapping[str, str]) -> str | None:
     if _read(annotations) is not None:
         return None
     return (
-        f"annotation {ELECT_ANNOTATION} must be like 0=2@5 (partition 0, broker 2, while its leader"
-        f" epoch is 5), several separated by commas; found {annotations[ELECT_ANNOTATION]!r:.100}"
+        f"annotation {ELECT_ANNOTATION}: expected entries such as 0=2@5 (partition 0,"
+        " broker 2, leader epoch 5), separated by commas; found"
+        f" {annotations[ELECT_ANNOTATION]!r:.100}"
     )
 
 

@@ -214,8 +214,8 @@ class SliceReader:
         if first == value.name:
             return value
         self.flaws.append(
-            f"PartitionSlice {split_pool(value.pool)[0]}/{value.name}: holds the partitions of"
-            f" {first}, which is older: delete this copy"
+            f"PartitionSlice {split_pool(value.pool)[0]}/{value.name}: duplicates the"
+            f" partitions of the older {first}: delete this copy"
         )
         return None
 
@@ -228,7 +228,7 @@ def _age_and_name(item: Object) -> tuple[str, str]:
 def _flaw_of_place(value: PartitionSlice, namespace: str) -> str:
     """Return a sentence about an object that was copied to another name or namespace, or ""."""
     if split_pool(value.pool)[0] != namespace:
-        return f"its pool {value.pool} is in another namespace"
+        return f"pool {value.pool} is in another namespace"
     index = value.name.rpartition("-")[2]
     if (
         not index.isdecimal()
@@ -239,7 +239,7 @@ def _flaw_of_place(value: PartitionSlice, namespace: str) -> str:
     first = value.index * PARTITIONS_PER_SLICE
     numbers = value.numbers
     if len(set(numbers)) != len(numbers):
-        return f"a partition is there twice: {list(numbers)}"
+        return f"a partition appears twice: {list(numbers)}"
     if any(not first <= number < first + PARTITIONS_PER_SLICE for number in numbers):
         return f"expected partitions from {first} on by its name, found {list(numbers)}"
     return ""
@@ -260,9 +260,9 @@ def _flaw_of_state(state: PartitionState) -> str:
         return f"expected distinct replicas, found {list(state.replicas)}"
     entries = [m.broker_id for m in (*state.in_sync_replicas, *state.eligible_leaders)]
     if len(set(entries)) != len(entries) or not replicas.issuperset(entries):
-        return f"expected isr and eligibleLeaders apart and among {list(state.replicas)}"
+        return f"expected isr and eligibleLeaders to be disjoint and among {list(state.replicas)}"
     if state.has_leader and state.leader not in state.in_sync_ids:
-        return f"its leader {state.leader} is not in the isr"
+        return f"leader {state.leader} is not in the isr"
     if not replicas.issuperset((*state.adding_replicas, *state.removing_replicas)):
         return f"expected adding and removing among {list(state.replicas)}"
     return ""

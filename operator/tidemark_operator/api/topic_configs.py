@@ -38,14 +38,11 @@ def config_faults(config: Mapping[str, str], replication_factor: int) -> Iterato
             yield fault
     if MIN_INSYNC_REPLICAS in config and integer_of(MIN_INSYNC, config) > replication_factor:
         yield (
-            f"{MIN_INSYNC_REPLICAS} is more than replicationFactor, so no record could ever be "
-            "acknowledged with acks=all"
+            f"{MIN_INSYNC_REPLICAS} is greater than replicationFactor, so no record"
+            " could be acknowledged with acks=all"
         )
     if integer_of(MIN_COMPACTION_LAG_MS, config) > integer_of(MAX_COMPACTION_LAG_MS, config):
-        yield (
-            "min.compaction.lag.ms is more than max.compaction.lag.ms, so a record would have to be"
-            " compacted before it may be"
-        )
+        yield "min.compaction.lag.ms is greater than max.compaction.lag.ms"
 
 
 def unknown_config_sentence(name: str) -> str:

@@ -85,31 +85,35 @@ class UncleanElection:
         """
         text = f"partition {self.partition}: {_REASONS[self.cause]}"
         if self.leader == NO_BROKER:
-            return f"{text}; it waits for a leader in epoch {self.leader_epoch}"
+            return f"{text}; no leader is elected yet in leader epoch {self.leader_epoch}"
         text += (
-            f"; broker {self.leader} leads since leader epoch {self.leader_epoch} from offset"
-            f" {self.start_offset}; {self.lost_records} records past it were found in other logs"
-            f" and are lost, {self.lost_committed} of them below a high watermark"
+            f"; broker {self.leader} is leader since leader epoch {self.leader_epoch}"
+            f" and offset {self.start_offset}; {self.lost_records} records past this"
+            f" offset in other logs are lost, {self.lost_committed} of them below a high"
+            " watermark"
         )
         missing = [broker_id for broker_id in self.unheard if broker_id not in in_sync]
         if missing:
             names = ", ".join(map(str, missing))
             text += (
-                f"; brokers {names} had not reported by then: what they reported since is in these"
-                " numbers, what they hold unreported is lost too"
+                f"; brokers {names} had not reported before the election: records that"
+                " they have not reported yet are lost too and not counted"
             )
         return text
 
 
 _REASONS = {
-    UncleanCause.ALL_UNCLEAN: "no replica could prove that it has every committed record, so the "
-    "longest"
-    " log of all was taken",
-    UncleanCause.UNCLEAN: "no safe replica was live and the topic allows unclean election, so the "
-    "longest"
-    " log of those live was taken",
-    UncleanCause.CHOSEN: "a person chose its leader, or asked for the longest log of those live",
-    UncleanCause.RESTORED: "its slice was older than what brokers held (restored from a backup?), "
-    "so it"
-    " was rebuilt",
+    UncleanCause.ALL_UNCLEAN: (
+        "no replica was known to hold all committed records, so the replica with the longest"
+        " log was elected"
+    ),
+    UncleanCause.UNCLEAN: (
+        "no in-sync or eligible replica was live and unclean.leader.election.enable is true,"
+        " so the live replica with the longest log was elected"
+    ),
+    UncleanCause.CHOSEN: "a person chose the leader, or the live replica with the longest log",
+    UncleanCause.RESTORED: (
+        "its PartitionSlice was older than the brokers' logs (restored from a backup?), so"
+        " it was rebuilt"
+    ),
 }

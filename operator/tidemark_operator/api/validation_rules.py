@@ -27,10 +27,7 @@ def topic_faults(topic: Object) -> Iterator[str]:
         yield fault  # the API server does not read annotations: Attention says it there
     config = spec.get("config", {})
     if spec.get("topicName") == OFFSETS_TOPIC and text_of(CLEANUP_POLICY, config) != "compact":
-        yield (
-            "__consumer_offsets keeps the newest record of each key: its cleanup.policy can only be"
-            " compact"
-        )
+        yield "cleanup.policy of __consumer_offsets can only be compact"
     yield from _placement_faults(spec)
     yield from config_faults(config, spec["replicationFactor"])
 
@@ -39,9 +36,9 @@ def _placement_faults(spec: Object) -> Iterator[str]:
     placement = spec.get("placement", [])
     numbers = [entry["partition"] for entry in placement]
     if any(number >= spec["partitions"] for number in numbers):
-        yield "placement names a partition that there is not"
+        yield "placement names a partition that does not exist"
     if any(len(entry["replicas"]) != spec["replicationFactor"] for entry in placement):
-        yield "placement must name as many brokers for a partition as replicationFactor says"
+        yield "placement must list replicationFactor brokers for each partition"
     # The API server says these two in its own words (list types map and set).
     if len(set(numbers)) != len(numbers):
         yield "placement names a partition twice"
@@ -52,16 +49,19 @@ def _placement_faults(spec: Object) -> Iterator[str]:
 def topic_change_faults(topic: Object, old: Object) -> Iterator[str]:
     spec, old_spec = topic["spec"], old["spec"]
     if topic_name(topic) != topic_name(old):
-        yield "topicName cannot be changed; make another Topic"
+        yield "topicName cannot be changed; create another Topic"
     if spec["partitions"] < old_spec["partitions"]:
-        yield "partitions never shrink"
+        yield "partitions cannot be lowered"
     if spec.get("topicName") == OFFSETS_TOPIC and spec["partitions"] != old_spec["partitions"]:
-        yield "partitions of __consumer_offsets never change: they say where each group is kept"
+        yield (
+            "partitions of __consumer_offsets cannot be changed: the number determines the"
+            " partition of each group"
+        )
     if spec["brokerPool"] != old_spec["brokerPool"]:
-        yield "brokerPool cannot be changed; make another Topic and copy"
+        yield "brokerPool cannot be changed; create another Topic and copy the records"
     for name in ("commitRule", "flush"):
         if spec[name] != old_spec[name]:
-            yield f"{name} cannot be changed; make another Topic"
+            yield f"{name} cannot be changed; create another Topic"
 
 
 def topic_name(topic: Object) -> str:
@@ -79,7 +79,10 @@ def pool_faults(pool: Object) -> Iterator[str]:
     quotas = pool["spec"].get("quotas", [])
     for entry in quotas:
         if len(entry) < 2:
-            yield "a quota limits produceBytesPerSecond, fetchBytesPerSecond or requestPercentage"
+            yield (
+                "a quota needs at least one of produceBytesPerSecond, fetchBytesPerSecond"
+                " and requestPercentage"
+            )
     # The API server says this in its own words (list type map).
     if len({entry["clientId"] for entry in quotas}) != len(quotas):
         yield "quotas names a clientId twice"
@@ -88,11 +91,11 @@ def pool_faults(pool: Object) -> Iterator[str]:
 def _listener_faults(pool_name: str, listeners: list[Object]) -> Iterator[str]:
     for entry in listeners:
         if entry["name"] in ("kafka", "http"):
-            yield "kafka and http are the names of ports that every broker has"
+            yield "the listener names kafka and http are reserved"
         if entry["port"] in (9092, 8080):
-            yield "ports 9092 and 8080 are those that every broker has"
+            yield "ports 9092 and 8080 are reserved"
         if len(pool_name) + len(entry["name"]) > 52:
-            yield "the names of the pool and of a listener are at most 52 characters long together"
+            yield "the names of the pool and of a listener have at most 52 characters together"
     if len({entry["port"] for entry in listeners}) != len(listeners):
         yield "two listeners have the same port"
     # The API server says this in its own words (list type map).
@@ -103,7 +106,7 @@ def _listener_faults(pool_name: str, listeners: list[Object]) -> Iterator[str]:
 def pool_change_faults(pool: Object, old: Object) -> Iterator[str]:
     spec, old_spec = pool["spec"], old["spec"]
     if spec["storage"] != old_spec["storage"]:
-        yield "storage cannot be changed yet; make another BrokerPool"
+        yield "storage cannot be changed; create another BrokerPool"
 
 
 SPARK_NAME = re.compile("[a-z]([-a-z0-9]{0,41}[a-z0-9])?")
@@ -114,11 +117,11 @@ def audit_faults(audit: Object) -> Iterator[str]:
         yield "metadata.name is at most 52 characters long"
     source = audit["spec"]["source"]
     if ("prometheus" in source) == ("files" in source):
-        yield "source names either prometheus or files"
+        yield "source needs exactly one of prometheus and files"
     if "spark" not in audit["spec"]:
         return
     if audit["spec"]["engine"] != "Spark":
-        yield "spec.spark is for engine Spark only"
+        yield "spec.spark requires engine Spark"
     if not SPARK_NAME.fullmatch(audit["metadata"]["name"]):
         yield (
             "with spec.spark metadata.name is at most 43 characters long, a-z, 0-9 and -,"

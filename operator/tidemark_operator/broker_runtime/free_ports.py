@@ -7,7 +7,7 @@ from collections.abc import Sequence
 def taken_sentence(host: str, port: int, pids: Sequence[int] = ()) -> str:
     owner = f"process {pids[0]}" if pids else "another process"
     return (
-        f"port {port} of {host} is taken: {owner} listens there; stop it, or choose other ports"
+        f"port {port} of {host} is in use by {owner}: stop it, or choose other ports"
         " with --http-port, --kafka-port and --controller-port"
     )
 

@@ -37,8 +37,8 @@ class NodeRacks:
             node = await self._store.get(NODE, CLUSTER_SCOPE, node_name)
         except Forbidden as error:
             log.error(
-                "a node's labels cannot be read: its brokers count as without a rack; give the"
-                " operator the right to get nodes (chart value rackAwareness)",
+                "node labels not readable, brokers have no rack: grant the operator the"
+                " right to get nodes (chart value rackAwareness)",
                 extra={"node": node_name, "error": str(error)},
             )
             return ""

@@ -165,7 +165,9 @@ class PodRuntime:
             found = await self._store.get(kind, metadata["namespace"], metadata["name"])
             if found is None or "deletionTimestamp" in found["metadata"]:
                 name = f"{kind.kind} {metadata['namespace']}/{metadata['name']}"
-                raise Conflict(f"{name}: the former one is being deleted") from None
+                raise Conflict(
+                    f"{name}: the earlier object of that name is being deleted"
+                ) from None
 
 
 def observed_broker(

@@ -227,7 +227,7 @@ class ProcessesRuntime:
         child.short_sessions = 0 if loop.time() - born >= LONG_LIFE_S else child.short_sessions + 1
         delay_s = min(FIRST_RESTART_DELAY_S * 2**child.short_sessions, MAX_RESTART_DELAY_S)
         log.warning(
-            "broker process ended; starting it again",
+            "broker process ended, starting it again",
             extra={
                 "pool": pool.pool,
                 "broker_id": broker_id,
@@ -253,7 +253,7 @@ class ProcessesRuntime:
                 self._notify_once(pool, broker_id, error)
                 delay_s = min(2 * delay_s, MAX_RESTART_DELAY_S)
                 log.error(
-                    "broker process could not be started; will try again",
+                    "broker process not started, retrying",
                     extra={
                         "pool": pool.pool,
                         "broker_id": broker_id,
@@ -273,7 +273,9 @@ class ProcessesRuntime:
                 async with asyncio.timeout(self._settings.stop_timeout_s):
                     await process.wait()
             except TimeoutError:
-                log.error("broker did not stop in time; killing it", extra={"pid": process.pid})
+                log.error(
+                    "broker process not stopped in time, killing it", extra={"pid": process.pid}
+                )
                 process.kill()
                 await process.wait()
         if watcher is not None and watcher is not asyncio.current_task():
@@ -281,7 +283,7 @@ class ProcessesRuntime:
 
     def _notify_once(self, pool: BrokerPool, broker_id: BrokerId, error: Exception) -> None:
         """Report a failed start once for each reason; it is retried again and again."""
-        sentence = f"broker {broker_id} of {pool.name} cannot be started, will try again: {error}"
+        sentence = f"broker {broker_id} of {pool.name} cannot be started, retrying: {error}"
         if self._reported.get((pool.pool, broker_id)) != sentence:
             self._reported[pool.pool, broker_id] = sentence
             self._notify(sentence)

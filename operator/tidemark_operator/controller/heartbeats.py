@@ -145,7 +145,7 @@ class Heartbeats:
         previous, self.silence = self.silence, self._silence_of(expiry)
         if self.silence and not previous:
             logger.error(
-                "more than half of the pool is silent: another controller has to judge",
+                "no heartbeat from more than half of the brokers, stepping down",
                 extra={"pool": self.decisions.state.pool, "silence_ms": dict(expiry.held_back)},
             )
 
@@ -153,7 +153,10 @@ class Heartbeats:
         if not expiry.held_back:
             return ""
         each = ", ".join(f"broker {i} for {ms / 1000:.1f} s" for i, ms in expiry.held_back)
-        return f"pool {self.decisions.state.pool}: more than half is silent: {each}"
+        return (
+            f"pool {self.decisions.state.pool}: no heartbeat from more than half of the"
+            f" brokers: {each}"
+        )
 
     async def register(self, request: RegisterRequest) -> RegisterResponse:
         """Register a broker process.
@@ -163,7 +166,10 @@ class Heartbeats:
         """
         stored = self.decisions.state.brokers.get(request.broker_id)
         if stored is not None and is_of_before(request, stored) and self._polls(stored):
-            text = f"broker {stored.broker_id}: epoch {stored.broker_epoch} lives: register again"
+            text = (
+                f"broker {stored.broker_id}: broker epoch {stored.broker_epoch} has a live"
+                " session: register again"
+            )
             return RegisterResponse(ErrorCode.REQUEST_TIMED_OUT, text)
         return await self.decisions.register(request, self._wall_clock_ms())
 
@@ -216,7 +222,7 @@ class Heartbeats:
             return await poll.answer
         except BaseException as error:
             if self.polls.record_broken(poll) and isinstance(error, asyncio.CancelledError):
-                self.suspect(broker_id, "its poll's connection broke")
+                self.suspect(broker_id, "heartbeat connection closed")
             raise
 
     def _is_superseded_poll(self, request: HeartbeatRequest) -> bool:
@@ -290,7 +296,7 @@ class Heartbeats:
             self.decisions.sessions.end(poll.broker_id)
             life = (poll.broker_id, poll.broker_epoch)
             self._tasks.spawn(
-                self.decisions.fence([life], "stopped in order"), f"fence {poll.broker_id}"
+                self.decisions.fence([life], "controlled shutdown"), f"fence {poll.broker_id}"
             )
 
     def _check(self, request: HeartbeatRequest) -> HeartbeatResponse | None:
@@ -308,8 +314,9 @@ class Heartbeats:
         ):
             return HeartbeatResponse(
                 ErrorCode.STALE_BROKER_EPOCH,
-                f"broker {request.broker_id}: expected epoch {record.broker_epoch}, found"
-                f" {request.broker_epoch}: another process registered under this id",
+                f"broker {request.broker_id}: expected broker epoch {record.broker_epoch},"
+                f" found {request.broker_epoch}: another process has registered with this"
+                " broker ID",
                 epoch,
             )
         return None
@@ -330,7 +337,7 @@ class Heartbeats:
                 await self._tasks.decide(self.decisions.confirm(request.broker_id))
         except (Deferred, TimeoutError) as error:
             epoch = self.decisions.state.controller_epoch
-            text = f"{error or 'its object is being read'}: ask again"
+            text = f"{error or 'the Broker object is being read'}: retry"
             return HeartbeatResponse(ErrorCode.REQUEST_TIMED_OUT, text, epoch)
         return None
 
@@ -340,7 +347,7 @@ class Heartbeats:
         if record is None or record.broker_epoch != poll.broker_epoch:
             return HeartbeatResponse(
                 ErrorCode.STALE_BROKER_EPOCH,
-                "another process registered under this broker id",
+                "another process has registered with this broker ID",
                 state.controller_epoch,
             )
         notes = state.soft_state_of(poll.broker_id)
@@ -349,7 +356,7 @@ class Heartbeats:
         if may_ask and state.wants_report_from(poll.broker_id):
             return HeartbeatResponse(
                 ErrorCode.BROKER_ID_NOT_REGISTERED,
-                "register again: a partition without a leader needs a fresh report (S14)",
+                "register again: a partition without a leader needs a new report of the logs",
                 state.controller_epoch,
             )
         return HeartbeatResponse(
@@ -403,7 +410,7 @@ class Heartbeats:
                 if verdict is ProbeVerdict.REFUSED and is_closed:  # S19
                     self.decisions.sessions.end(broker_id)  # it is dead rather than silent
                     await self.decisions.fence(
-                        [(broker_id, broker_epoch)], f"{reason}, probe refused"
+                        [(broker_id, broker_epoch)], f"{reason}, probe rejected"
                     )
                     return
                 if verdict is ProbeVerdict.ALIVE or self.polls.of(broker_id) is not None:

@@ -43,7 +43,7 @@ class ControllerCollector(Collector):
         leads.add_metric([service.installation], float(service.is_leading))
         epoch = GaugeMetricFamily(
             "tidemark_controller_epoch",
-            "Controller epoch, -1 while standing by",
+            "Controller epoch, -1 on standby",
             labels=["installation"],
         )
         epoch.add_metric([service.installation], float(service.controller_epoch))
@@ -59,26 +59,28 @@ class ControllerCollector(Collector):
             "tidemark_controller_partitions", "Partitions served", labels=["pool"]
         )
         leaderless = GaugeMetricFamily(
-            "tidemark_controller_leaderless_partitions", "Without a leader", labels=["pool"]
+            "tidemark_controller_leaderless_partitions",
+            "Partitions without a leader",
+            labels=["pool"],
         )
         under_replicated = GaugeMetricFamily(
             "tidemark_controller_under_replicated_partitions",
-            "With an ISR smaller than the replica set",
+            "Partitions whose ISR is smaller than their replica set",
             labels=["pool"],
         )
         recovered = GaugeMetricFamily(
             "tidemark_controller_recovered_partitions",
-            "Last led by a replica that could not prove that it has every committed record",
+            "Partitions whose last election was an unclean recovery",
             labels=["pool", "cause"],
         )
         lost = GaugeMetricFamily(
             "tidemark_controller_lost_records",
-            "In other replicas' logs past the start of such a leader, as far as they reported",
+            "Records lost by unclean recoveries, as far as other replicas have reported",
             labels=["pool", "topic"],
         )
         planned = GaugeMetricFamily(
             "tidemark_broker_planned_restart",
-            "1 from an orderly stop until the broker is in sync everywhere again",
+            "1 from a controlled shutdown until the broker is in sync in all partitions again",
             labels=["pool", "broker"],
         )
         skew = GaugeMetricFamily(

@@ -37,29 +37,35 @@ class PartitionMetrics:
     """A renderer that takes topics one by one and returns the text in pieces, one per family."""
 
     def __init__(self) -> None:
-        self._info = _Family("tidemark_topic_info", "gauge", "Always 1; what the topic promises.")
+        self._info = _Family(
+            "tidemark_topic_info", "gauge", "Always 1; labels: guarantees of the topic."
+        )
         self._factor = _Family(
             "tidemark_topic_replication_factor",
             "gauge",
-            "Replicas that each partition should have.",
+            "Replication factor of the topic.",
         )
         self._count = _Family("tidemark_topic_partitions", "gauge", "Partitions of the topic.")
         self._elections = _Family(
-            "tidemark_partition_leader_elections_total", "counter", "Leaders granted, by kind."
+            "tidemark_partition_leader_elections_total", "counter", "Leaders elected, by kind."
         )
         self._durable: tuple[tuple[_Family, Callable[[PartitionState], int]], ...] = (
             (
-                _Family("tidemark_partition_leader_id", "gauge", "Who leads; -1: nobody."),
+                _Family(
+                    "tidemark_partition_leader_id", "gauge", "Broker ID of the leader; -1: none."
+                ),
                 lambda state: state.leader,
             ),
             (
-                _Family(
-                    "tidemark_partition_durable_leader_epoch", "gauge", "Leader epoch, as stored."
-                ),
+                _Family("tidemark_partition_durable_leader_epoch", "gauge", "Stored leader epoch."),
                 lambda state: state.leader_epoch,
             ),
             (
-                _Family("tidemark_partition_durable_in_sync_replicas", "gauge", "ISR, as stored."),
+                _Family(
+                    "tidemark_partition_durable_in_sync_replicas",
+                    "gauge",
+                    "Size of the stored ISR.",
+                ),
                 lambda state: len(state.in_sync_replicas),
             ),
         )
@@ -68,7 +74,7 @@ class PartitionMetrics:
                 _Family(
                     "tidemark_partition_recovery_epoch",
                     "gauge",
-                    "Leader epoch of the last election by a last resort.",
+                    "Leader epoch of the last unclean recovery.",
                 ),
                 lambda unclean_election: unclean_election.leader_epoch,
             ),
@@ -76,7 +82,8 @@ class PartitionMetrics:
                 _Family(
                     "tidemark_partition_recovery_lost_records",
                     "gauge",
-                    "Records past its start that other logs held, as reported so far.",
+                    "Records lost by the last unclean recovery, as far as other replicas "
+                    "have reported.",
                 ),
                 lambda unclean_election: unclean_election.lost_records,
             ),
@@ -84,7 +91,8 @@ class PartitionMetrics:
                 _Family(
                     "tidemark_partition_recovery_lost_committed_records",
                     "gauge",
-                    "Of these, below a high watermark: above 0 is proof of loss.",
+                    "Lost records that were below a high watermark; above 0, committed "
+                    "records are lost.",
                 ),
                 lambda unclean_election: unclean_election.lost_committed,
             ),

@@ -309,7 +309,9 @@ class PoolLoop:
         for state in value.partitions:
             self.state.record_known(value.topic.topic_id, state, version=self.image.version)
         self.state.slices.pop(value.name, None)
-        logger.error("slice is missing", extra={"slice": value.name, "topic": value.topic.topic})
+        logger.error(
+            "PartitionSlice missing", extra={"slice": value.name, "topic": value.topic.topic}
+        )
         self._announcements.change(StateChange("topic", self.state.pool, value.object_name))
 
     def topic_view(self, topic_id: TopicId) -> TopicView | None:
@@ -336,7 +338,7 @@ class PoolLoop:
         for value in slices:
             self.slice_store.unsettle(value)
             logger.error(
-                "brokers hold epochs above the slice's: restored from a backup?",
+                "PartitionSlice is older than the brokers' logs",
                 extra={"pool": self.state.pool, "slice": value.name, "topic": value.topic.topic},
             )
 
@@ -423,14 +425,17 @@ class PoolLoop:
             await self.save_broker(self.state.brokers[broker_id])
         except NamespaceDeleted:
             # Its object went with the namespace; kept here it would be written for ever.
-            logger.info("broker forgotten with its namespace", extra=self._fields(broker_id))
+            logger.info("broker removed with its namespace", extra=self._fields(broker_id))
             self.state.brokers.pop(broker_id, None)
             self._unsaved_brokers.discard(broker_id)
             self.sessions.end(broker_id)
         except Deferred as error:
             self.is_dirty = True
             self._unsaved_brokers.add(broker_id)
-            logger.warning("broker not saved", extra={"broker_id": broker_id, "error": str(error)})
+            logger.warning(
+                "Broker object not stored, retrying",
+                extra={"broker_id": broker_id, "error": str(error)},
+            )
 
     def _slice_is_durable(self, value: PartitionSlice) -> None:
         self.state.observations.record_slice(

@@ -63,7 +63,7 @@ class RequestedTransitions:
             return False
         self._newest[broker_id] = request
         if broker_id not in self._granting:
-            self._tasks.spawn(self._grant(broker_id), f"wishes of broker {broker_id}")
+            self._tasks.spawn(self._grant(broker_id), f"transitions of broker {broker_id}")
             self._granting.add(broker_id)
         return True
 
@@ -103,7 +103,7 @@ class RequestedTransitions:
             await self._decide(request)
         except Deferred as error:
             logger.warning(
-                "heartbeat's wish put off",
+                "requested transition deferred",
                 extra={"broker_id": request.broker_id, "error": str(error)},
             )
 

@@ -160,7 +160,9 @@ class ControllerService:
         """
         self._record_seen(stored)
         if stored >= controller_epoch:
-            raise EpochTaken(f"stored is controller epoch {stored}, ours is {controller_epoch}")
+            raise EpochTaken(
+                f"controller epoch {controller_epoch} is taken: stored epoch is {stored}"
+            )
 
     async def step_down(self) -> None:
         """Stop deciding, answer each open poll NOT_CONTROLLER, and forget all state."""
@@ -212,13 +214,13 @@ class ControllerService:
                 request = replace(request, rack=await self._rack_of(request))
         except StoreError as error:
             return RegisterResponse(
-                ErrorCode.REQUEST_TIMED_OUT, f"its rack cannot be read: {error}: register again"
+                ErrorCode.REQUEST_TIMED_OUT, f"the rack cannot be read: {error}: register again"
             )
         if self._controller_epoch != epoch:  # stepped down while the rack was looked up
             return self._registers_elsewhere()
         if request.pool not in self._pools and len(self._pools) >= MAX_POOLS:
             return RegisterResponse(
-                ErrorCode.POLICY_VIOLATION, f"more than {MAX_POOLS} pools: remove some"
+                ErrorCode.POLICY_VIOLATION, f"more than {MAX_POOLS} pools: remove pools"
             )
         pool = self._pool(request.pool, epoch)
         try:
@@ -482,14 +484,14 @@ class ControllerService:
             try:
                 await self.tick()
             except NotController as error:  # deposed in the middle of it, or overloaded
-                logger.warning("tick cut short", extra={"error": str(error)})
+                logger.warning("tick interrupted", extra={"error": str(error)})
             except Exception:  # go on: without ticks no broker would be fenced
                 logger.exception("tick failed")
             await asyncio.sleep(self._settings.tick_interval_ms / 1000)
 
     def _check_leading(self) -> ControllerEpoch:
         if self._controller_epoch is None:
-            raise NotController("this controller stands by: ask the leading one")
+            raise NotController("this controller is on standby: ask the leader")
         return self._controller_epoch
 
     def _known(self, pool: str) -> PoolLoop | None:
@@ -520,6 +522,6 @@ class ControllerService:
         try:
             return await self._tasks.decide(decision)
         except Deferred as error:
-            raise StoreError(f"{error}: try again") from error
+            raise StoreError(f"{error}: retry") from error
         except ControllerSuperseded as error:
             raise NotController(str(error)) from error

@@ -105,10 +105,11 @@ class SliceStore:
             except StoreError as error:
                 # Conflict: read again, decide again. OutcomeUnknown, and any error that does not
                 # promise that nothing was written: the same (S3).
-                logger.warning("slice write not settled", extra=_fields(value, error))
+                logger.warning("PartitionSlice write outcome unknown", extra=_fields(value, error))
                 self.unsettle(value)
         raise Deferred(
-            f"slice {value.name}: not settled in {self._settings.write_attempts} attempts"
+            f"PartitionSlice {value.name}: outcome unknown after"
+            f" {self._settings.write_attempts} attempts"
         )
 
     async def create(self, value: PartitionSlice) -> PartitionSlice:
@@ -138,9 +139,10 @@ class SliceStore:
                     raise
                 return self._accepted_as_ours(stored, value)
             except StoreError as error:
-                logger.warning("slice not created yet", extra=_fields(value, error))
+                logger.warning("PartitionSlice not created yet", extra=_fields(value, error))
         raise Deferred(
-            f"slice {value.name}: not created in {self._settings.write_attempts} attempts"
+            f"PartitionSlice {value.name}: not created after {self._settings.write_attempts}"
+            " attempts"
         )
 
     async def find(self, pool: str, topic_id: TopicId) -> tuple[PartitionSlice, ...]:
@@ -156,7 +158,7 @@ class SliceStore:
             if not is_tombstone(item)
         )
         for flaw in flaws:
-            logger.error("slice unreadable", extra={"error": flaw})
+            logger.error("PartitionSlice unreadable", extra={"error": flaw})
         for value in found:
             self._check_not_superseded(value)
         return tuple(found)
@@ -222,10 +224,10 @@ class SliceStore:
                 return read_tombstone(await self._store.create(PARTITION_SLICE, item))
             except (StoreError, MalformedObject) as error:
                 logger.warning(
-                    "tombstone not stored yet",
+                    "deletion record not stored yet",
                     extra={"topic": tombstone.topic, "error": str(error)},
                 )
-        raise Deferred(f"topic {tombstone.topic}: its deletion could not be stored")
+        raise Deferred(f"topic {tombstone.topic}: the deletion record cannot be stored")
 
     async def remove_deletion_record(self, tombstone: Tombstone) -> None:
         """Remove a deletion record.
@@ -269,10 +271,10 @@ class SliceStore:
                 raise NamespaceDeleted(f"broker {record.broker_id}: {error}") from error
             except StoreError as error:
                 logger.warning(
-                    "broker write not settled",
+                    "Broker object write outcome unknown",
                     extra={"broker_id": record.broker_id, "error": str(error)},
                 )
-        raise Deferred(f"broker {record.broker_id}: its object could not be written")
+        raise Deferred(f"broker {record.broker_id}: the Broker object cannot be written")
 
     # guard: broker-confirmed-before-void (S2)
     async def confirm_broker(self, known: BrokerRecord) -> None:
@@ -283,7 +285,7 @@ class SliceStore:
         try:
             await self._reread_broker(known)
         except StoreError as error:
-            raise Deferred(f"broker {known.broker_id}: its object could not be read") from error
+            raise Deferred(f"broker {known.broker_id}: the Broker object cannot be read") from error
 
     # guard: slice-written-by-compare-and-set (S3)
     async def _replace(self, current: PartitionSlice, wanted: PartitionSlice) -> PartitionSlice:
@@ -316,7 +318,7 @@ class SliceStore:
             stored = read_slice(item)
         except MalformedObject as error:
             # As at a take-over: one unreadable slice must not hold up the pool (S12).
-            logger.error("slice unreadable", extra={"error": str(error)})
+            logger.error("PartitionSlice unreadable", extra={"error": str(error)})
             return None
         self._check_not_superseded(stored)
         return stored
@@ -325,8 +327,9 @@ class SliceStore:
     def _check_not_superseded(self, stored: PartitionSlice) -> None:
         if stored.controller_epoch > self._controller_epoch:  # I16
             raise ControllerSuperseded(
-                f"slice {stored.name} was written by controller epoch {stored.controller_epoch},"
-                f" ours is {self._controller_epoch}"
+                f"PartitionSlice {stored.name} was written by controller epoch"
+                f" {stored.controller_epoch}, later than epoch {self._controller_epoch} of"
+                " this controller"
             )
 
     async def _reread_broker(self, record: BrokerRecord) -> bool:
@@ -339,7 +342,7 @@ class SliceStore:
         try:
             stored = read_broker(item)
         except MalformedObject as error:
-            logger.error("broker unreadable", extra={"error": str(error)})
+            logger.error("Broker object unreadable", extra={"error": str(error)})
             stored = None  # written anew
         if stored is not None and stored != record:
             self._check_may_write_over(stored, record)
@@ -352,26 +355,27 @@ class SliceStore:
         if stored.controller_epoch > self._controller_epoch:
             raise ControllerSuperseded(
                 f"broker {record.broker_id} was written by controller epoch"
-                f" {stored.controller_epoch}, ours is {self._controller_epoch}"
+                f" {stored.controller_epoch}, later than epoch {self._controller_epoch} of"
+                " this controller"
             )
         is_other_epoch = stored.incarnation != record.incarnation
         if stored.broker_epoch > record.broker_epoch - is_other_epoch:
             # I14: a deposed controller registered it after we had read everything, or a write of
             # ours landed after all. Two lives never share an epoch (S2).
             raise ControllerSuperseded(
-                f"broker {record.broker_id} has epoch {stored.broker_epoch}, known to us is"
-                f" {record.broker_epoch}: everything has to be read again"
+                f"broker {record.broker_id}: stored broker epoch is {stored.broker_epoch},"
+                f" expected {record.broker_epoch}: the controller reads all state again"
             )
         if stored.clean_since > record.clean_since or stored.disk_since > record.disk_since:
             # S2, S8: what was declared void, and perhaps told to be, would prove something again.
             raise ControllerSuperseded(
-                f"broker {record.broker_id}: reports count from {stored.clean_since} on, known"
-                f" to us is {record.clean_since}: everything has to be read again"
+                f"broker {record.broker_id}: stored cleanSince is {stored.clean_since},"
+                f" expected {record.clean_since}: the controller reads all state again"
             )
         if self._is_used_by_another(stored):  # S5
             raise ControllerSuperseded(
-                f"broker {record.broker_id}: a deposed controller handed out producer id round"
-                f" {stored.producer_id_round}: everything has to be read again"
+                f"broker {record.broker_id}: a superseded controller allocated producer ID"
+                f" round {stored.producer_id_round}: the controller reads all state again"
             )
 
     # guard: producer-ids-of-another-controller (S5)
@@ -386,9 +390,10 @@ class SliceStore:
     def _accepted_as_ours(self, stored: PartitionSlice, value: PartitionSlice) -> PartitionSlice:
         if stored.topic.topic_id != value.topic.topic_id:
             raise AlreadyExists(
-                f"slice {value.name}: expected topic id {value.topic.topic_id}, found"
-                f" {stored.topic.topic_id} (topic {stored.topic.topic},"
-                f" retained: {stored.is_retained}): adopt that id or delete those slices"
+                f"PartitionSlice {value.name}: expected topic ID {value.topic.topic_id},"
+                f" found {stored.topic.topic_id} (topic {stored.topic.topic}, retained:"
+                f" {stored.is_retained}): adopt that topic ID, or delete those PartitionSlice"
+                " objects"
             )
         self._on_unknown(stored)  # made some time ago: its leader may be gone since (L1)
         return self._durable(stored)

@@ -42,7 +42,7 @@ async def load(pool_of: PoolOf, brokers: Iterable[Object], slices: Iterable[Obje
         try:
             _load_tombstone(pool_of, item)
         except MalformedObject as error:
-            logger.error("tombstone unreadable", extra={"error": str(error)})
+            logger.error("deletion record unreadable", extra={"error": str(error)})
         if number % TOMBSTONES_AT_A_TIME == 0:
             await asyncio.sleep(0)
     reader = SliceReader()
@@ -58,20 +58,20 @@ async def load(pool_of: PoolOf, brokers: Iterable[Object], slices: Iterable[Obje
             await asyncio.sleep(0)
     for flaw in reader.flaws:
         # Shown as a missing slice of its topic (S12); the other topics go on.
-        logger.error("slice unreadable", extra={"error": flaw})
+        logger.error("PartitionSlice unreadable", extra={"error": flaw})
 
 
 def _load_broker(pool_of: PoolOf, item: Object) -> None:
     spec = item.get("spec", {})
     if not is_where_brokers_are(item):
         # Written by it, its broker would be asked for another one's resource version for ever.
-        logger.error("broker object left alone", extra={"object": item["metadata"].get("name")})
+        logger.error("Broker object ignored", extra={"object": item["metadata"].get("name")})
         return
     try:
         record = read_broker(item)
     except MalformedObject as error:
         # Its registration writes it anew; until then its entries are kept (S12).
-        logger.error("broker unreadable", extra={"error": str(error)})
+        logger.error("Broker object unreadable", extra={"error": str(error)})
         if isinstance(spec.get("pool"), str):
             pool_of(spec["pool"]).state.record_producer_id_round(producer_id_round_of(item))  # S5
         return
@@ -96,7 +96,7 @@ def _load_slice(
         # Put back after its name became another topic's: brokers told of both would make room for
         # logs of this one where the other's are.
         logger.error(
-            "slice left alone: its topicName is another topic's by now",
+            "PartitionSlice ignored, another topic has its topicName",
             extra={"slice": value.name, "topic": topic.topic, "topic_id": topic.topic_id},
         )
         return

@@ -36,7 +36,8 @@ async def find_forbidden(
         closed = frozenset([each for each in sorted(closed) if await _is_closed(store, each)])
     for namespace in sorted(closed):
         log.error(
-            "namespace left out: no rights in it; take it off watchNamespaces if it is gone",
+            "namespace not watched, no permissions in it: remove it from watchNamespaces if"
+            " it was deleted",
             extra={"namespace": namespace},
         )
     return closed
@@ -53,7 +54,7 @@ async def wait_until_open(
                 await store.list(BROKER_POOL, namespace)
             except StoreError:
                 continue
-            return NamespaceAccessRestored(f"there are rights in namespace {namespace} now")
+            return NamespaceAccessRestored(f"permissions in namespace {namespace} are restored")
 
 
 async def _is_closed(store: ObjectStore, namespace: str) -> bool:
@@ -62,5 +63,5 @@ async def _is_closed(store: ObjectStore, namespace: str) -> bool:
     except Forbidden:
         return True
     except StoreError as error:
-        log.warning("namespace not reached", extra={"namespace": namespace, "error": str(error)})
+        log.warning("namespace not reachable", extra={"namespace": namespace, "error": str(error)})
     return False

@@ -24,7 +24,7 @@ def create_health_app(service: ControllerService, *more_metrics: Collector) -> w
     async def readyz(_: web.Request) -> web.Response:
         """Answer 200 while this operator leads or knows the leader: a standby is ready too."""
         knows = service.is_leading or bool(service.leader_address)
-        reason = "" if knows else "no leader is known yet"
+        reason = "" if knows else "no leader found yet"
         return _json({"ready": knows, "reason": reason}, status=200 if knows else 503)
 
     async def metrics(_: web.Request) -> web.Response:

@@ -46,7 +46,7 @@ class Lines(logging.StreamHandler[TextIO]):
                     {
                         "name": __name__,
                         "levelname": "WARNING",
-                        "msg": "log lines could not be written",
+                        "msg": "log lines not written",
                         "dropped": self.dropped,
                     }
                 )

@@ -136,7 +136,7 @@ class LeadershipRunner:
         try:
             await self._sweep(pause_s)
         except StoreError as error:
-            log.warning("sweep failed; the next one will do", extra={"error": str(error)})
+            log.warning("resync failed, the next one is scheduled", extra={"error": str(error)})
             return False
         return True
 

@@ -14,11 +14,11 @@ class LoopLagCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "tidemark_controller_loop_lag_seconds",
-            "How late the event loop was at its last beat",
+            "Last measured delay of the event loop",
             self._lag.last_s,
         )
         yield GaugeMetricFamily(
             "tidemark_controller_loop_lag_max_seconds",
-            "The most of the last one to two minutes",
+            "Longest delay of the event loop in the last one to two minutes",
             self._lag.max_s,
         )

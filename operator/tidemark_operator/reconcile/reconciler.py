@@ -181,7 +181,7 @@ class WithAudits:
         except NotFound:
             # `helm upgrade` installs no CRDs: brokers are served all the same.
             log.warning(
-                "the cluster knows no ReplicationAudits: kubectl apply the chart's"
-                " crds/replicationaudits.yaml to have them"
+                "CRD of ReplicationAudit not installed: kubectl apply -f"
+                " crds/replicationaudits.yaml of the chart"
             )
             return keys

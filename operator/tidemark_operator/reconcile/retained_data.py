@@ -53,8 +53,9 @@ def retained_condition(views: Iterable[TopicView]) -> Iterator[Condition]:
             "DataRetained",
             True,
             "TopicsDeleted",
-            f"data of {count} is kept ({shortened(names, MAX_NAMED)}): deleting the namespace"
-            " destroys it; a Topic of that name serves it again, spec.purgeRetained deletes it",
+            f"data of {count} is retained ({shortened(names, MAX_NAMED)}): a Topic of that"
+            " name serves it again, spec.purgeRetained deletes it, deleting the namespace"
+            " destroys it",
         )
 
 

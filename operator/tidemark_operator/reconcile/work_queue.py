@@ -196,7 +196,7 @@ class WorkQueue:
         is_expected = isinstance(error, StoreError | OSError | TimeoutError)
         log.log(
             logging.DEBUG if isinstance(error, Conflict) else logging.WARNING,
-            "reconcile failed; will try again",
+            "reconcile failed, retrying",
             exc_info=None if is_expected else error,
             extra={
                 "kind": key.kind,

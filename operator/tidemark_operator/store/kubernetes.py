@@ -159,7 +159,7 @@ class KubernetesStore:
     def _path(self, kind: ResourceKind, namespace: str | None, name: str | None = None) -> str:
         if namespace in self._left_out:
             raise Forbidden(
-                f"{kind.plural} in namespace {namespace}: left out, as rights are missing"
+                f"{kind.plural} in namespace {namespace}: not read, because permissions are missing"
             )
         return _path(kind, namespace, name)
 
@@ -181,7 +181,7 @@ class KubernetesStore:
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             lost = OutcomeUnknown if is_write else StoreError
             detail = str(error) or type(error).__name__
-            raise lost(f"{what}: no answer in {self._timeout_ms} ms: {detail}") from error
+            raise lost(f"{what}: no response within {self._timeout_ms} ms: {detail}") from error
         if 200 <= status < 300:
             return data
         raise _failure(method, what, status, data)

@@ -158,9 +158,9 @@ class ControllerLease:
                 return await self._try_to_acquire()
             return await self._renew(self._reported)
         except (StoreError, TimeoutError) as error:
-            logger.warning("lease not reached", extra={"error": str(error)})
+            logger.warning("lease not reachable", extra={"error": str(error)})
         if self._reported is not None and self._has_run_out():
-            await self._lose("no renewal succeeded in time")
+            await self._lose("Lease not renewed in time")
         return self._settings.retry_interval_ms
 
     async def _wait_for_take_over(self, task: asyncio.Task[None], pause_ms: int) -> int:
@@ -172,7 +172,7 @@ class ControllerLease:
             task.result()
         except (StoreError, TimeoutError) as error:
             held = self._reported
-            await self._lose(f"taking over failed: {error or 'it took too long'}")
+            await self._lose(f"takeover failed: {error or 'timed out'}")
             await self._empty_holder(held)
             return 0 if isinstance(error, EpochTaken) else self._settings.retry_interval_ms
         return pause_ms
@@ -231,7 +231,7 @@ class ControllerLease:
 
     async def _renew(self, held: Object) -> int:
         if self._has_run_out():
-            await self._lose("no renewal succeeded in time")
+            await self._lose("Lease not renewed in time")
             return self._settings.retry_interval_ms
         is_superseded = self._taking_over is None and not self._leader.is_leading
         if is_superseded:  # it found a later controller's write
@@ -240,7 +240,7 @@ class ControllerLease:
         if self._leader.highest_broker_controller_epoch() > _epoch_of(held):
             # Epochs started anew (a Lease and its objects deleted or restored) while brokers kept
             # theirs: they rightly refuse us. Acquired again, the epoch is above all of them (S16).
-            await self._lose("a broker has seen a later controller epoch")
+            await self._lose("a broker reported a later controller epoch")
             return 0
         if reason := self._leader.reason_to_give_way():
             await self._give_way(held, reason)
@@ -250,7 +250,7 @@ class ControllerLease:
         async with asyncio.timeout(self._remaining_ms() / 1000):
             stored, is_renewed = await self._renewed(held)
         if not self._is_ours(stored):
-            await self._lose("somebody else holds the lease")
+            await self._lose("another process holds the Lease")
             return self._settings.retry_interval_ms
         self._reported = stored
         if not is_renewed:
@@ -274,14 +274,14 @@ class ControllerLease:
         """Give the Lease away (S18); if the write fails, a standby waits for a whole duration."""
         epoch = ControllerEpoch(_epoch_of(held))
         self._gave_way = (epoch, self._clock.now_ms())
-        await self._lose(f"giving way: {reason}")
+        await self._lose(f"stepping down: {reason}")
         wanted = self._lease(held, held["spec"], holder="")
         wanted["metadata"]["annotations"][GIVEN_WAY_ANNOTATION] = str(epoch)
         try:
             async with self._in_time():
                 await self._store.replace(LEASE, wanted)
         except (StoreError, TimeoutError) as error:
-            logger.warning("lease not given away", extra={"error": str(error)})
+            logger.warning("lease not released", extra={"error": str(error)})
 
     # guard: stepped-down-controller-waits (S18)
     def _sits_out(self, stored: Object, now_ms: int) -> bool:

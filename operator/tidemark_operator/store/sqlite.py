@@ -142,7 +142,7 @@ class SqliteStore:
 
         def work(transaction: Transaction) -> Object:
             if _stored(transaction, kind, namespace, name) is not None:
-                raise AlreadyExists(f"{kind.kind} {namespace}/{name} exists already")
+                raise AlreadyExists(f"{kind.kind} {namespace}/{name} already exists")
             metadata["uid"] = str(uuid.uuid4())
             metadata["creationTimestamp"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             metadata["generation"] = 1
@@ -236,8 +236,8 @@ class SqliteStore:
         forgotten = _rows(self._reading, counted, ())[0]
         if forgotten[0] >= CHANGES_RETAINED and resource_version < forgotten[1]:
             raise WatchExpired(
-                f"changes after {resource_version} asked for,"
-                f" deletions are known from {forgotten[1]} on: list again"
+                f"changes after {resource_version} requested, deletions are stored from"
+                f" {forgotten[1]} on: list again"
             )
         named = () if kinds is None else tuple(kind.kind for kind in kinds)
         of_kinds = "" if kinds is None else f" AND kind IN ({', '.join('?' * len(named))})"
@@ -291,7 +291,7 @@ def _compared(transaction: Transaction, kind: ResourceKind, item: Object) -> Obj
             f"{kind.kind} {namespace}/{name}: expected version {expected}, found {found}"
         )
     if "uid" in metadata and metadata["uid"] != stored["metadata"]["uid"]:
-        raise Conflict(f"{kind.kind} {namespace}/{name}: another object of that name")
+        raise Conflict(f"{kind.kind} {namespace}/{name}: another object has this name")
     return stored
 
 
@@ -340,7 +340,7 @@ def _lock(path: Path) -> IO[str]:
     except OSError as error:
         lock_file.close()
         raise StoreError(
-            f"{path} is in use by another process (its lock is held): stop that one first"
+            f"{path} is in use by another process, which holds its lock: stop that process first"
         ) from error
     return lock_file
 

@@ -46,9 +46,9 @@ def deletion_error(topic: Object) -> RequestRejected | None:
         return None
     return RequestRejected(
         ErrorCode.POLICY_VIOLATION,
-        f"Topic {name} has deletionPolicy {topic['spec']['deletionPolicy']}, so its data would be"
-        f" kept and a new topic of that name would have it: set deletionPolicy to Delete first, or"
-        f" delete the object (kubectl delete topic {name}) if that is what you want",
+        f"Topic {name} has deletionPolicy {topic['spec']['deletionPolicy']}, so its data"
+        " would be retained and adopted by a new topic of that name: set deletionPolicy to"
+        f" Delete first, or delete the object to retain the data (kubectl delete topic {name})",
     )
 
 
@@ -101,7 +101,7 @@ def altered(topic: Object, change: TopicToAlter) -> Object | RequestRejected:
     names = [each.name for each in change.changes]
     if len(set(names)) != len(names):
         return RequestRejected(
-            ErrorCode.INVALID_REQUEST, f"a config is named twice: {sorted(names)}"
+            ErrorCode.INVALID_REQUEST, f"a config appears twice: {sorted(names)}"
         )
     for each in change.changes:
         fault = _apply(config, each)
@@ -129,7 +129,7 @@ def _apply(config: dict[str, str], change: ConfigChange) -> str:
             return "" if change.name in KNOWN_NAMES else unknown_config_sentence(change.name)
         case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
             if change.name not in LIST_CONFIGS:
-                return f"{change.name} is no list: set it, or delete it"
+                return f"{change.name} is not a list: set it, or delete it"
             config[change.name] = canonical_value(change.name, _changed_list(config, change))
             return ""
 
@@ -153,7 +153,7 @@ def reassigned(
     unknown = sorted(set(targets) - set(range(spec["partitions"])))
     if unknown:
         return RequestRejected(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there are no partitions {unknown}"
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partitions {unknown} do not exist"
         )
     for number in sorted(targets):
         rejection = assignments_error((targets[number],), places)
@@ -170,7 +170,7 @@ def reassigned(
     if len(after["spec"]["placement"]) > MAX_PLACED:
         return RequestRejected(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"a Topic's placement names at most {MAX_PLACED} partitions: move fewer by hand",
+            f"spec.placement of a Topic has at most {MAX_PLACED} partitions: move fewer partitions",
         )
     return after
 
@@ -188,9 +188,9 @@ def _factor_error(
     if len(targets) != count or len(factors) > 1:
         return RequestRejected(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"the Topic has one spec.replicationFactor, {stored}, for all of its partitions: found"
-            f" {found} brokers for {len(targets)} of {count} partitions; name {stored} for each, or"
-            f" equally many others for all {count} partitions in one request",
+            f"spec.replicationFactor {stored} of the Topic applies to all partitions: found"
+            f" {found} brokers for {len(targets)} of {count} partitions; list {stored}"
+            f" brokers for each, or another number for all {count} partitions in one request",
         )
     return None
 

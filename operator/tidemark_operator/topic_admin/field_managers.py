@@ -68,7 +68,6 @@ def managed_elsewhere_error(topic: Object) -> RequestRejected | None:
         )
     return RequestRejected(
         ErrorCode.POLICY_VIOLATION,
-        f"Topic {name} is kept by {field_manager}, which would undo a change from elsewhere: "
-        f"change it"
-        f" there, or annotate the Topic with {KAFKA_ADMIN_ANNOTATION}={ALLOW}",
+        f"Topic {name} is managed by {field_manager}, which would revert the change: change"
+        f" it there, or annotate the Topic with {KAFKA_ADMIN_ANNOTATION}={ALLOW}",
     )

@@ -119,8 +119,9 @@ def _counts(new: NewTopic, places: PoolPlacement) -> _Counts | RequestRejected:
     if replicas > usable:
         return RequestRejected(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replicas} needs as many brokers, BrokerPool {places.pool} has"
-            f" {usable} that take replicas: ask for fewer, or raise its spec.replicas",
+            f"replication factor {replicas} needs {replicas} brokers, BrokerPool"
+            f" {places.pool} has {usable} that accept replicas: use a lower factor, or raise"
+            " its spec.replicas",
         )
     return _Counts(partitions, replicas)
 
@@ -129,7 +130,7 @@ def _assigned_counts(new: NewTopic, places: PoolPlacement) -> _Counts | RequestR
     if new.partition_count != DEFAULT_COUNT or new.replication_factor != DEFAULT_COUNT:
         return RequestRejected(
             ErrorCode.INVALID_REQUEST,
-            "expected either assignments or the counts of partitions and replicas, found both",
+            "expected either assignments or the numbers of partitions and replicas, found both",
         )
     rejection = assignments_error(new.assignments, places)
     if rejection is not None:
@@ -151,9 +152,9 @@ def assignments_error(
         elif len(set(replicas)) != len(replicas):
             problem = f"expected distinct brokers for a partition, found {list(replicas)}"
         elif len(replicas) != len(assignments[0]):
-            problem = "expected as many brokers for each partition"
+            problem = "expected the same number of brokers for each partition"
         elif gone:
-            problem = f"brokers {gone} are not in BrokerPool {places.pool}, or are to be emptied"
+            problem = f"brokers {gone} are not in BrokerPool {places.pool}, or are draining"
         if problem:
             break
     return RequestRejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem) if problem else None

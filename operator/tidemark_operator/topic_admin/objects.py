@@ -151,7 +151,7 @@ class TopicObjects:
             except OutcomeUnknown as error:
                 return await self._settled(new, request, item, error)
             logger.info(
-                "topic made for a client",
+                "topic created for a client",
                 extra={"topic": new.topic, "object": made["metadata"]["name"]},
             )
             return _made(made)
@@ -171,9 +171,7 @@ class TopicObjects:
         stored = await self._store.get(TOPIC, metadata["namespace"], metadata["name"])
         if stored is not None and _was_made_for(stored, request.request_id):
             return _made(stored)
-        return refused(
-            new.topic, RequestRejected(ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again")
-        )
+        return refused(new.topic, RequestRejected(ErrorCode.REQUEST_TIMED_OUT, f"{error}: retry"))
 
     def _data_of_a_previous_one(self, pool: str, new: NewTopic) -> RequestRejected | None:
         """Return an error if a new topic would not be empty, as Kafka's clients expect."""
@@ -183,9 +181,10 @@ class TopicObjects:
             if view.is_retained or view.deletion_policy != "Delete":
                 return RequestRejected(
                     ErrorCode.POLICY_VIOLATION,
-                    f"the data of a former topic {new.topic} is kept, by its deletionPolicy Retain:"
-                    " apply a Topic manifest of that name to serve it again, or delete it for good:"
-                    f" tidemark topics purge {new.topic}, or spec.purgeRetained of the BrokerPool",
+                    f"data of a deleted topic {new.topic} is retained (deletionPolicy"
+                    " Retain): apply a Topic manifest of that name to serve it again, or"
+                    f" delete it permanently: tidemark topics purge {new.topic}, or"
+                    " spec.purgeRetained of the BrokerPool",
                 )
         return None
 
@@ -320,7 +319,7 @@ def _other_id(doomed: TopicToDelete, topic_id: str) -> RequestRejected | None:
 
 
 def _others_are_faster() -> RequestRejected:
-    message = "others change the Topic at the same time: ask again"
+    message = "the Topic was changed concurrently: retry"
     return RequestRejected(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
@@ -335,7 +334,9 @@ def _without_status(item: Object) -> Object:
 
 
 def unknown_topic(topic: str) -> RequestRejected:
-    return RequestRejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic[:249]}")
+    return RequestRejected(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic[:249]} does not exist"
+    )
 
 
 def _exists(stored: Object) -> RequestRejected:
@@ -343,7 +344,7 @@ def _exists(stored: Object) -> RequestRejected:
     going = ", and is being deleted" if metadata.get("deletionTimestamp") else ""
     return RequestRejected(
         ErrorCode.TOPIC_ALREADY_EXISTS,
-        f"topic {topic_name(stored)} exists: it is Topic {metadata['name']}{going}",
+        f"topic {topic_name(stored)} already exists as Topic {metadata['name']}{going}",
     )
 
 

@@ -25,6 +25,7 @@ class Room:
             return None
         return RequestRejected(
             ErrorCode.POLICY_VIOLATION,
-            f"topic {topic}: {partitions} more partitions would be {present + partitions} in the"
-            f" pool, whose spec.limits.maxPartitions is {self._limit}: delete topics, or raise it",
+            f"topic {topic}: {partitions} more partitions would make {present + partitions}"
+            f" in the pool, above spec.limits.maxPartitions {self._limit}: delete topics, or"
+            " raise the limit",
         )

@@ -81,11 +81,11 @@ class _Reassigned:
 
 _ELECTION_WORDS = {
     ErrorCode.NONE: "",
-    ErrorCode.ELECTION_NOT_NEEDED: "it has the leader that it should have",
-    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "its first replica is not live and in sync:"
+    ErrorCode.ELECTION_NOT_NEEDED: "the preferred leader already leads",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "the preferred leader is not live and in sync:"
     " wait until it has caught up",
-    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "none of its replicas is live: start their brokers",
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such partition",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "no replica is live: start their brokers",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the partition does not exist",
 }
 
 
@@ -214,15 +214,17 @@ class TopicAdmin:
             if move.replicas is not None:
                 targets[move.partition] = move.replicas
             elif state is None and 0 <= move.partition < view.topic.partition_count:
-                said = f"the state of partition {move.partition} is not known now: ask again"
+                said = f"the state of partition {move.partition} is not known: retry"
                 return RequestRejected(ErrorCode.REQUEST_TIMED_OUT, said)
             elif state is None:
                 return RequestRejected(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {move.partition}"
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"partition {move.partition} does not exist",
                 )
             elif not is_moving(state):
                 return RequestRejected(
-                    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"partition {move.partition} is at rest"
+                    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+                    f"partition {move.partition} is not being reassigned",
                 )
             else:
                 targets[move.partition] = original_of(state)
@@ -268,7 +270,7 @@ class TopicAdmin:
         except NotController:
             return not_controller
         except StoreError as error:
-            return TopicsResponse(ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again", epoch)
+            return TopicsResponse(ErrorCode.REQUEST_TIMED_OUT, f"{error}: retry", epoch)
         return TopicsResponse(ErrorCode.NONE, controller_epoch=epoch, results=results)
 
     def _is_registered(self, broker: RequestingBroker) -> bool:
@@ -284,9 +286,7 @@ class TopicAdmin:
             # Our rules were looked at before: this is somebody's admission policy, or a quota.
             return refused(topic, RequestRejected(ErrorCode.POLICY_VIOLATION, str(error)))
         except StoreError as error:
-            return refused(
-                topic, RequestRejected(ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again")
-            )
+            return refused(topic, RequestRejected(ErrorCode.REQUEST_TIMED_OUT, f"{error}: retry"))
 
 
 def _by_topic(request: ReassignPartitionsRequest) -> tuple[_Reassigned, ...]:

@@ -137,7 +137,7 @@ class SimulatedStore:
         if stored is None:
             return
         if uid is not None and stored["metadata"]["uid"] != uid:
-            raise Conflict(f"{kind.kind} {name}: another object of that name")
+            raise Conflict(f"{kind.kind} {name}: another object has this name")
         if resource_version not in (None, stored["metadata"]["resourceVersion"]):
             raise Conflict(f"{kind.kind} {name}: somebody has written it")
         self.version += 1

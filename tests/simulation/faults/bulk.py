@@ -1,7 +1,7 @@
-"""Topics that come and go in bulk, and controllers that are busy: what work may not cost.
+"""Create and delete topics in bulk while controllers are busy, and check what this work delays.
 
-The only profile in which work takes time (costs.py). Nobody fails in it, so nobody is fenced and no
-Lease is lost, however long a loop's turn is.
+Work takes virtual time in this profile only (costs.py). No process fails in it, so no broker may be
+fenced and no Lease may be lost, however long an event loop iteration takes.
 """
 
 from typing import Any

@@ -1,7 +1,8 @@
-"""Faults that aim at whoever leads, or is about to join, at that moment; and profiles made of them.
+"""Inject faults into the present leader or a joining replica, and combine them to fault profiles.
 
-Faults at random moments rarely meet the few milliseconds between a proposal and its answer. These
-wait for them. A profile is a swarm of few kinds at high rates; a quarter of all seeds has one.
+Faults at random times rarely hit the few milliseconds between a proposal and its response. These
+faults wait for that time. A profile has few kinds of faults at high rates; a quarter of all seeds
+use a profile.
 """
 
 from collections.abc import Callable

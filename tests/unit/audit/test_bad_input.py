@@ -57,7 +57,9 @@ def test_values_that_a_family_cannot_have_are_told_and_nothing_follows_from_them
     possible = name.endswith("_seconds") + ("skew" in name)
     result = run(None, [str(export.write(tmp_path / "export.jsonl"))])
     (reported,) = [each for each in result.findings if each.subject == name]
-    assert reported.sentence.startswith(f"{(len(ODD) - possible) * at_all} samples whose value")
+    assert reported.sentence.startswith(
+        f"{(len(ODD) - possible) * at_all} samples with an invalid value"
+    )
     assert result.loss_evidence == ()
     assert result.verdict in (Verdict.INCONCLUSIVE, Verdict.VIOLATED)
     write_outputs(result, tmp_path / "report")

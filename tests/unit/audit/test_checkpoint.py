@@ -104,14 +104,14 @@ def test_another_sources_files_are_not_removed_and_later_ones_not_written_over(
     with pytest.raises(SourceError, match="not of"):
         audited(other, Window(60_000, 90_000), kept)
     other.rename(path)
-    with pytest.raises(SourceError, match="later than the window"):
+    with pytest.raises(SourceError, match="later than the end of the window"):
         audited(path, Window(0, 20_000), kept)
     assert [each.name for each in kept.glob("summaries-*")] == ["summaries-0-30000.parquet"]
 
 
 def test_a_checkpoint_without_a_window_or_a_directory_is_refused(tmp_path: Path) -> None:
     path = an_export(tmp_path)
-    with pytest.raises(SourceError, match="say --window"):
+    with pytest.raises(SourceError, match="use --window"):
         audited(path, Window(), tmp_path / "kept")
     with pytest.raises(SourceError, match="File exists"):
         audited(path, Window(0, 30_000), path)

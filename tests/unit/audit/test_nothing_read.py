@@ -53,7 +53,7 @@ def test_a_source_without_any_family_of_ours_is_told_so(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_text('go_info{version="1"} 1 1700000000\n# EOF\n')
     why = reason(sources_at([str(path)]), Window(), 0)
-    assert why.found == "no sample of a family that the audit reads"
+    assert why.found == "no samples of metric families that the audit reads"
     assert "tidemark_broker_epoch" in why.to_do
 
 

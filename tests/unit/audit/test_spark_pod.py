@@ -60,7 +60,7 @@ def test_an_executor_has_its_options_in_their_order() -> None:
 
 @pytest.mark.parametrize("word", ["driver", "executor"])
 def test_without_spark_around_it_it_says_what_is_missing(word: str) -> None:
-    with pytest.raises(NotFromSpark, match=r"expected SPARK_.*, which Spark sets in the pods"):
+    with pytest.raises(NotFromSpark, match=r"expected SPARK_.*, which Spark sets in its pods"):
         command_of([word], {}, HOME)
 
 
@@ -130,7 +130,7 @@ def test_a_master_beside_that_of_spark_submit_is_refused(
     partition(export)
     words = ["audit", "--master", "local[2]", str(export.write(tmp_path / "export.jsonl"))]
     assert main(words) == 4
-    assert "leave out --master, or give it to spark-submit" in capsys.readouterr().err
+    assert "remove --master, or pass it to spark-submit" in capsys.readouterr().err
 
 
 def test_spark_for_kubernetes_is_in_the_package() -> None:

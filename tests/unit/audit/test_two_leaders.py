@@ -33,16 +33,16 @@ def reported(result: AuditResult) -> list[tuple[str, int, int]]:
     return [
         (each.sentence, each.start_ms // SECONDS, each.end_ms // SECONDS)
         for each in result.findings
-        if "both led" in each.sentence
+        if "both leader" in each.sentence
     ]
 
 
 def test_each_pair_is_told_with_the_time_that_they_share(tmp_path: Path) -> None:
     claims = {"1": set(range(20, 50)), "2": set(range(40, 70)), "3": {10, 11, *range(45, 48)}}
     assert reported(checked_proposal(tmp_path, claiming(100_000, claims))) == [
-        ("brokers 1 and 2 both led in leader epoch 5", 40, 49),
-        ("brokers 1 and 3 both led in leader epoch 5", 45, 47),
-        ("brokers 2 and 3 both led in leader epoch 5", 45, 47),
+        ("brokers 1 and 2 were both leader in leader epoch 5", 40, 49),
+        ("brokers 1 and 3 were both leader in leader epoch 5", 45, 47),
+        ("brokers 2 and 3 were both leader in leader epoch 5", 45, 47),
     ]
 
 

@@ -192,4 +192,4 @@ def test_a_verdict_without_r6_does_not_say_that_no_loss_was_shown(tmp_path: Path
     brokers(export)
     result = checked_proposal(export, tmp_path)
     assert result.verdict is Verdict.VIOLATED
-    assert result.sentence.startswith("loss not judged, but R1")
+    assert result.sentence.startswith("loss not evaluated, but R1")

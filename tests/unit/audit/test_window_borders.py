@@ -73,7 +73,7 @@ def test_an_incident_on_the_border_has_one_id_and_the_first_window_says_that_it_
         checked_proposal(export, tmp_path, Window(BORDER_MS, 1_500_000), None), "R2"
     )
     assert first.id == second.id
-    assert "still so when the window ended" in first.sentence
+    assert "ongoing at the end of the window" in first.sentence
     assert "still so" not in second.sentence
 
 
@@ -113,4 +113,4 @@ def test_what_was_not_settled_is_said(tmp_path: Path) -> None:
     sources = sources_at([str(export.write(tmp_path / "export.jsonl"))])
     requested = AuditRequest(Window(300_000, BORDER_MS), unsettled_ms=unsettled_ms)
     result, _ = audit_what_if(LocalEngine(), sources, requested, None)
-    assert "The last 5\u00a0min were not settled yet" in render_html(result)
+    assert "The last 5\u00a0min are ignored" in render_html(result)

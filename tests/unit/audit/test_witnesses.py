@@ -40,12 +40,12 @@ def of_the_operator(labels: dict[str, str]) -> bool:
 @pytest.mark.parametrize(
     ("lost", "subject"),
     [
-        (lambda labels, t: of_the_operator(labels) and t > 60_000, "the operator unheard"),
-        (lambda labels, t: labels.get("broker") == "3", "broker 3 unheard"),
-        (lambda labels, t: labels.get("broker") == "3" and t > 60_000, "broker 3 unheard"),
+        (lambda labels, t: of_the_operator(labels) and t > 60_000, "the operator without samples"),
+        (lambda labels, t: labels.get("broker") == "3", "broker 3 without samples"),
+        (lambda labels, t: labels.get("broker") == "3" and t > 60_000, "broker 3 without samples"),
         (
             lambda labels, t: labels.get("broker") == "3" and labels.get("partition") == "1",
-            "broker 3 unheard",
+            "broker 3 without samples",
         ),
     ],
     ids=["operator early only", "broker never", "broker early only", "one replica never"],

@@ -101,4 +101,4 @@ def test_an_exit_code_alone_is_a_flaw() -> None:
 
 def test_a_verification_that_could_not_be_done_is_no_clean_verdict() -> None:
     with pytest.raises(AssertionError, match="no verdict, exit code 1"):
-        clean_verdict(1, '{"error":{"expected":"to read back orders within 60 s"}}', "")
+        clean_verdict(1, '{"error":{"expected":"all records of orders within 60 s"}}', "")

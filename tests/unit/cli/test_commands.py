@@ -84,7 +84,7 @@ def test_a_time_that_is_none_is_refused_with_its_option(
 ) -> None:
     assert main(["audit", "http://127.0.0.1:1", option, "soon"]) == 4
     written = capsys.readouterr().err
-    assert f"error: expected {option} as " in written
+    assert f"error: expected {option} such as " in written
     assert "found 'soon'" in written
 
 
@@ -117,7 +117,7 @@ def test_a_load_file_of_something_else_is_refused(
 ) -> None:
     (tmp_path / "x").write_text("hello\n")
     assert main(["verify", "--load", str(tmp_path / "x")]) == 2
-    assert "1 lines are no events" in capsys.readouterr().err
+    assert "1 lines are not events" in capsys.readouterr().err
 
 
 def test_manifests_are_read_and_strange_ones_refused() -> None:
@@ -158,5 +158,5 @@ def test_the_audit_without_its_packages_says_how_to_get_them(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if "p" in name else name)
     assert main(["audit", "http://127.0.0.1:1"]) == 4
     written = capsys.readouterr().err
-    assert "error: The audit needs packages that are not installed: numpy, pyarrow, pys" in written
+    assert "error: Packages of the audit are not installed: numpy, pyarrow, pys" in written
     assert "make setup-audit" in written

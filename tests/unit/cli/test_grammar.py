@@ -154,7 +154,7 @@ def test_command_that_finds_no_controller_says_where_one_is(
     monkeypatch.setattr(targets, "local_brokers", lambda: (LocalBroker(7, "127.0.0.1:2", "/d"),))
     assert main(["status"]) == 2
     written = capsys.readouterr().err
-    assert "http://127.0.0.1:2 (data in /d, gone: its brokers end without it)" in written
+    assert "http://127.0.0.1:2 (data in /d, not running: its brokers stop without it)" in written
     assert "start it again: tidemark dev --data-dir /d" in written
     monkeypatch.setattr(targets, "local_brokers", tuple)
     assert main(["status"]) == 2
@@ -182,7 +182,7 @@ def test_namespace_in_local_mode_is_no_kubeconfig_error(
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.delenv("TIDEMARK_SERVER", raising=False)
     assert main(["status", "-n", "shop"]) == 2
-    assert "--context and --namespace are for Kubernetes" in capsys.readouterr().err
+    assert "--context and --namespace need a kubeconfig" in capsys.readouterr().err
 
 
 def test_progress_is_one_line_on_a_terminal_and_lines_elsewhere(

@@ -200,7 +200,10 @@ def test_a_commit_that_fails_is_tried_again_then_told(capsys: pytest.CaptureFixt
     coordinator.next_commits = [taken]
     assert consumed(coordinator, "--max", "1") == 0
     assert coordinator.committed == 1
-    assert "orders-0: not committed, may be read again: ILLEGAL" in capsys.readouterr().err
+    assert (
+        "orders-0: offsets not committed, records may be read again: ILLEGAL"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_topic_that_is_deleted_meanwhile_ends_it() -> None:
@@ -225,7 +228,7 @@ def test_records_of_another_topic_of_that_name_are_not_printed(
         return answer
 
     coordinator = Coordinator(TEN, next_polls=[of_another])
-    with pytest.raises(CommandFailed, match="another one of that name"):
+    with pytest.raises(CommandFailed, match="another topic has its name"):
         consumed(coordinator)
     assert (capsys.readouterr().out, coordinator.requested, coordinator.ended) == ("", [], 1)
 

@@ -27,7 +27,7 @@ def test_a_separator_parts_key_and_value_once() -> None:
 
 def test_a_record_without_its_separator_is_not_guessed_at() -> None:
     refused = options("-K", ":").record(b"value")
-    assert refused == Rejected("INVALID_RECORD", "no key separator ':' in it")
+    assert refused == Rejected("INVALID_RECORD", "no key separator ':' in the record")
 
 
 def test_an_empty_value_is_a_tombstone_where_that_is_asked_for() -> None:

@@ -85,7 +85,7 @@ def test_apply_keeps_what_a_move_wrote_and_asks_for_strict_validation() -> None:
         (ApiFailure(404, "404 page not found"), "The API server does not know Topic.tidemark.dev."),
         (
             ApiFailure(403, '{"message": "topics.tidemark.dev is forbidden"}'),
-            "Topic 'orders' was refused: topics.tidemark.dev is forbidden",
+            "Topic 'orders' was rejected: topics.tidemark.dev is forbidden",
         ),
     ],
 )

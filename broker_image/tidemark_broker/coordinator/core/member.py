@@ -107,7 +107,7 @@ def voted_protocol(members: Mapping[str, Member]) -> str:
     In a tie the one that the first member prefers wins (Kafka: any of them).
     """
     shared = shared_protocols(members.values())
-    assert shared, "a member joined with whom the others share no protocol"
+    assert shared, "the new member supports no protocol of the other members"
     votes = dict.fromkeys(shared, 0)
     for member in members.values():
         votes[next(known.name for known in member.protocols if known.name in votes)] += 1

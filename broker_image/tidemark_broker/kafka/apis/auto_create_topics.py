@@ -50,7 +50,7 @@ class TopicAutoCreation:
         finally:
             self._requested.difference_update(names)
         if response.error is not ErrorCode.NONE:
-            _log.warning("topics could not be made", extra={"reason": response.message})
+            _log.warning("topics not created", extra={"reason": response.message})
             return set(names)
         refused = set()
         for result in response.results:
@@ -59,6 +59,6 @@ class TopicAutoCreation:
                 continue
             if result.error is not ErrorCode.NONE:
                 extra = {"topic": result.topic, "reason": result.message}
-                _log.warning("a topic could not be made", extra=extra)
+                _log.warning("topic not created", extra=extra)
                 refused.add(result.topic)
         return refused

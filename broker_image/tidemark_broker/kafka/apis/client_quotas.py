@@ -50,7 +50,7 @@ def quota_admin_handlers(services: HandlerContext) -> tuple[ApiHandler, ...]:
 def _malformed_filter(requested: Values) -> str:
     types = [component["entity_type"] for component in requested["components"]]
     if len(set(types)) < len(types):
-        return "each entity type may be asked for once"
+        return "each entity type can be requested once"
     for component in requested["components"]:
         if component["entity_type"] not in ENTITY_TYPES:
             return (
@@ -59,7 +59,7 @@ def _malformed_filter(requested: Values) -> str:
         if component["match_type"] not in list(MatchType):
             return f"match type {component['match_type']}: expected 0 to {max(MatchType)}"
         if (component["match"] is None) is (component["match_type"] == MatchType.EXACT):
-            return "a name has to be given for an exact match, and for no other"
+            return "an exact match needs a name, other matches need none"
     return ""
 
 
@@ -101,6 +101,6 @@ def _described(quota: ClientQuota) -> Values:
 def _rejected(entry: Values) -> Values:
     return {
         "error": ErrorCode.POLICY_VIOLATION,
-        "error_message": "quotas are spec.quotas of the BrokerPool, by client id: change that",
+        "error_message": "quotas are set per client ID in spec.quotas of the BrokerPool",
         "entity": entry["entity"],
     }

@@ -43,92 +43,94 @@ class ConfigDoc:
 
 TOPIC_CONFIG_WORDS = {
     "cleanup.policy": ConfigDoc(
-        "What becomes of old records: deleted by age and size, compacted by key, or both.",
+        "How old records are removed: deleted by age and size, compacted by key, or both.",
         "log.cleanup.policy",
     ),
     "compression.type": ConfigDoc(
-        "Batches stay as their producers compressed them.", "compression.type"
+        "Batches are stored as compressed by producers.", "compression.type"
     ),
     "delete.retention.ms": ConfigDoc(
-        "How long a tombstone can be seen in a compacted topic.", "log.cleaner.delete.retention.ms"
+        "How long a tombstone is kept in a compacted topic.", "log.cleaner.delete.retention.ms"
     ),
     "file.delete.delay.ms": ConfigDoc(
         "How long the files of a deleted replica are kept.", "log.segment.delete.delay.ms"
     ),
     "flush.messages": ConfigDoc(
-        "No record waits for the disk but by spec.flush of the Topic.",
+        "Records are flushed before the acknowledgement only by spec.flush of the Topic.",
         "log.flush.interval.messages",
     ),
     "flush.ms": ConfigDoc(
-        "No record waits for the disk but by spec.flush of the Topic.", "log.flush.interval.ms"
+        "Records are flushed before the acknowledgement only by spec.flush of the Topic.",
+        "log.flush.interval.ms",
     ),
     "follower.replication.throttled.replicas": ConfigDoc(
-        "Replicas that are added are slowed down by moveBytesPerSecond of their BrokerPool."
+        "Reassignments are limited by moveBytesPerSecond of the BrokerPool."
     ),
     "index.interval.bytes": ConfigDoc(
         "Bytes of log between two entries of an index.", "log.index.interval.bytes"
     ),
     "leader.replication.throttled.replicas": ConfigDoc(
-        "Replicas that are added are slowed down by moveBytesPerSecond of their BrokerPool."
+        "Reassignments are limited by moveBytesPerSecond of the BrokerPool."
     ),
     "max.compaction.lag.ms": ConfigDoc(
-        "How old a record may become before it is compacted, however little else is due.",
+        "Maximum age of a record that is not yet compacted.",
         "log.cleaner.max.compaction.lag.ms",
     ),
     "max.message.bytes": ConfigDoc(
         "The largest batch that a producer may send.", "message.max.bytes"
     ),
     "message.timestamp.after.max.ms": ConfigDoc(
-        "How far ahead of the broker's clock a record may be dated.",
+        "Maximum time of a record's timestamp after the broker's clock.",
         "log.message.timestamp.after.max.ms",
     ),
     "message.timestamp.before.max.ms": ConfigDoc(
-        "How far behind the broker's clock a record may be dated.",
+        "Maximum time of a record's timestamp before the broker's clock.",
         "log.message.timestamp.before.max.ms",
     ),
     "message.timestamp.type": ConfigDoc(
-        "Whether a record keeps its producer's time or gets that of its append.",
+        "Whether a record has the producer's timestamp or the time of its append.",
         "log.message.timestamp.type",
     ),
     "min.cleanable.dirty.ratio": ConfigDoc(
-        "The share of a log that was never compacted from which on it is.",
+        "Minimum share of the log that is not compacted to start a compaction.",
         "log.cleaner.min.cleanable.ratio",
     ),
     "min.compaction.lag.ms": ConfigDoc(
-        "How old a record must be before it is compacted.", "log.cleaner.min.compaction.lag.ms"
+        "Minimum age of a record before it is compacted.", "log.cleaner.min.compaction.lag.ms"
     ),
     "min.insync.replicas": ConfigDoc(
         "How many replicas must have a record before it is acknowledged with acks=all.",
         "min.insync.replicas",
     ),
-    "preallocate": ConfigDoc("Segments grow as they are written.", "log.preallocate"),
+    "preallocate": ConfigDoc("Segments are not preallocated.", "log.preallocate"),
     "producer.id.expiration.ms": ConfigDoc(
-        "After how much quiet the sequences of an idempotent producer are forgotten.",
+        "Time without records after which the sequences of an idempotent producer are removed.",
         "producer.id.expiration.ms",
     ),
-    "remote.storage.enable": ConfigDoc("Nothing is tiered."),
+    "remote.storage.enable": ConfigDoc("Tiered storage is not supported."),
     "replica.lag.time.max.ms": ConfigDoc(
         "How long a follower may lag before it leaves the in-sync replicas.",
         "replica.lag.time.max.ms",
     ),
     "retention.bytes": ConfigDoc(
-        "How large a partition may become before its oldest segments go; -1: no limit.",
+        "Size of a partition above which its oldest segments are deleted; -1: no limit.",
         "log.retention.bytes",
     ),
     "retention.ms": ConfigDoc(
-        "How old a segment's newest record may become before the segment goes; -1: no limit.",
+        "Age of a segment's newest record above which the segment is deleted; -1: no limit.",
         "log.retention.ms",
     ),
-    "segment.bytes": ConfigDoc("How large a segment becomes.", "log.segment.bytes"),
+    "segment.bytes": ConfigDoc("Maximum size of a segment.", "log.segment.bytes"),
     "segment.index.bytes": ConfigDoc(
-        "Indexes grow with their segments.", "log.index.size.max.bytes"
+        "The size of an index follows from the size of its segment.", "log.index.size.max.bytes"
     ),
     "segment.jitter.ms": ConfigDoc(
-        "Segments are begun by their own records' times.", "log.roll.jitter.ms"
+        "Segments are rolled by the timestamps of their own records.", "log.roll.jitter.ms"
     ),
-    "segment.ms": ConfigDoc("For how long one segment is written.", "log.roll.ms"),
+    "segment.ms": ConfigDoc("Time after which a new segment is started.", "log.roll.ms"),
     "unclean.leader.election.enable": ConfigDoc(
-        "Whether the longest log of the live replicas may lead although it may lack records.",
+        "Whether the live replica with the longest log can be elected although it may lack"
+        " committed records.",
         "unclean.leader.election.enable",
     ),
 }

@@ -99,7 +99,9 @@ class ConfigAdmin:
                     for key, value in sorted(self._broker_configs.items())
                 )
             case ResourceType.BROKER:
-                message = f"this is broker {self._broker_id}: ask broker {name[:20]} itself"
+                message = (
+                    f"this is broker {self._broker_id}: send the request to broker {name[:20]}"
+                )
                 return TopicResult(name, ErrorCode.INVALID_REQUEST, message)
             case ResourceType.GROUP if name == "":
                 return TopicResult(name, ErrorCode.INVALID_REQUEST, "expected the name of a group")
@@ -195,7 +197,7 @@ def _counted(resources: Iterable[Values]) -> Counter[tuple[int, str]]:
 
 
 def _named_twice(name: str) -> TopicResult:
-    return TopicResult(name, ErrorCode.INVALID_REQUEST, "it is named twice in the request")
+    return TopicResult(name, ErrorCode.INVALID_REQUEST, "it appears twice in the request")
 
 
 def _too_many(name: str) -> TopicResult:
@@ -219,7 +221,7 @@ def _broker_config(name: str, value: str) -> Values:
         "source": ConfigSource.STATIC_BROKER,
         "synonyms": ({"name": name, "value": value, "source": ConfigSource.STATIC_BROKER},),
         "config_type": ConfigType.STRING,
-        "documentation": "A setting of the whole pool, by its BrokerPool or fixed.",
+        "documentation": "A setting of the pool: fixed, or set in the BrokerPool.",
     }
 
 

@@ -37,11 +37,11 @@ _FIRST_FIND_OF_MANY = 4  # KIP-699
 _NOBODY: Values = {"broker_id": -1, "host": "", "port": -1}
 _FIRST_DESCRIBE_WITH_NOT_FOUND = 6
 _NOT_DELETED = {
-    ErrorCode.NON_EMPTY_GROUP: "the group has members: stop them, or wait for their sessions' end",
-    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "its coordinator could not be asked in time: try again",
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "its coordinator is loading groups: try again",
-    ErrorCode.NOT_COORDINATOR: "its coordinator is another broker now: look it up again",
+    ErrorCode.NON_EMPTY_GROUP: "the group has members: stop them, or wait for their expiry",
+    ErrorCode.GROUP_ID_NOT_FOUND: "the group does not exist",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "its coordinator did not respond in time: retry",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "its coordinator is loading groups: retry",
+    ErrorCode.NOT_COORDINATOR: "its coordinator is another broker now: find the coordinator again",
 }
 
 
@@ -68,7 +68,7 @@ class GroupAdmin:
         if error is not ErrorCode.NONE:
 
             def find(key: str) -> Values:
-                message = "only groups have coordinators here, and a name"
+                message = "expected the name of a group: only groups have coordinators"
                 return {"key": key, "error": error, "message": message, **_NOBODY}
         else:
             await self._groups.ensure_topic()

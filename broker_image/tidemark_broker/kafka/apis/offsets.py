@@ -72,7 +72,7 @@ def list_offsets_handler(services: HandlerContext) -> ApiHandler:
             partitions.corrupt.note(replica, Offset(error.offset), error, "fetch")
             return found | {"error": ErrorCode.KAFKA_STORAGE_ERROR}  # asked again
         except (StorageError, OSError) as error:
-            _log.error("an offset could not be looked up", extra={"error": str(error)})
+            _log.error("offset lookup failed", extra={"error": str(error)})
             if is_storage_failure(error):
                 partitions.fail_storage(error)
             return found | {"error": ErrorCode.KAFKA_STORAGE_ERROR}

@@ -186,7 +186,8 @@ def rejection(
     """
     if produce.transactional_id is not None:
         return ProduceResult(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message="there are no transactions"
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            message="transactions are not supported",
         )
     if produce.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
         return ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS)

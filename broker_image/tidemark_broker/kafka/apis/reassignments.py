@@ -88,7 +88,7 @@ class PartitionAdmin:
         if state is not None and (
             state.has_leader if unclean else state.leader == state.replicas[0]
         ):
-            message = "it has the leader that it should have"
+            message = "the preferred leader already leads"
             return TopicResult(topic, ErrorCode.ELECTION_NOT_NEEDED, message, partition)
         return TopicResult(topic, ErrorCode.NONE, partition=partition)
 
@@ -139,7 +139,7 @@ class PartitionAdmin:
             return _unknown(place)
         state = self._metadata.partition(topic, partition)
         if replicas is None and state is not None and not _is_moving(state):
-            message = "no move of this partition is under way"
+            message = "the partition is not being reassigned"
             return TopicResult(topic, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, message, partition)
         return TopicResult(topic, ErrorCode.NONE, partition=partition)
 
@@ -173,7 +173,7 @@ class PartitionAdmin:
 
 
 def _unknown(place: _Place) -> TopicResult:
-    message = "this broker knows no such partition"
+    message = "the partition does not exist"
     return TopicResult(place[0], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, place[1])
 
 

@@ -142,7 +142,7 @@ class TopicAdmin:
 def _new_topic(entry: Values) -> NewTopic | TopicResult:
     topic = entry["topic"]
     if topic == OFFSETS_TOPIC:
-        message = "brokers make it themselves, when the first group comes"
+        message = "brokers create it automatically for the first group"
         return TopicResult(topic, ErrorCode.INVALID_TOPIC_EXCEPTION, message)
     assignments = {each["partition"]: _brokers(each["replicas"]) for each in entry["assignments"]}
     if sorted(assignments) != list(range(len(entry["assignments"]))):
@@ -176,7 +176,7 @@ def reject_twice(topics: Iterable[str]) -> dict[str, TopicResult]:
         message = f"expected at most {MAX_CHANGES} topics in a request, found {len(counts)}"
         return {topic: TopicResult(topic, ErrorCode.INVALID_REQUEST, message) for topic in counts}
     return {
-        topic: TopicResult(topic, ErrorCode.INVALID_REQUEST, "it is named twice in the request")
+        topic: TopicResult(topic, ErrorCode.INVALID_REQUEST, "it appears twice in the request")
         for topic, count in counts.items()
         if count > 1
     }
@@ -189,7 +189,9 @@ def by_topic(response: TopicsResponse, topics: list[str]) -> dict[str, TopicResu
     """
     if response.error is not ErrorCode.NONE:
         return {topic: TopicResult(topic, response.error, response.message) for topic in topics}
-    unsaid = "the controller's answer does not name it; look whether it was done, then ask again"
+    unsaid = (
+        "the controller's response lacks this topic: check whether the change was made, then retry"
+    )
     responded = {result.topic: result for result in response.results}
     return {
         topic: responded.get(topic, TopicResult(topic, ErrorCode.UNKNOWN_SERVER_ERROR, unsaid))

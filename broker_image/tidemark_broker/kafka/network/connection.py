@@ -274,7 +274,7 @@ class KafkaConnection(asyncio.Protocol):
                 self._fail(error)
                 return
             except Exception as error:
-                _log.exception("a request failed")
+                _log.exception("request failed")
                 self._fail(f"{type(error).__name__}: {error}")
                 return
             finally:
@@ -352,13 +352,13 @@ class KafkaConnection(asyncio.Protocol):
         handler = self._owner.handlers.get(header.api_key)
         if handler is None:
             raise MalformedFrame(
-                f"api key {header.api_key} version {header.api_version}: not served here"
+                f"API key {header.api_key} version {header.api_version}: not supported"
             )
         supported = handler.supported
         is_known = supported.min_version <= header.api_version <= supported.max_version
         if not is_known and header.api_key != API_VERSIONS:
             raise MalformedFrame(
-                f"api key {header.api_key}: expected version {supported.min_version} to"
+                f"API key {header.api_key}: expected version {supported.min_version} to"
                 f" {supported.max_version}, found {header.api_version}"
             )
         frame_bytes = len(waiting.frame)
@@ -494,7 +494,7 @@ class KafkaConnection(asyncio.Protocol):
     def _reject_stream(self, data: bytes, reason: str) -> None:
         foreign = "" if self._is_known else foreign_protocol(data)
         if foreign:
-            self._reject(foreign, f"a client speaks {foreign} to the port of the Kafka protocol")
+            self._reject(foreign, f"a client sent {foreign} to the Kafka port")
         else:
             self._reject("malformed frame", reason)
 

@@ -62,7 +62,7 @@ class Job(Generic[Outcome]):
             self.is_over = True
             self._request.fail(error)
         except Exception as error:
-            _log.exception("a request could not be answered")
+            _log.exception("request failed")
             self.is_over = True
             self._request.fail(f"{type(error).__name__}: {error}")
 

@@ -24,8 +24,8 @@ SMALLEST_SHARE_BYTES = 64 * 1024
 WATCH_SECONDS = 0.125  # while a pool is full, or somebody waits for one
 PATIENCE_MS = 500  # with a request begun, or an answer unread, while others wait
 PROGRESS_BYTES = 32 * 1024  # in that time: less is no progress
-_TOO_LONG = f"memory is short: expected an answer within {PATIENCE_MS} ms"
-_TOO_SLOW = f"memory is short: expected {PROGRESS_BYTES} bytes in {PATIENCE_MS} ms"
+_TOO_LONG = f"memory limit reached: expected the response to be read within {PATIENCE_MS} ms"
+_TOO_SLOW = f"memory limit reached: expected {PROGRESS_BYTES} bytes in {PATIENCE_MS} ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ class MemoryPool:
         stuck = self._stuck(
             self._seen_unread, lambda each: each.unread_bytes(), now_ms, grows=False
         )
-        _cut(stuck, self.answers, "slow reader", f"{_TOO_SLOW} of answers read")
+        _cut(stuck, self.answers, "slow reader", f"{_TOO_SLOW} of responses to be read")
 
     def _stuck(
         self,

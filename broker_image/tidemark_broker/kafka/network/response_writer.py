@@ -71,7 +71,7 @@ class ResponseWriter:
             values = await respond(request, requested)
             request.measured(lambda: self._answer(api, request, values))
         except Exception as error:
-            _log.exception("a request could not be answered", extra={"api": api.name})
+            _log.exception("request failed", extra={"api": api.name})
             request.fail(f"{api.name}: {error}")
 
     def _answer(self, api: Api, request: KafkaRequest, values: Values) -> None:

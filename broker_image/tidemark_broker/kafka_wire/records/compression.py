@@ -62,8 +62,8 @@ def decompressed(codec: int, body: memoryview, most_bytes: int = MAX_DECOMPRESSE
             return _unsnapped(body, most_bytes)
         return _unframed(codec, body, most_bytes)
     except _TooLarge as error:
-        text = f"records that are more than {most_bytes} bytes behind {_NAMES[codec]}"
-        raise UnsupportedCompression(f"{text} are not opened here") from error
+        text = f"records of more than {most_bytes} bytes after decompression by {_NAMES[codec]}"
+        raise UnsupportedCompression(f"{text} are not decompressed") from error
 
 
 def packed(codec: int, body: bytes) -> bytes:
@@ -91,7 +91,7 @@ def has_linked_blocks(frame: bytes) -> bool:
 
 
 def _corrupt(codec: int, found: str) -> CorruptBatch:
-    return CorruptBatch(0, f"a whole {_NAMES[codec]} stream", found)
+    return CorruptBatch(0, f"a complete {_NAMES[codec]} stream", found)
 
 
 def _gunzipped(body: memoryview, most_bytes: int) -> bytes:

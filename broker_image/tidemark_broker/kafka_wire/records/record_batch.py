@@ -424,7 +424,9 @@ class DecompressionBudget:
         self.batches -= 1
         self.records -= header.record_count
         if self.batches < 0 or self.records < 0:
-            raise UnsupportedCompression(f"more than {MOST_RECORDS} records are not opened at once")
+            raise UnsupportedCompression(
+                f"more than {MOST_RECORDS} records are not read at the same time"
+            )
 
     def records_of(
         self, header: BatchHeader, batch: memoryview, *, rejects_odd_times: bool = False
@@ -434,7 +436,10 @@ class DecompressionBudget:
         Raises CorruptBatch, UnsupportedCompression.
         """
         if header.compression and self.inflated_bytes <= 0:
-            text = f"more than {MOST_DECOMPRESSED_BYTES} inflated bytes are not opened at once"
+            text = (
+                f"more than {MOST_DECOMPRESSED_BYTES} decompressed bytes are not read at the"
+                " same time"
+            )
             raise UnsupportedCompression(text)
         body = opened(header, batch, self.inflated_bytes)
         if header.compression:

@@ -47,7 +47,10 @@ def malformed_producer(header: BatchHeader) -> str:
     """Return a sentence about impossible producer fields, or ""."""
     producer_id = header.producer_id
     if header.is_transactional:
-        return "a transactional batch: transactions are not supported, send without the bit"
+        return (
+            "a transactional batch: transactions are not supported, send it without the"
+            " transactional bit"
+        )
     if producer_id == NO_PRODUCER_ID:
         return ""  # the other two say nothing then; clients send -1 or 0
     if producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0:
@@ -68,8 +71,8 @@ def check_sequence(header: BatchHeader, producers: ProducerStateEntries) -> Prod
     if _is_fenced(header, entry):
         return RejectBatch(
             ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"producer {header.producer_id} has written with epoch {entry.producer_epoch}, "
-            f"found epoch {header.producer_epoch}: ask for a newer one",
+            f"producer {header.producer_id}: expected epoch {entry.producer_epoch} or later,"
+            f" found {header.producer_epoch}: request a new epoch",
         )
     if _may_begin(header):
         return None
@@ -89,9 +92,9 @@ def _check_known(header: BatchHeader, entry: ProducerEntry) -> ProducerVerdict:
         return Duplicate(duplicate.first_offset, end_offset, duplicate.timestamp_ms)
     return RejectBatch(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"producer {header.producer_id}, epoch {header.producer_epoch}: expected base sequence "
-        f"{(entry.last_sequence + 1) % SEQUENCES}, found {header.base_sequence}, which is none of "
-        "the last batches either",
+        f"producer {header.producer_id}, epoch {header.producer_epoch}: expected base"
+        f" sequence {(entry.last_sequence + 1) % SEQUENCES}, found {header.base_sequence},"
+        " which is not a duplicate of a recent batch",
     )
 
 
@@ -99,14 +102,15 @@ def _check_unknown(header: BatchHeader, producers: ProducerStateEntries) -> Prod
     if not _may_begin(header):
         return RejectBatch(
             ErrorCode.UNKNOWN_PRODUCER_ID,
-            f"producer {header.producer_id} is not known here (never was, or expired): expected "
-            f"base sequence 0, found {header.base_sequence}; ask for a new epoch and begin at 0",
+            f"producer {header.producer_id} has no state in this partition (new or expired):"
+            f" expected base sequence 0, found {header.base_sequence}: request a new epoch"
+            " and start at 0",
         )
     if _is_full(producers):
         return RejectBatch(
             ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-            f"{len(producers)} producer ids were active within producer.id.expiration.ms, which is "
-            "the most that a partition remembers: use ids for longer, or lower that setting",
+            f"{len(producers)} producer IDs were active within producer.id.expiration.ms,"
+            " the maximum of a partition: use producer IDs longer, or lower that config",
         )
     return None
 

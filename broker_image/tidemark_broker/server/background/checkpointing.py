@@ -172,7 +172,7 @@ class CheckpointWriter(PartitionObserver):
         try:
             await asyncio.to_thread(work, *arguments)
         except DiskFull as error:
-            _log.warning("a checkpoint waits for space", extra={"error": str(error)})
+            _log.warning("checkpoint deferred, no disk space", extra={"error": str(error)})
             return False
         except (StorageError, OSError) as error:
             self._partitions.fail_storage(error)

@@ -128,12 +128,12 @@ class LogCleaner:
     def _on_error(self, replica: Partition, error: Exception) -> None:
         if isinstance(error, CannotCompact):  # producers chose how to pack: no disk's failure
             where = {"topic": replica.topic, "partition": replica.partition}
-            _log.warning("a log stays as it is", extra={**where, "error": str(error)})
+            _log.warning("log not compacted", extra={**where, "error": str(error)})
             return
         if replica.log.failure and isinstance(error, OSError):
             return  # the log was removed under our hands
         if isinstance(error, OSError) and error.errno in NO_ROOM_ERRORS:
-            _log.warning("compaction waits for space", extra={"error": str(error)})
+            _log.warning("compaction deferred, no disk space", extra={"error": str(error)})
             return
         self._partitions.fail_storage(error)
 

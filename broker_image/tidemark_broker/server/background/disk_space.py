@@ -66,15 +66,15 @@ class DiskSpaceMonitor:
             was_below_high_watermark=bool(self._partitions.low_disk_space),
         ):
             low_disk_space = (
-                f"the volume of this broker has {space.free_bytes} bytes free and takes no more"
-                f" records below {least_bytes}: delete records, shorten retention.ms or"
-                " retention.bytes, or give the pool larger volumes"
+                f"the volume of this broker has {space.free_bytes} bytes free, and"
+                f" records are rejected below {least_bytes}: delete records, lower"
+                " retention.ms or retention.bytes, or use larger volumes"
             )
         if bool(low_disk_space) != bool(self._partitions.low_disk_space):
             _log.warning(
-                "records are rejected: too little disk space"
+                "low disk space, records rejected"
                 if low_disk_space
-                else "records are accepted again: enough disk space",
+                else "enough disk space, records accepted",
                 extra={"free_bytes": space.free_bytes, "least_bytes": least_bytes},
             )
         self._partitions.set_low_disk_space(low_disk_space)

@@ -148,7 +148,7 @@ class ReplicaDigests(PartitionObserver):
         try:
             self._disk.write_atomically(self._path, msgspec.json.encode(file), durable=False)
         except OSError as error:
-            _log.warning("digests not written down", extra={"error": str(error)})
+            _log.warning("digests not stored", extra={"error": str(error)})
 
     def _read(self) -> dict[TopicPartition, _Written]:
         try:

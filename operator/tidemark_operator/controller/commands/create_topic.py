@@ -220,11 +220,11 @@ def _ever_had_slices(pool: PoolState, topic_id: TopicId, count: int) -> bool:
 def _check_present(topic: TopicState, slices: list[PartitionSlice]) -> None:
     if not slices:
         raise SliceMissing(
-            f"topic {topic.topic}: its slices are gone but it had some once (topic id"
-            f" {topic.topic_id}): restore its PartitionSlice objects, or delete the Topic and"
-            " apply it anew, which makes an empty topic; the records of this one are erased only"
-            " with deletionPolicy Delete, and if an operator runs when the Topic is deleted: else"
-            " they stay on the brokers' disks"
+            f"topic {topic.topic}: PartitionSlice objects are missing (topic ID"
+            f" {topic.topic_id}): restore them, or delete the Topic and create it again as an"
+            " empty topic; the old records are erased only if deletionPolicy is Delete and an"
+            " operator runs when the Topic is deleted, otherwise they stay on the brokers'"
+            " disks"
         )
 
 

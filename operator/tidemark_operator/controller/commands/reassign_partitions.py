@@ -70,7 +70,7 @@ def _problem(
 ) -> str:
     """Return why a move cannot begin now, or ""."""
     if place is None:
-        return "there is none of that number that can be read"
+        return "the partition does not exist or its PartitionSlice cannot be read"
     unknown = [b for b in target if not _is_known(pool, b)]
     if unknown:
         return f"brokers {unknown} are not registered: start them first"
@@ -96,7 +96,7 @@ def _reason_to_wait(pool: PoolState, topic_id: TopicId, state: PartitionState) -
     if not pool.may_grant(replica, state):
         return "its brokers have not all said what they hold: a move waits until they have"
     if state.has_leader and not _leads_on(pool, state):
-        return f"its leader {state.leader} goes: a move waits until another one leads"
+        return f"its leader {state.leader} is stopping: the move waits for another leader"
     return ""
 
 

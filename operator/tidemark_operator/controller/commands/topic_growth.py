@@ -67,7 +67,10 @@ def grow(pool: PoolState, growth: Growth) -> Steps[bool]:
     check_complete(slices)
     done = count_of(slices)
     if done < growth.first:
-        raise SliceMissing(f"topic {growth.topic.topic}: partitions from {done} on are gone")
+        raise SliceMissing(
+            f"topic {growth.topic.topic}: the PartitionSlice objects of partitions from"
+            f" {done} on are missing: restore them"
+        )
     if done >= growth.count:
         return (yield from _count(pool, slices, done))
     topic, prefix = growth.topic, growth.object_name
@@ -150,8 +153,8 @@ def _check_all_reported(pool: PoolState, topic: TopicState, numbers: range) -> S
     pool.reports_wanted = max(pool.reports_wanted, missing.since_version)
     yield NotifyBrokers()
     raise NoLiveReplica(
-        f"topic {topic.topic}: brokers {', '.join(map(str, missing.brokers))} have not said yet"
-        " what logs they have: new partitions wait until they were asked"
+        f"topic {topic.topic}: brokers {', '.join(map(str, missing.brokers))} have not"
+        " reported their logs yet: new partitions wait for the reports"
     )
 
 
@@ -168,8 +171,7 @@ def check_complete(slices: list[PartitionSlice]) -> None:
     if missing:
         names = ", ".join(slice_name(slices[0].name_prefix, index) for index in missing)
         raise SliceMissing(
-            f"topic {slices[0].topic.topic}: PartitionSlice {names} existed once and is gone:"
-            " restore it"
+            f"topic {slices[0].topic.topic}: PartitionSlice {names} is missing: restore it"
         )
 
 

@@ -32,25 +32,27 @@ def leaderless_sentence(
         entries = partition.in_sync_replicas + partition.eligible_leaders
         helpful = [m.broker_id for m in entries if eligibility.is_valid(m, replica, topic.flush)]
         text += (
-            f"only brokers {_names(helpful)} surely have every committed record, and none is active"
+            f"only brokers {_names(helpful)} are known to hold all committed records,"
+            " and none of them is active"
         )
     else:
         unheard = [b for b in partition.replicas if evidence.reports.log_end(b, replica) is None]
-        text += "no replica can prove that it has every committed record"
+        text += "no replica is known to hold all committed records"
         if unheard:
-            text += f", and brokers {_names(unheard)} have not said what they have"
+            text += f", and brokers {_names(unheard)} have not reported their logs"
         elif longest := _with_longest_log(partition, replica, evidence):
             text += f", and brokers {_names(longest)}, which have the longest log, are not active"
     if not active:
-        return f"{text}; start one of brokers {_names(helpful)}"
+        return f"{text}; start at least one of brokers {_names(helpful)}"
     if not is_lasting:
-        return f"{text}; wait for them, they may be starting"
+        return f"{text}; wait, they may be starting"
     best = max(active, key=lambda b: (evidence.reports.log_end(b, replica) or NOTHING_SAID, -b))
     choice = choice_text(LeaderChoice(partition.partition, best, partition.leader_epoch))
     return (
-        f"{text}; bring them back. Only if they are lost for good give up what only they have:"
-        f" tidemark elect {topic.topic} {partition.partition} {best}, or on Kubernetes annotate the"
-        f" Topic with {ELECT_ANNOTATION}={choice}"
+        f"{text}; start them again. Only if they are lost permanently, elect a replica"
+        f" without the records that only they have: tidemark elect {topic.topic}"
+        f" {partition.partition} {best}, or on Kubernetes annotate the Topic with"
+        f" {ELECT_ANNOTATION}={choice}"
     )
 
 

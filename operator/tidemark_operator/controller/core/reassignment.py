@@ -50,13 +50,13 @@ def obstacle(
     if not target or len(set(target)) != len(target) or len(target) > MAX_REPLICAS:
         return f"expected 1 to {MAX_REPLICAS} distinct brokers, found {list(target)}"
     if not partition.has_leader and not is_retained:
-        return "it has no leader: a move waits until it has one"
+        return "it has no leader: the move waits for a leader"
     kept = {*target, *original_of(partition)}
     # Of a retained partition an eligible leader may be the one that has everything.
     eligible = partition.eligible_leaders if is_retained else ()
     if kept.isdisjoint(each.broker_id for each in partition.in_sync_replicas or eligible):
         # Of those that stay nobody surely has every committed record.
-        return f"none of brokers {sorted(kept)} is in sync: a move waits until one is"
+        return f"none of brokers {sorted(kept)} is in sync: the move waits until one of them is"
     return ""
 
 

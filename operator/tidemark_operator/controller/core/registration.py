@@ -61,9 +61,9 @@ def decided(
     if request.cluster_id and request.cluster_id != cluster_id:
         return RegistrationError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"broker {request.broker_id}: its volume belongs to cluster {request.cluster_id},"
-            f" pool {request.pool} is cluster {cluster_id}: give it the right volume or an"
-            " empty one",
+            f"broker {request.broker_id}: the volume belongs to cluster {request.cluster_id},"
+            f" expected cluster {cluster_id} of pool {request.pool}: mount the right volume"
+            " or an empty one",
         )
     problem = _problem(request)
     if problem:
@@ -74,7 +74,7 @@ def decided(
     if is_replaced(request, replaced):
         return RegistrationError(
             ErrorCode.STALE_BROKER_EPOCH,
-            f"broker {request.broker_id}: another process registered under this id after this one",
+            f"broker {request.broker_id}: a later process has registered with this broker ID",
         )
     epoch = BrokerEpoch(1 + max(highest_epoch, request.highest_broker_epoch, 0))
     is_clean = stored is not None and is_clean_start(request, stored)
@@ -105,7 +105,7 @@ def _problem(request: RegisterRequest) -> str:
     if not 0 <= request.broker_id < MAX_BROKERS:
         return f"broker id: expected 0 to {MAX_BROKERS - 1}, found {request.broker_id}"
     if not request.incarnation:
-        return "incarnation: expected the UUID of this process, found nothing"
+        return "incarnation: expected the UUID of the process, found none"
     texts = (
         ("incarnation", request.incarnation, 64),
         ("endpoints.host", request.endpoints.host, 253),

@@ -74,8 +74,8 @@ async def until_free(
             if not reported:
                 reported = True
                 tell(
-                    f"waiting up to {seconds:g} s for brokers of an earlier run to end (processes"
-                    f" {', '.join(map(str, pids))})"
+                    f"waiting up to {seconds:g} s for brokers of an earlier run to stop"
+                    f" (processes {', '.join(map(str, pids))})"
                 )
             await asyncio.sleep(READ_SECONDS)
 
@@ -261,7 +261,7 @@ class LocalCluster:
         log_path = self.runtime.log_path(pool.pool, broker_id)
         words = last_words(log_path)
         why = f" ({words})" if words else ""
-        then = f"and is started again; its log: {log_path}"
+        then = f"and is restarted; log: {log_path}"
         say(f"broker {broker_id} of {pool.name} ended{why} {then}")
         self._leading.on_trouble(BrokerFailure(pool.pool, broker_id, "ProcessEnded"))
 
@@ -269,7 +269,7 @@ class LocalCluster:
         self._leading.on_key(WorkKey(BROKER_POOL.kind, pool.namespace, pool.name))
 
     def _crashed(self, error: BaseException) -> None:
-        say(f"defect in the operator, stopping: {type(error).__name__}: {error}")
+        say(f"internal error in the operator, stopping: {type(error).__name__}: {error}")
         self._exit_code = EXIT_FAILED
         self._stop.set()
 
@@ -310,7 +310,7 @@ def run_local(
             sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
             return uvloop.run(_run(settings))
     except ManifestRejected as refused:
-        say("\n".join(["error: manifests refused; nothing was started:", *refused.problems]))
+        say("\n".join(["error: manifests rejected; nothing was started:", *refused.problems]))
         return EXIT_USAGE
     except (StoreError, OSError) as error:
         say(f"error: {_plain(error)}")

@@ -109,7 +109,10 @@ async def notify_when_ready(
 
 
 def ready_lines(found: Readiness, controller_port: int, data_dir: object) -> list[str]:
-    lines = [f"ready: {found.progress}, {_count(len(found.topics), 'topic')} led", *found.refused]
+    lines = [
+        f"ready: {found.progress}, {_count(len(found.topics), 'topic')} with leaders",
+        *found.refused,
+    ]
     for pool in found.pools:
         http = ",".join(view.endpoints.advertised_http_url for view in pool.active)
         kafka = ",".join(f"{v.endpoints.host}:{v.endpoints.kafka_port}" for v in pool.active)
@@ -118,7 +121,7 @@ def ready_lines(found: Readiness, controller_port: int, data_dir: object) -> lis
     lines.append(f"  data, logs    {data_dir}")
     is_default = controller_port == DEFAULT_CONTROLLER_PORT
     server = "" if is_default else f" --server http://127.0.0.1:{controller_port}"
-    return [*lines, "try, in another terminal:", *_commands(found.topics, server)]
+    return [*lines, "try in another terminal:", *_commands(found.topics, server)]
 
 
 def _commands(topics: Iterable[str], server: str) -> list[str]:
@@ -131,7 +134,7 @@ def _commands(topics: Iterable[str], server: str) -> list[str]:
         f"  tidemark produce {topic} hello{server}",
         f"  tidemark consume {topic} --from earliest --max 1{server}",
         *last,
-        "Ctrl-C stops all",
+        "Ctrl-C stops the cluster",
     ]
 
 

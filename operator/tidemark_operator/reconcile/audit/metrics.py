@@ -25,34 +25,42 @@ class AuditCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         verdict = GaugeMetricFamily(
-            "tidemark_audit_verdict", "1 for the last verdict", labels=[*_LABELS, "verdict"]
+            "tidemark_audit_verdict",
+            "1 for the verdict of the last run",
+            labels=[*_LABELS, "verdict"],
         )
         loss = GaugeMetricFamily(
             "tidemark_audit_loss_detected",
-            "1 from a verdict LOSS until another run looked and found none",
+            "1 from a verdict LOSS until a later run finds no loss",
             labels=_LABELS,
         )
         lost = GaugeMetricFamily(
-            "tidemark_audit_lost_records", "At least so many committed records", labels=_LABELS
+            "tidemark_audit_lost_records",
+            "Lower bound of the committed records lost",
+            labels=_LABELS,
         )
         coverage = GaugeMetricFamily(
-            "tidemark_audit_coverage_ratio", "Share of partition time looked at", labels=_LABELS
+            "tidemark_audit_coverage_ratio",
+            "Share of partition time that samples cover",
+            labels=_LABELS,
         )
         success = GaugeMetricFamily(
             "tidemark_audit_last_success_timestamp_seconds",
-            "When a run last came to a verdict",
+            "Time when a run last reached a verdict",
             labels=_LABELS,
         )
         value = GaugeMetricFamily(
-            "tidemark_audit_slo_ratio", "What a rule measured", labels=[*_LABELS, "rule"]
+            "tidemark_audit_slo_ratio", "Value that a rule measured", labels=[*_LABELS, "rule"]
         )
         budget = GaugeMetricFamily(
             "tidemark_audit_error_budget_remaining_ratio",
-            "Of a rule's error budget",
+            "Share of a rule's error budget that is left",
             labels=[*_LABELS, "rule"],
         )
         findings = GaugeMetricFamily(
-            "tidemark_audit_findings", "Of the last run", labels=[*_LABELS, "severity"]
+            "tidemark_audit_findings",
+            "Findings of the last run, by severity",
+            labels=[*_LABELS, "severity"],
         )
         for key, status in list(self._statuses.items()):
             labels = [key.namespace, key.name]
@@ -82,7 +90,7 @@ class AuditCollector(Collector):
     def _due(self) -> Metric:
         due = GaugeMetricFamily(
             "tidemark_audit_due_timestamp_seconds",
-            "When a run on a schedule should have come to a verdict at the latest",
+            "Time by which a scheduled run has to reach a verdict",
             labels=_LABELS,
         )
         for key, schedule in list(self._schedules.items()):

@@ -259,7 +259,7 @@ def _conditions(observed: ObservedAudit, fields: AuditStatus) -> tuple[Condition
 def _ready(observed: ObservedAudit) -> Condition:
     audit, spec = observed.audit, observed.audit.spec
     if observed.is_spark_out_of_reach:
-        said = f"nothing is started: the condition {SPARK_CONDITION} says why, and what to do"
+        said = f"no run is started: see condition {SPARK_CONDITION}"
         return Condition("Ready", False, OUT_OF_REACH, said)
     kind, stored = CRON_JOB, observed.cron_job
     if observed.spark is not None:
@@ -268,10 +268,10 @@ def _ready(observed: ObservedAudit) -> Condition:
         taken = f"the {kind.kind} {audit.name} is not of this audit: rename or remove one of them"
         return Condition("Ready", False, "NameTaken", taken)
     if spec.schedule is not None and stored and _is_rejected(stored):
-        said = f"the Spark operator refuses the schedule: {stored['status'].get('reason', '')}"
+        said = f"the Spark operator rejected the schedule: {stored['status'].get('reason', '')}"
         return Condition("Ready", False, "InvalidSchedule", said)
     if spec.is_suspended:
-        return Condition("Ready", False, "Suspended", "spec.suspend is true: nothing is started")
+        return Condition("Ready", False, "Suspended", "spec.suspend is true: no run is started")
     if spec.schedule is not None:
         return Condition("Ready", True, "Scheduled", f"at {spec.schedule}, by a {kind.kind}")
     return Condition("Ready", True, "SingleRun", f"the run is {single_run_name(audit)}")
@@ -291,7 +291,7 @@ def _verdict_conditions(run: str, summary: AuditSummary) -> tuple[Condition, ...
             "SLOMet",
             met,
             reason,
-            f"{len(kept)} rules kept, violated: {', '.join(broken) or 'none'}",
+            f"{len(kept)} rules met, violated: {', '.join(broken) or 'none'}",
         ),
         Condition(
             "EvidenceSufficient",
@@ -306,7 +306,7 @@ def _verdict_conditions(run: str, summary: AuditSummary) -> tuple[Condition, ...
             reason,
             f"at least {summary.lost_records} committed records lost"
             if loss
-            else "no evidence of a lost record",
+            else "no evidence of lost records",
         ),
     )
 

@@ -85,7 +85,7 @@ def _end_of_application(application: Object) -> End | None:
         or status.get("lastSubmissionAttemptTime")
         or application["metadata"]["creationTimestamp"]
     )
-    reason = f"{name}: {state.get('errorMessage') or 'the Spark operator does not say why'}"
+    reason = f"{name}: {state.get('errorMessage') or 'the Spark operator gives no reason'}"
     return finished_time, reason if name == "FAILED" else ""
 
 
@@ -100,10 +100,14 @@ def _run(item: Object, end: End, pods: Iterable[Object]) -> Run:
     summaries = [words.summary for words in last_words if words.summary is not None]
     for summary in sorted(summaries, key=is_without_source):
         return Run(name, finished_time, summary)
-    trouble = reason or "its pod is gone, and with it what it said"
+    trouble = reason or "the pod was deleted before its termination message was read"
     if last_words:
         said = " ".join(last_words[0].message.split())[-600:] or "nothing"
-        trouble = f"exit code {last_words[0].exit_code}; it said {said}; {reason}".rstrip("; ")
+        trouble = (
+            f"exit code {last_words[0].exit_code}; termination message: {said}; {reason}".rstrip(
+                "; "
+            )
+        )
     return Run(name, finished_time, None, trouble[:MAX_SENTENCE_CHARACTERS])
 
 

@@ -60,21 +60,22 @@ def spark_conditions(
         left = f"spec.spark is left out; earlier SparkApplications are left: {applications}"
         return (Condition(SPARK_CONDITION, False, "Left", left),) if applications else ()
     assert spark_operator is not SparkOperator.NOT_REQUESTED
-    requested_transition = "spec.spark asks for SparkApplications (sparkoperator.k8s.io/v1beta2)"
+    requested_transition = "spec.spark requests SparkApplications (sparkoperator.k8s.io/v1beta2)"
     match spark_operator:
         case SparkOperator.PRESENT:
             return (used_condition(spark),)
         case SparkOperator.NO_CRDS:
             reason = "NotInstalled"
             found = (
-                "the cluster does not know them: new runs are Jobs of one pod."
-                " Install the Spark operator, or leave out spec.spark"
+                "the cluster has no such CRD: new runs are Jobs of one pod. Install the"
+                " Spark operator, or remove spec.spark"
             )
         case SparkOperator.NO_RIGHTS:
             reason = "NotAllowed"
             found = (
-                "the operator may not read them: new runs are Jobs of one pod."
-                " Install the chart with sparkApplications: true, or leave out spec.spark"
+                "the operator has no permission to read them: new runs are Jobs of one"
+                " pod. Install the chart with sparkApplications: true, or remove"
+                " spec.spark"
             )
     return (Condition(SPARK_CONDITION, False, reason, f"{requested_transition}; {found}"),)
 
@@ -82,9 +83,9 @@ def spark_conditions(
 def _out_of_reach(audit: ReplicationAudit) -> Condition:
     kubectl = f"kubectl --namespace {audit.namespace}"
     said = (
-        "this audit's SparkApplications and their schedule may be on, and the operator may neither"
-        " read nor remove them: nothing else is started beside them. Install the chart with"
-        " sparkApplications: true; or remove them by hand, and then what is remembered of them:"
+        "SparkApplications of this audit may still run, and the operator has no permission to read"
+        " or delete them, so no run is started. Install the chart with sparkApplications: true; or"
+        " delete them and then the conditions of this audit:"
         f" {kubectl} delete scheduledsparkapplications,sparkapplications"
         f" --selector {AUDIT_LABEL}={audit.name};"
         f" {kubectl} patch replicationaudits {audit.name} --subresource=status --type=merge"

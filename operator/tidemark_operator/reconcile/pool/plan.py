@@ -101,10 +101,11 @@ def pool_conditions(
 def _going_text(names: str) -> str:
     """Return a sentence about claims that are being deleted, which stay until their pods end."""
     return (
-        f"the claims of brokers {names} are being deleted, and nobody can take that back: once a"
-        " broker's pod has ended its claim goes, with the records there, and the broker starts on a"
-        " new, empty one. What other replicas have is copied to it. Before a pod ends, see that the"
-        " Topics are FullyReplicated, or move its replicas away (spec.drain); then delete it"
+        f"the PersistentVolumeClaims of brokers {names} are being deleted, which cannot"
+        " be undone: when a broker's pod stops, its claim and its records are deleted,"
+        " and the broker starts with a new, empty claim and copies the records of other"
+        " replicas. Before a pod stops, check that the Topics are FullyReplicated, or"
+        " drain the broker (spec.drain); then delete the pod"
     )
 
 
@@ -119,9 +120,9 @@ def _storage_conditions(pool: BrokerPool, observed: ObservedPool) -> tuple[Condi
         return ()
     found = ", ".join(f"{each.broker_id}: {each.storage_access_mode}" for each in others[:20])
     said = (
-        f"spec.storage.accessMode is {wanted}; {len(others)} claims have another, which cannot be"
-        " changed and stays. For a new claim, one broker after the other: empty it (spec.drain,"
-        " until the condition Drained is True), delete its claim and pod, take it off spec.drain."
-        f" Brokers: {found}"
+        f"spec.storage.accessMode is {wanted}; {len(others)} claims have another mode,"
+        " which cannot be changed. To replace a claim, one broker after the other: drain"
+        " the broker (spec.drain, until condition Drained is True), delete its claim and"
+        f" pod, remove it from spec.drain. Brokers: {found}"
     )
     return (Condition("StorageAsAsked", False, "OtherAccessMode", said),)

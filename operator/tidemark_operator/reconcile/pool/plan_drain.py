@@ -33,8 +33,7 @@ from tidemark_operator.reconcile.retained_data import (
 
 MAX_BROKERS_NAMED = 5
 PURGE_ADVICE = (
-    "kept data moves as all other data does; to delete it instead: tidemark topics purge, or"
-    " spec.purgeRetained"
+    "retained data is moved too; to delete it instead: tidemark topics purge, or spec.purgeRetained"
 )
 
 
@@ -114,10 +113,12 @@ def _conditions(
     if len(left) > len(shown):
         sentences.append(f"and {len(left) - len(shown)} more brokers hold replicas")
     if unknown:
-        sentences.append(f"slices are missing or unreadable of {shortened(unknown, MAX_NAMED)}")
+        sentences.append(
+            f"PartitionSlice objects are missing or unreadable: {shortened(unknown, MAX_NAMED)}"
+        )
     have_topics = any(held[each] != retained_count(kept.get(each, {})) for each in left)
     if have_topics:
-        sentences.append("see the Topics' conditions, tidemark drain --wait names them")
+        sentences.append("see the conditions of the Topics, or run tidemark drain --wait")
     if any(kept.get(each) for each in left):
         sentences.append(PURGE_ADVICE)
         for each in retained.sentences():
@@ -131,7 +132,7 @@ def _conditions(
 
 def _reported(broker_id: BrokerId, count: int | None, kept: RetainedReplicas) -> str:
     of_retained = retained_count(kept)
-    said = f"{of_retained} replicas of data kept without a Topic: {retained_text(kept)}"
+    said = f"{of_retained} replicas of retained data: {retained_text(kept)}"
     if count is None:
         beside = f", {said}" if kept else ""
         return f"broker {broker_id} holds an unknown number of replicas{beside}"

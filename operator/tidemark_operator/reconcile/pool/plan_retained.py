@@ -74,5 +74,5 @@ def plan_retained_moves(views: Iterable[TopicView], places: BrokerPlacement) -> 
 
 def _problem(state: PartitionState, target: tuple[BrokerId, ...] | None) -> str:
     if target is None:
-        return "no other active broker of the pool takes replicas"
+        return "no other active broker of the pool accepts replicas"
     return obstacle(state, target, is_retained=True)

@@ -85,16 +85,19 @@ def plan_rolling_update(
 
 def rolling_update_condition(rolling_update: RollingUpdate) -> Condition:
     if rolling_update.is_over:
-        return Condition("Updated", True, "AllUpdated", "all brokers are of the pool's template")
+        return Condition("Updated", True, "AllUpdated", "all brokers have the present pod template")
     names = ", ".join(map(str, rolling_update.outdated))
     if rolling_update.stop is None:
-        text = f"brokers {names} are of an older template; waiting: {rolling_update.obstacle}"
+        text = f"brokers {names} have an older pod template; waiting: {rolling_update.obstacle}"
         return Condition("Updated", False, "Waiting", text)
     replaced = rolling_update.stop.broker_id
-    text = f"brokers {names} are of an older template; replacing broker {replaced}"
+    text = f"brokers {names} have an older pod template; replacing broker {replaced}"
     if rolling_update.interrupted:
         interrupted = _first(rolling_update.interrupted)
-        text += f"; no acks=all meanwhile, as no replica can be spared: {interrupted}"
+        text += (
+            "; acks=all is rejected meanwhile, because min.insync.replicas needs every"
+            f" replica: {interrupted}"
+        )
     return Condition("Updated", False, "Rolling", text)
 
 
@@ -123,9 +126,9 @@ def _obstacles(
             yield f"broker {number} is not active"
     for view in served:
         if view.missing_slices:
-            yield f"slice {view.missing_slices[0]} is missing"
+            yield f"PartitionSlice {view.missing_slices[0]} is missing"
         elif len(view.partitions) < view.topic.partition_count:
-            yield f"the state of topic {view.topic.topic} is not wholly known"
+            yield f"the state of topic {view.topic.topic} is not completely known"
         for state in view.partitions:
             behind = sorted((set(state.replicas) - state.in_sync_ids) & active_brokers)
             if behind:

@@ -28,7 +28,9 @@ def _ready_conditions(view: TopicView, wanted: int) -> Iterator[Condition]:
     elif had_leader:
         yield Condition("Ready", False, "Leaderless", f"no leader: {listing(leaderless)}")
     elif led < wanted:
-        yield Condition("Ready", False, "Progressing", f"{led:,} of {wanted:,} partitions led")
+        yield Condition(
+            "Ready", False, "Progressing", f"{led:,} of {wanted:,} partitions have a leader"
+        )
     else:
         text = f"all {count} partitions have a leader"
         if view.deletion_policy == "Retain":
@@ -48,7 +50,7 @@ def _replication_condition(view: TopicView) -> Condition:
     ]
     if not behind:
         return Condition("FullyReplicated", True, "AllInSync", "every replica is in sync")
-    text = f"not fully in sync: {listing(behind)}"
+    text = f"under-replicated: {listing(behind)}"
     refusing = [
         state.partition
         for state in view.partitions
@@ -60,8 +62,7 @@ def _replication_condition(view: TopicView) -> Condition:
         "FullyReplicated",
         False,
         "BelowMinInsync",
-        f"acks=all is refused, fewer are in sync than min.insync.replicas: {listing(refusing)}; "
-        f"{text}",
+        f"below min.insync.replicas, acks=all writes are rejected: {listing(refusing)}; {text}",
     )
 
 

@@ -59,7 +59,7 @@ class DeletedTopics:
                 continue
             retain = kept.deletion_policy != "Delete"
             log.info(
-                "topic object is gone",
+                "Topic object deleted",
                 extra={"topic": kept.topic_name, "topic_id": kept.topic_id, "retain": retain},
             )
             await self._controller.delete_topic(

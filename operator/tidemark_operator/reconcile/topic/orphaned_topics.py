@@ -60,7 +60,7 @@ class OrphanedTopics:
             return
         if known.is_to_be_erased and not await self._is_claimed(key.namespace, known.topic_id):
             log.info(
-                "topic object without slices is gone",
+                "Topic object without PartitionSlices deleted",
                 extra={"topic": known.topic_name, "topic_id": known.topic_id},
             )
             await self._controller.delete_topic(

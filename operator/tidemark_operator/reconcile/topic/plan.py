@@ -172,22 +172,23 @@ def _plan_new(observed: ObservedTopic) -> TopicPlan:
     if observed.name_owner is not None:
         return _not_ready(
             "TopicNameTaken",
-            f'topicName "{spec.topic_name}" in pool {spec.pool_name} belongs to Topic '
-            f"{observed.name_owner}, which had it first; choose another topicName or delete one of "
-            "the two",
+            f'topicName "{spec.topic_name}" in pool {spec.pool_name} belongs to the older'
+            f" Topic {observed.name_owner}: choose another topicName, or delete one of the two",
         )
     previous = observed.previous
     if previous is not None and not previous.is_retained:
         # I20: what the manifest that is gone asked for happens first.
         retain = previous.deletion_policy != "Delete"
-        return _doing(DeleteTopic(previous.topic.topic_id, retain), "Deleting", "former data goes")
+        return _doing(
+            DeleteTopic(previous.topic.topic_id, retain),
+            "Deleting",
+            "deleting data of the earlier topic",
+        )
     if previous is not None and observed.recorded_topic_id is None:
         mismatch = _retained_mismatch(spec, previous.topic)
         if mismatch is not None:
             return mismatch
-        return _doing(
-            RecordTopicId(previous.topic.topic_id), "Adopting", "retained data is adopted"
-        )
+        return _doing(RecordTopicId(previous.topic.topic_id), "Adopting", "adopting retained data")
     return _plan_placement(observed)
 
 
@@ -195,7 +196,7 @@ def _plan_placement(observed: ObservedTopic) -> TopicPlan:
     spec = observed.spec
     if observed.pool_replicas is None and spec.pool_name == DEFAULT_POOL:
         return _doing(
-            CreatePool(spec.replication_factor), "MakingPool", f"BrokerPool {DEFAULT_POOL} is made"
+            CreatePool(spec.replication_factor), "MakingPool", f"creating BrokerPool {DEFAULT_POOL}"
         )
     if observed.pool_replicas is None:
         return _not_ready(
@@ -217,7 +218,7 @@ def _plan_placement(observed: ObservedTopic) -> TopicPlan:
     return _doing(
         CreateTopic(state, assignments, had_slices=observed.recorded_topic_id is not None),
         "Creating",
-        "partitions are placed",
+        "placing partitions",
     )
 
 
@@ -235,7 +236,7 @@ def _plan_adoption(observed: ObservedTopic, retained: TopicState) -> TopicPlan:
     state = topic_state(spec, retained.topic_id)
     assignments = _assignments(observed, first=0)
     return _doing(
-        CreateTopic(state, assignments, had_slices=True), "Adopting", "retained data is adopted"
+        CreateTopic(state, assignments, had_slices=True), "Adopting", "adopting retained data"
     )
 
 
@@ -245,8 +246,8 @@ def _plan_existing(observed: ObservedTopic, view: TopicView) -> TopicPlan:
         names = ", ".join(view.missing_slices)
         return _not_ready(
             "SliceMissing",
-            f"PartitionSlices {names} are gone, and nothing but them says where their partitions' "
-            "records are: restore them from a backup, or delete the Topic",
+            f"PartitionSlice objects {names} are missing, and only they state where the"
+            " records are: restore them from a backup, or delete the Topic",
         )
     mismatch = _fixed_mismatch(spec, view.topic)
     if mismatch is not None:
@@ -321,7 +322,7 @@ def _new_choices(topic: Topic, view: TopicView) -> tuple[LeaderChoice, ...]:
 def _plan_growth(observed: ObservedTopic, view: TopicView) -> TopicPlan:
     spec = observed.spec
     if observed.pool_replicas is None:
-        return _not_ready("BrokerPoolNotFound", f"BrokerPool {spec.pool_name} is gone")
+        return _not_ready("BrokerPoolNotFound", f"BrokerPool {spec.pool_name} was deleted")
     too_few = _too_few_brokers(observed)
     if too_few is not None:
         return too_few
@@ -341,7 +342,7 @@ def _waiting_to_grow(observed: ObservedTopic, view: TopicView, growth: TopicPlan
     plan = _plan_changes(observed, view)
     missing = listing(list(range(view.topic.partition_count, observed.spec.partitions)))
     reported = (
-        replace(condition, message=f"{missing} are not made yet: {condition.message}")
+        replace(condition, message=f"{missing} are not created yet: {condition.message}")
         for condition in growth.conditions
     )
     others = (each for each in plan.conditions if each.type != "Ready" or not each.is_true)
@@ -355,17 +356,17 @@ def _too_few_brokers(observed: ObservedTopic) -> TopicPlan | None:
     if missing <= 0:
         return None
     drained = [str(number) for number in sorted(observed.leaving) if number < replicas]
-    beside = f" beside those that are to be emptied ({', '.join(drained[:20])})" if drained else ""
+    beside = f" besides the brokers to drain ({', '.join(drained[:20])})" if drained else ""
     other_way = (
-        "take brokers out of its spec.drain"
+        "remove brokers from its spec.drain"
         if drained
-        else f"make the Topic with replicationFactor {len(usable)}"
+        else f"create the Topic with replicationFactor {len(usable)}"
     )
     return _not_ready(
         "NotEnoughBrokers",
-        f"replicationFactor {spec.replication_factor} needs as many brokers, BrokerPool "
-        f"{spec.pool_name} has {len(usable)}{beside}: set its spec.replicas to at least "
-        f"{replicas + missing}, or {other_way}",
+        f"replicationFactor {spec.replication_factor} needs {spec.replication_factor}"
+        f" brokers, BrokerPool {spec.pool_name} has {len(usable)}{beside}: set its"
+        f" spec.replicas to at least {replicas + missing}, or {other_way}",
     )
 
 
@@ -402,8 +403,8 @@ def _waiting_for_racks(observed: ObservedTopic, pool_replicas: int) -> TopicPlan
         return None
     plan = _not_ready(
         "WaitingForBrokers",
-        f"the racks of brokers {', '.join(unknown[:20])} of pool {observed.spec.pool_name} are not"
-        " known before they registered once",
+        f"waiting for the first registration of brokers {', '.join(unknown[:20])} of pool"
+        f" {observed.spec.pool_name}, which tells their racks",
     )
     return TopicPlan(None, plan.conditions, is_waiting=True)
 
@@ -435,15 +436,16 @@ def _retained_mismatch(spec: TopicSpec, retained: TopicState) -> TopicPlan | Non
     if spec.partitions < retained.partition_count:
         return _not_ready(
             "RetainedDataDiffers",
-            f"the retained data of {spec.topic_name} has {retained.partition_count} partitions, "
-            f"and partitions never shrink: set partitions to {retained.partition_count}",
+            f"the retained data of {spec.topic_name} has {retained.partition_count}"
+            " partitions, which cannot be lowered: set partitions to"
+            f" {retained.partition_count}",
         )
     if spec.replication_factor != retained.replication_factor:
         found = retained.replication_factor
         return _not_ready(
             "RetainedDataDiffers",
-            f"the retained data of {spec.topic_name} has replicationFactor {found}: make the Topic "
-            f"with replicationFactor {found}, and change it once it is Ready",
+            f"the retained data of {spec.topic_name} has replicationFactor {found}: create"
+            f" the Topic with replicationFactor {found}, and change it after it is Ready",
         )
     return _fixed_mismatch(spec, retained)
 
@@ -462,15 +464,14 @@ def _fixed_mismatch(spec: TopicSpec, stored: TopicState) -> TopicPlan | None:
         if requested != found:
             return _not_ready(
                 "RetainedDataDiffers",
-                f"the data of this topic has {name} {found}, asked for {requested}, and {name} "
-                f"cannot "
-                f"change: make the Topic with {name} {found}",
+                f"the data of this topic has {name} {found}, which cannot be changed to"
+                f" {requested}: create the Topic with {name} {found}",
             )
     if spec.partitions < stored.partition_count:
         return _not_ready(
             "PartitionsNeverShrink",
-            f"it has {stored.partition_count} partitions, asked for {spec.partitions}: "
-            f"set partitions to {stored.partition_count}",
+            f"the topic has {stored.partition_count} partitions, which cannot be lowered to"
+            f" {spec.partitions}: set partitions to {stored.partition_count}",
         )
     return None
 

@@ -125,8 +125,9 @@ def pinned_condition(spec: Wanted, leaving: frozenset[BrokerId]) -> Iterator[Con
             "Placed",
             False,
             "PlacementOnLeavingBroker",
-            f"spec.placement keeps partitions {_names(pinned[:20])} on brokers that are to be"
-            f" emptied ({_names(sorted(leaving))}): change it, or drain others",
+            f"spec.placement keeps partitions {_names(pinned[:20])} on brokers to drain"
+            f" ({_names(sorted(leaving))}):"
+            " change spec.placement, or drain other brokers",
         )
 
 

@@ -56,16 +56,16 @@ class Purges:
         sentences = []
         if refused:
             sentences.append(
-                f"not purged, as a Topic object has the name: {shortened(refused, MAX_NAMED)}."
-                " To purge it, delete the Topic, take the name off spec.purgeRetained and put it on"
-                " again"
+                "not purged, because a Topic object has the name:"
+                f" {shortened(refused, MAX_NAMED)}. To purge it, delete the Topic, remove the"
+                " name from spec.purgeRetained and add it again"
             )
         if self.waiting:
             sentences.append(f"waiting for the deletion of {shortened(self.waiting, MAX_NAMED)}")
         if purged := self._named(PurgeResult.PURGED):
             sentences.append(f"purged: {shortened(purged, MAX_NAMED)}")
         if nothing := self._named(PurgeResult.NOTHING_RETAINED):
-            sentences.append(f"nothing was retained of {shortened(nothing, MAX_NAMED)}")
+            sentences.append(f"no retained data: {shortened(nothing, MAX_NAMED)}")
         reason = "HasTopic" if refused else "Waiting" if self.waiting else "Done"
         yield Condition("Purged", reason == "Done", reason, "; ".join(sentences))
 

@@ -59,7 +59,7 @@ def by_rule(found: list[Finding]) -> list[str]:
 
 def test_two_faults_are_two_incidents_and_a_gap_comes_last(result: AuditResult) -> None:
     assert result.verdict is Verdict.VIOLATED
-    assert "there is too little evidence (R8: coverage 9" in result.sentence
+    assert "the evidence is insufficient (R8: coverage 9" in result.sentence
     reported = leads(result.findings)
     assert by_rule(reported)[2:] == ["R8", "R8"]  # unheard, and too little observed
     assert [each.sentence.partition(":")[0] for each in reported[:2]] == [
@@ -104,7 +104,7 @@ def test_people_read_the_cause_first_and_the_gap_last(result: AuditResult) -> No
     output = StringIO()
     draw(Console(file=output, width=200), result, None)
     text = output.getvalue()
-    words = ("INCIDENTS", "broker 2 restarted", "it did:  R4 follower 2", "GAPS IN THE EVIDENCE")
+    words = ("INCIDENTS", "broker 2 restarted", "effect:  R4 follower 2", "GAPS IN THE EVIDENCE")
     places = [text.index(word) for word in words]
     assert places == sorted(places)
     assert "more: see report.json" not in text
@@ -124,7 +124,7 @@ def test_a_broker_that_does_not_come_back_is_told_so(tmp_path: Path) -> None:
     brokers(export, epoch=lambda b, t: 7 if is_there(b, t) else None)
     result = run(None, [str(export.write(tmp_path / "export.jsonl"))])
     first = leads(result.findings)[0]
-    assert first.sentence.startswith("broker 3 stopped and was not seen again: 1 partition")
+    assert first.sentence.startswith("broker 3 stopped and did not return: 1 partition")
 
 
 @pytest.mark.parametrize(

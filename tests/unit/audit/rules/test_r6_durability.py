@@ -95,8 +95,8 @@ def test_a_loss_is_told_once_with_its_offsets_and_a_command(tmp_path: Path) -> N
         "`tidemark consume 'pay ments' --partition 0 --from 29400 --max 100 --until-end`"
         in reported.remedy
     )
-    assert reported.cause.count("became leader 100 records short") == 1
-    assert reported.cause.count("cut 100 records") == 1
+    assert reported.cause.count("became leader with 100 records less") == 1
+    assert reported.cause.count("truncated 100 records") == 1
     assert "offsets 29400 to 29499, " in render_html(result)
 
 

@@ -59,7 +59,7 @@ def test_a_frame_that_would_unpack_to_gigabytes_is_an_error_with_the_window(
     (part,) = slices(url)
     sent = bomb()
     prometheus.instead = lambda requested: sent
-    with pytest.raises(SourceError, match="an answer of more than 16000000 samples"):
+    with pytest.raises(SourceError, match="a response of more than 16000000 samples"):
         list(part.read())
 
 

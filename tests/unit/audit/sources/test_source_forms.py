@@ -131,7 +131,7 @@ def test_a_dump_is_read_with_its_histograms_counted(tmp_path: Path) -> None:
     path.write_text(dump())
     result = run(None, [str(path)])
     assert [each.skipped_histogram_series for each in result.sources] == [2]
-    note = "2 series of native histograms in the files were left out: the audit reads none."
+    note = "2 series of native histograms in the files were ignored."
     assert result.notes[-1] == note
     without = replace(comparable(result), notes=expected(tmp_path).notes)
     assert without == expected(tmp_path)
@@ -225,25 +225,25 @@ NOT_READ = {
     "an index": (b"\xba\xaa\xd7\x00\x02" + bytes(90), "the index of a TSDB block", "directory"),
     "a page": (b"<!doctype html><html>", "a page in HTML", "/api/v1/query"),
     "CSV": (b'"Time","orders-0"\n1700000000000,3\n', "CSV?", "promtool tsdb dump"),
-    "nothing": (b"\n", "an empty file", "leave it out"),
+    "nothing": (b"\n", "an empty file", "remove it"),
     "one moment": (
         b'[{"metric":{"__name__":"tidemark_broker_epoch"},"value":[1.5,"7"]}]',
         "one value of each series",
-        "ask for a range",
+        "query a range",
     ),
     "an answer of one moment": (
         b'{"status":"success","data":{"resultType":"vector","result":[]}}',
         "resultType vector",
-        "ask for a range",
+        "query a range",
     ),
-    "half of a packed file": (gzip.compress(text().encode())[:-40], "EOFError", "whole"),
-    "half of an array": (json.dumps(series_list()).encode()[:-40], "truncated", "cut short"),
+    "half of a packed file": (gzip.compress(text().encode())[:-40], "EOFError", "complete"),
+    "half of an array": (json.dumps(series_list()).encode()[:-40], "truncated", "truncated"),
     "lines, then a document of many": (
         a_series(values=[[1.5, "7"]]) + json.dumps(series_list()[0], indent=1).encode(),
         "truncated",
         "jq -c .",
     ),
-    "half of a dump": (dump().encode()[:-5], "no such end", "cut short"),
+    "half of a dump": (dump().encode()[:-5], "no such end", "truncated"),
 }
 
 

@@ -279,7 +279,7 @@ def test_a_batch_that_inflates_to_more_than_is_opened_is_406(
     fetched(monkeypatch, broker, packed_batch(4, [bytes(65 * MEBIBYTE)]))
     response = get(broker, RECORDS)
     assert response.status == 406
-    assert "67108864 bytes behind zstd" in response.json()["detail"]
+    assert "67108864 bytes after decompression by zstd" in response.json()["detail"]
 
 
 def test_records_before_a_batch_that_cannot_be_opened_are_read(

@@ -102,7 +102,7 @@ def test_an_io_error_on_append_ends_all_writing_but_not_reading(tmp_path, disk):
         log.flush,
         log.close,
     ):
-        with pytest.raises(StorageFailed, match="takes no more writes: could not append"):
+        with pytest.raises(StorageFailed, match="accepts no more writes: could not append"):
             write()
 
 
@@ -115,7 +115,7 @@ def test_a_failed_append_that_cannot_be_cut_off_ends_all_writing(tmp_path, disk)
         append(log, b"b")
     disk.io_failure.clear()
     disk.space_bytes = None
-    with pytest.raises(StorageFailed, match="could not cut a failed append"):
+    with pytest.raises(StorageFailed, match="could not truncate a failed append"):
         append(log, b"b")
     assert values_of(open_log(log.directory)) == [(0, b"a")]
 

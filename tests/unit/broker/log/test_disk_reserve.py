@@ -91,7 +91,7 @@ def test_records_never_get_it(volume: SmallVolume) -> None:
     record_epochs(directory, 1)
     free_bytes = volume.free_bytes
     assert free_bytes > len(batch_of(b"x").data)
-    with pytest.raises(DiskFull, match="full but for its checkpoints"):
+    with pytest.raises(DiskFull, match="except the reserve for checkpoints"):
         append(log, b"x")
     with pytest.raises(DiskFull):
         directory.create_log("orders", TOPIC_ID, 1)

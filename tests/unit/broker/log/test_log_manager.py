@@ -115,7 +115,7 @@ def test_a_fresh_filesystem_with_lost_and_found_is_empty(path):
 def test_network_filesystems_are_refused_unless_allowed(path):  # S13
     disk = FaultyDisk()
     disk.network = "NFS"
-    with pytest.raises(UnsafeFilesystem, match="is on NFS: expected a filesystem of this machine"):
+    with pytest.raises(UnsafeFilesystem, match="is on NFS: expected a local filesystem"):
         opened(path, disk)
     opened(path, disk, settings=LogSettings(allow_network_filesystem=True)).close()
 

@@ -154,7 +154,7 @@ def test_without_space_the_start_is_refused_and_says_what_to_do(
     directory.close()
     disk = FaultyDisk()
     disk.io_failure["write_at"] = number
-    with pytest.raises(DiskFull, match="free some space on the volume"):
+    with pytest.raises(DiskFull, match="free space on the volume"):
         LogManager.open(tmp_path, disk, broker_id=BrokerId(1), settings=LogSettings())
     disk.io_failure["write_at"] = errno.EIO
     with pytest.raises(StorageFailed):

@@ -309,7 +309,7 @@ def test_registered_again_as_another_life_it_ends_and_takes_nothing_on(tmp_path:
             controller.registrations = [other]
             requested = ErrorCode.BROKER_ID_NOT_REGISTERED
             controller.answer(0, HeartbeatResponse(requested, controller_epoch=ControllerEpoch(5)))
-            await eventually(lambda: bench.stale == ["broker epoch 7 became 9"])
+            await eventually(lambda: bench.stale == ["broker epoch 9 replaced broker epoch 7"])
             assert (bench.session.broker_epoch, bench.partitions.broker_epoch) == (7, 7)
 
         await polling(controller, bench, steps)

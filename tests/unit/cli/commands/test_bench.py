@@ -19,7 +19,7 @@ def test_bench_refuses_a_topic_that_has_records() -> None:
                 await bench._check_unused(client, TOPIC, 1)
 
     asyncio.run(experiment(0))
-    with pytest.raises(CommandFailed, match="has 3 records, and a bench would fill it"):
+    with pytest.raises(CommandFailed, match="has 3 records; the bench would add"):
         asyncio.run(experiment(3))
 
 

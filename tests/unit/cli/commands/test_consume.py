@@ -115,7 +115,7 @@ def test_a_topic_that_is_deleted_meanwhile_ends_it() -> None:
 
     failed = failure_of(experiment, filled())
     assert failed.exit_code == 1
-    assert failed.sentence == f"Topic {TOPIC!r} is gone: it was deleted meanwhile."
+    assert failed.sentence == f"Topic {TOPIC!r} does not exist any more: it was deleted meanwhile."
 
 
 @pytest.mark.parametrize("count", [0, 100])
@@ -135,7 +135,7 @@ def test_another_topic_of_that_name_is_not_read_on(
         await reading
 
     failed = failure_of(experiment, filled())
-    assert failed.sentence.endswith("deleted meanwhile, and there is another one of that name.")
+    assert failed.sentence.endswith("deleted meanwhile, and another topic has its name.")
 
 
 @pytest.mark.parametrize("count", [10, 100])
@@ -149,7 +149,7 @@ def test_another_topic_of_that_name_is_noticed_though_no_read_was_refused(count:
         await reading
 
     failed = failure_of(experiment, filled())
-    assert failed.sentence.endswith("deleted meanwhile, and there is another one of that name.")
+    assert failed.sentence.endswith("deleted meanwhile, and another topic has its name.")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_records_that_were_deleted_unread_are_told() -> None:
     found = asyncio.run(asyncio.wait_for(reading(), HANG_SECONDS))
     assert found[:4] == [0, 1, 2, 3]
     assert found[-1] == 9
-    assert said == [f"orders-0: records {found[-2] + 1} to 8 were deleted unread"]
+    assert said == [f"orders-0: records {found[-2] + 1} to 8 were deleted before they were read"]
 
 
 @pytest.mark.parametrize(

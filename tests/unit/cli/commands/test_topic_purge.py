@@ -76,7 +76,9 @@ def test_purge_asks_for_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rejection(controller, "topics", "purge", "old").sentence == "Nothing was deleted."
     monkeypatch.setattr("sys.stdin", io.StringIO("old\n"))
     failed = rejection(controller, "topics", "purge", "old")
-    assert failed.sentence == "Purging deletes 2 partitions of topic old in pool default for good."
+    assert (
+        failed.sentence == "A purge deletes 2 partitions of topic old in pool default permanently."
+    )
     assert failed.exit_code == EXIT_USAGE
     assert written(controller) == []
     monkeypatch.setattr("sys.stdin", Terminal("old\n"))

@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 from tidemark_operator.broker_runtime.processes import TAIL_BYTES, last_words
 
-REFUSED = '{"level": "error", "message": "registration refused", "reason": "another cluster"}'
+REFUSED = '{"level": "error", "message": "registration rejected", "reason": "another cluster"}'
 
 
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([REFUSED], "registration refused: another cluster"),
+        ([REFUSED], "registration rejected: another cluster"),
         ([REFUSED, '{"level": "info", "message": "serving"}'], ""),
         (['{"level": "error", "message": "defect"}'], "defect"),
-        (["x" * TAIL_BYTES, REFUSED], "registration refused: another cluster"),
+        (["x" * TAIL_BYTES, REFUSED], "registration rejected: another cluster"),
         (["Killed"], ""),
         (["[1]"], ""),
         ([], ""),

@@ -83,7 +83,10 @@ def test_replicas_wait_for_racks_that_nobody_knows_yet(tmp_path: Path) -> None:
         await world.pass_topic()
         condition = await world.condition(TOPIC)
         assert condition["reason"] == "WaitingForBrokers"
-        assert "the racks of brokers 1 of pool default" in condition["message"]
+        assert (
+            "waiting for the first registration of brokers 1 of pool default"
+            in condition["message"]
+        )
         world.controller.active = {0, 1, 2}
         await world.pass_topic()
         assert (await world.condition(TOPIC))["status"] == "True"

@@ -122,7 +122,7 @@ def test_a_port_that_is_taken_is_told_in_one_sentence_once(
                 await runtime.apply(POOL, StartBroker(BrokerId(0)))
         (sentence,) = machine.reported
         assert "broker 0 of default cannot be started" in sentence
-        assert "port 19192 of 127.0.0.1 is taken" in sentence
+        assert "port 19192 of 127.0.0.1 is in use" in sentence
         machine.taken.clear()
         await runtime.apply(POOL, StartBroker(BrokerId(0)))
         assert await process_of(runtime) is BrokerProcess.RUNNING

@@ -78,7 +78,7 @@ def test_a_successor_goes_on_with_the_move_and_begins_none_unconfirmed() -> None
         await rig.service.step_down()
         rig.service = rig.another_controller()
         await rig.service.load(ControllerEpoch(2))
-        with pytest.raises(CannotReassign, match="have not all said what they hold"):  # S17
+        with pytest.raises(CannotReassign, match="have reported their logs"):  # S17
             await move(rig, 2, 1)
         await catch_up(rig)
         await move(rig, 2, 1)

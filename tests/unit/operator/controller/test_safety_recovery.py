@@ -131,8 +131,8 @@ def test_s14_when_everybody_was_killed_the_longest_log_leads_and_a_notice_says_s
         assert view is not None
         assert len(view.notices) == 1
         assert view.notices[0].startswith(
-            "partition 0: no replica could prove that it has every committed record, so the longest"
-            " log of all was taken; broker 1 leads since leader epoch 4 from offset 70; 0 records"
+            "partition 0: no replica was known to hold all committed records, so the replica with"
+            " the longest log was elected; broker 1 is leader since leader epoch 4 and offset 70;"
         )
 
     run(scenario)

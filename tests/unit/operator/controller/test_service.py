@@ -434,7 +434,7 @@ def test_a_slice_name_taken_by_another_topic_id_is_not_overwritten() -> None:
         rig = await Harness().start(3)
         await rig.create()
         other = replace(rig.topic_state(), topic_id=TopicId("another"))
-        with pytest.raises(Exception, match="expected topic id another"):
+        with pytest.raises(Exception, match="expected topic ID another"):
             await rig.service.create_topic(POOL, other, ((BrokerId(0), BrokerId(1), BrokerId(2)),))
         assert rig.stored_slice()["topicId"] == ORDERS
 

@@ -103,7 +103,7 @@ def test_of_two_slices_with_the_same_partitions_the_older_one_counts() -> None:
         values, flaws = read_slices([younger, item])
         assert [value.name for value in values] == ["orders-0"]
         assert flaws == [
-            "PartitionSlice shop/a-0: holds the partitions of orders-0, which is older:"
+            "PartitionSlice shop/a-0: duplicates the partitions of the older orders-0:"
             " delete this copy"
         ]
 

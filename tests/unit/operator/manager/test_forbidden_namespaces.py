@@ -65,7 +65,7 @@ def test_the_others_are_read_and_it_is_refused_by_ourselves() -> None:
             without.replace_status(TOPIC, item),
             without.delete(TOPIC, "gone", "a"),
         ):
-            with pytest.raises(Forbidden, match="left out"):
+            with pytest.raises(Forbidden, match="not read"):
                 await call
 
     ask(rights.answer, story, namespaces=BOTH)

@@ -34,7 +34,7 @@ def test_lines_a_full_disk_refuses_are_counted_without_a_traceback(
     found = [json.loads(line) for line in disk.getvalue().splitlines()]
     assert [(line["message"], line.get("dropped")) for line in found] == [
         ("one", None),
-        ("log lines could not be written", 2),
+        ("log lines not written", 2),
         ("four", None),
     ]
     assert capsys.readouterr().err == ""

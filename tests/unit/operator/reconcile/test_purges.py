@@ -56,7 +56,7 @@ def test_retained_data_that_is_named_is_purged_and_told(tell: Callable[[Experime
         assert await purged(world) == (
             "True",
             "Done",
-            "purged: orders; nothing was retained of of-nobody",
+            "purged: orders; no retained data: of-nobody",
         )
         assert list(world.controller.views) == [payments]
         drained = await world.condition(BROKER_POOL, "default", "Drained")
@@ -72,7 +72,9 @@ def test_a_topic_that_has_an_object_is_never_purged(tell: Callable[[Experiment],
         assert await ask_for(world, "orders") == [{"topicName": "orders", "result": "HasTopic"}]
         status, reason, message = await purged(world)
         assert (status, reason) == ("False", "HasTopic")
-        assert message.startswith("not purged, as a Topic object has the name: orders. To purge")
+        assert message.startswith(
+            "not purged, because a Topic object has the name: orders. To purge"
+        )
         await world.evaluate()
         assert deletions(world) == []
         # It is no standing order: what is deleted with Retain later is retained.

@@ -103,7 +103,7 @@ def test_identity_cannot_be_written_over(store: SqliteStore) -> None:
     async def scenario() -> None:
         created = await store.create(TOPIC, topic())
         forged = {**created, "metadata": {**created["metadata"], "uid": "mine"}}
-        with pytest.raises(Conflict, match="another object of that name"):
+        with pytest.raises(Conflict, match="another object has this name"):
             await store.replace(TOPIC, forged)
         unversioned = {"metadata": {"namespace": "shop", "name": "orders"}, "spec": {}}
         with pytest.raises(Rejected, match="resourceVersion is missing"):

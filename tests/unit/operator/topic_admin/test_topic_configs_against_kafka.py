@@ -99,7 +99,7 @@ def test_compaction_lags_that_contradict_each_other_are_refused_as_by_kafka(
 ) -> None:
     faults = list(config_faults(row["config"], 3))
     assert (faults == []) is row["takes"]
-    assert all("min.compaction.lag.ms is more than" in fault for fault in faults)
+    assert all("min.compaction.lag.ms is greater than" in fault for fault in faults)
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ GROUP_TYPE = 32
     [
         (("num.partitions",), "num.partitions: set spec.defaultPartitions of the BrokerPool"),
         (("log.retention.ms",), "log.retention.ms: set retention.ms in spec.config of each Topic"),
-        (("log.cleaner.threads",), "log.cleaner.threads: no field of the BrokerPool says it"),
-        (("a", "b", "c", "d", "e", "f"), "e: no field of the BrokerPool says it; and 1 more"),
+        (("log.cleaner.threads",), "log.cleaner.threads: not configurable in the BrokerPool"),
+        (("a", "b", "c", "d", "e", "f"), "e: not configurable in the BrokerPool; and 1 more"),
     ],
 )
 def test_who_alters_a_broker_is_told_the_field(names: tuple[str, ...], sentence: str) -> None:

@@ -32,7 +32,7 @@ from tests.unit.broker.kafka.apis.test_advertised_listeners import requested_at
 NO_ID = "00000000-0000-4000-8000-000000000001"
 
 
-@pytest.mark.parametrize(("version", "words"), [(2, None), (3, "there is no such group")])
+@pytest.mark.parametrize(("version", "words"), [(2, None), (3, "the group does not exist")])
 def test_why_a_group_is_not_deleted_is_told_from_version_3_on(
     tmp_path: Path, version: int, words: str | None
 ) -> None:

@@ -55,7 +55,7 @@ def test_gzip_records_are_opened():
 
 
 def test_a_gzip_stream_that_is_cut_is_corrupt():
-    with pytest.raises(CorruptBatch, match="whole gzip stream"):
+    with pytest.raises(CorruptBatch, match="complete gzip stream"):
         list(read_records(with_codec(1, gzip.compress(BODY)[:-4])))
 
 

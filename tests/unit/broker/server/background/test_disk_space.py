@@ -62,7 +62,7 @@ def test_records_are_refused_with_a_sentence_that_says_what_to_do(pool: InProces
     (refused,) = pool.brokers[1].produce("a", acks=1)
     assert refused.error is ErrorCode.KAFKA_STORAGE_ERROR
     assert refused.is_out_of_space
-    assert "shorten retention.ms" in refused.message
+    assert "lower retention.ms" in refused.message
     assert pool.brokers[1].replica().log.log_end_offset == 1
 
 

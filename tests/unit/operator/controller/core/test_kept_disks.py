@@ -187,10 +187,14 @@ def test_the_longest_log_is_taken_only_where_no_disk_is_left_that_proves_anythin
     away = eligibility(replace(KEPT, is_live=False), other)
     assert after(state, away, reports=ends, of=ALWAYS) is state  # a valid entry is waited for
     assert not needs_reports(ALWAYS, state, away, None)
-    assert "only brokers 0 surely have" in leaderless_sentence(ALWAYS, state, away, NO_EVIDENCE)
+    assert "only brokers 0 are known to hold" in leaderless_sentence(
+        ALWAYS, state, away, NO_EVIDENCE
+    )
     nobody = eligibility(replace(KEPT, is_live=False), replace(other, is_live=False))
     said = leaderless_sentence(ALWAYS, state, nobody, NO_EVIDENCE)
-    assert said.endswith("and none is active; start one of brokers 0")  # 1 would prove nothing
+    assert said.endswith(
+        "and none of them is active; start at least one of brokers 0"
+    )  # 1 would prove nothing
 
 
 def test_the_last_member_stays_by_its_disk_where_the_isr_alone_commits() -> None:

@@ -14,15 +14,15 @@ STATE = partition("", eligible="0@1", leader_epoch=6)
 def test_lossy_way_out_is_not_advised_while_brokers_may_be_starting() -> None:
     brokers = eligibility(dead("0@1"), "1@12", "2@13")
     said = leaderless_sentence(topic(), STATE, brokers, NO_EVIDENCE, is_lasting=False)
-    assert said.startswith("partition 0 has no leader: only brokers 0 surely have")
-    assert said.endswith("wait for them, they may be starting")
+    assert said.startswith("partition 0 has no leader: only brokers 0 are known to hold")
+    assert said.endswith("wait, they may be starting")
 
 
 def test_lossy_way_out_is_a_command_of_both_modes() -> None:
     brokers = eligibility(dead("0@1"), "1@12", "2@13")
     said = leaderless_sentence(topic(), STATE, brokers, NO_EVIDENCE)
     assert f"tidemark elect {topic().topic} 0 1" in said
-    assert "Only if they are lost for good" in said
+    assert "Only if they are lost permanently" in said
 
 
 def test_grace_begins_when_a_partition_is_first_seen_without_a_leader() -> None:

@@ -64,6 +64,6 @@ def test_create_answers_conflict_and_refusal(tmp_path: Path) -> None:
         ("POST", "/v1/apply", "[1"),
     )
     assert first[0] == 200
-    assert second == (409, {"problems": ["Topic default/orders exists already"]})
+    assert second == (409, {"problems": ["Topic default/orders already exists"]})
     assert third == (422, {"problems": ["expected one BrokerPool, found something else"]})
     assert fourth[0] == 422

@@ -57,7 +57,7 @@ def store(tmp_path: Path) -> SqliteStore:
         ("metadata: {name: a, resourceVersion: '1'}\nspec: {}", "resourceVersion should not be"),
         ("metadata: {name: a}\nspec: {partitions: 1, partitions: 2}", "already set in map"),
         ("metadata: {name: a}\nspec: {partitions: .inf}", "expected a finite number"),
-        ("metadata: {name: a}\nspec: !!set {a}", "expected a value that JSON has"),
+        ("metadata: {name: a}\nspec: !!set {a}", "expected a JSON value"),
         ("metadata: {name: a}\nspec: &a {config: *a}", "expected"),
     ],
 )

@@ -13,7 +13,7 @@ HOST = "127.0.0.1"
 def test_taken_port_is_refused_at_once_with_its_number_and_what_to_do() -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(OSError, match=rf"port {port} .* is taken: .* --kafka-port"):
+        with pytest.raises(OSError, match=rf"port {port} .* is in use by .* --kafka-port"):
             asyncio.run(until_free(HOST, [port], seconds=60))
 
 
@@ -33,7 +33,7 @@ def test_brokers_of_an_earlier_run_are_waited_for_and_told() -> None:
 
     asyncio.run(story())
     assert reported == [
-        "waiting up to 60 s for brokers of an earlier run to end (processes 7, 8)",
+        "waiting up to 60 s for brokers of an earlier run to stop (processes 7, 8)",
     ]
 
 

@@ -46,7 +46,7 @@ def test_dev_tells_nothing_before_brokers_are_up_and_topics_are_led() -> None:
 
     asyncio.run(story())
     assert seen == [(False, 0), (False, 0), (False, 0), (True, 0)]
-    assert reported[0] == "ready: 2 of 2 brokers up, 1 topic led"
+    assert reported[0] == "ready: 2 of 2 brokers up, 1 topic with leaders"
 
 
 def test_dev_tells_addresses_and_commands_that_work_there() -> None:

@@ -147,7 +147,7 @@ def test_of_pods_without_a_verdict_the_newest_says_why(first: int, second: int) 
         ended_pod("daily-1", "no memory", 137, at="2026-11-21T06:00:50Z"),
     )
     (run,) = finished_runs([ended_job("daily-1")], [], [pods[first], pods[second]])
-    assert run.trouble == "exit code 137; it said no memory"
+    assert run.trouble == "exit code 137; termination message: no memory"
 
 
 def test_an_incident_has_one_event_however_many_runs_see_it(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_history_is_bounded_and_old_single_jobs_go(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ({"source": {}}, "source names either prometheus or files"),
+        ({"source": {}}, "source needs exactly one of prometheus and files"),
         ({"window": "soon"}, "spec.window: 'soon' does not match"),
         ({"windw": "1h"}, 'unknown field "spec.windw"'),
     ],

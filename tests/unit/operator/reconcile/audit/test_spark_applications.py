@@ -225,11 +225,15 @@ def test_runs_that_the_spark_operator_made_of_a_schedule_count(tmp_path: Path) -
         (
             {"state": "FAILED", "error": "ExitCode: 4"},
             "no answer",
-            "exit code 0; it said no answer",
+            "exit code 0; termination message: no answer",
         ),
         ({"state": "FAILED", "error": "ExitCode: 4"}, "no answer", "FAILED: ExitCode: 4"),
         ({"state": "FAILED", "error": "forbidden: pods", "at": None}, None, "forbidden: pods"),
-        ({"state": "COMPLETED"}, None, "its pod is gone, and with it what it said"),
+        (
+            {"state": "COMPLETED"},
+            None,
+            "the pod was deleted before its termination message was read",
+        ),
     ],
 )
 def test_a_run_without_a_verdict_says_what_the_spark_operator_says(
@@ -350,7 +354,7 @@ def test_a_schedule_that_the_spark_operator_refused_is_made_anew(tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "spec", "sentence"),
     [
-        ("daily", {"engine": "Local"}, "spec.spark is for engine Spark only"),
+        ("daily", {"engine": "Local"}, "spec.spark requires engine Spark"),
         ("d" * 44, {}, "with spec.spark metadata.name is at most 43 characters long"),
         ("1st", {}, "with spec.spark metadata.name is at most 43 characters long"),
         ("a.b", {}, "with spec.spark metadata.name is at most 43 characters long"),

@@ -143,18 +143,18 @@ def test_a_partition_that_can_never_spare_a_replica_is_named_and_does_not_hold_u
         topics=(topic((0,), (1,), in_sync=1),),
     )
     assert rolling_update.stop == StopBroker(BrokerId(0), "pod-0")
-    assert "no acks=all meanwhile" in rolling_update_condition(rolling_update).message
+    assert "acks=all is rejected meanwhile" in rolling_update_condition(rolling_update).message
     assert "orders-0" in rolling_update_condition(rolling_update).message
 
 
 def test_what_is_not_known_is_waited_for() -> None:
     missing = replace(HEALTHY, missing_slices=("orders-0",))
     assert plan(broker(0), broker(1), broker(2), topics=(missing,)).obstacle == (
-        "slice orders-0 is missing"
+        "PartitionSlice orders-0 is missing"
     )
     outcome_unknown = replace(HEALTHY, partitions=HEALTHY.partitions[:2])
     assert plan(broker(0), broker(1), broker(2), topics=(outcome_unknown,)).obstacle == (
-        "the state of topic orders is not wholly known"
+        "the state of topic orders is not completely known"
     )
 
 

@@ -66,7 +66,9 @@ def test_storage_that_is_being_deleted_is_told_with_what_follows() -> None:
     going = ObservedBroker(ZERO, BrokerProcess.RUNNING, "a", storage_is_going=True)
     ready = pool_conditions(POOL, ObservedPool((going,)), frozenset({ZERO}))[0]
     assert (ready.is_true, ready.reason) == (False, "StorageIsGoing")
-    assert "with the records there, and the broker starts on a new, empty one" in ready.message
+    assert (
+        "its claim and its records are deleted, and the broker starts with a new" in ready.message
+    )
 
 
 def test_storage_gets_the_pools_deletion_policy() -> None:

@@ -69,7 +69,7 @@ def test_a_choice_for_a_partition_that_has_a_leader_does_nothing() -> None:
 @pytest.mark.parametrize("elect", ["2", "0=2", "0=2@5;1=2@5", "a=b@c", "0=2@5,"])
 def test_an_annotation_that_cannot_be_read_is_told_with_an_example(elect: str) -> None:
     (sentence,) = validate(manifest(elect))
-    assert "must be like 0=2@5" in sentence
+    assert "expected entries such as 0=2@5" in sentence
 
 
 def test_one_that_got_past_that_stops_nothing_else_of_its_topic() -> None:
@@ -79,7 +79,7 @@ def test_one_that_got_past_that_stops_nothing_else_of_its_topic() -> None:
     plan = plan_topic(replace(observed("a typo"), topic=asked))
     assert isinstance(plan.action, UpdateTopic)
     (reported,) = (each for each in plan.conditions if each.type == "Attention")
-    assert "must be like 0=2@5" in reported.message
+    assert "expected entries such as 0=2@5" in reported.message
 
 
 def test_fields_of_a_newer_crd_stop_nothing() -> None:

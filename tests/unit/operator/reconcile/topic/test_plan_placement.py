@@ -113,7 +113,7 @@ def test_a_placement_on_a_broker_to_be_emptied_is_told_and_moves_nothing() -> No
     assert plan.action is None
     (placed,) = (condition for condition in plan.conditions if condition.type == "Placed")
     assert (placed.is_true, placed.reason) == (False, "PlacementOnLeavingBroker")
-    assert "partitions 0 on brokers that are to be emptied (2)" in placed.message
+    assert "partitions 0 on brokers to drain (2)" in placed.message
 
 
 def test_entries_that_nobody_can_follow_use_up_no_place_of_brokers_to_be_emptied() -> None:
@@ -187,9 +187,9 @@ def test_growth_while_brokers_are_to_be_emptied_is_told_with_what_to_do() -> Non
     (ready,) = (condition for condition in plan.conditions if condition.type == "Ready")
     assert (ready.is_true, ready.reason) == (False, "NotEnoughBrokers")
     assert ready.message == (
-        "partitions 1, 2, 3 are not made yet: replicationFactor 3 needs as many brokers, BrokerPool"
-        " default has 2 beside those that are to be emptied (2): set its spec.replicas to at least"
-        " 4, or take brokers out of its spec.drain"
+        "partitions 1, 2, 3 are not created yet: replicationFactor 3 needs 3 brokers, BrokerPool"
+        " default has 2 besides the brokers to drain (2): set its spec.replicas to at least"
+        " 4, or remove brokers from its spec.drain"
     )
 
 
@@ -212,7 +212,7 @@ def test_growth_that_waits_hides_no_partition_without_a_leader() -> None:
     spec = spec_of(partitions=2)
     plan = plan_topic(observed(spec, grown(spec, partition("", eligible="0@1")), 3, 2))
     texts = [c.message for c in plan.conditions if c.type == "Ready"]
-    assert texts[0].startswith("partitions 1 are not made yet")
+    assert texts[0].startswith("partitions 1 are not created yet")
     assert texts[1] == "no leader: partitions 0"
 
 
@@ -232,12 +232,12 @@ def test_the_condition_names_what_a_move_waits_for() -> None:
     ("in_sync", "reason", "message"),
     [
         ("0@1 1@2 2@3", "AllInSync", "every replica is in sync"),
-        ("0@1 1@2", "UnderReplicated", "not fully in sync: partitions 0"),
+        ("0@1 1@2", "UnderReplicated", "under-replicated: partitions 0"),
         (
             "0@1",
             "BelowMinInsync",
-            "acks=all is refused, fewer are in sync than min.insync.replicas: partitions 0; "
-            "not fully in sync: partitions 0",
+            "below min.insync.replicas, acks=all writes are rejected: partitions 0; "
+            "under-replicated: partitions 0",
         ),
     ],
 )
@@ -254,8 +254,8 @@ def test_the_condition_says_whether_acks_all_is_refused(
 @pytest.mark.parametrize(
     ("entry", "sentence"),
     [
-        ({"partition": 1, "replicas": [0, 1, 2]}, "a partition that there is not"),
-        ({"partition": 0, "replicas": [0, 1]}, "as many brokers for a partition"),
+        ({"partition": 1, "replicas": [0, 1, 2]}, "a partition that does not exist"),
+        ({"partition": 0, "replicas": [0, 1]}, "must list replicationFactor brokers"),
         ({"partition": 0, "replicas": [0, 1, 1]}, "a broker twice"),
     ],
 )
@@ -351,25 +351,26 @@ def drained_of_two(*views: TopicView) -> tuple[str, str]:
 def test_a_drain_names_retained_data_and_how_it_moves() -> None:
     assert drained_of_two(retained("orders", 0, 1, 4)) == (
         "DataRetained",
-        "broker 2 holds 3 replicas of data kept without a Topic: orders (partitions 0, 1, 4);"
-        " kept data moves as all other data does; to delete it instead: tidemark topics purge, or"
+        "broker 2 holds 3 replicas of retained data: orders (partitions 0, 1, 4);"
+        " retained data is moved too; to delete it instead: tidemark topics purge, or"
         " spec.purgeRetained; deleted topic orders, partition 0 waits: no other active broker of"
-        " the pool takes replicas; deleted topic orders, partition 1 waits: no other active broker"
-        " of the pool takes replicas; deleted topic orders, partition 4 waits: no other active"
-        " broker of the pool takes replicas",
+        " the pool accepts replicas; deleted topic orders, partition 1 waits: no other active"
+        " broker of the pool accepts replicas; deleted topic orders, partition 4 waits: no other"
+        " active broker of the pool accepts replicas",
     )
     served = view_of(spec_of(), WHOLE)
     reason, message = drained_of_two(served, retained("orders", 0))
     assert reason == "ReplicasMove"
     assert message.startswith(
-        "broker 2 holds 1 replicas, and 1 replicas of data kept without a Topic: orders"
-        " (partitions 0); see the Topics' conditions, tidemark drain --wait names them;"
-        " kept data moves as all other data does;"
+        "broker 2 holds 1 replicas, and 1 replicas of retained data: orders"
+        " (partitions 0); see the conditions of the Topics, or run tidemark drain --wait;"
+        " retained data is moved too;"
     )
     lost = replace(retained("orders", 0), missing_slices=("orders-1",))
     assert drained_of_two(lost)[1].startswith(
-        "broker 2 holds an unknown number of replicas, 1 replicas of data kept without a Topic:"
-        " orders (partitions 0); slices are missing or unreadable of deleted topic orders; see"
+        "broker 2 holds an unknown number of replicas, 1 replicas of retained data:"
+        " orders (partitions 0); PartitionSlice objects are missing or unreadable: deleted topic"
+        " orders; see"
     )
 
 

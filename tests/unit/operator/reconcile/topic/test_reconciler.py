@@ -100,7 +100,7 @@ def test_fewer_brokers_than_replication_factor_says_which_number_to_change(
         condition = await world.condition()
         assert condition["reason"] == "NotEnoughBrokers"
         assert condition["message"].endswith(
-            "set its spec.replicas to at least 3, or make the Topic with replicationFactor 2"
+            "set its spec.replicas to at least 3, or create the Topic with replicationFactor 2"
         )
         assert world.controller.calls == []
 
@@ -174,7 +174,7 @@ def test_a_deleted_topic_is_retained_and_adopted_by_its_successor(
         await world.pass_pool()
         kept = await world.condition(BROKER_POOL, "default", "DataRetained")
         assert kept["message"].startswith(
-            "data of 1 deleted topic is kept (orders): deleting the namespace destroys it"
+            "data of 1 deleted topic is retained (orders): a Topic of that name serves it again"
         )
         world.added.clear()
         await world.topic(partitions=3)
@@ -315,9 +315,8 @@ async def reported(world: Cluster) -> tuple[str, str, str]:
 
 def rejection_of(name: str, found: str, requested: str) -> tuple[str, str, str]:
     message = (
-        f"the data of this topic has {name} {found}, asked for {requested}, and {name} cannot "
-        f"change:"
-        f" make the Topic with {name} {found}"
+        f"the data of this topic has {name} {found}, which cannot be changed"
+        f" to {requested}: create the Topic with {name} {found}"
     )
     return "False", "RetainedDataDiffers", message
 
@@ -381,7 +380,7 @@ def test_the_oldest_topic_has_the_name(tell: Callable[[Experiment], None]) -> No
         await world.pass_topic("late")
         condition = await world.condition(name="late")
         assert condition["reason"] == "TopicNameTaken"
-        assert "Topic orders, which had it first" in condition["message"]
+        assert "the older Topic orders" in condition["message"]
 
     tell(story)
 

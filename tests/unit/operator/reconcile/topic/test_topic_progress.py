@@ -44,7 +44,7 @@ def test_partitions_without_a_first_leader_are_progress() -> None:
 
 def test_partitions_that_are_not_made_yet_count() -> None:
     view = view_of(states_of(led=128, count=128))
-    assert ready(view, wanted=200) == (False, "Progressing", "128 of 200 partitions led")
+    assert ready(view, wanted=200) == (False, "Progressing", "128 of 200 partitions have a leader")
     led = "all 128 partitions have a leader"
     assert ready(replace(view, deletion_policy="Delete")) == (True, "AllPartitionsLed", led)
 
@@ -85,7 +85,7 @@ def test_status_tells_progress_while_partitions_are_made() -> None:
             status = shop.store.objects[TOPIC.kind, NAMESPACE, "new"]["status"]
             condition = status["conditions"][0]
             assert (condition["status"], condition["reason"]) == ("False", "Progressing")
-            assert condition["message"] == "2 of 3 partitions led"
+            assert condition["message"] == "2 of 3 partitions have a leader"
             assert (status["ledPartitions"], status["topicId"]) == (2, "uid-new")
             made.set()
             await eventually(lambda: shop.ready("new") == "AllPartitionsLed")
