@@ -313,7 +313,7 @@ class ControllerChannel:
         """
         if controller_epoch < self.controller_epoch:
             _log.warning(
-                "answer of a deposed controller dropped",
+                "response of a superseded controller ignored",
                 extra={"found": controller_epoch, "expected": self.controller_epoch},
             )
             self.prefer("")
@@ -330,7 +330,7 @@ class ControllerChannel:
     def record_problem(self, during: str, problem: str) -> None:
         text = f"{during}: {problem}"
         if text != self.problem:
-            _log.warning("controller not reached", extra={"problem": text})
+            _log.warning("controller not reachable", extra={"problem": text})
         self.problem = text
 
     def clear_problem(self) -> None:

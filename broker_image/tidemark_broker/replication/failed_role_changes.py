@@ -35,7 +35,7 @@ class FailedRoleChanges:
     def note(self, key: tuple[TopicId, int], error: str) -> None:
         """Report a role that was not applied; the controller has to choose another broker."""
         if key not in self._failed_roles:
-            _log.error("role not taken", extra={"partition": key[1], "error": error})
+            _log.error("role not applied", extra={"partition": key[1], "error": error})
             self._failed_roles[key] = self._failed_replicas.get(key)
         self._failed_replicas[key] = error
 

@@ -188,7 +188,7 @@ class Partition:
                 self.state = state
             case _:
                 if self.role != "idle":
-                    self.become_idle("the partition has no leader now")
+                    self.become_idle("the partition has no leader")
                 self.state = state
 
     # guard: replica-applies-newer-state (I14)

@@ -234,7 +234,7 @@ class BrokerServer(PartitionObserver):
         try:
             await self._serve(directory, epoch_store)
         finally:
-            self.partitions.stop("this process ends")  # however it does
+            self.partitions.stop("the broker process stops")  # however it does
             await self._channel.close()
             # I17: no worker may still write here once the lock is gone.
             await self._loop.shutdown_default_executor()

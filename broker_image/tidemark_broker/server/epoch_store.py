@@ -55,5 +55,5 @@ class LogDirectoryEpochStore:
                 await asyncio.to_thread(work, *arguments)
                 return
             except DiskFull as error:
-                self._record_problem("an answer waits for space", str(error))
+                self._record_problem("a response is deferred, no disk space", str(error))
                 await asyncio.sleep(RETRY_SECONDS)

@@ -336,7 +336,7 @@ class BrokerLifecycleManager(PartitionObserver):
             case ErrorCode.NOT_CONTROLLER:
                 self._suspects.update(request.suspects)
                 self._channel.prefer(response.controller_address)
-                self._channel.record_problem("heartbeat", "no leading controller yet")
+                self._channel.record_problem("heartbeat", "no active controller yet")
                 await asyncio.sleep(FIRST_RETRY_SECONDS)
             case ErrorCode.BROKER_ID_NOT_REGISTERED:
                 await self._register_again(response.message)

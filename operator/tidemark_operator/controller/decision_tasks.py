@@ -51,13 +51,13 @@ class DecisionTasks:
             caller = asyncio.current_task()
             # Both may be cancelled at once: who is to end must not be told to try again.
             if task.cancelled() and not (caller is not None and caller.cancelling()):
-                raise NotController("stepped down while deciding") from None
+                raise NotController("the controller stepped down during the command") from None
             raise
 
     def spawn(self, coroutine: Coroutine[Any, Any, Result], name: str) -> "asyncio.Task[Result]":
         if self.is_closed or len(self._tasks) >= MAX_TASKS:
             coroutine.close()
-            raise NotController("the Lease is lost, or too many decisions are under way")
+            raise NotController("the Lease is lost, or too many commands are running")
         task = asyncio.create_task(coroutine, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._record_done)
@@ -67,7 +67,7 @@ class DecisionTasks:
         self._tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, ControllerSuperseded):
-            logger.error("deposed: standing by", extra={"error": str(error)})
+            logger.error("controller superseded, on standby", extra={"error": str(error)})
             self._on_superseded()
         elif error is not None and task.get_name() != "decision":
             logger.error("controller task failed", exc_info=error, extra={"task": task.get_name()})

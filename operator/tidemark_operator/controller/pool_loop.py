@@ -219,7 +219,7 @@ class PoolLoop:
             await self.slice_store.delete(value)
         except StoreError as error:
             logger.warning(
-                "slice of a deleted topic not removed yet",
+                "PartitionSlice of a deleted topic not removed yet",
                 extra={"slice": value.name, "error": str(error)},
             )
             return
@@ -230,7 +230,7 @@ class PoolLoop:
             await self.slice_store.remove_deletion_record(tombstone)
         except StoreError as error:
             logger.warning(
-                "tombstone not removed yet",
+                "deletion record not removed yet",
                 extra={"topic": tombstone.topic, "error": str(error)},
             )
             return
@@ -360,7 +360,7 @@ class PoolLoop:
             self.state.leftovers[value.name] = value
         else:
             logger.error(
-                "slice of a deleted topic found, left alone: its replicas are erased",
+                "PartitionSlice of a deleted topic ignored, its replicas are erased",
                 extra={"slice": value.name, "topic": value.topic.topic},
             )
         return True

@@ -87,7 +87,9 @@ class SliceChanges:
                     written = await self._write(name, decide)
                 except Deferred as error:
                     self._on_deferred()
-                    logger.warning("decision put off", extra={"slice": name, "error": str(error)})
+                    logger.warning(
+                        "slice write deferred", extra={"slice": name, "error": str(error)}
+                    )
                     deferred.append(name)
                 else:
                     if written is not None:

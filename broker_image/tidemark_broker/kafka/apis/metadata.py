@@ -97,7 +97,7 @@ class ClusterView:
         if requested["endpoint_type"] != ENDPOINTS_OF_BROKERS:
             return {
                 "error": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-                "error_message": "the controller has no Kafka endpoint: ask for brokers (1)",
+                "error_message": "the controller has no Kafka endpoint: request type 1 (brokers)",
                 "cluster_id": self._services.cluster_id(),
                 "controller_id": NO_BROKER,
                 "brokers": (),

@@ -92,7 +92,7 @@ def assign(state: PartitionState, log: LocalLog, broker: LocalBroker) -> Assignm
     """Return what to do by this state, which is the newest that this broker has."""
     if broker.broker_id not in state.replicas:
         if is_older_than_log(state, log):
-            return Idle("an older state does not name it")
+            return Idle("an older state does not list it")
         return Remove("moved to other brokers")
     if log.is_name_taken and not log.exists:
         return Wait()

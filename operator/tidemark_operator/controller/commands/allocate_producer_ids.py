@@ -35,8 +35,8 @@ def allocate(
     if pool.current(request.broker_id, request.broker_epoch) is None:
         return AllocateProducerIdsResponse(
             ErrorCode.STALE_BROKER_EPOCH,
-            f"broker {request.broker_id}: epoch {request.broker_epoch} is not its registered"
-            " one: register first",
+            f"broker {request.broker_id}: broker epoch {request.broker_epoch} is not the"
+            " registered one: register first",
             pool.controller_epoch,
         )
     producer_id_round = pool.next_producer_id_round()
@@ -44,11 +44,11 @@ def allocate(
         yield from _use_up(pool, request.broker_id, producer_id_round)
     except Deferred as error:
         return AllocateProducerIdsResponse(
-            ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again", pool.controller_epoch
+            ErrorCode.REQUEST_TIMED_OUT, f"{error}: retry", pool.controller_epoch
         )
     first = first_producer_id(producer_id_round, request.broker_id)
     logger.info(
-        "producer ids handed out",
+        "producer IDs allocated",
         extra={"pool": pool.pool, "broker_id": request.broker_id, "first_producer_id": first},
     )
     return AllocateProducerIdsResponse(

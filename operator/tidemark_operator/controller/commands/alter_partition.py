@@ -29,7 +29,7 @@ def alter_partition(
     if pool.current(request.broker_id, request.broker_epoch) is None:
         return AlterPartitionResponse(
             ErrorCode.STALE_BROKER_EPOCH,
-            f"broker {request.broker_id}: epoch {request.broker_epoch} is not its"
+            f"broker {request.broker_id}: broker epoch {request.broker_epoch} is not the"
             " registered one: register again",
             pool.controller_epoch,
         )

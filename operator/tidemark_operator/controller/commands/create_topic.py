@@ -105,7 +105,7 @@ def update(pool: PoolState, topic: TopicState, *, deletion_policy: str | None) -
     topic_id = topic.topic_id
     slices = pool.topic_slices(topic_id)
     if not slices:
-        raise TopicUnknown(f"topic {topic.topic} ({topic_id}) has no slices")
+        raise TopicUnknown(f"topic {topic.topic} ({topic_id}) has no PartitionSlice objects")
     for value in slices:
         yield Turn.SHARED
         yield from change(pool, value.name, _updating(pool, topic, deletion_policy))
@@ -118,14 +118,14 @@ def add_partitions(
 ) -> Steps[None]:
     slices = pool.topic_slices(topic_id)
     if not slices:
-        raise TopicUnknown(f"topic id {topic_id} has no slices")
+        raise TopicUnknown(f"topic ID {topic_id} has no PartitionSlice objects")
     last = slices[-1]
     done = count_of(slices)
     check_complete(slices)
     if done < first:
         raise SliceMissing(
-            f"topic {last.topic.topic}: partitions {done} to {first - 1} existed once and are"
-            " gone: restore the PartitionSlice objects that had them"
+            f"topic {last.topic.topic}: the PartitionSlice objects of partitions {done} to"
+            f" {first - 1} are missing: restore them"
         )
     growth = Growth(last.topic, assignments, first, last.object_name, last.deletion_policy)
     is_done = False

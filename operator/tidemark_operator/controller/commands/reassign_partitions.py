@@ -94,7 +94,7 @@ def _reason_to_wait(pool: PoolState, topic_id: TopicId, state: PartitionState) -
     """
     replica = (topic_id, state.partition)
     if not pool.may_grant(replica, state):
-        return "its brokers have not all said what they hold: a move waits until they have"
+        return "not all of its brokers have reported their logs: the move waits for the reports"
     if state.has_leader and not _leads_on(pool, state):
         return f"its leader {state.leader} is stopping: the move waits for another leader"
     return ""

@@ -173,7 +173,7 @@ def _end_former_life(
         lost_below=notes.lost_below,
     )
     if not (yield Evaluate(overriding=(leaving,))).is_complete:
-        raise Deferred(f"broker {broker_id}: its former life could not be fenced yet")
+        raise Deferred(f"broker {broker_id}: earlier broker epoch is not fenced yet")
 
 
 def _report_version(pool: PoolState, request: RegisterRequest, outcome: Accepted) -> int:

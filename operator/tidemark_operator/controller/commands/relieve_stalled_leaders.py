@@ -88,7 +88,9 @@ class StalledLeaders:
             # What is stored is not what we knew: the next heartbeat asks again.
             outcome = yield ChangeSlice(value, lambda found: wanted if found is value else found)
         except Deferred as error:
-            logger.warning("decision put off", extra={"slice": value.name, "error": str(error)})
+            logger.warning(
+                "leadership move deferred", extra={"slice": value.name, "error": str(error)}
+            )
             now_ms = self._forget_old()
             for before, after in moved:
                 self._perhaps_moved[topic.topic_id, after.partition] = (before.leader, now_ms)

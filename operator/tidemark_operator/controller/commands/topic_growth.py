@@ -130,7 +130,7 @@ def _count(pool: PoolState, slices: list[PartitionSlice], count: int) -> Steps[b
     if some:
         outcome = yield ChangeSlices({value.name: _counting(count) for value in some})
         if not outcome.is_complete:
-            raise Deferred(f"topic {some[0].topic.topic}: its partition count is not stored yet")
+            raise Deferred(f"topic {some[0].topic.topic}: the partition count is not stored yet")
     return not others
 
 
@@ -179,7 +179,7 @@ def change(pool: PoolState, name: str, decide: Decide) -> Steps[None]:
     value = pool.slices.get(name)
     outcome = Outcome() if value is None else (yield ChangeSlice(value, decide))
     if name not in outcome.stored:
-        raise SliceMissing(f"PartitionSlice {name} is gone: restore it (S12)")
+        raise SliceMissing(f"PartitionSlice {name} is missing: restore it")
 
 
 def _appending(topic: TopicState, part: tuple[NewPartition, ...]) -> Decide:

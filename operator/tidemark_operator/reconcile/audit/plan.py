@@ -273,7 +273,9 @@ def _ready(observed: ObservedAudit) -> Condition:
     if spec.is_suspended:
         return Condition("Ready", False, "Suspended", "spec.suspend is true: no run is started")
     if spec.schedule is not None:
-        return Condition("Ready", True, "Scheduled", f"at {spec.schedule}, by a {kind.kind}")
+        return Condition(
+            "Ready", True, "Scheduled", f"scheduled at {spec.schedule} by a {kind.kind}"
+        )
     return Condition("Ready", True, "SingleRun", f"the run is {single_run_name(audit)}")
 
 

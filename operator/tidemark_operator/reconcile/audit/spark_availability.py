@@ -57,7 +57,7 @@ def spark_conditions(
         return (_out_of_reach(audit),)
     spark = audit.spec.spark
     if spark is None:
-        left = f"spec.spark is left out; earlier SparkApplications are left: {applications}"
+        left = f"spec.spark is not set; SparkApplications of earlier runs remain: {applications}"
         return (Condition(SPARK_CONDITION, False, "Left", left),) if applications else ()
     assert spark_operator is not SparkOperator.NOT_REQUESTED
     requested_transition = "spec.spark requests SparkApplications (sparkoperator.k8s.io/v1beta2)"

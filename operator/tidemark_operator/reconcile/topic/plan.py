@@ -201,8 +201,9 @@ def _plan_placement(observed: ObservedTopic) -> TopicPlan:
     if observed.pool_replicas is None:
         return _not_ready(
             "BrokerPoolNotFound",
-            f"there is no BrokerPool {spec.pool_name} in namespace {observed.topic.namespace}: make"
-            f' it, or make the Topic with brokerPool "{DEFAULT_POOL}", which comes by itself',
+            f"BrokerPool {spec.pool_name} not found in namespace {observed.topic.namespace}: create"
+            f' it, or set the Topic\'s brokerPool to "{DEFAULT_POOL}", which is created'
+            " automatically",
         )
     too_few = _too_few_brokers(observed)
     if too_few is not None:

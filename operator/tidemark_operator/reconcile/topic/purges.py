@@ -132,7 +132,7 @@ class RetainedPurges:
                 return None
         for kept in found:
             log.info(
-                "retained data is purged",
+                "retained data purged",
                 extra={"pool": pool.pool, "topic": name, "topic_id": kept.topic_id},
             )
             await self._controller.delete_topic(pool.pool, kept.topic_id, retain=False, topic=name)

@@ -57,7 +57,8 @@ def test_a_full_disk_makes_the_response_wait(
     async def scenario() -> None:
         stored.disk.io_failure["write"] = NO_SPACE
         assert await stored.store.store(BrokerEpoch(7), ControllerEpoch(5))
-        assert (stored.problems, stored.epochs()) == (["an answer waits for space"], (7, 5))
+        assert stored.problems == ["a response is deferred, no disk space"]
+        assert stored.epochs() == (7, 5)
 
     run(scenario)
 

@@ -79,7 +79,7 @@ def test_log_is_removed_by_a_newer_state(latest_epoch: int) -> None:  # S12
 def test_log_is_kept_when_the_state_is_not_newer(latest_epoch: int) -> None:  # S17, S30
     moved = state(replicas=(OTHER, THIRD))
     assert assign(moved, LocalLog(LeaderEpoch(latest_epoch)), BROKER) == Idle(
-        "an older state does not name it"
+        "an older state does not list it"
     )
 
 
