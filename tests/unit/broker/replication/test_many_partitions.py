@@ -497,10 +497,12 @@ def test_a_broker_that_stops_follows_nothing_more_whatever_it_is_told(pool: InPr
             fetchers = ReplicaFetcherManager(
                 follower, suspect=lambda _: None, responded=lambda _: None, tasks=tasks
             )
+            pool.brokers[2].observers.add(fetchers)
             fetchers.on_roles_applied()
             follower.stop("the test stops it")
             fetchers.stop()
             fetchers.on_roles_applied()
+            follower.record_failures_acknowledged(list(follower.failed_replicas))
             assert fetchers._fetchers == {}
 
     asyncio.run(scenario())

@@ -73,7 +73,8 @@ def test_an_object_that_breaks_a_rule_keeps_what_its_status_needs() -> None:
     found = parse(BrokerPool, stored)
     assert isinstance(found, Invalid)
     assert found.sentences == (
-        "a quota limits produceBytesPerSecond, fetchBytesPerSecond or requestPercentage",
+        "a quota needs at least one of produceBytesPerSecond, fetchBytesPerSecond and"
+        " requestPercentage",
     )
     assert (found.metadata.generation, found.stored) == (3, stored)
     assert [each.type for each in found.status.known_conditions] == ["Ready"]

@@ -38,7 +38,7 @@ def ready(view: TopicView, **given: Any) -> tuple[bool, str, str]:
 
 def test_partitions_without_a_first_leader_are_progress() -> None:
     view = view_of(states_of(led=1240, count=2000))
-    assert ready(view) == (False, "Progressing", "1,240 of 2,000 partitions led")
+    assert ready(view) == (False, "Progressing", "1,240 of 2,000 partitions have a leader")
     assert status_fields(view).led_partitions == 1240
 
 
