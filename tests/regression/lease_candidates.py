@@ -10,8 +10,8 @@ from tests.support.controller_harness import Harness
 
 
 class LeaseTime:
-    def __init__(self, rig: Harness) -> None:
-        self._harness = rig
+    def __init__(self, harness: Harness) -> None:
+        self._harness = harness
 
     def now_ms(self) -> int:
         return self._harness.clock.ms
@@ -52,18 +52,18 @@ class WithoutTicks:
 
 
 def candidate(
-    rig: Harness,
+    harness: Harness,
     identity: str,
     *,
     is_holder_terminated: Callable[[str], Awaitable[bool]] = nobody_is_terminated,
 ) -> tuple[ControllerLease, ControllerService]:
-    service = rig.another_controller()
+    service = harness.another_controller()
     lease = ControllerLease(
-        rig.store,
+        harness.store,
         identity,
         f"{identity}:8070",
         leader=WithoutTicks(service),
-        clock=LeaseTime(rig),
+        clock=LeaseTime(harness),
         settings=LeaseSettings(namespace="tidemark"),
         is_holder_terminated=is_holder_terminated,
     )

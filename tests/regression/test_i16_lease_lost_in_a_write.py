@@ -45,39 +45,43 @@ def shrink(state: PartitionState, to: str) -> IsrProposal:
 async def lost_in_a_write() -> tuple[Harness, SlowStore, Object, AlterPartitionResponse]:
     """Controller 1 writes the ISR {0, 1} and loses its Lease meanwhile; controller 2 leads."""
     store = SlowStore()
-    rig = Harness(store=store)
-    first, rig.service = candidate(rig, "one")
+    harness = Harness(store=store)
+    first, harness.service = candidate(harness, "one")
     await first.step()
     for number in range(3):
-        rig.brokers.append(await rig.new_broker(number))
-    await rig.create()
+        harness.brokers.append(await harness.new_broker(number))
+    await harness.create()
     store.is_slow = True
-    requesting = asyncio.create_task(rig.brokers[0].alter(shrink(rig.partition(), "0@1 1@2")))
+    requesting = asyncio.create_task(
+        harness.brokers[0].alter(shrink(harness.partition(), "0@1 1@2"))
+    )
     await evaluate()
     (written,) = store.on_the_way
-    rig.clock.ms += 60_000
+    harness.clock.ms += 60_000
     await first.step()
     answer = await requesting
     store.is_slow = False
-    await taken_over(rig, candidate(rig, "two"))
-    return rig, store, written, answer
+    await taken_over(harness, candidate(harness, "two"))
+    return harness, store, written, answer
 
 
-async def taken_over(rig: Harness, successor: tuple[ControllerLease, ControllerService]) -> None:
-    lease, rig.service = successor
+async def taken_over(
+    harness: Harness, successor: tuple[ControllerLease, ControllerService]
+) -> None:
+    lease, harness.service = successor
     await lease.step()
-    rig.clock.ms += 10_000
+    harness.clock.ms += 10_000
     await lease.step()
-    assert rig.service.is_leading
-    for broker in rig.brokers:
+    assert harness.service.is_leading
+    for broker in harness.brokers:
         await broker.catch_up()
 
 
 def test_whoever_asked_hears_nothing_of_it() -> None:
     async def scenario() -> None:
-        rig, _, _, answer = await lost_in_a_write()
+        harness, _, _, answer = await lost_in_a_write()
         assert (answer.error, answer.answers) == (ErrorCode.NOT_CONTROLLER, ())
-        assert shown(rig.partition()) == "leader 0@1 epoch 0 isr [0@1 1@2 2@3] eligible [] pe 0"
+        assert shown(harness.partition()) == "leader 0@1 epoch 0 isr [0@1 1@2 2@3] eligible [] pe 0"
 
     run(scenario)
 
@@ -85,20 +89,20 @@ def test_whoever_asked_hears_nothing_of_it() -> None:
 @pytest.mark.parametrize("lands", ["before", "after", "never"])
 def test_it_is_one_legal_step_or_none(lands: str) -> None:
     async def scenario() -> None:
-        rig, store, written, _ = await lost_in_a_write()
+        harness, store, written, _ = await lost_in_a_write()
         if lands == "before":
             await store.replace(PARTITION_SLICE, written)
-        await rig.kill(rig.brokers[0])
+        await harness.kill(harness.brokers[0])
         if lands == "after":
             with pytest.raises(Exception, match="found"):
                 await store.replace(PARTITION_SLICE, written)
-        await rig.advance(100, *rig.brokers[1:])
+        await harness.advance(100, *harness.brokers[1:])
         kept, epoch = ("1@2", 2) if lands == "before" else ("1@2 2@3", 1)
-        state = rig.partition()
+        state = harness.partition()
         assert (state.leader, state.leader_epoch) == (1, 1)
         assert state.in_sync_replicas == members(kept)
         assert state.partition_epoch == epoch
-        stored = rig.stored_slice()["partitions"][0]
+        stored = harness.stored_slice()["partitions"][0]
         assert stored["partitionEpoch"] == epoch
 
     run(scenario)
@@ -108,15 +112,15 @@ def test_a_leader_that_asks_again_finds_its_change_there() -> None:
     """It landed after all: the successor answers from what is stored, not from what it read."""
 
     async def scenario() -> None:
-        rig, store, written, _ = await lost_in_a_write()
-        proposal = shrink(rig.partition(), "0@1 1@2")
+        harness, store, written, _ = await lost_in_a_write()
+        proposal = shrink(harness.partition(), "0@1 1@2")
         await store.replace(PARTITION_SLICE, written)
-        (answer,) = (await rig.brokers[0].alter(proposal)).answers
+        (answer,) = (await harness.brokers[0].alter(proposal)).answers
         assert answer.error is ErrorCode.INVALID_UPDATE_VERSION
         assert answer.state is not None
         assert answer.state.in_sync_replicas == members("0@1 1@2")
         again = replace(proposal, partition_epoch=answer.state.partition_epoch)
-        (answer,) = (await rig.brokers[0].alter(again)).answers
+        (answer,) = (await harness.brokers[0].alter(again)).answers
         assert answer.error is ErrorCode.NONE
 
     run(scenario)

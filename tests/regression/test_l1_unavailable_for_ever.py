@@ -20,11 +20,11 @@ def test_a_deposed_controllers_late_election_met_by_a_config_change_is_settled()
     successor meets it while it changes the topic's config, and nothing else happens."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        await rig.kill(rig.brokers[2])
-        await rig.advance(200, *rig.brokers[:2])
-        (state,) = rig.stored_slice()["partitions"]
+        harness = await Harness().start(3)
+        await harness.create()
+        await harness.kill(harness.brokers[2])
+        await harness.advance(200, *harness.brokers[:2])
+        (state,) = harness.stored_slice()["partitions"]
         late = dict(
             state,
             leader=2,
@@ -33,47 +33,47 @@ def test_a_deposed_controllers_late_election_met_by_a_config_change_is_settled()
             partitionEpoch=state["partitionEpoch"] + 1,
             isr=[{"id": 0, "epoch": 1}, {"id": 2, "epoch": 3}],
         )
-        rig.store.touch(PARTITION_SLICE, "orders-0", partitions=[late])
-        await rig.service.update_topic(
-            POOL, replace(rig.topic_state(), config={"retention.ms": "1000"})
+        harness.store.touch(PARTITION_SLICE, "orders-0", partitions=[late])
+        await harness.service.update_topic(
+            POOL, replace(harness.topic_state(), config={"retention.ms": "1000"})
         )
-        await rig.advance(200, *rig.brokers[:2])
-        assert rig.partition().leader == 0
-        assert rig.partition().in_sync_replicas == members("0@1")
+        await harness.advance(200, *harness.brokers[:2])
+        assert harness.partition().leader == 0
+        assert harness.partition().in_sync_replicas == members("0@1")
 
     run(scenario)
 
 
 def test_a_slice_whose_creation_was_cut_off_is_led_by_who_lives_when_it_is_found() -> None:
     async def scenario() -> None:
-        rig = await Harness(write_attempts=1).start(3)
-        rig.store.faults[PARTITION_SLICE.kind] = ["landed"]
+        harness = await Harness(write_attempts=1).start(3)
+        harness.store.faults[PARTITION_SLICE.kind] = ["landed"]
         with pytest.raises(StoreError):
-            await rig.create()
-        await rig.kill(rig.brokers[0])  # the slice names it, and is not known yet
-        await rig.advance(200, *rig.brokers[1:])
-        ids = [broker.broker_id for broker in rig.brokers]
-        await rig.service.create_topic(POOL, rig.topic_state(), place(1, 3, ids))
-        await rig.advance(200, *rig.brokers[1:])
-        assert rig.partition().leader in (1, 2)
+            await harness.create()
+        await harness.kill(harness.brokers[0])  # the slice names it, and is not known yet
+        await harness.advance(200, *harness.brokers[1:])
+        ids = [broker.broker_id for broker in harness.brokers]
+        await harness.service.create_topic(POOL, harness.topic_state(), place(1, 3, ids))
+        await harness.advance(200, *harness.brokers[1:])
+        assert harness.partition().leader in (1, 2)
 
     run(scenario)
 
 
 def test_a_broker_object_that_says_nothing_is_written_anew_by_its_registration() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        rig.store.touch(BROKER, "default-1", status={"brokerEpoch": "many"})
-        again = FakeBroker(rig, BrokerId(1), "1-b")
+        harness = await Harness().start(3)
+        await harness.create()
+        harness.store.touch(BROKER, "default-1", status={"brokerEpoch": "many"})
+        again = FakeBroker(harness, BrokerId(1), "1-b")
         assert (await again.register()).broker_epoch == 4
-        rig.store.touch(BROKER, "default-1", status={"brokerEpoch": "many"})
-        await rig.service.step_down()
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
-        third = FakeBroker(rig, BrokerId(1), "1-c")
+        harness.store.touch(BROKER, "default-1", status={"brokerEpoch": "many"})
+        await harness.service.step_down()
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
+        third = FakeBroker(harness, BrokerId(1), "1-c")
         assert (await third.register()).broker_epoch == 5  # its volume knows of 4
-        stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
+        stored = harness.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
         assert stored["brokerEpoch"] == 5
 
     run(scenario)

@@ -20,18 +20,18 @@ def test_a_slice_deleted_by_hand_gets_no_fresh_one_and_costs_no_broker_its_log(
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        del rig.store.objects[(PARTITION_SLICE.kind, "shop", "orders-0")]
-        await rig.service.step_down()
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
-        ids = [broker.broker_id for broker in rig.brokers]
+        harness = await Harness().start(3)
+        await harness.create()
+        del harness.store.objects[(PARTITION_SLICE.kind, "shop", "orders-0")]
+        await harness.service.step_down()
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
+        ids = [broker.broker_id for broker in harness.brokers]
         with pytest.raises(SliceMissing):
-            await rig.service.create_topic(
-                POOL, rig.topic_state(), place(1, 3, ids), had_slices=True
+            await harness.service.create_topic(
+                POOL, harness.topic_state(), place(1, 3, ids), had_slices=True
             )
-        assert (PARTITION_SLICE.kind, "shop", "orders-0") not in rig.store.objects
+        assert (PARTITION_SLICE.kind, "shop", "orders-0") not in harness.store.objects
 
     run(scenario)
     pool = InProcessPool(tmp_path, brokers=(1,), min_insync=1)
@@ -49,19 +49,19 @@ def test_slices_that_a_deposed_controller_made_after_its_successor_had_read_all_
     """Creating is no compare-and-set: nothing stops the deposed one. Found by the simulator."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        superseded, rig.service = rig.service, rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
-        ids = [broker.broker_id for broker in rig.brokers]
-        await superseded.create_topic(POOL, rig.topic_state(), place(1, 3, ids))
-        stored = rig.stored_slice()
+        harness = await Harness().start(3)
+        superseded, harness.service = harness.service, harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
+        ids = [broker.broker_id for broker in harness.brokers]
+        await superseded.create_topic(POOL, harness.topic_state(), place(1, 3, ids))
+        stored = harness.stored_slice()
         reported = ReplicaReport(ORDERS, 0, LeaderEpoch(0), Offset(0), Offset(0))
-        await FakeBroker(rig, BrokerId(0), "0-b", replicas=(reported,)).register()
-        await rig.service.create_topic(
-            POOL, rig.topic_state(), place(1, 3, ids), had_slices=had_slices
+        await FakeBroker(harness, BrokerId(0), "0-b", replicas=(reported,)).register()
+        await harness.service.create_topic(
+            POOL, harness.topic_state(), place(1, 3, ids), had_slices=had_slices
         )
-        assert rig.stored_slice()["metadata"]["uid"] == stored["metadata"]["uid"]
-        assert rig.partition().replicas == (0, 1, 2)
+        assert harness.stored_slice()["metadata"]["uid"] == stored["metadata"]["uid"]
+        assert harness.partition().replicas == (0, 1, 2)
 
     run(scenario)
 
@@ -71,13 +71,13 @@ def test_a_topic_id_whose_deletion_brokers_were_told_of_never_gets_slices_again(
     erase what the id holds since."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        await rig.service.delete_topic(POOL, ORDERS, retain=False)
-        for broker in rig.brokers:
+        harness = await Harness().start(3)
+        await harness.create()
+        await harness.service.delete_topic(POOL, ORDERS, retain=False)
+        for broker in harness.brokers:
             await broker.register()  # again, with nothing of the topic on the disk
         with pytest.raises(SliceMissing):
-            await rig.create()
+            await harness.create()
 
     run(scenario)
 
@@ -86,37 +86,37 @@ def test_a_slice_made_unreadable_by_hand_does_not_hold_up_the_rest_of_the_pool()
     """Kept as it is and shown as missing; brokers register and other partitions get leaders."""
 
     async def scenario() -> None:
-        rig = await Harness(write_attempts=2).start(3)
-        await rig.create(partitions=129)
-        (broken,) = rig.stored_slice(0)["partitions"][:1]
-        rig.store.touch(PARTITION_SLICE, "orders-0", partitions=[{**broken, "isr": "all"}])
-        await rig.kill(rig.brokers[2])  # led partition 128 % 3
-        await rig.advance(200, *rig.brokers[:2])
-        assert rig.partition(128).leader in (0, 1)
-        again = FakeBroker(rig, BrokerId(2), "2-b")
+        harness = await Harness(write_attempts=2).start(3)
+        await harness.create(partitions=129)
+        (broken,) = harness.stored_slice(0)["partitions"][:1]
+        harness.store.touch(PARTITION_SLICE, "orders-0", partitions=[{**broken, "isr": "all"}])
+        await harness.kill(harness.brokers[2])  # led partition 128 % 3
+        await harness.advance(200, *harness.brokers[:2])
+        assert harness.partition(128).leader in (0, 1)
+        again = FakeBroker(harness, BrokerId(2), "2-b")
         assert (await again.register()).broker_epoch > 3
-        view = rig.service.topic(POOL, ORDERS)
+        view = harness.service.topic(POOL, ORDERS)
         assert view is not None
         assert view.missing_slices == ("orders-0",)
-        assert rig.stored_slice(0)["partitions"][0]["isr"] == "all"
+        assert harness.stored_slice(0)["partitions"][0]["isr"] == "all"
 
     run(scenario)
 
 
 def test_an_unreadable_slice_of_a_topic_without_status_is_not_written_over() -> None:
     async def scenario() -> None:
-        rig = await Harness(write_attempts=2).start(3)
-        await rig.create()
-        rig.store.touch(PARTITION_SLICE, "orders-0", partitions="gone")
-        await rig.service.step_down()
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
-        for broker in rig.brokers:
+        harness = await Harness(write_attempts=2).start(3)
+        await harness.create()
+        harness.store.touch(PARTITION_SLICE, "orders-0", partitions="gone")
+        await harness.service.step_down()
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
+        for broker in harness.brokers:
             broker.controller_epoch, broker.version = ControllerEpoch(-1), -1
             await broker.catch_up()
         with pytest.raises(StoreError):
-            await rig.create()
-        assert rig.stored_slice()["partitions"] == "gone"
+            await harness.create()
+        assert harness.stored_slice()["partitions"] == "gone"
 
     run(scenario)
 

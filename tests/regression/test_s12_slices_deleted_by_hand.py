@@ -56,15 +56,15 @@ class OrderStore:
     def __init__(self) -> None:
         self.store = ReadStore()
         indexed = IndexedStore(self.store)
-        self.rig = Harness(store=indexed)
-        self.rig.store = self.store  # what others do to objects passes by the operator
+        self.harness = Harness(store=indexed)
+        self.harness.store = self.store  # what others do to objects passes by the operator
         self.reconciler = Reconciler(
-            indexed, self.rig.service, KeepingRuntime(), settings=ReconcilerSettings()
+            indexed, self.harness.service, KeepingRuntime(), settings=ReconcilerSettings()
         )
 
     async def open(self, *, partitions: int = 1) -> "OrderStore":
-        await self.rig.start(3)
-        await self.rig.create(partitions=partitions)
+        await self.harness.start(3)
+        await self.harness.create(partitions=partitions)
         spec = {"partitions": partitions, "replicationFactor": 3}
         topic: Object = {
             "apiVersion": TOPIC.api_version,
@@ -100,7 +100,7 @@ def test_a_slice_deleted_on_an_idle_pool_is_a_condition_at_the_next_sweep() -> N
         await shop.sweep()
         ready = await shop.ready()
         assert (ready["status"], ready["reason"]) == ("False", "SliceMissing")
-        assert shop.rig.service.topic(POOL, ORDERS) is None
+        assert shop.harness.service.topic(POOL, ORDERS) is None
         writes = shop.store.writes
         await shop.sweep()
         assert shop.store.writes == writes
@@ -111,14 +111,14 @@ def test_a_slice_deleted_on_an_idle_pool_is_a_condition_at_the_next_sweep() -> N
 def test_nothing_is_decided_any_more_by_a_slice_that_a_sweep_found_missing() -> None:
     async def scenario() -> None:
         shop = await OrderStore().open()
-        rig = shop.rig
-        leader = rig.brokers[rig.partition().leader]
+        harness = shop.harness
+        leader = harness.brokers[harness.partition().leader]
         shop.delete_slice()
         await shop.sweep()
-        await rig.kill(leader)
-        await rig.advance(200, *(broker for broker in rig.brokers if broker is not leader))
+        await harness.kill(leader)
+        await harness.advance(200, *(broker for broker in harness.brokers if broker is not leader))
         assert SLICE not in shop.store.objects
-        others = [broker for broker in rig.brokers if broker is not leader]
+        others = [broker for broker in harness.brokers if broker is not leader]
         assert {broker.reported[0].leader for broker in others} == {leader.broker_id}
 
     run(scenario)
@@ -129,12 +129,14 @@ def test_once_its_name_is_anothers_nobody_is_told_of_it_any_more() -> None:
 
     async def scenario() -> None:
         shop = await OrderStore().open()
-        rig = shop.rig
+        harness = shop.harness
         shop.delete_slice()
         await shop.sweep()
         again = TopicState("orders", AGAIN, 1, 3)
-        await rig.service.create_topic(POOL, again, place(1, 3, [b.broker_id for b in rig.brokers]))
-        broker = rig.brokers[0]
+        await harness.service.create_topic(
+            POOL, again, place(1, 3, [b.broker_id for b in harness.brokers])
+        )
+        broker = harness.brokers[0]
         broker.controller_epoch, broker.version = ControllerEpoch(-1), -1
         push = (await broker.poll_to_the_end()).push
         assert push is not None
@@ -152,7 +154,7 @@ def test_a_slice_that_is_put_back_is_taken_in_again() -> None:
         shop.store.objects[SLICE] = deleted
         await shop.reconciler.reconcile(KEY)  # it comes back every few seconds
         assert (await shop.ready())["status"] == "True"
-        assert shop.rig.partition().replicas == (0, 1, 2)
+        assert shop.harness.partition().replicas == (0, 1, 2)
 
     run(scenario)
 
@@ -166,7 +168,7 @@ def test_a_list_that_lacks_a_slice_which_is_there_changes_nothing() -> None:
         assert shop.store.slice_reads == ["list", "get orders-0", "get orders-1"]
         assert (await shop.ready())["status"] == "True"
         assert shop.store.writes == writes
-        assert shop.rig.partition(128).replicas == (2, 0, 1)
+        assert shop.harness.partition(128).replicas == (2, 0, 1)
 
     run(scenario)
 
@@ -185,7 +187,7 @@ def test_a_sweep_over_an_idle_pool_lists_slices_once_reads_none_and_writes_nothi
 def test_of_two_slices_the_one_that_is_there_is_decided_by_and_the_other_one_is_named() -> None:
     async def scenario() -> None:
         shop = await OrderStore().open(partitions=129)
-        rig = shop.rig
+        harness = shop.harness
         shop.delete_slice("orders-0")
         await shop.sweep()
         ready = await shop.ready()
@@ -193,10 +195,10 @@ def test_of_two_slices_the_one_that_is_there_is_decided_by_and_the_other_one_is_
             "SliceMissing",
             True,
         )
-        leader = rig.brokers[rig.partition(128).leader]
-        await rig.kill(leader)
-        await rig.advance(200, *(broker for broker in rig.brokers if broker is not leader))
-        assert rig.partition(128).leader not in (leader.broker_id, -1)
+        leader = harness.brokers[harness.partition(128).leader]
+        await harness.kill(leader)
+        await harness.advance(200, *(broker for broker in harness.brokers if broker is not leader))
+        assert harness.partition(128).leader not in (leader.broker_id, -1)
 
     run(scenario)
 
@@ -205,20 +207,20 @@ def test_a_slice_put_back_after_its_name_became_another_topics_is_left_alone() -
     """Brokers told of both made room for logs of the former where the other's are."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
+        harness = await Harness().start(3)
+        await harness.create()
         key = (PARTITION_SLICE.kind, "shop", "orders-0")
-        previous = rig.store.objects.pop(key)
-        await successor(rig, 2)
+        previous = harness.store.objects.pop(key)
+        await successor(harness, 2)
         again = TopicState("orders", AGAIN, 1, 3)
-        targets = place(1, 3, [broker.broker_id for broker in rig.brokers])
-        await rig.service.create_topic(POOL, again, targets, object_name="orders2")
-        present = rig.store.objects[PARTITION_SLICE.kind, "shop", "orders2-0"]
+        targets = place(1, 3, [broker.broker_id for broker in harness.brokers])
+        await harness.service.create_topic(POOL, again, targets, object_name="orders2")
+        present = harness.store.objects[PARTITION_SLICE.kind, "shop", "orders2-0"]
         present["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
         previous["metadata"]["creationTimestamp"] = "2026-02-01T00:00:00Z"
-        rig.store.objects[key] = previous
-        await successor(rig, 3)
-        broker = rig.brokers[0]
+        harness.store.objects[key] = previous
+        await successor(harness, 3)
+        broker = harness.brokers[0]
         broker.controller_epoch, broker.version = ControllerEpoch(-1), -1
         push = (await broker.poll_to_the_end()).push
         assert push is not None
@@ -257,7 +259,7 @@ def test_a_read_that_fails_says_nothing_and_is_tried_again() -> None:
 def test_a_sweep_that_finds_its_controller_deposed_is_no_failure() -> None:
     async def scenario() -> None:
         shop = await OrderStore().open()
-        await shop.rig.service.step_down()
+        await shop.harness.service.step_down()
         assert KEY in await shop.reconciler.all_keys(None)
 
     run(scenario)

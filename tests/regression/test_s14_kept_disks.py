@@ -31,13 +31,13 @@ DEAD = "leader -1@-1 epoch 1 isr [] eligible [0@1 1@2 2@3] pe 1"
 
 @dataclass
 class Pool:
-    rig: Harness
+    harness: Harness
     machines: dict[BrokerId, Machine]
     processes: dict[BrokerId, Process]
 
     async def fence_all(self) -> None:
         """As one event: all of them fell silent together."""
-        decisions = self.rig.service._pools[POOL].decisions
+        decisions = self.harness.service._pools[POOL].decisions
         records = decisions.state.brokers.values()
         lives = [(record.broker_id, record.broker_epoch) for record in records if record.is_live]
         await decisions.fence(lives, "silent")
@@ -54,12 +54,12 @@ class Pool:
     async def comes_back(self, broker_id: BrokerId) -> Process:
         process = await self.machines[broker_id].start()
         assert process.voice is not None
-        await self.rig.advance(100, process.voice)
+        await self.harness.advance(100, process.voice)
         return process
 
     async def joins(self, broker_id: BrokerId) -> None:
         """Its leader, any other one, has seen it catch up."""
-        state = self.rig.partition()
+        state = self.harness.partition()
         leader = self.processes[state.leader].voice
         assert leader is not None and state.leader != broker_id
         entry = Member(broker_id, self.processes[broker_id].session.broker_epoch)
@@ -67,7 +67,7 @@ class Pool:
         assert answer.error is ErrorCode.NONE
 
     def status(self, broker_id: BrokerId) -> dict[str, object]:
-        found: dict[str, object] = self.rig.store.objects[
+        found: dict[str, object] = self.harness.store.objects[
             (BROKER.kind, "shop", f"default-{broker_id}")
         ]["status"]
         return found
@@ -75,18 +75,20 @@ class Pool:
 
 async def with_an_acknowledged_record(path: Path, flush: str = "Always") -> Pool:
     """r is synced and in sync on all three; then nobody is heard any more."""
-    rig = await Harness().start(0)
-    pool = Pool(rig, {}, {})
+    harness = await Harness().start(0)
+    pool = Pool(harness, {}, {})
     for broker_id in (A, B, C):
-        machine = pool.machines[broker_id] = Machine(rig, broker_id, path / f"volume-{broker_id}")
+        machine = pool.machines[broker_id] = Machine(
+            harness, broker_id, path / f"volume-{broker_id}"
+        )
         process = pool.processes[broker_id] = await machine.start()
         assert process.voice is not None
-        rig.brokers.append(process.voice)
-    await rig.create(flush=flush)
+        harness.brokers.append(process.voice)
+    await harness.create(flush=flush)
     for process in pool.processes.values():
         process.append(b"r")
         process.log().flush()
-    assert shown(rig.partition()) == "leader 0@1 epoch 0 isr [0@1 1@2 2@3] eligible [] pe 0"
+    assert shown(harness.partition()) == "leader 0@1 epoch 0 isr [0@1 1@2 2@3] eligible [] pe 0"
     return pool
 
 
@@ -96,15 +98,16 @@ def test_who_comes_back_with_its_disk_leads_although_one_never_does(tmp_path: Pa
         for broker_id in (A, B, C):
             pool.lose_power(broker_id)
         await pool.fence_all()
-        assert shown(pool.rig.partition()) == DEAD
+        assert shown(pool.harness.partition()) == DEAD
         again = await pool.comes_back(A)
-        state = pool.rig.partition()
+        state = pool.harness.partition()
         assert (state.leader, state.leader_broker_epoch) == (A, again.session.broker_epoch)
         assert values_of(again.log()) == [(0, b"r")]
         await pool.comes_back(B)
-        assert B in {member.broker_id for member in pool.rig.partition().eligible_leaders}
+        assert B in {member.broker_id for member in pool.harness.partition().eligible_leaders}
         assert (
-            "recoveries" not in pool.rig.stored_slice() or not pool.rig.stored_slice()["recoveries"]
+            "recoveries" not in pool.harness.stored_slice()
+            or not pool.harness.stored_slice()["recoveries"]
         )
 
     run(scenario)
@@ -118,8 +121,8 @@ def test_what_was_acknowledged_from_memory_waits_for_whoever_may_have_it(tmp_pat
         await pool.fence_all()
         await pool.comes_back(A)
         await pool.comes_back(B)
-        assert not pool.rig.partition().has_leader
-        eligible = [member.broker_id for member in pool.rig.partition().eligible_leaders]
+        assert not pool.harness.partition().has_leader
+        eligible = [member.broker_id for member in pool.harness.partition().eligible_leaders]
         assert eligible == [C]
 
     run(scenario)
@@ -154,7 +157,7 @@ def test_a_second_power_cut_before_the_registration_takes_nothing_away(tmp_path:
         machine.boot_id = "boot-3"
         assert (machine.path / SPENT_BOOT_RECORD).exists()
         await pool.comes_back(A)
-        assert pool.rig.partition().leader == A
+        assert pool.harness.partition().leader == A
 
     run(scenario)
 
@@ -168,9 +171,9 @@ def test_what_it_joined_with_in_its_new_life_counts_after_the_next_power_cut(
             pool.lose_power(A)
             pool.machines[A].boot_id = f"boot-{number}"
             await pool.fence_all()
-            assert not pool.rig.partition().has_leader
+            assert not pool.harness.partition().has_leader
             pool.processes[A] = await pool.comes_back(A)
-            assert pool.rig.partition().leader == A
+            assert pool.harness.partition().leader == A
         storage = pool.status(A)["storage"]
         assert isinstance(storage, dict)
         assert storage["diskSince"] == 1
@@ -221,12 +224,12 @@ def test_another_disk_proves_nothing(tmp_path: Path, change: object) -> None:
         for broker_id in (A, B, C):
             pool.lose_power(broker_id)
         await pool.fence_all()
-        assert A in {member.broker_id for member in pool.rig.partition().eligible_leaders}
+        assert A in {member.broker_id for member in pool.harness.partition().eligible_leaders}
         assert callable(change)
         change(machine, earlier)
         await pool.comes_back(A)
-        assert not pool.rig.partition().has_leader
-        eligible = [member.broker_id for member in pool.rig.partition().eligible_leaders]
+        assert not pool.harness.partition().has_leader
+        eligible = [member.broker_id for member in pool.harness.partition().eligible_leaders]
         assert eligible == [B, C]
 
     run(scenario)
@@ -242,7 +245,7 @@ def test_a_disk_that_failed_in_its_last_life_proves_nothing(tmp_path: Path) -> N
             pool.lose_power(broker_id)
         await pool.fence_all()
         await pool.comes_back(A)
-        assert not pool.rig.partition().has_leader
+        assert not pool.harness.partition().has_leader
 
     run(scenario)
 
@@ -257,7 +260,7 @@ def test_a_failure_that_no_controller_heard_of_takes_the_stamp_off_the_disk(
             pool.lose_power(broker_id)
         await pool.fence_all()
         await pool.comes_back(A)
-        assert not pool.rig.partition().has_leader
+        assert not pool.harness.partition().has_leader
 
     run(scenario)
 
@@ -280,7 +283,7 @@ def test_damage_that_is_more_than_a_torn_tail_voids_the_disk(tmp_path: Path, end
         first = machine.open()
         first.kill()  # nor is it forgotten by the next start
         await pool.comes_back(A)
-        assert not pool.rig.partition().has_leader
+        assert not pool.harness.partition().has_leader
 
     run(scenario)
 
@@ -305,7 +308,7 @@ def test_a_start_that_is_killed_as_soon_as_it_cut_damage_off_leaves_no_whole_dis
         assert len(machine.log_file().read_bytes()) < len(data)
         cut_short.close()
         await pool.comes_back(A)
-        assert not pool.rig.partition().has_leader
+        assert not pool.harness.partition().has_leader
 
     run(scenario)
 
@@ -324,6 +327,6 @@ def test_a_replica_below_its_own_checkpoint_is_void_on_a_kept_disk_too(tmp_path:
         pool.machines[A].log_file().write_bytes(b"")
         await pool.fence_all()
         await pool.comes_back(A)
-        assert not pool.rig.partition().has_leader
+        assert not pool.harness.partition().has_leader
 
     run(scenario)

@@ -36,28 +36,30 @@ def on_disk(last_epoch: int, log_end: int, high_watermark: int = 0) -> tuple[Rep
     return (report,)
 
 
-def notices(rig: Harness) -> tuple[str, ...]:
-    view = rig.service.topic(POOL, ORDERS)
+def notices(harness: Harness) -> tuple[str, ...]:
+    view = harness.service.topic(POOL, ORDERS)
     assert view is not None
     return view.notices
 
 
-async def started(rig: Harness, number: int, life: str, *report: ReplicaReport) -> MetadataBroker:
-    broker = MetadataBroker(rig, BrokerId(number), f"{number}-{life}", replicas=report)
+async def started(
+    harness: Harness, number: int, life: str, *report: ReplicaReport
+) -> MetadataBroker:
+    broker = MetadataBroker(harness, BrokerId(number), f"{number}-{life}", replicas=report)
     await broker.register()
     await broker.catch_up()
     return broker
 
 
-async def only_zero_is_safe(rig: Harness) -> None:
+async def only_zero_is_safe(harness: Harness) -> None:
     """Broker 0 alone was in sync when it died; 1 and 2 are back, unclean, with shorter logs."""
-    await rig.create()
+    await harness.create()
     for number in (1, 2, 0):
-        await rig.kill(rig.brokers[number])
-        await rig.advance(100, *(rig.brokers[:1] if number != 0 else ()))
-    rig.brokers[1] = await started(rig, 1, "b", *on_disk(0, 60, 50))
-    rig.brokers[2] = await started(rig, 2, "b", *on_disk(0, 70, 50))
-    await rig.advance(200, *rig.brokers[1:])
+        await harness.kill(harness.brokers[number])
+        await harness.advance(100, *(harness.brokers[:1] if number != 0 else ()))
+    harness.brokers[1] = await started(harness, 1, "b", *on_disk(0, 60, 50))
+    harness.brokers[2] = await started(harness, 2, "b", *on_disk(0, 70, 50))
+    await harness.advance(200, *harness.brokers[1:])
 
 
 # Order and choice.
@@ -98,15 +100,15 @@ def test_anybody_chosen_once_is_an_unclean_election_of_that_epoch_only() -> None
 
 def test_an_unclean_election_that_a_client_asks_for_takes_the_longest_log() -> None:
     async def scenario() -> None:
-        rig = await metadata_harness()
-        await only_zero_is_safe(rig)
-        assert rig.partition().leader == NO_BROKER
-        outcome = await rig.service.elect_leaders(POOL, ORDERS, (0, 5), unclean=True)
+        harness = await metadata_harness()
+        await only_zero_is_safe(harness)
+        assert harness.partition().leader == NO_BROKER
+        outcome = await harness.service.elect_leaders(POOL, ORDERS, (0, 5), unclean=True)
         assert outcome == {0: ErrorCode.NONE, 5: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        await rig.advance(500, *rig.brokers[1:])
-        assert rig.partition().leader == 2
-        assert "or the live replica with the longest log; broker 2 is leader" in notices(rig)[0]
-        outcome = await rig.service.elect_leaders(POOL, ORDERS, (0,), unclean=True)
+        await harness.advance(500, *harness.brokers[1:])
+        assert harness.partition().leader == 2
+        assert "or the live replica with the longest log; broker 2 is leader" in notices(harness)[0]
+        outcome = await harness.service.elect_leaders(POOL, ORDERS, (0,), unclean=True)
         assert outcome == {0: ErrorCode.ELECTION_NOT_NEEDED}
 
     run(scenario)
@@ -159,15 +161,15 @@ def test_a_humans_choice_counts_in_one_leader_epoch_only() -> None:
 
 def test_what_an_unclean_election_lost_is_measured_when_the_old_leader_comes_back() -> None:
     async def scenario() -> None:
-        rig = await metadata_harness()
-        await only_zero_is_safe(rig)
-        assert not rig.partition().has_leader
-        assert "they may be starting" in notices(rig)[0]
-        await rig.service.update_topic(POOL, rig.topic_state(**UNCLEAN))
-        await rig.advance(200, *rig.brokers[1:])
-        state = rig.partition()
+        harness = await metadata_harness()
+        await only_zero_is_safe(harness)
+        assert not harness.partition().has_leader
+        assert "they may be starting" in notices(harness)[0]
+        await harness.service.update_topic(POOL, harness.topic_state(**UNCLEAN))
+        await harness.advance(200, *harness.brokers[1:])
+        state = harness.partition()
         assert (state.leader, state.in_sync_ids) == (2, {2})
-        assert notices(rig) == (
+        assert notices(harness) == (
             "partition 0: no in-sync or eligible replica was live and"
             " unclean.leader.election.enable is true, so the live replica with the longest log was"
             f" elected; broker 2 is leader since leader epoch {state.leader_epoch} and offset 70; 0"
@@ -175,27 +177,27 @@ def test_what_an_unclean_election_lost_is_measured_when_the_old_leader_comes_bac
             " brokers 0 had not reported before the election: records that they have not reported"
             " yet are lost too and not counted",
         )
-        rig.brokers[0] = await started(rig, 0, "b", *on_disk(0, 90, 85))
-        await rig.advance(100, *rig.brokers)
-        (unclean_election,) = rig.stored_slice()["recoveries"]
+        harness.brokers[0] = await started(harness, 0, "b", *on_disk(0, 90, 85))
+        await harness.advance(100, *harness.brokers)
+        (unclean_election,) = harness.stored_slice()["recoveries"]
         assert (unclean_election["lostRecords"], unclean_election["lostCommitted"]) == (20, 15)
-        assert rig.partition().leader == 2
-        assert "brokers 0 had not reported" in notices(rig)[0]
+        assert harness.partition().leader == 2
+        assert "brokers 0 had not reported" in notices(harness)[0]
 
     run(scenario)
 
 
 def test_what_it_cost_is_still_known_to_the_next_controller() -> None:
     async def scenario() -> None:
-        rig = await metadata_harness()
-        await only_zero_is_safe(rig)
-        await rig.service.update_topic(POOL, rig.topic_state(**UNCLEAN))
-        await rig.advance(200, *rig.brokers[1:])
-        said = notices(rig)
-        await rig.service.step_down()
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
-        assert notices(rig) == said
+        harness = await metadata_harness()
+        await only_zero_is_safe(harness)
+        await harness.service.update_topic(POOL, harness.topic_state(**UNCLEAN))
+        await harness.advance(200, *harness.brokers[1:])
+        said = notices(harness)
+        await harness.service.step_down()
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
+        assert notices(harness) == said
 
     run(scenario)
 
@@ -206,27 +208,27 @@ def test_with_one_replica_missing_only_a_human_decides_and_is_told_how(
     monkeypatch.setattr(observations, "LEADERLESS_GRACE_MS", 0)
 
     async def scenario() -> None:
-        rig = await metadata_harness()
-        await rig.create()
-        for broker in rig.brokers:
-            await rig.kill(broker)
-        await rig.advance(100)
-        rig.brokers[0] = await started(rig, 0, "b", *on_disk(0, 30))
-        rig.brokers[1] = await started(rig, 1, "b", *on_disk(0, 20))
-        await rig.advance(300, *rig.brokers[:2])
-        state = rig.partition()
+        harness = await metadata_harness()
+        await harness.create()
+        for broker in harness.brokers:
+            await harness.kill(broker)
+        await harness.advance(100)
+        harness.brokers[0] = await started(harness, 0, "b", *on_disk(0, 30))
+        harness.brokers[1] = await started(harness, 1, "b", *on_disk(0, 20))
+        await harness.advance(300, *harness.brokers[:2])
+        state = harness.partition()
         assert not state.has_leader
-        (said,) = notices(rig)
+        (said,) = notices(harness)
         # Broker 2 was last in sync and nobody knows yet whether its start is clean.
         assert f"tidemark.dev/elect=0=0@{state.leader_epoch}" in said
         choice = LeaderChoice(0, BrokerId(1), state.leader_epoch)  # not the one that was proposed
-        await rig.service.choose_leaders(POOL, ORDERS, (choice,))
-        await rig.advance(200, *rig.brokers[:2])
-        assert rig.partition().leader == 1
-        await rig.service.choose_leaders(POOL, ORDERS, (replace(choice, leader=BrokerId(0)),))
-        await rig.advance(200, *rig.brokers[:2])
-        assert rig.partition().leader == 1  # the same word again means nothing any more
-        assert "a person chose the leader" in notices(rig)[0]
+        await harness.service.choose_leaders(POOL, ORDERS, (choice,))
+        await harness.advance(200, *harness.brokers[:2])
+        assert harness.partition().leader == 1
+        await harness.service.choose_leaders(POOL, ORDERS, (replace(choice, leader=BrokerId(0)),))
+        await harness.advance(200, *harness.brokers[:2])
+        assert harness.partition().leader == 1  # the same word again means nothing any more
+        assert "a person chose the leader" in notices(harness)[0]
 
     run(scenario)
 
@@ -236,21 +238,21 @@ def test_a_report_is_believed_only_from_a_broker_that_had_heard_that_nobody_lead
     before it heard so is of a log that still grows."""
 
     async def scenario() -> None:
-        rig = await Harness().start(2)
-        await rig.create(replicas=2, **{"min.insync.replicas": "1", **UNCLEAN})
-        first, second = rig.brokers
-        await rig.kill(second)
-        rig.brokers[1] = second = await rig.new_broker(1, life="b")
+        harness = await Harness().start(2)
+        await harness.create(replicas=2, **{"min.insync.replicas": "1", **UNCLEAN})
+        first, second = harness.brokers
+        await harness.kill(second)
+        harness.brokers[1] = second = await harness.new_broker(1, life="b")
         second.replicas = on_disk(0, 10)
-        await rig.kill(first)
+        await harness.kill(first)
         await second.register()  # the same life; its last poll was before the push
-        await rig.advance(100)
-        assert not rig.partition().has_leader
+        await harness.advance(100)
+        assert not harness.partition().has_leader
         while (await second.poll_to_the_end()).push is not None:
             pass
         second.replicas = on_disk(0, 25)
         await second.register()
-        (unclean_election,) = rig.stored_slice()["recoveries"]
+        (unclean_election,) = harness.stored_slice()["recoveries"]
         assert unclean_election["startOffset"] == 25
 
     run(scenario)
@@ -261,25 +263,25 @@ def test_a_report_from_before_its_broker_heard_is_not_believed_though_it_is_judg
     hears that nobody leads, and its next poll says so first."""
 
     async def scenario() -> None:
-        rig = await Harness().start(2)
-        await rig.create(replicas=2, **{"min.insync.replicas": "1", **UNCLEAN})
-        first, second = rig.brokers
-        await rig.kill(second)
-        rig.brokers[1] = second = await rig.new_broker(1, life="b")
+        harness = await Harness().start(2)
+        await harness.create(replicas=2, **{"min.insync.replicas": "1", **UNCLEAN})
+        first, second = harness.brokers
+        await harness.kill(second)
+        harness.brokers[1] = second = await harness.new_broker(1, life="b")
         then, report = second.version, on_disk(0, 10)
-        await rig.kill(first)
+        await harness.kill(first)
         while (await second.poll_to_the_end()).push is not None:
             pass
         second.replicas = on_disk(0, 25)
         await second.register(replicas=report, applied_image_version=then)
-        await rig.advance(100)
-        assert not rig.partition().has_leader
+        await harness.advance(100)
+        assert not harness.partition().has_leader
         requested = await second.poll_to_the_end()
         while requested.push is not None:
             requested = await second.poll_to_the_end()
         assert requested.error is ErrorCode.BROKER_ID_NOT_REGISTERED
         await second.register()
-        (unclean_election,) = rig.stored_slice()["recoveries"]
+        (unclean_election,) = harness.stored_slice()["recoveries"]
         assert unclean_election["startOffset"] == 25
 
     run(scenario)

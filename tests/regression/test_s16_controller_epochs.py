@@ -28,38 +28,38 @@ def test_a_term_that_wrote_nothing_shares_no_epoch_with_the_one_after_a_deleted_
     objects and arrives at 2 again. Its pushes look older than those that brokers applied."""
 
     async def scenario() -> None:
-        rig = Harness()
-        first, rig.service = candidate(rig, "one")
+        harness = Harness()
+        first, harness.service = candidate(harness, "one")
         await first.step()
         for number in range(3):
-            rig.brokers.append(await rig.new_broker(number))
-        await rig.create()
+            harness.brokers.append(await harness.new_broker(number))
+        await harness.create()
         await first.release()
-        await rig.service.step_down()
-        second, rig.service = candidate(rig, "two")
+        await harness.service.step_down()
+        second, harness.service = candidate(harness, "two")
         await second.step()
-        assert rig.service.controller_epoch == 2
-        rig.service._pools[POOL].decisions.image.version = 40  # as after some time
-        for broker in rig.brokers:
+        assert harness.service.controller_epoch == 2
+        harness.service._pools[POOL].decisions.image.version = 40  # as after some time
+        for broker in harness.brokers:
             await broker.catch_up()
-        assert {broker.controller_epoch for broker in rig.brokers} == {2}
+        assert {broker.controller_epoch for broker in harness.brokers} == {2}
 
-        del rig.store.objects[(LEASE.kind, "tidemark", "tidemark-controller")]
-        await rig.service.step_down()
-        third, rig.service = candidate(rig, "three")
+        del harness.store.objects[(LEASE.kind, "tidemark", "tidemark-controller")]
+        await harness.service.step_down()
+        third, harness.service = candidate(harness, "three")
         await third.step()
-        assert rig.service.controller_epoch == 2  # nobody can know better yet
-        for broker in rig.brokers:
+        assert harness.service.controller_epoch == 2  # nobody can know better yet
+        for broker in harness.brokers:
             broker.heartbeat()
         await evaluate()
         await third.step()  # finds that a broker knows a later epoch
         await third.step()
-        assert rig.service.controller_epoch > 2
-        for broker in rig.brokers:
+        assert harness.service.controller_epoch > 2
+        for broker in harness.brokers:
             await broker.catch_up()
-        await rig.kill(rig.brokers[0])
-        await rig.advance(100, *rig.brokers[1:])
-        leader = rig.brokers[rig.partition().leader]
+        await harness.kill(harness.brokers[0])
+        await harness.advance(100, *harness.brokers[1:])
+        leader = harness.brokers[harness.partition().leader]
         assert leader.broker_id != 0
         # S25 at the broker: only a later (controller epoch, version) is applied.
         assert leader.controller_epoch > 2
@@ -70,36 +70,36 @@ def test_a_term_that_wrote_nothing_shares_no_epoch_with_the_one_after_a_deleted_
 
 def test_a_broker_that_applied_this_controllers_own_pushes_deposes_nobody() -> None:
     async def scenario() -> None:
-        rig = Harness()
-        lease, rig.service = candidate(rig, "one")
+        harness = Harness()
+        lease, harness.service = candidate(harness, "one")
         await lease.step()
         for number in range(3):
-            rig.brokers.append(await rig.new_broker(number))
-        await rig.create()
+            harness.brokers.append(await harness.new_broker(number))
+        await harness.create()
         for life in ("b", "c"):
-            rig.brokers[1] = await rig.new_broker(1, life=life)
-            await rig.advance(1000, *rig.brokers)
+            harness.brokers[1] = await harness.new_broker(1, life=life)
+            await harness.advance(1000, *harness.brokers)
             await lease.step()
-        assert rig.service.controller_epoch == 1
-        assert rig.service.highest_broker_controller_epoch() <= 1
+        assert harness.service.controller_epoch == 1
+        assert harness.service.highest_broker_controller_epoch() <= 1
 
     run(scenario)
 
 
 def test_epochs_on_brokers_disks_count_even_when_every_object_is_gone() -> None:
     async def scenario() -> None:
-        rig = Harness()
-        lease, rig.service = candidate(rig, "one")
+        harness = Harness()
+        lease, harness.service = candidate(harness, "one")
         await lease.step()
-        assert rig.service.controller_epoch == 1
-        broker = await rig.new_broker(0)
+        assert harness.service.controller_epoch == 1
+        broker = await harness.new_broker(0)
         answer = await broker.register(highest_controller_epoch=ControllerEpoch(70))
         assert answer.broker_epoch == -1
         await lease.step()
         await lease.step()
-        assert rig.service.controller_epoch == 71
-        assert rig.service.topic(POOL, TopicId("none")) is None
-        assert [view.broker_id for view in rig.service.brokers(POOL)] == [BrokerId(0)]
+        assert harness.service.controller_epoch == 71
+        assert harness.service.topic(POOL, TopicId("none")) is None
+        assert [view.broker_id for view in harness.service.brokers(POOL)] == [BrokerId(0)]
 
     run(scenario)
 
@@ -108,43 +108,43 @@ def test_a_lease_from_a_backup_takes_no_epoch_that_objects_have() -> None:
     """The number that the Lease gives out is another term's: both would tell the same versions."""
 
     async def scenario() -> None:
-        rig = Harness()
-        lease, rig.service = candidate(rig, "one")
+        harness = Harness()
+        lease, harness.service = candidate(harness, "one")
         await lease.step()
-        backup = copy.deepcopy(rig.store.objects[LEASE_KEY])
+        backup = copy.deepcopy(harness.store.objects[LEASE_KEY])
         await lease.release()
-        await rig.service.step_down()
-        second, rig.service = candidate(rig, "two")
+        await harness.service.step_down()
+        second, harness.service = candidate(harness, "two")
         await second.step()
-        assert rig.service.controller_epoch == 2
-        rig.brokers.append(await rig.new_broker(0))
-        await rig.create(replicas=1)
+        assert harness.service.controller_epoch == 2
+        harness.brokers.append(await harness.new_broker(0))
+        await harness.create(replicas=1)
         await second.release()
-        await rig.service.step_down()
+        await harness.service.step_down()
 
-        rig.store.objects[LEASE_KEY] = backup
-        third, rig.service = candidate(rig, "three")
+        harness.store.objects[LEASE_KEY] = backup
+        third, harness.service = candidate(harness, "three")
         await third.step()  # observes who holds it, by the backup
-        rig.clock.ms += 4000
+        harness.clock.ms += 4000
         await third.step()
-        assert not rig.service.is_leading
+        assert not harness.service.is_leading
         await third.step()
-        assert rig.service.controller_epoch == 3
+        assert harness.service.controller_epoch == 3
 
     run(scenario)
 
 
 def test_a_take_over_reads_what_is_stored_once() -> None:
     async def scenario() -> None:
-        rig = Harness(store=CountingStore())
-        lease, rig.service = candidate(rig, "one")
+        harness = Harness(store=CountingStore())
+        lease, harness.service = candidate(harness, "one")
         await lease.step()
         await lease.release()
-        await rig.service.step_down()
-        rig.store.lists.clear()
-        second, rig.service = candidate(rig, "two")
+        await harness.service.step_down()
+        harness.store.lists.clear()
+        second, harness.service = candidate(harness, "two")
         await second.step()
-        assert rig.service.controller_epoch == 2
-        assert rig.store.lists == [BROKER.kind, PARTITION_SLICE.kind]
+        assert harness.service.controller_epoch == 2
+        assert harness.store.lists == [BROKER.kind, PARTITION_SLICE.kind]
 
     run(scenario)

@@ -25,52 +25,52 @@ def on_disk(last_epoch: int, log_end: int, high_watermark: int = 0) -> tuple[Rep
     return (report,)
 
 
-def backup(rig: Harness) -> Object:
-    return copy.deepcopy(rig.stored_slice())
+def backup(harness: Harness) -> Object:
+    return copy.deepcopy(harness.stored_slice())
 
 
-def restore(rig: Harness, saved: Object) -> None:
+def restore(harness: Harness, saved: Object) -> None:
     own = ("apiVersion", "kind", "metadata")
     fields = {name: copy.deepcopy(saved[name]) for name in saved if name not in own}
-    rig.store.touch(PARTITION_SLICE, "orders-0", **fields)
+    harness.store.touch(PARTITION_SLICE, "orders-0", **fields)
 
 
 def proposed(state: PartitionState, in_sync: tuple[Member, ...]) -> IsrProposal:
     return IsrProposal(ORDERS, 0, state.leader_epoch, state.partition_epoch, in_sync)
 
 
-async def fail_over(rig: Harness) -> None:
+async def fail_over(harness: Harness) -> None:
     """Broker 0, the leader, dies; 1 leads in epoch 1. Then 0 comes back as a new life."""
-    await rig.kill(rig.brokers[0])
-    await rig.advance(200, *rig.brokers[1:])
-    assert rig.partition().leader_epoch == 1
+    await harness.kill(harness.brokers[0])
+    await harness.advance(200, *harness.brokers[1:])
+    assert harness.partition().leader_epoch == 1
 
 
-def hold(rig: Harness, **ends: tuple[int, int]) -> None:
+def hold(harness: Harness, **ends: tuple[int, int]) -> None:
     for name, end in ends.items():
-        rig.brokers[int(name[1:])].replicas = on_disk(*end)
+        harness.brokers[int(name[1:])].replicas = on_disk(*end)
 
 
 def test_a_slice_restored_under_running_brokers_is_rebuilt_above_them_from_the_longest_log() -> (
     None
 ):
     async def scenario() -> None:
-        rig = await metadata_harness()
-        await rig.create()
-        saved = backup(rig)  # broker 0 leads in epoch 0, all in sync
-        await fail_over(rig)
-        again = MetadataBroker(rig, BrokerId(0), "0-b", replicas=on_disk(0, 40))
+        harness = await metadata_harness()
+        await harness.create()
+        saved = backup(harness)  # broker 0 leads in epoch 0, all in sync
+        await fail_over(harness)
+        again = MetadataBroker(harness, BrokerId(0), "0-b", replicas=on_disk(0, 40))
         await again.register()
-        rig.brokers[0] = again
-        hold(rig, b1=(1, 90), b2=(1, 80))
-        restore(rig, saved)
-        await successor(rig)
-        await rig.advance(300, *rig.brokers)
-        state = rig.partition()
+        harness.brokers[0] = again
+        hold(harness, b1=(1, 90), b2=(1, 80))
+        restore(harness, saved)
+        await successor(harness)
+        await harness.advance(300, *harness.brokers)
+        state = harness.partition()
         assert (state.leader, state.leader_epoch, state.partition_epoch) == (1, 3, 4)
         assert state.in_sync_ids == {1}
-        assert all(cast(MetadataBroker, broker).state() == state for broker in rig.brokers)
-        view = rig.service.topic(POOL, ORDERS)
+        assert all(cast(MetadataBroker, broker).state() == state for broker in harness.brokers)
+        view = harness.service.topic(POOL, ORDERS)
         assert view is not None
         assert view.notices == (
             "partition 0: its PartitionSlice was older than the brokers' logs (restored from a"
@@ -86,28 +86,28 @@ def test_nobody_is_made_leader_by_a_slice_before_live_replicas_said_what_they_ho
     committed. The successor meets a dead leader first of all."""
 
     async def scenario() -> None:
-        rig = await metadata_harness()
-        await rig.create()
-        saved = backup(rig)
-        leader = rig.brokers[0]
-        state = rig.partition()
+        harness = await metadata_harness()
+        await harness.create()
+        saved = backup(harness)
+        leader = harness.brokers[0]
+        state = harness.partition()
         await leader.alter(proposed(state, state.in_sync_replicas[:2]))
-        for broker in rig.brokers:
+        for broker in harness.brokers:
             await broker.catch_up()
-        hold(rig, b1=(0, 90), b2=(0, 10))
-        restore(rig, saved)
-        await successor(rig)
-        rig.probe.verdicts[leader.incarnation] = ProbeVerdict.REFUSED
-        rig.service.suspect(POOL, BrokerId(0), "its pod vanished")
+        hold(harness, b1=(0, 90), b2=(0, 10))
+        restore(harness, saved)
+        await successor(harness)
+        harness.probe.verdicts[leader.incarnation] = ProbeVerdict.REFUSED
+        harness.service.suspect(POOL, BrokerId(0), "its pod vanished")
         await evaluate()
-        assert shown(rig.partition()).startswith("leader -1@-1 epoch 1 ")
-        await rig.advance(300, *rig.brokers[1:])
-        assert not rig.partition().has_leader  # 0 may have more: with one missing, nobody
-        again = MetadataBroker(rig, BrokerId(0), "0-b", replicas=on_disk(0, 70))
+        assert shown(harness.partition()).startswith("leader -1@-1 epoch 1 ")
+        await harness.advance(300, *harness.brokers[1:])
+        assert not harness.partition().has_leader  # 0 may have more: with one missing, nobody
+        again = MetadataBroker(harness, BrokerId(0), "0-b", replicas=on_disk(0, 70))
         await again.register()
-        rig.brokers[0] = again
-        await rig.advance(300, *rig.brokers)
-        assert rig.partition().leader == 1
+        harness.brokers[0] = again
+        await harness.advance(300, *harness.brokers)
+        assert harness.partition().leader == 1
 
     run(scenario)
 
@@ -116,25 +116,27 @@ def test_leadership_does_not_go_back_by_a_slice_before_live_replicas_said_what_t
     """Were it an old backup, somebody may have led in the next epoch since (I11)."""
 
     async def scenario() -> None:
-        rig = await metadata_harness()
-        await rig.create()
-        await fail_over(rig)
-        rig.brokers[0] = MetadataBroker(rig, BrokerId(0), "0-b", replicas=on_disk(0, 40))
-        await rig.brokers[0].register()
-        await rig.advance(200, *rig.brokers)
-        state = rig.partition()
-        await rig.brokers[1].alter(
-            proposed(state, (*state.in_sync_replicas, Member(BrokerId(0), rig.brokers[0].epoch)))
+        harness = await metadata_harness()
+        await harness.create()
+        await fail_over(harness)
+        harness.brokers[0] = MetadataBroker(harness, BrokerId(0), "0-b", replicas=on_disk(0, 40))
+        await harness.brokers[0].register()
+        await harness.advance(200, *harness.brokers)
+        state = harness.partition()
+        await harness.brokers[1].alter(
+            proposed(
+                state, (*state.in_sync_replicas, Member(BrokerId(0), harness.brokers[0].epoch))
+            )
         )
-        assert rig.partition().in_sync_ids == {0, 1, 2}
-        await successor(rig)
-        by_an_old_slice = await rig.service.elect_leaders(POOL, ORDERS, (0,), unclean=False)
-        await rig.service._pools[POOL].decisions.balance()
+        assert harness.partition().in_sync_ids == {0, 1, 2}
+        await successor(harness)
+        by_an_old_slice = await harness.service.elect_leaders(POOL, ORDERS, (0,), unclean=False)
+        await harness.service._pools[POOL].decisions.balance()
         assert by_an_old_slice == {0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
-        assert rig.partition().leader == 1
-        await rig.advance(300, *rig.brokers)
-        now = await rig.service.elect_leaders(POOL, ORDERS, (0,), unclean=False)
-        assert (now, rig.partition().leader) == ({0: ErrorCode.NONE}, 0)
+        assert harness.partition().leader == 1
+        await harness.advance(300, *harness.brokers)
+        now = await harness.service.elect_leaders(POOL, ORDERS, (0,), unclean=False)
+        assert (now, harness.partition().leader) == ({0: ErrorCode.NONE}, 0)
 
     run(scenario)
 
@@ -143,18 +145,18 @@ def test_a_restarted_brokers_log_shows_that_the_slice_is_old() -> None:
     """Nobody lives who remembers the metadata: all brokers start anew over their logs."""
 
     async def scenario() -> None:
-        rig = await metadata_harness()
-        await rig.create()
-        saved = backup(rig)
-        await fail_over(rig)
-        restore(rig, saved)
-        await successor(rig)
+        harness = await metadata_harness()
+        await harness.create()
+        saved = backup(harness)
+        await fail_over(harness)
+        restore(harness, saved)
+        await successor(harness)
         for number, end in enumerate([(0, 40), (1, 90), (1, 80)]):
-            again = MetadataBroker(rig, BrokerId(number), f"{number}-b", replicas=on_disk(*end))
-            await again.register(clean_stop_epoch=rig.brokers[number].epoch)
-            rig.brokers[number] = again
-        await rig.advance(300, *rig.brokers)
-        state = rig.partition()
+            again = MetadataBroker(harness, BrokerId(number), f"{number}-b", replicas=on_disk(*end))
+            await again.register(clean_stop_epoch=harness.brokers[number].epoch)
+            harness.brokers[number] = again
+        await harness.advance(300, *harness.brokers)
+        state = harness.partition()
         assert (state.leader, state.in_sync_ids) == (1, {1})
         assert state.leader_epoch > 1
 
@@ -163,23 +165,23 @@ def test_a_restarted_brokers_log_shows_that_the_slice_is_old() -> None:
 
 def test_a_replica_that_the_old_slice_does_not_know_counts_and_is_kept() -> None:
     async def scenario() -> None:
-        rig = await metadata_harness(4)
-        await rig.create()
-        saved = backup(rig)
+        harness = await metadata_harness(4)
+        await harness.create()
+        saved = backup(harness)
         moved = copy.deepcopy(saved)
         (state,) = moved["partitions"]
         members = [{"id": i, "epoch": i + 1} for i in (3, 1, 2)]
         state.update(replicas=[3, 1, 2], isr=members, leader=3, leaderBrokerEpoch=4)
         state.update(leaderEpoch=4, partitionEpoch=9)
-        restore(rig, moved)
-        await successor(rig)
-        await rig.advance(200, *rig.brokers)
-        assert rig.partition().leader == 3
-        hold(rig, b3=(4, 90), b1=(4, 80), b2=(4, 80))
-        restore(rig, saved)
-        await successor(rig, 3)
-        await rig.advance(300, *rig.brokers)
-        state_now = rig.partition()
+        restore(harness, moved)
+        await successor(harness)
+        await harness.advance(200, *harness.brokers)
+        assert harness.partition().leader == 3
+        hold(harness, b3=(4, 90), b1=(4, 80), b2=(4, 80))
+        restore(harness, saved)
+        await successor(harness, 3)
+        await harness.advance(300, *harness.brokers)
+        state_now = harness.partition()
         assert (state_now.leader, state_now.replicas) == (3, (0, 1, 2, 3))
         assert state_now.removing_replicas == (3,)
         assert state_now.leader_epoch == 6
@@ -191,18 +193,20 @@ def test_a_running_controller_notices_that_its_own_slice_was_put_back() -> None:
     """No broker has said anything yet: what was durable once is enough."""
 
     async def scenario() -> None:
-        rig = await metadata_harness()
-        await rig.create()
-        saved = backup(rig)
-        await fail_over(rig)
-        hold(rig, b1=(1, 90), b2=(1, 80))
-        again = MetadataBroker(rig, BrokerId(0), "0-b", replicas=on_disk(0, 40))
+        harness = await metadata_harness()
+        await harness.create()
+        saved = backup(harness)
+        await fail_over(harness)
+        hold(harness, b1=(1, 90), b2=(1, 80))
+        again = MetadataBroker(harness, BrokerId(0), "0-b", replicas=on_disk(0, 40))
         await again.register()
-        rig.brokers[0] = again
-        restore(rig, saved)
-        await rig.service.update_topic(POOL, rig.topic_state(**{"min.insync.replicas": "1"}))
-        await rig.advance(300, *rig.brokers)
-        assert (rig.partition().leader, rig.partition().leader_epoch) == (1, 3)
+        harness.brokers[0] = again
+        restore(harness, saved)
+        await harness.service.update_topic(
+            POOL, harness.topic_state(**{"min.insync.replicas": "1"})
+        )
+        await harness.advance(300, *harness.brokers)
+        assert (harness.partition().leader, harness.partition().leader_epoch) == (1, 3)
 
     run(scenario)
 
@@ -212,29 +216,29 @@ def test_a_deposed_controllers_late_write_is_read_and_not_rebuilt() -> None:
     the store."""
 
     async def scenario() -> None:
-        rig = await metadata_harness()
-        await rig.create()
-        await successor(rig)
-        await rig.advance(100, *rig.brokers)
-        (state,) = copy.deepcopy(rig.stored_slice()["partitions"])
+        harness = await metadata_harness()
+        await harness.create()
+        await successor(harness)
+        await harness.advance(100, *harness.brokers)
+        (state,) = copy.deepcopy(harness.stored_slice()["partitions"])
         state.update(leader=1, leaderBrokerEpoch=2, leaderEpoch=1, partitionEpoch=1)
-        rig.store.touch(PARTITION_SLICE, "orders-0", partitions=[state])
+        harness.store.touch(PARTITION_SLICE, "orders-0", partitions=[state])
         late = replace(
-            rig.partition(),
+            harness.partition(),
             leader=BrokerId(1),
             leader_broker_epoch=BrokerEpoch(2),
             leader_epoch=LeaderEpoch(1),
-            partition_epoch=rig.partition().partition_epoch + 1,
+            partition_epoch=harness.partition().partition_epoch + 1,
         )
-        broker = rig.brokers[1]
+        broker = harness.brokers[1]
         assert isinstance(broker, MetadataBroker)
         broker.cache.apply_partition(ORDERS, late)
-        broker.cache.apply_partition(ORDERS, rig.partition())  # an older push
+        broker.cache.apply_partition(ORDERS, harness.partition())  # an older push
         assert len(broker.cache.held_epochs) == 1
         await broker.catch_up()
-        await rig.advance(200, *rig.brokers)
-        assert rig.partition() == late
-        view = rig.service.topic(POOL, ORDERS)
+        await harness.advance(200, *harness.brokers)
+        assert harness.partition() == late
+        view = harness.service.topic(POOL, ORDERS)
         assert view is not None
         assert view.notices == ()
 
@@ -243,16 +247,16 @@ def test_a_deposed_controllers_late_write_is_read_and_not_rebuilt() -> None:
 
 def test_a_leader_that_holds_more_than_the_slice_changes_nothing_there() -> None:
     async def scenario() -> None:
-        rig = await metadata_harness()
-        await rig.create()
-        saved = backup(rig)
-        await fail_over(rig)
-        state = rig.partition()
-        restore(rig, saved)
-        await successor(rig)
-        leader: FakeBroker = rig.brokers[1]
+        harness = await metadata_harness()
+        await harness.create()
+        saved = backup(harness)
+        await fail_over(harness)
+        state = harness.partition()
+        restore(harness, saved)
+        await successor(harness)
+        leader: FakeBroker = harness.brokers[1]
         answer = await leader.alter(proposed(state, state.in_sync_replicas))
         assert answer.answers[0].error is ErrorCode.NOT_CONTROLLER
-        assert rig.stored_slice()["partitions"] == saved["partitions"]
+        assert harness.stored_slice()["partitions"] == saved["partitions"]
 
     run(scenario)

@@ -19,7 +19,7 @@ from tests.support.waiting import run
 class Operators:
     """Two of them; `hears[i]`: whom operator i can be reached by."""
 
-    rig: Harness
+    harness: Harness
     leases: list[ControllerLease]
     services: list[ControllerService]
     hears: list[list[FakeBroker]]
@@ -31,11 +31,11 @@ class Operators:
                 if passed % 1000 == 0 or not lease.is_held:
                     await lease.step()
             for _ in range(10):
-                self.rig.clock.ms += 50
+                self.harness.clock.ms += 50
                 for service, heard in zip(self.services, self.hears, strict=True):
                     if not service.is_leading:
                         continue
-                    self.rig.service = service
+                    self.harness.service = service
                     await service.tick()
                     for broker in heard:
                         if broker.poll is None or broker.poll.done():
@@ -51,15 +51,15 @@ class Operators:
 
 
 async def two_operators(count: int = 3) -> Operators:
-    rig = Harness()
-    pairs = [candidate(rig, name) for name in ("one", "two")]
-    operators = Operators(rig, [p[0] for p in pairs], [p[1] for p in pairs], [[], []])
-    rig.service = operators.services[0]
+    harness = Harness()
+    pairs = [candidate(harness, name) for name in ("one", "two")]
+    operators = Operators(harness, [p[0] for p in pairs], [p[1] for p in pairs], [[], []])
+    harness.service = operators.services[0]
     await operators.leases[0].step()
     for number in range(count):
-        rig.brokers.append(await rig.new_broker(number))
-    await rig.create()
-    operators.hears = [list(rig.brokers), list(rig.brokers)]
+        harness.brokers.append(await harness.new_broker(number))
+    await harness.create()
+    operators.hears = [list(harness.brokers), list(harness.brokers)]
     await operators.advance(1000)
     assert operators.leading == [0]
     return operators
@@ -68,14 +68,14 @@ async def two_operators(count: int = 3) -> Operators:
 def test_a_deaf_controller_gives_way_and_nobody_is_fenced() -> None:
     async def scenario() -> None:
         operators = await two_operators()
-        before = operators.rig.partition()
+        before = operators.harness.partition()
         operators.hears[0] = []
         await operators.advance(5000)
         assert operators.leading == [1]
         assert operators.states() == ["Active"] * 3
         await operators.advance(10_000)
         assert operators.leading == [1]  # it hears them: nothing to doubt
-        assert operators.rig.partition() == before
+        assert operators.harness.partition() == before
 
     run(scenario)
 
@@ -83,14 +83,14 @@ def test_a_deaf_controller_gives_way_and_nobody_is_fenced() -> None:
 def test_what_two_controllers_saw_for_a_full_session_each_is_true() -> None:
     async def scenario() -> None:
         operators = await two_operators()
-        survivor = operators.rig.brokers[2]
+        survivor = operators.harness.brokers[2]
         operators.hears = [[survivor], [survivor]]
         await operators.advance(5000)
         assert operators.leading == [1]
         assert operators.states() == ["Active"] * 3
         await operators.advance(3000)
         assert operators.states() == ["Fenced", "Fenced", "Active"]
-        assert operators.rig.partition().leader == 2
+        assert operators.harness.partition().leader == 2
         await operators.advance(10_000)
         assert operators.leading == [1]  # and it goes on
 
@@ -101,7 +101,7 @@ def test_a_controller_alone_judges_twice() -> None:
     async def scenario() -> None:
         operators = await two_operators()
         del operators.leases[1], operators.services[1], operators.hears[1]
-        survivor = operators.rig.brokers[2]
+        survivor = operators.harness.brokers[2]
         operators.hears = [[survivor]]
         await operators.advance(4000)
         assert operators.leading == []
@@ -115,7 +115,7 @@ def test_a_controller_alone_judges_twice() -> None:
 def test_one_silent_broker_of_three_is_no_doubt() -> None:
     async def scenario() -> None:
         operators = await two_operators()
-        rest = operators.rig.brokers[1:]
+        rest = operators.harness.brokers[1:]
         operators.hears = [rest, rest]
         await operators.advance(3500)
         assert operators.leading == [0]
@@ -128,20 +128,20 @@ def test_a_new_controller_gives_a_full_session_also_to_the_one_that_finds_it_las
     """Not the guard saves it: the two others are heard at once."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        await rig.service.step_down()
-        rig.clock.ms += 60_000
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
-        for broker in rig.brokers:
+        harness = await Harness().start(3)
+        await harness.create()
+        await harness.service.step_down()
+        harness.clock.ms += 60_000
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
+        for broker in harness.brokers:
             broker.controller_epoch, broker.version = ControllerEpoch(-1), -1
-        await rig.brokers[0].catch_up()
-        await rig.brokers[1].catch_up()
-        await rig.advance(2900, *rig.brokers[:2])
-        assert [view.state for view in rig.service.brokers("shop/default")] == ["Active"] * 3
-        await rig.advance(200, *rig.brokers[:2])
-        assert [view.state for view in rig.service.brokers("shop/default")][2] == "Fenced"
+        await harness.brokers[0].catch_up()
+        await harness.brokers[1].catch_up()
+        await harness.advance(2900, *harness.brokers[:2])
+        assert [view.state for view in harness.service.brokers("shop/default")] == ["Active"] * 3
+        await harness.advance(200, *harness.brokers[:2])
+        assert [view.state for view in harness.service.brokers("shop/default")][2] == "Fenced"
 
     run(scenario)
 
@@ -151,7 +151,7 @@ def test_one_that_is_heard_again_before_the_lease_is_given_away_ends_the_doubt()
         operators = await two_operators()
         operators.hears[0] = []
         await operators.advance(2500)
-        operators.hears[0] = list(operators.rig.brokers)
+        operators.hears[0] = list(operators.harness.brokers)
         await operators.advance(5000)
         assert operators.leading == [0]
         assert operators.states() == ["Active"] * 3

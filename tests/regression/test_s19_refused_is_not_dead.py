@@ -24,47 +24,47 @@ def test_a_broker_behind_a_rejecting_network_policy_is_not_fenced_while_it_polls
     """Followers lost it and report it for ever; it talks to us all the time."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        before = rig.partition()
-        rig.probe.verdicts[rig.brokers[0].incarnation] = ProbeVerdict.REFUSED
+        harness = await Harness().start(3)
+        await harness.create()
+        before = harness.partition()
+        harness.probe.verdicts[harness.brokers[0].incarnation] = ProbeVerdict.REFUSED
         for _ in range(100):
-            reporting = rig.brokers[1].heartbeat(suspects=(BrokerId(0),))
-            await rig.advance(100, *rig.brokers)
+            reporting = harness.brokers[1].heartbeat(suspects=(BrokerId(0),))
+            await harness.advance(100, *harness.brokers)
             reporting.cancel()
-        assert len(rig.probe.requested) > 50
-        assert rig.partition() == before
+        assert len(harness.probe.requested) > 50
+        assert harness.partition() == before
 
     run(scenario)
 
 
 def test_between_an_answer_and_the_next_poll_a_broker_is_not_taken_for_dead() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        broker = rig.brokers[0]
-        rig.probe.verdicts[broker.incarnation] = ProbeVerdict.REFUSED
-        await rig.advance(500, *rig.brokers[1:])
+        harness = await Harness().start(3)
+        await harness.create()
+        broker = harness.brokers[0]
+        harness.probe.verdicts[broker.incarnation] = ProbeVerdict.REFUSED
+        await harness.advance(500, *harness.brokers[1:])
         assert broker.poll is not None
         assert broker.poll.done()  # answered a moment ago
-        rig.service.suspect(POOL, broker.broker_id, "reported by broker 1")
+        harness.service.suspect(POOL, broker.broker_id, "reported by broker 1")
         await evaluate()
-        assert rig.partition().leader == 0
+        assert harness.partition().leader == 0
         await broker.catch_up()
-        await rig.advance(500, *rig.brokers)
-        assert rig.partition().leader == 0
+        await harness.advance(500, *harness.brokers)
+        assert harness.partition().leader == 0
 
     run(scenario)
 
 
 def test_a_refusal_fences_at_once_whoever_does_not_poll() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        before_ms = rig.clock.ms
-        await rig.kill(rig.brokers[0])
-        assert rig.partition().leader == 1
-        assert rig.clock.ms == before_ms
+        harness = await Harness().start(3)
+        await harness.create()
+        before_ms = harness.clock.ms
+        await harness.kill(harness.brokers[0])
+        assert harness.partition().leader == 1
+        assert harness.clock.ms == before_ms
 
     run(scenario)
 
@@ -73,14 +73,14 @@ def test_one_that_answers_its_probe_is_not_fenced_although_its_poll_is_closed() 
     """Only its way to us is cut: that takes a session."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        assert rig.brokers[0].poll is not None
-        rig.brokers[0].poll.cancel()
-        await rig.advance(2500, *rig.brokers[1:])
-        assert rig.partition().leader == 0
-        await rig.advance(700, *rig.brokers[1:])
-        assert rig.partition().leader == 1
+        harness = await Harness().start(3)
+        await harness.create()
+        assert harness.brokers[0].poll is not None
+        harness.brokers[0].poll.cancel()
+        await harness.advance(2500, *harness.brokers[1:])
+        assert harness.partition().leader == 0
+        await harness.advance(700, *harness.brokers[1:])
+        assert harness.partition().leader == 1
 
     run(scenario)
 
@@ -118,26 +118,28 @@ def operator_pod(name: str, uid: str, **status: object) -> dict[str, object]:
 
 def test_a_standby_takes_over_early_only_from_a_terminated_holder() -> None:
     async def scenario() -> None:
-        rig = Harness()
+        harness = Harness()
         identity = "operator-a/uid-a"
 
         async def is_terminated(holder: str) -> bool:
-            return await is_pod_terminated(rig.store, "tidemark", holder)
+            return await is_pod_terminated(harness.store, "tidemark", holder)
 
-        holder, holding = candidate(rig, identity)
-        standby, waiting = candidate(rig, "operator-b/uid-b", is_holder_terminated=is_terminated)
+        holder, holding = candidate(harness, identity)
+        standby, waiting = candidate(
+            harness, "operator-b/uid-b", is_holder_terminated=is_terminated
+        )
         await holder.step()
         running = {"containerStatuses": [{"state": {"running": {}}}]}
         crashing = {"containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}
         for status in (running, crashing):
             pod = operator_pod("operator-a", "uid-a", **status)
-            rig.store.objects[(POD.kind, "tidemark", "operator-a")] = pod
+            harness.store.objects[(POD.kind, "tidemark", "operator-a")] = pod
             await standby.step()
             assert not waiting.is_leading
         pod = operator_pod(
             "operator-a", "uid-a", containerStatuses=[{"state": {"terminated": {"exitCode": 1}}}]
         )
-        rig.store.objects[(POD.kind, "tidemark", "operator-a")] = pod
+        harness.store.objects[(POD.kind, "tidemark", "operator-a")] = pod
         await standby.step()
         assert waiting.is_leading
         await holder.step()
@@ -148,9 +150,9 @@ def test_a_standby_takes_over_early_only_from_a_terminated_holder() -> None:
 
 def test_an_api_server_that_does_not_say_whether_the_holder_lives_is_no_proof() -> None:
     async def scenario() -> None:
-        rig = Harness()
-        rig.store.is_down = True
-        assert not await is_pod_terminated(rig.store, "tidemark", "operator-a/uid-a")
-        assert not await is_pod_terminated(rig.store, "tidemark", "somebody")
+        harness = Harness()
+        harness.store.is_down = True
+        assert not await is_pod_terminated(harness.store, "tidemark", "operator-a/uid-a")
+        assert not await is_pod_terminated(harness.store, "tidemark", "somebody")
 
     run(scenario)

@@ -31,7 +31,7 @@ def reboot(machine: Machine) -> None:
 
 def test_a_killed_process_on_the_same_kernel_keeps_its_entries(tmp_path: Path) -> None:
     async def scenario() -> None:
-        rig, machine, process = await with_an_acknowledged_record(tmp_path)
+        harness, machine, process = await with_an_acknowledged_record(tmp_path)
         process.kill()
         again = machine.open()
         assert again.directory.boot_stamp == BootRecord(
@@ -40,7 +40,7 @@ def test_a_killed_process_on_the_same_kernel_keeps_its_entries(tmp_path: Path) -
         response = await again.register()
         await again.serve()
         assert response.is_clean
-        assert rig.partition().leader == B
+        assert harness.partition().leader == B
         assert values_of(again.log()) == [(0, b"r")]
 
     run(scenario)
@@ -48,7 +48,7 @@ def test_a_killed_process_on_the_same_kernel_keeps_its_entries(tmp_path: Path) -
 
 def test_a_start_that_the_controller_never_heard_of_proves_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
-        rig, machine, process = await with_an_acknowledged_record(tmp_path)
+        harness, machine, process = await with_an_acknowledged_record(tmp_path)
         process.kill()
         reboot(machine)
         cut_short = machine.open()
@@ -58,8 +58,8 @@ def test_a_start_that_the_controller_never_heard_of_proves_nothing(tmp_path: Pat
         response = await again.register()
         await again.serve()
         assert not response.is_clean
-        assert not rig.partition().has_leader
-        assert [member.broker_id for member in rig.partition().eligible_leaders] == [2]
+        assert not harness.partition().has_leader
+        assert [member.broker_id for member in harness.partition().eligible_leaders] == [2]
 
     run(scenario)
 
@@ -68,18 +68,18 @@ def test_a_verdict_that_the_process_never_heard_of_is_not_lost(tmp_path: Path) -
     """Stored, and the process was killed before the answer came."""
 
     async def scenario() -> None:
-        rig, machine, process = await with_an_acknowledged_record(tmp_path)
+        harness, machine, process = await with_an_acknowledged_record(tmp_path)
         process.kill()
         reboot(machine)
         deaf = machine.open()
         deaf.link.loses_responses = True
         await deaf.register_in_vain()
         await evaluate()
-        stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
+        stored = harness.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
         assert (stored["brokerEpoch"], stored["cleanSince"]) == (4, 4)
         response = await machine.open().register()
         assert not response.is_clean
-        assert not rig.partition().has_leader
+        assert not harness.partition().has_leader
 
     run(scenario)
 
@@ -88,14 +88,14 @@ def test_a_store_that_does_not_answer_gives_no_stamp(tmp_path: Path) -> None:
     """The verdict is not durable, and so the answer says: register again."""
 
     async def scenario() -> None:
-        rig, machine, process = await with_an_acknowledged_record(tmp_path)
+        harness, machine, process = await with_an_acknowledged_record(tmp_path)
         process.kill()
         reboot(machine)
-        rig.store.is_down = True
+        harness.store.is_down = True
         undecided = machine.open()
         await undecided.register_in_vain()
         assert not (machine.path / STORED_BOOT_RECORD).exists()
-        rig.store.is_down = False
+        harness.store.is_down = False
         assert not (await machine.open().register()).is_clean
 
     run(scenario)

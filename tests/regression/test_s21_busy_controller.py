@@ -30,18 +30,18 @@ from tests.support.waiting import run
 FAILED = (ReplicaReport(ORDERS, 0, LeaderEpoch(-1), Offset(-1), Offset(-1), failed=True),)
 
 
-def states(rig: Harness) -> list[str]:
-    return [view.state for view in rig.service.brokers(POOL)]
+def states(harness: Harness) -> list[str]:
+    return [view.state for view in harness.service.brokers(POOL)]
 
 
 async def responses_in(
-    rig: Harness, ms: int, broker: FakeBroker, **desired_topics: object
+    harness: Harness, ms: int, broker: FakeBroker, **desired_topics: object
 ) -> list[HeartbeatResponse]:
     """Of a broker that goes on asking, beside the others."""
     found: list[HeartbeatResponse] = []
     requesting = broker.heartbeat(**desired_topics)
     for _ in range(ms // 500):
-        await rig.advance(500, *[other for other in rig.brokers if other is not broker])
+        await harness.advance(500, *[other for other in harness.brokers if other is not broker])
         if requesting.done():
             found.append(requesting.result())
             broker.apply(requesting.result())
@@ -55,17 +55,17 @@ def test_a_live_broker_whose_wish_waits_for_a_long_write_is_answered_and_not_fen
     """As measured with 2,000 partitions on five brokers: seven fencings of brokers that lived."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        async with rig.service._pools[POOL].decisions.lock:  # a topic is made
-            answers = await responses_in(rig, 8000, rig.brokers[2], failed_replicas=FAILED)
+        harness = await Harness().start(3)
+        await harness.create()
+        async with harness.service._pools[POOL].decisions.lock:  # a topic is made
+            answers = await responses_in(harness, 8000, harness.brokers[2], failed_replicas=FAILED)
             assert len(answers) >= 8
             assert {answer.error for answer in answers} == {ErrorCode.NONE}
             assert not any(answer.are_failures_settled for answer in answers)
-            assert states(rig) == ["Active"] * 3
+            assert states(harness) == ["Active"] * 3
         await evaluate()
-        assert 2 not in rig.partition().in_sync_ids
-        (answer,) = await responses_in(rig, 500, rig.brokers[2], failed_replicas=FAILED)
+        assert 2 not in harness.partition().in_sync_ids
+        (answer,) = await responses_in(harness, 500, harness.brokers[2], failed_replicas=FAILED)
         assert answer.are_failures_settled
 
     run(scenario)
@@ -75,16 +75,16 @@ def test_a_broker_that_wants_to_serve_hears_so_long_that_it_is_fenced_and_then_t
     None
 ):
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        starting = FakeBroker(rig, BrokerId(3), "3-a")
+        harness = await Harness().start(3)
+        await harness.create()
+        starting = FakeBroker(harness, BrokerId(3), "3-a")
         await starting.register()
-        async with rig.service._pools[POOL].decisions.lock:
-            answers = await responses_in(rig, 2000, starting)
+        async with harness.service._pools[POOL].decisions.lock:
+            answers = await responses_in(harness, 2000, starting)
             assert [answer.is_fenced for answer in answers] == [True] * len(answers)
             assert len(answers) >= 2
         await starting.catch_up()
-        assert states(rig) == ["Active"] * 4
+        assert states(harness) == ["Active"] * 4
 
     run(scenario)
 
@@ -93,23 +93,23 @@ def test_what_failed_no_more_and_then_again_is_settled_again() -> None:
     """Between the two it may have come in sync, by a decision that held the lock meanwhile."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        sick = rig.brokers[2]
-        await responses_in(rig, 1000, sick, failed_replicas=FAILED)
+        harness = await Harness().start(3)
+        await harness.create()
+        sick = harness.brokers[2]
+        await responses_in(harness, 1000, sick, failed_replicas=FAILED)
         sound = sick.heartbeat(number=1)
         await evaluate()
-        leader = rig.brokers[rig.partition().leader]
-        state = rig.partition()
+        leader = harness.brokers[harness.partition().leader]
+        state = harness.partition()
         member = partition("2@3").in_sync_replicas[0]
         assert (await leader.alter(expand(state, member))).answers[0].error is ErrorCode.NONE
-        pool = rig.service._pools[POOL].decisions
+        pool = harness.service._pools[POOL].decisions
         async with pool.lock:
             again = sick.heartbeat(number=2, failed_replicas=FAILED)
-            await rig.advance(500, *rig.brokers[:2])
+            await harness.advance(500, *harness.brokers[:2])
             assert not (await again).are_failures_settled
         await evaluate()
-        assert 2 not in rig.partition().in_sync_ids
+        assert 2 not in harness.partition().in_sync_ids
         await asyncio.gather(sound)
 
     run(scenario)
@@ -119,15 +119,15 @@ def test_brokers_that_are_known_to_be_dead_are_no_silence_to_doubt() -> None:
     """Two of three were killed while the lock was held for longer than a session."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        async with rig.service._pools[POOL].decisions.lock:
-            for dead in rig.brokers[:2]:
-                await rig.kill(dead)
-            await rig.advance(6000, rig.brokers[2])
-            assert rig.service.reason_to_give_way() == ""
+        harness = await Harness().start(3)
+        await harness.create()
+        async with harness.service._pools[POOL].decisions.lock:
+            for dead in harness.brokers[:2]:
+                await harness.kill(dead)
+            await harness.advance(6000, harness.brokers[2])
+            assert harness.service.reason_to_give_way() == ""
         await evaluate()
-        assert states(rig) == ["Fenced", "Fenced", "Active"]
+        assert states(harness) == ["Fenced", "Fenced", "Active"]
 
     run(scenario)
 
@@ -138,18 +138,18 @@ def test_a_refused_probe_that_is_looked_at_before_the_first_tick_after_a_stall_f
     """The broker polls, as its controller will see once it reads."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        broker = rig.brokers[0]
-        rig.probe.verdicts[broker.incarnation] = ProbeVerdict.REFUSED
-        await rig.advance(500, *rig.brokers[1:])  # its poll is answered
-        rig.clock.ms += 2000
-        rig.service.suspect(POOL, broker.broker_id, "reported by broker 1")
+        harness = await Harness().start(3)
+        await harness.create()
+        broker = harness.brokers[0]
+        harness.probe.verdicts[broker.incarnation] = ProbeVerdict.REFUSED
+        await harness.advance(500, *harness.brokers[1:])  # its poll is answered
+        harness.clock.ms += 2000
+        harness.service.suspect(POOL, broker.broker_id, "reported by broker 1")
         await evaluate()
-        assert states(rig) == ["Active"] * 3
+        assert states(harness) == ["Active"] * 3
         await broker.catch_up()
-        await rig.advance(1000, *rig.brokers)
-        assert states(rig) == ["Active"] * 3
+        await harness.advance(1000, *harness.brokers)
+        assert states(harness) == ["Active"] * 3
 
     run(scenario)
 
@@ -187,26 +187,26 @@ def test_a_loop_that_turns_no_more_loses_its_lease_to_another() -> None:
 
 def test_a_controller_that_stalls_while_it_takes_over_fences_nobody_for_that() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        await rig.service.step_down()
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
-        rig.clock.ms += 10_000  # reconcilers begin their first sweep
-        await rig.service.tick()
+        harness = await Harness().start(3)
+        await harness.create()
+        await harness.service.step_down()
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
+        harness.clock.ms += 10_000  # reconcilers begin their first sweep
+        await harness.service.tick()
         await evaluate()
-        assert states(rig) == ["Active"] * 3
-        assert rig.service.reason_to_give_way() == ""
+        assert states(harness) == ["Active"] * 3
+        assert harness.service.reason_to_give_way() == ""
 
     run(scenario)
 
 
 def test_who_doubts_itself_says_who_was_silent_for_how_long() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.advance(1000, *rig.brokers)
-        await rig.advance(3500, rig.brokers[0])
-        reason = rig.service.reason_to_give_way()
+        harness = await Harness().start(3)
+        await harness.advance(1000, *harness.brokers)
+        await harness.advance(3500, harness.brokers[0])
+        reason = harness.service.reason_to_give_way()
         assert reason.startswith(
             f"pool {POOL}: no heartbeat from more than half of the brokers: broker 1 for 3."
         )
@@ -233,24 +233,24 @@ def test_a_deposed_controller_whose_loop_is_busy_begins_no_decision_any_more() -
     """I16: its Lease was lost on the Lease's own thread, and it has not stepped down yet."""
 
     async def scenario() -> None:
-        rig = Harness()
-        lease, rig.service = candidate(rig, "one")
+        harness = Harness()
+        lease, harness.service = candidate(harness, "one")
         await lease.step()
         for number in range(3):
-            rig.brokers.append(await rig.new_broker(number))
-        await rig.create()
-        writes = rig.store.writes
-        rig.service.depose()
-        assert not rig.service.is_leading
-        await rig.kill(rig.brokers[0])
-        answer = await rig.brokers[1].alter()
+            harness.brokers.append(await harness.new_broker(number))
+        await harness.create()
+        writes = harness.store.writes
+        harness.service.depose()
+        assert not harness.service.is_leading
+        await harness.kill(harness.brokers[0])
+        answer = await harness.brokers[1].alter()
         assert answer.error is ErrorCode.NOT_CONTROLLER
-        assert rig.store.writes == writes
-        rig.clock.ms += LeaseSettings("tidemark").give_up_after_ms
+        assert harness.store.writes == writes
+        harness.clock.ms += LeaseSettings("tidemark").give_up_after_ms
         await lease.step()
         await lease.step()
-        assert rig.service.is_leading
-        assert rig.service.controller_epoch == ControllerEpoch(2)
+        assert harness.service.is_leading
+        assert harness.service.controller_epoch == ControllerEpoch(2)
 
     run(scenario)
 
@@ -260,30 +260,32 @@ def test_what_a_deposed_controller_had_begun_is_refused_once_its_successor_wrote
 
     async def scenario() -> None:
         store = SlowCreation()
-        rig = Harness(store=store)
-        first, rig.service = candidate(rig, "one")
+        harness = Harness(store=store)
+        first, harness.service = candidate(harness, "one")
         await first.step()
         for number in range(3):
-            rig.brokers.append(await rig.new_broker(number))
+            harness.brokers.append(await harness.new_broker(number))
         making = asyncio.create_task(
-            rig.service.create_topic(POOL, rig.topic_state(), ((BrokerId(0), BrokerId(1)),))
+            harness.service.create_topic(POOL, harness.topic_state(), ((BrokerId(0), BrokerId(1)),))
         )
         await evaluate()
-        superseded = rig.service
+        superseded = harness.service
         superseded.depose()
-        second, rig.service = candidate(rig, "two")
-        rig.clock.ms += 1
+        second, harness.service = candidate(harness, "two")
+        harness.clock.ms += 1
         await second.step()
-        rig.clock.ms += 10_000
+        harness.clock.ms += 10_000
         await second.step()
-        assert rig.service.is_leading
+        assert harness.service.is_leading
         store.may_write.set()
-        await rig.service.create_topic(POOL, rig.topic_state(), ((BrokerId(1), BrokerId(2)),))
+        await harness.service.create_topic(
+            POOL, harness.topic_state(), ((BrokerId(1), BrokerId(2)),)
+        )
         await asyncio.gather(making, return_exceptions=True)
-        stored = rig.stored_slice()
+        stored = harness.stored_slice()
         assert stored["controllerEpoch"] in (1, 2)
         assert len([key for key in store.objects if key[0] == PARTITION_SLICE.kind]) == 1
-        held = rig.partition()
+        held = harness.partition()
         assert [held.leader, *held.replicas] == [
             stored["partitions"][0]["leader"],
             *stored["partitions"][0]["replicas"],

@@ -107,31 +107,31 @@ def test_a_stall_is_not_the_disks() -> None:
 
 def test_a_frozen_controller_wakes_and_fences_nobody_for_its_own_silence() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        before = rig.partition()
-        await rig.advance(1000, *rig.brokers)
-        rig.clock.ms += 60_000
-        await rig.service.tick()
+        harness = await Harness().start(3)
+        await harness.create()
+        before = harness.partition()
+        await harness.advance(1000, *harness.brokers)
+        harness.clock.ms += 60_000
+        await harness.service.tick()
         await evaluate()
-        assert [view.state for view in rig.service.brokers("shop/default")] == ["Active"] * 3
-        assert rig.service.reason_to_give_way() == ""
-        await rig.advance(5000, *rig.brokers)
-        assert rig.partition() == before
+        assert [view.state for view in harness.service.brokers("shop/default")] == ["Active"] * 3
+        assert harness.service.reason_to_give_way() == ""
+        await harness.advance(5000, *harness.brokers)
+        assert harness.partition() == before
 
     run(scenario)
 
 
 def test_a_broker_that_died_while_the_controller_was_frozen_has_one_session_from_then() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        await rig.advance(1000, *rig.brokers)
-        rig.clock.ms += 60_000
-        await rig.advance(2000, *rig.brokers[1:])
-        assert rig.partition().leader == 0
-        await rig.advance(1500, *rig.brokers[1:])
-        assert rig.partition().leader == 1
+        harness = await Harness().start(3)
+        await harness.create()
+        await harness.advance(1000, *harness.brokers)
+        harness.clock.ms += 60_000
+        await harness.advance(2000, *harness.brokers[1:])
+        assert harness.partition().leader == 0
+        await harness.advance(1500, *harness.brokers[1:])
+        assert harness.partition().leader == 1
 
     run(scenario)
 
@@ -141,33 +141,33 @@ def test_a_poll_that_waits_unread_while_the_controller_is_frozen_is_not_a_closed
     the controller's clock: only by its own stall."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        broker = rig.brokers[0]
-        rig.probe.verdicts[broker.incarnation] = ProbeVerdict.REFUSED
-        await rig.advance(500, *rig.brokers[1:])  # its poll is answered
+        harness = await Harness().start(3)
+        await harness.create()
+        broker = harness.brokers[0]
+        harness.probe.verdicts[broker.incarnation] = ProbeVerdict.REFUSED
+        await harness.advance(500, *harness.brokers[1:])  # its poll is answered
         assert broker.poll is not None
         assert broker.poll.done()
-        rig.clock.ms += 60_000
-        await rig.service.tick()
-        rig.service.suspect("shop/default", broker.broker_id, "reported by broker 1")
+        harness.clock.ms += 60_000
+        await harness.service.tick()
+        harness.service.suspect("shop/default", broker.broker_id, "reported by broker 1")
         await evaluate()
-        assert rig.partition().leader == 0
+        assert harness.partition().leader == 0
         await broker.catch_up()
-        await rig.advance(1000, *rig.brokers)
-        assert rig.partition().leader == 0
+        await harness.advance(1000, *harness.brokers)
+        assert harness.partition().leader == 0
 
     run(scenario)
 
 
 def test_a_holder_that_slept_leads_no_more_before_it_decides_anything() -> None:
     async def scenario() -> None:
-        rig = Harness()
-        lease, rig.service = candidate(rig, "one")
+        harness = Harness()
+        lease, harness.service = candidate(harness, "one")
         await lease.step()
-        rig.clock.ms += 60_000
+        harness.clock.ms += 60_000
         await lease.step()
-        assert not rig.service.is_leading
+        assert not harness.service.is_leading
 
     run(scenario)
 

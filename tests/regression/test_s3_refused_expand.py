@@ -31,13 +31,13 @@ NOWHERE = Endpoints("10.0.0.1", 9092, 8080, "http://x")
 class Leader:
     """Broker 0 leading partition 0 by the rig's durable state, with 10 records in its log."""
 
-    def __init__(self, rig: Harness) -> None:
-        self.rig = rig
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
         self.now_ms = 1_000_000
         self.proposals: list[IsrProposal] = []
         self.core = PartitionLeader(
             LeaderAssignment(
-                ORDERS, BrokerId(0), BrokerEpoch(1), rig.partition(), LeaderSettings()
+                ORDERS, BrokerId(0), BrokerEpoch(1), harness.partition(), LeaderSettings()
             ),
             self.brokers(),
             log_end_offset=Offset(0),
@@ -54,7 +54,7 @@ class Leader:
                 is_stopping=False,
                 endpoints=NOWHERE,
             )
-            for broker in self.rig.brokers
+            for broker in self.harness.brokers
         }
 
     def perform(self, effects: tuple[LeaderEffect, ...]) -> None:
@@ -93,29 +93,33 @@ class Leader:
 
 async def without_broker_2(store: FakeStore | None = None) -> tuple[Harness, Leader]:
     """ISR {0,1}; broker 2 is alive and follows, and the leader wants it back."""
-    rig = await Harness(store=store).start(3)
-    await rig.create()
+    harness = await Harness(store=store).start(3)
+    await harness.create()
     shrink = IsrProposal(
-        ORDERS, 0, rig.partition().leader_epoch, rig.partition().partition_epoch, members("0@1 1@2")
+        ORDERS,
+        0,
+        harness.partition().leader_epoch,
+        harness.partition().partition_epoch,
+        members("0@1 1@2"),
     )
-    await rig.brokers[0].alter(shrink)
-    leader = Leader(rig)
+    await harness.brokers[0].alter(shrink)
+    leader = Leader(harness)
     leader.append(10)
     leader.fetched(1, 2, 10)
     leader.fetched(2, 3, 10)
     assert leader.core.high_watermark == 10
     assert leader.proposals[0].new_in_sync_replicas == members("0@1 1@2 2@3")
-    return rig, leader
+    return harness, leader
 
 
 def test_what_was_acknowledged_after_a_refusal_is_in_the_log_of_whoever_can_still_lead() -> None:
     async def scenario() -> None:
-        rig, leader = await without_broker_2()
-        frozen = rig.service  # it has the proposal queued
+        harness, leader = await without_broker_2()
+        frozen = harness.service  # it has the proposal queued
         queued = leader.proposals[0]
-        successor = rig.another_controller()
+        successor = harness.another_controller()
         await successor.load(ControllerEpoch(2))
-        rig.probe.verdicts["2-a"] = ProbeVerdict.REFUSED
+        harness.probe.verdicts["2-a"] = ProbeVerdict.REFUSED
         successor.suspect(POOL, BrokerId(2), "pod gone")
         await evaluate()
         answer = await leader.submit(successor)
@@ -131,7 +135,7 @@ def test_what_was_acknowledged_after_a_refusal_is_in_the_log_of_whoever_can_stil
             AlterPartitionRequest(POOL, BrokerId(0), BrokerEpoch(1), (queued,))
         )
         assert late.error is ErrorCode.NOT_CONTROLLER
-        stored = rig.stored_slice()["partitions"][0]
+        stored = harness.stored_slice()["partitions"][0]
         assert [entry["id"] for entry in stored["isr"]] == [0, 1]
         assert stored["eligibleLeaders"] == []
 
@@ -156,15 +160,15 @@ def test_while_the_outcome_is_unknown_the_watermark_waits_for_the_proposed_membe
 
     async def scenario() -> None:
         store = VanishingStore()
-        rig, leader = await without_broker_2(store)
+        harness, leader = await without_broker_2(store)
         store.vanishes = True
-        assert await leader.submit(rig.service) is None
-        assert len(rig.stored_slice()["partitions"][0]["isr"]) == 3
+        assert await leader.submit(harness.service) is None
+        assert len(harness.stored_slice()["partitions"][0]["isr"]) == 3
         leader.append(11)
         leader.fetched(1, 2, 11)
         assert leader.core.high_watermark == 10
         store.vanishes = store.is_down = False
-        answer = await leader.submit(rig.service)
+        answer = await leader.submit(harness.service)
         assert answer is not None
         assert leader.core.in_sync_replicas == members("0@1 1@2 2@3")
         assert leader.core.high_watermark == 10

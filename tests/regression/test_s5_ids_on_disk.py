@@ -14,10 +14,10 @@ from tests.support.in_process_pool import InProcessPool, a_produced_batch
 
 async def id_of_a_new_pool(highest_producer_id: int) -> int:
     """The first id that a controller without any stored object gives to broker 0."""
-    rig = await Harness().start(0)
-    broker = FakeBroker(rig, BrokerId(0), "0-a")
+    harness = await Harness().start(0)
+    broker = FakeBroker(harness, BrokerId(0), "0-a")
     await broker.register(highest_producer_id=highest_producer_id)
-    answer = await rig.service.allocate_producer_ids(
+    answer = await harness.service.allocate_producer_ids(
         AllocateProducerIdsRequest(POOL, broker.broker_id, broker.epoch)
     )
     assert answer.error is ErrorCode.NONE, answer.message

@@ -28,7 +28,7 @@ async def ask(
     broker: FakeBroker, service: ControllerService | None = None
 ) -> AllocateProducerIdsResponse:
     request = AllocateProducerIdsRequest(POOL, broker.broker_id, broker.epoch)
-    return await (service or broker.rig.service).allocate_producer_ids(request)
+    return await (service or broker.harness.service).allocate_producer_ids(request)
 
 
 async def given(broker: FakeBroker) -> range:
@@ -43,10 +43,10 @@ def all_distinct(*blocks: range) -> bool:
 
 def test_blocks_of_a_thousand_are_disjoint_over_brokers_and_restarts() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        blocks = [await given(broker) for broker in rig.brokers for _ in range(3)]
-        again = await rig.new_broker(1, life="b")
-        blocks += [await given(again), await given(rig.brokers[0])]
+        harness = await Harness().start(3)
+        blocks = [await given(broker) for broker in harness.brokers for _ in range(3)]
+        again = await harness.new_broker(1, life="b")
+        blocks += [await given(again), await given(harness.brokers[0])]
         assert {len(block) for block in blocks} == {1000}
         assert all_distinct(*blocks)
         assert blocks[0] == range(1000)
@@ -56,9 +56,9 @@ def test_blocks_of_a_thousand_are_disjoint_over_brokers_and_restarts() -> None:
 
 def test_a_block_is_used_up_in_the_store_before_it_is_given() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(1)
-        block = await given(rig.brokers[0])
-        stored = rig.store.objects[(BROKER.kind, "shop", "default-0")]["status"]
+        harness = await Harness().start(1)
+        block = await given(harness.brokers[0])
+        stored = harness.store.objects[(BROKER.kind, "shop", "default-0")]["status"]
         assert stored["producerIdRound"] == round_of(block[0])
 
     run(scenario)
@@ -66,10 +66,10 @@ def test_a_block_is_used_up_in_the_store_before_it_is_given() -> None:
 
 def test_a_successor_gives_nothing_that_its_predecessor_gave() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(2)
-        before = [await given(broker) for broker in rig.brokers]
-        await successor(rig, 2)
-        after = [await given(broker) for broker in rig.brokers]
+        harness = await Harness().start(2)
+        before = [await given(broker) for broker in harness.brokers]
+        await successor(harness, 2)
+        after = [await given(broker) for broker in harness.brokers]
         assert all_distinct(*before, *after)
 
     run(scenario)
@@ -80,17 +80,17 @@ def test_a_successor_gives_nothing_that_its_predecessor_gave() -> None:
 )
 def test_a_write_of_unknown_outcome_gives_no_block_twice(outcomes: list[str]) -> None:
     async def scenario() -> None:
-        rig = await Harness(write_attempts=2).start(1)
-        (broker,) = rig.brokers
+        harness = await Harness(write_attempts=2).start(1)
+        (broker,) = harness.brokers
         blocks = [await given(broker)]
-        rig.store.faults[BROKER.kind] = list(outcomes)
+        harness.store.faults[BROKER.kind] = list(outcomes)
         answer = await ask(broker)
         if len(outcomes) == 2:
             assert (answer.error, answer.count) == (ErrorCode.REQUEST_TIMED_OUT, 0)
         else:
             blocks.append(range(answer.first_producer_id, answer.first_producer_id + 1000))
         blocks.append(await given(broker))
-        await successor(rig, 2)
+        await successor(harness, 2)
         blocks.append(await given(broker))
         assert all_distinct(*blocks)
 
@@ -101,19 +101,19 @@ def test_what_a_deposed_controller_still_gave_is_not_given_again_by_its_successo
     """The old one writes after its successor has read everything; that block is the broker's."""
 
     async def scenario() -> None:
-        rig = await Harness().start(2)
-        frozen = rig.service
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
-        late = await ask(rig.brokers[0], frozen)
+        harness = await Harness().start(2)
+        frozen = harness.service
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
+        late = await ask(harness.brokers[0], frozen)
         assert late.error is ErrorCode.NONE
         # The new one finds a write that it does not know and reads everything again.
-        assert (await ask(rig.brokers[0])).error is ErrorCode.NOT_CONTROLLER
+        assert (await ask(harness.brokers[0])).error is ErrorCode.NOT_CONTROLLER
         await evaluate()
-        assert not rig.service.is_leading
-        await successor(rig, 3)
+        assert not harness.service.is_leading
+        await successor(harness, 3)
         taken = range(late.first_producer_id, late.first_producer_id + late.count)
-        assert all_distinct(taken, await given(rig.brokers[0]), await given(rig.brokers[1]))
+        assert all_distinct(taken, await given(harness.brokers[0]), await given(harness.brokers[1]))
 
     run(scenario)
 
@@ -122,16 +122,16 @@ def test_a_deposed_controllers_block_survives_whatever_else_its_successor_writes
     """A fence writes the whole object: it must not lower the round."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        frozen = rig.service
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
-        for broker in rig.brokers:
+        harness = await Harness().start(3)
+        frozen = harness.service
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
+        for broker in harness.brokers:
             broker.controller_epoch, broker.version = ControllerEpoch(-1), -1
-        late = await ask(rig.brokers[0], frozen)
-        await rig.kill(rig.brokers[0])
-        await rig.tick()
-        stored = rig.store.objects[(BROKER.kind, "shop", "default-0")]["status"]
+        late = await ask(harness.brokers[0], frozen)
+        await harness.kill(harness.brokers[0])
+        await harness.tick()
+        stored = harness.store.objects[(BROKER.kind, "shop", "default-0")]["status"]
         assert stored["producerIdRound"] == round_of(late.first_producer_id)
 
     run(scenario)
@@ -139,11 +139,11 @@ def test_a_deposed_controllers_block_survives_whatever_else_its_successor_writes
 
 def test_a_deposed_controllers_write_that_comes_after_the_successors_gives_nothing() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(1)
-        (broker,) = rig.brokers
-        frozen = rig.service
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
+        harness = await Harness().start(1)
+        (broker,) = harness.brokers
+        frozen = harness.service
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
         await given(broker)
         assert (await ask(broker, frozen)).error is ErrorCode.NOT_CONTROLLER
 
@@ -154,21 +154,21 @@ def test_registration_raises_the_counter_above_every_id_found_on_a_disk() -> Non
     """All objects are gone, or were restored from an old backup; the volumes are not."""
 
     async def scenario() -> None:
-        rig = await Harness().start(1)
-        old_objects = copy.deepcopy(rig.store.objects)
-        used = [await given(rig.brokers[0]) for _ in range(4)]
-        rig.store.objects = old_objects
-        await rig.service.step_down()
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
+        harness = await Harness().start(1)
+        old_objects = copy.deepcopy(harness.store.objects)
+        used = [await given(harness.brokers[0]) for _ in range(4)]
+        harness.store.objects = old_objects
+        await harness.service.step_down()
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
         # Broker 1 holds a replica with a batch of broker 0's third block.
-        other = FakeBroker(rig, BrokerId(1), "1-a")
+        other = FakeBroker(harness, BrokerId(1), "1-a")
         await other.register(highest_producer_id=used[3][17])
-        again = FakeBroker(rig, BrokerId(0), "0-b")
+        again = FakeBroker(harness, BrokerId(0), "0-b")
         await again.register()
         assert all_distinct(*used, await given(again), await given(other))
         # The report outlives the controller that heard it.
-        await successor(rig, 3)
+        await successor(harness, 3)
         assert all_distinct(*used, await given(again), await given(other))
 
     run(scenario)
@@ -176,13 +176,13 @@ def test_registration_raises_the_counter_above_every_id_found_on_a_disk() -> Non
 
 def test_a_broker_object_deleted_by_hand_does_not_restart_its_blocks() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(2)
-        used = [await given(rig.brokers[number]) for number in (0, 0, 1)]
-        del rig.store.objects[(BROKER.kind, "shop", "default-0")]
-        used.append(await given(rig.brokers[0]))
-        del rig.store.objects[(BROKER.kind, "shop", "default-0")]
-        await successor(rig, 2)
-        again = FakeBroker(rig, BrokerId(0), "0-b")
+        harness = await Harness().start(2)
+        used = [await given(harness.brokers[number]) for number in (0, 0, 1)]
+        del harness.store.objects[(BROKER.kind, "shop", "default-0")]
+        used.append(await given(harness.brokers[0]))
+        del harness.store.objects[(BROKER.kind, "shop", "default-0")]
+        await successor(harness, 2)
+        again = FakeBroker(harness, BrokerId(0), "0-b")
         await again.register(highest_producer_id=used[-1][0])
         assert all_distinct(*used, await given(again))
 
@@ -197,23 +197,23 @@ def test_who_asks_before_the_witness_registers_is_given_nothing_twice(
     """Broker 0 gave ids whose batches lie on broker 1 only, and its record of that is lost."""
 
     async def scenario() -> None:
-        rig = await Harness().start(2)
-        await rig.create(replicas=2)
-        old = copy.deepcopy(rig.store.objects[(BROKER.kind, "shop", "default-0")])
-        again = await rig.new_broker(0, life="b")
+        harness = await Harness().start(2)
+        await harness.create(replicas=2)
+        old = copy.deepcopy(harness.store.objects[(BROKER.kind, "shop", "default-0")])
+        again = await harness.new_broker(0, life="b")
         used = [await given(again) for _ in range(3)]
         if found == "nothing":
             for number in range(2):
-                del rig.store.objects[(BROKER.kind, "shop", f"default-{number}")]
+                del harness.store.objects[(BROKER.kind, "shop", f"default-{number}")]
         else:
-            rig.store.objects[(BROKER.kind, "shop", "default-0")] = old
+            harness.store.objects[(BROKER.kind, "shop", "default-0")] = old
         if volume == "empty" and found == "nothing":
-            del rig.highest_epochs[BrokerId(0)]
-        await successor(rig, 2)
-        first = FakeBroker(rig, BrokerId(0), "0-c")
+            del harness.highest_epochs[BrokerId(0)]
+        await successor(harness, 2)
+        first = FakeBroker(harness, BrokerId(0), "0-c")
         await first.register()
         used.append(await given(first))
-        witness = FakeBroker(rig, BrokerId(1), "1-c")
+        witness = FakeBroker(harness, BrokerId(1), "1-c")
         await witness.register(highest_producer_id=used[2][17])
         assert all_distinct(*used, await given(first), await given(witness))
 
@@ -222,12 +222,12 @@ def test_who_asks_before_the_witness_registers_is_given_nothing_twice(
 
 def test_an_unreadable_broker_object_still_says_which_rounds_are_used() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(1)
-        used = await given(rig.brokers[0])
-        status = rig.store.objects[(BROKER.kind, "shop", "default-0")]["status"]
-        rig.store.touch(BROKER, "default-0", status=status | {"endpoints": "nonsense"})
-        await successor(rig, 2)
-        again = FakeBroker(rig, BrokerId(0), "0-b")
+        harness = await Harness().start(1)
+        used = await given(harness.brokers[0])
+        status = harness.store.objects[(BROKER.kind, "shop", "default-0")]["status"]
+        harness.store.touch(BROKER, "default-0", status=status | {"endpoints": "nonsense"})
+        await successor(harness, 2)
+        again = FakeBroker(harness, BrokerId(0), "0-b")
         await again.register()
         assert all_distinct(used, await given(again))
 
@@ -236,11 +236,11 @@ def test_an_unreadable_broker_object_still_says_which_rounds_are_used() -> None:
 
 def test_a_life_that_is_over_gets_no_block() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(1)
-        previous = rig.brokers[0]
-        await rig.new_broker(0, life="b")
+        harness = await Harness().start(1)
+        previous = harness.brokers[0]
+        await harness.new_broker(0, life="b")
         assert (await ask(previous)).error is ErrorCode.STALE_BROKER_EPOCH
-        stranger = FakeBroker(rig, BrokerId(5), "5-a", epoch=BrokerEpoch(1))
+        stranger = FakeBroker(harness, BrokerId(5), "5-a", epoch=BrokerEpoch(1))
         assert (await ask(stranger)).error is ErrorCode.STALE_BROKER_EPOCH
 
     run(scenario)
@@ -250,11 +250,11 @@ def test_a_forged_id_on_a_disk_does_not_use_up_the_id_space() -> None:
     """Any producer may write any id into its batches."""
 
     async def scenario() -> None:
-        rig = await Harness().start(0)
-        broker = FakeBroker(rig, BrokerId(0), "0-a")
+        harness = await Harness().start(0)
+        broker = FakeBroker(harness, BrokerId(0), "0-a")
         await broker.register(highest_producer_id=2**63 - 1)
         assert await given(broker) == range(1000)
-        again = FakeBroker(rig, BrokerId(0), "0-b")
+        again = FakeBroker(harness, BrokerId(0), "0-b")
         await again.register(highest_producer_id=FORGED_PRODUCER_IDS_FROM - 1)
         block = await given(again)
         assert FORGED_PRODUCER_IDS_FROM <= block[0] < block[-1] < 2**63
@@ -264,8 +264,8 @@ def test_a_forged_id_on_a_disk_does_not_use_up_the_id_space() -> None:
 
 def test_a_broker_id_that_no_pool_can_have_is_refused() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(0)
-        answer = await FakeBroker(rig, BrokerId(1000), "x").register()
+        harness = await Harness().start(0)
+        answer = await FakeBroker(harness, BrokerId(1000), "x").register()
         assert answer.error is ErrorCode.INVALID_REGISTRATION
         assert "0 to 999" in answer.message
 

@@ -35,17 +35,17 @@ def test_the_config_alone_does_not_let_a_lone_leader_commit(tmp_path: Path) -> N
 
 def test_lowering_it_drops_the_eligible_leaders_in_the_write_that_lets_one_commit_alone() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
+        harness = await Harness().start(3)
+        await harness.create()
         for number in (1, 2):
-            await rig.kill(rig.brokers[number])
-        before = rig.partition()
+            await harness.kill(harness.brokers[number])
+        before = harness.partition()
         assert shown(before) == "leader 0@1 epoch 0 isr [0@1] eligible [2@3] pe 2"
-        writes = rig.store.writes
-        lowered = replace(rig.topic_state(), config={"min.insync.replicas": "1"})
-        await rig.service.update_topic(POOL, lowered)
-        after = rig.partition()
-        assert rig.store.writes == writes + 1
+        writes = harness.store.writes
+        lowered = replace(harness.topic_state(), config={"min.insync.replicas": "1"})
+        await harness.service.update_topic(POOL, lowered)
+        after = harness.partition()
+        assert harness.store.writes == writes + 1
         assert shown(after) == "leader 0@1 epoch 0 isr [0@1] eligible [] pe 3"
         assert (before.min_insync_replicas, after.min_insync_replicas) == (2, 1)
 

@@ -36,7 +36,7 @@ from tests.support.waiting import run
 )
 def test_a_process_killed_elsewhere_starts_unclean(tmp_path: Path, changed: dict[str, str]) -> None:
     async def scenario() -> None:
-        rig, machine, process = await with_an_acknowledged_record(tmp_path)
+        harness, machine, process = await with_an_acknowledged_record(tmp_path)
         process.kill()
         for name, value in changed.items():
             setattr(machine, name, value)
@@ -45,7 +45,7 @@ def test_a_process_killed_elsewhere_starts_unclean(tmp_path: Path, changed: dict
         response = await again.register()
         await again.serve()
         assert not response.is_clean
-        assert not rig.partition().has_leader
+        assert not harness.partition().has_leader
 
     run(scenario)
 
@@ -119,13 +119,13 @@ def test_a_claim_restored_from_a_snapshot_of_the_running_life_starts_unclean(
 
 def test_an_empty_volume_in_place_of_the_old_one_starts_unclean(tmp_path: Path) -> None:
     async def scenario() -> None:
-        rig, _, process = await with_an_acknowledged_record(tmp_path)
+        harness, _, process = await with_an_acknowledged_record(tmp_path)
         process.kill()
-        empty = Machine(rig, B, tmp_path / "empty")
+        empty = Machine(harness, B, tmp_path / "empty")
         start = empty.open()
         assert start.directory.was_empty
         assert not (await start.register()).is_clean
-        assert not rig.partition().has_leader
+        assert not harness.partition().has_leader
 
     run(scenario)
 
@@ -134,9 +134,9 @@ def test_the_proofs_of_one_volume_do_not_count_for_another(tmp_path: Path) -> No
     """Somebody copied the proof files onto a volume that was made anew."""
 
     async def scenario() -> None:
-        rig, machine, process = await with_an_acknowledged_record(tmp_path)
+        harness, machine, process = await with_an_acknowledged_record(tmp_path)
         process.stop_cleanly()
-        other = Machine(rig, B, tmp_path / "other")
+        other = Machine(harness, B, tmp_path / "other")
         other.open().kill()
         for name in (".kafka_cleanshutdown", "tidemark-boot-stamp.json"):
             (other.path / name).write_bytes((machine.path / name).read_bytes())

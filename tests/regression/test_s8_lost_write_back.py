@@ -48,35 +48,35 @@ def test_the_process_ends_once_the_controller_recorded_the_failure(tmp_path: Pat
     """The stamp cannot be taken off a disk that takes no writes."""
 
     async def scenario() -> None:
-        rig, machine, process = await with_an_acknowledged_record(tmp_path)
+        harness, machine, process = await with_an_acknowledged_record(tmp_path)
         process.kill()
         disk = FaultyDisk()
         io_failure = machine.open(disk)
         await io_failure.register()
         await io_failure.serve()
-        assert rig.partition().leader == 1
+        assert harness.partition().leader == 1
         disk.io_failure["remove"] = errno.EIO
         await Ending(io_failure).done()
         io_failure.kill()
-        assert not rig.partition().has_leader
+        assert not harness.partition().has_leader
         assert (machine.path / STORED_BOOT_RECORD).exists()
         again = FaultyDisk()
         assert not (await machine.open(again).register()).is_clean
         assert is_written_again_before_a_sync(again, machine)  # the stamp does not speak against it
-        assert not rig.partition().has_leader
+        assert not harness.partition().has_leader
 
     run(scenario)
 
 
 def test_without_a_controller_it_ends_once_the_stamp_is_off_the_volume(tmp_path: Path) -> None:
     async def scenario() -> None:
-        rig, machine, process = await with_an_acknowledged_record(tmp_path)
+        harness, machine, process = await with_an_acknowledged_record(tmp_path)
         process.link.is_cut = True
         await Ending(process, record_limit_seconds=0.01).done()
         process.kill()
         assert not (machine.path / STORED_BOOT_RECORD).exists()
         assert not (await machine.open().register()).is_clean
-        assert not rig.partition().has_leader
+        assert not harness.partition().has_leader
 
     run(scenario)
 
@@ -101,13 +101,13 @@ def test_with_neither_it_does_not_end(tmp_path: Path) -> None:
 
 def test_a_failure_that_could_not_be_stored_is_not_told_as_recorded(tmp_path: Path) -> None:
     async def scenario() -> None:
-        rig, _, process = await with_an_acknowledged_record(tmp_path)
+        harness, _, process = await with_an_acknowledged_record(tmp_path)
         voice = process.voice
         assert voice is not None
-        rig.store.faults[BROKER.kind] = ["lost"] * rig.settings.write_attempts
+        harness.store.faults[BROKER.kind] = ["lost"] * harness.settings.write_attempts
         polling = voice.heartbeat(storage_failed=True)
         for _ in range(20):
-            await rig.tick()
+            await harness.tick()
         assert not polling.result().is_storage_failure_recorded
         assert (await voice.heartbeat(storage_failed=True)).is_storage_failure_recorded
 

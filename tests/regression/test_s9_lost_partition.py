@@ -31,44 +31,44 @@ from tests.support.waiting import eventually, run
 
 async def two_partitions(path: Path) -> tuple[Harness, Machine, Process]:
     """B leads both, and is the only one in sync; A is eligible."""
-    rig = await Harness().start(1)
-    machine = Machine(rig, B, path / "volume")
+    harness = await Harness().start(1)
+    machine = Machine(harness, B, path / "volume")
     process = await machine.start()
     assert process.voice is not None
-    rig.brokers.append(process.voice)
-    await rig.create(partitions=2, replicas=2)
+    harness.brokers.append(process.voice)
+    await harness.create(partitions=2, replicas=2)
     for number in (0, 1):
         process.append(b"one", partition=number)
         process.append(b"two", partition=number)
-    await rig.kill(rig.brokers[0])
-    assert [rig.partition(number).leader for number in (0, 1)] == [1, 1]
-    return rig, machine, process
+    await harness.kill(harness.brokers[0])
+    assert [harness.partition(number).leader for number in (0, 1)] == [1, 1]
+    return harness, machine, process
 
 
-def is_listed(rig: Harness, number: int) -> bool:
-    state = rig.partition(number)
+def is_listed(harness: Harness, number: int) -> bool:
+    state = harness.partition(number)
     return B in {member.broker_id for member in state.in_sync_replicas + state.eligible_leaders}
 
 
 def test_a_partition_whose_directory_is_gone_is_led_by_nobody_who_lost_it(tmp_path: Path) -> None:
     async def scenario() -> None:
-        rig, machine, process = await two_partitions(tmp_path)
+        harness, machine, process = await two_partitions(tmp_path)
         await process.voice_stops()
         process.stop_cleanly()
         shutil.rmtree(machine.path / "orders-1")
         again = machine.open()
         assert (await again.register()).is_clean
         await again.serve()
-        assert rig.partition(0).leader == B
-        assert not rig.partition(1).has_leader
-        assert not is_listed(rig, 1)
+        assert harness.partition(0).leader == B
+        assert not harness.partition(1).has_leader
+        assert not is_listed(harness, 1)
 
     run(scenario)
 
 
 def test_a_log_that_ends_below_its_own_checkpoint_is_void(tmp_path: Path) -> None:
     async def scenario() -> None:
-        rig, machine, process = await two_partitions(tmp_path)
+        harness, machine, process = await two_partitions(tmp_path)
         await process.voice_stops()
         process.stop_cleanly()
         data = machine.log_file(1).read_bytes()
@@ -78,8 +78,8 @@ def test_a_log_that_ends_below_its_own_checkpoint_is_void(tmp_path: Path) -> Non
         assert again.log(1).log_end_offset == 1
         assert (await again.register()).is_clean
         await again.serve()
-        assert rig.partition(0).leader == B
-        assert not is_listed(rig, 1)
+        assert harness.partition(0).leader == B
+        assert not is_listed(harness, 1)
 
     run(scenario)
 
@@ -108,7 +108,7 @@ def test_the_evidence_stands_until_it_was_heard_and_no_longer(tmp_path: Path) ->
 
 def test_the_same_after_a_kill(tmp_path: Path) -> None:
     async def scenario() -> None:
-        rig, machine, process = await two_partitions(tmp_path)
+        harness, machine, process = await two_partitions(tmp_path)
         process.directory.checkpoint_high_watermarks(
             {key: Offset(2) for key in process.directory.logs}
         )
@@ -117,8 +117,8 @@ def test_the_same_after_a_kill(tmp_path: Path) -> None:
         again = machine.open()
         assert (await again.register()).is_clean
         await again.serve()
-        assert not is_listed(rig, 0)
-        assert rig.partition(1).leader == B
+        assert not is_listed(harness, 0)
+        assert harness.partition(1).leader == B
 
     run(scenario)
 
@@ -129,35 +129,35 @@ def test_the_loss_is_stripped_before_the_new_epoch_is_stored_and_a_successor_fin
     """What a broker said is gone with its controller: what followed from it is in the slice."""
 
     async def scenario() -> None:
-        rig, machine, process = await two_partitions(tmp_path)
+        harness, machine, process = await two_partitions(tmp_path)
         await process.voice_stops()
         process.stop_cleanly()
         shutil.rmtree(machine.path / "orders-1")
         again = machine.open()
         await again.register()
-        await rig.service.step_down()
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
+        await harness.service.step_down()
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
         await again.serve()
         await evaluate()
-        stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
+        stored = harness.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
         assert stored["cleanSince"] < stored["brokerEpoch"]
-        assert not is_listed(rig, 1)
-        assert not rig.partition(1).has_leader
+        assert not is_listed(harness, 1)
+        assert not harness.partition(1).has_leader
 
     run(scenario)
 
 
 def test_an_empty_volume_has_no_replica_at_all(tmp_path: Path) -> None:
     async def scenario() -> None:
-        rig, machine, process = await two_partitions(tmp_path)
+        harness, machine, process = await two_partitions(tmp_path)
         process.kill()
         shutil.rmtree(machine.path)
         again = machine.open()
         assert not (await again.register()).is_clean
         await again.serve()
-        assert [is_listed(rig, number) for number in (0, 1)] == [False, False]
-        assert shown(rig.partition(0)).startswith("leader -1")
+        assert [is_listed(harness, number) for number in (0, 1)] == [False, False]
+        assert shown(harness.partition(0)).startswith("leader -1")
 
     run(scenario)
 
@@ -166,16 +166,16 @@ def test_a_replica_that_a_running_broker_reports_failed_is_void_there_and_not_le
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
-        rig, _, process = await two_partitions(tmp_path)
+        harness, _, process = await two_partitions(tmp_path)
         voice = process.voice
         assert isinstance(voice, FakeBroker)
         logs = process.directory.logs
         (key,) = (each for each in logs if each[1] == 1)
         failed = replica_report(process.directory, key, logs[key])
         await voice.poll_to_the_end(failed_replicas=(failed,))
-        assert rig.partition(0).leader == BrokerId(1)
-        assert not rig.partition(1).has_leader
-        assert not is_listed(rig, 1)
+        assert harness.partition(0).leader == BrokerId(1)
+        assert not harness.partition(1).has_leader
+        assert not is_listed(harness, 1)
 
     run(scenario)
 
@@ -188,7 +188,7 @@ def test_a_corrupt_batch_that_a_leader_met_is_not_forgotten_by_its_restart(
     start does not look at it, and the proof of the broker holds."""
 
     async def scenario() -> None:
-        rig, machine, previous = await two_partitions(tmp_path)
+        harness, machine, previous = await two_partitions(tmp_path)
         previous.log(1).settings = LogSettings(segment_bytes=61)
         previous.append(b"in another segment", partition=1)
         previous.directory.checkpoint_high_watermarks(
@@ -216,9 +216,9 @@ def test_a_corrupt_batch_that_a_leader_met_is_not_forgotten_by_its_restart(
         assert again.log(1).log_end_offset == 3
         assert (await again.register()).is_clean
         await again.serve()
-        assert rig.partition(0).leader == B
-        assert not rig.partition(1).has_leader
-        assert not is_listed(rig, 1)
+        assert harness.partition(0).leader == B
+        assert not harness.partition(1).has_leader
+        assert not is_listed(harness, 1)
         assert list(again.partitions.failed_replicas) == [(ORDERS, 1)]
 
     run(scenario)
@@ -228,7 +228,7 @@ def test_a_start_that_nobody_heard_of_leaves_the_evidence(tmp_path: Path) -> Non
     """Its checkpoint would say of each log that it never was longer."""
 
     async def scenario() -> None:
-        rig, machine, process = await two_partitions(tmp_path)
+        harness, machine, process = await two_partitions(tmp_path)
         await process.voice_stops()
         process.stop_cleanly()
         data = machine.log_file(1).read_bytes()
@@ -248,8 +248,8 @@ def test_a_start_that_nobody_heard_of_leaves_the_evidence(tmp_path: Path) -> Non
         again = machine.open()
         assert (await again.register()).is_clean
         await again.serve()
-        assert rig.partition(0).leader == B
-        assert not is_listed(rig, 1)
+        assert harness.partition(0).leader == B
+        assert not is_listed(harness, 1)
 
     run(scenario)
 
@@ -311,23 +311,23 @@ def test_a_slice_that_is_put_back_while_nobody_controls_counts_on_no_log_that_is
     heard what B came back with."""
 
     async def scenario() -> None:
-        rig, machine, process = await two_partitions(tmp_path)
+        harness, machine, process = await two_partitions(tmp_path)
         key = (PARTITION_SLICE.kind, "shop", "orders-0")
-        saved = rig.store.objects.pop(key)
+        saved = harness.store.objects.pop(key)
         await process.voice_stops()
         process.stop_cleanly()
         lose(machine)
         again = machine.open()
         assert (await again.register()).is_clean
         await again.serve()
-        rig.store.objects[key] = saved
-        await successor(rig)
-        await rig.advance(300)  # it decides what it can before B has spoken to it
+        harness.store.objects[key] = saved
+        await successor(harness)
+        await harness.advance(300)  # it decides what it can before B has spoken to it
         again.session.serve()
         polling = asyncio.create_task(again.session.run())
-        await eventually(lambda: rig.partition(0).leader == B)
-        await eventually(lambda: not is_listed(rig, 1))
-        assert shown(rig.partition(1)) == "leader -1@-1 epoch 1 isr [] eligible [0@1] pe 3"
+        await eventually(lambda: harness.partition(0).leader == B)
+        await eventually(lambda: not is_listed(harness, 1))
+        assert shown(harness.partition(1)) == "leader -1@-1 epoch 1 isr [] eligible [0@1] pe 3"
         polling.cancel()
 
     run(scenario)
@@ -337,37 +337,37 @@ def test_no_entry_is_renewed_in_a_slice_that_its_broker_was_not_told_of(tmp_path
     """S3: its last write has no known outcome, so the push that B applies is without it."""
 
     async def scenario() -> None:
-        rig, machine, process = await two_partitions(tmp_path)
+        harness, machine, process = await two_partitions(tmp_path)
         key = (PARTITION_SLICE.kind, "shop", "orders-0")
-        saved = rig.store.objects.pop(key)
+        saved = harness.store.objects.pop(key)
         await process.voice_stops()
         process.stop_cleanly()
         lose_directory(machine)
         again = machine.open()
         assert (await again.register()).is_clean
         await again.serve()
-        rig.store.objects[key] = saved
-        await successor(rig)
-        rig.store.faults[PARTITION_SLICE.kind] = ["lost"]
-        rig.clock.ms += TICK_MS
-        await rig.service.tick()
+        harness.store.objects[key] = saved
+        await successor(harness)
+        harness.store.faults[PARTITION_SLICE.kind] = ["lost"]
+        harness.clock.ms += TICK_MS
+        await harness.service.tick()
         for _ in range(100):
-            if rig.store.faults[PARTITION_SLICE.kind]:
+            if harness.store.faults[PARTITION_SLICE.kind]:
                 await asyncio.sleep(0)
-        rig.store.is_down = True
-        await rig.advance(100)
+        harness.store.is_down = True
+        await harness.advance(100)
         again.session.serve()
         polling = asyncio.create_task(again.session.run())
         await eventually(lambda: again.partitions.metadata.controller_epoch == 2)
         await evaluate()
         assert not again.partitions.failed_replicas
         polling.cancel()  # its next poll comes a moment later
-        rig.store.is_down = False
-        await rig.advance(100)
-        assert rig.partition(1).leader != B
+        harness.store.is_down = False
+        await harness.advance(100)
+        assert harness.partition(1).leader != B
         polling = asyncio.create_task(again.session.run())
-        await eventually(lambda: rig.partition(0).leader == B)
-        await eventually(lambda: not is_listed(rig, 1))
+        await eventually(lambda: harness.partition(0).leader == B)
+        await eventually(lambda: not is_listed(harness, 1))
         polling.cancel()
 
     run(scenario)
@@ -380,27 +380,27 @@ def test_a_log_that_made_room_for_another_topics_is_not_counted_on_when_its_slic
     the entry is of B's present life, and its log was set aside."""
 
     async def scenario() -> None:
-        rig, _, process = await two_partitions(tmp_path)
+        harness, _, process = await two_partitions(tmp_path)
         process.session.serve()
         polling = asyncio.create_task(process.session.run())
         hosted = process.partitions.hosted
         await eventually(lambda: hosted(ORDERS, 1) is not None)
         key = (PARTITION_SLICE.kind, "shop", "orders-0")
-        saved = rig.store.objects.pop(key)
-        await rig.service.confirm_slices(POOL, ORDERS)
+        saved = harness.store.objects.pop(key)
+        await harness.service.confirm_slices(POOL, ORDERS)
         again = TopicState("orders", TopicId("7f1c0000-0000-0000-0000-000000000009"), 2, 1)
-        await rig.service.create_topic(POOL, again, ((B,), (B,)))
+        await harness.service.create_topic(POOL, again, ((B,), (B,)))
         await eventually(lambda: hosted(again.topic_id, 1) is not None)
         assert hosted(ORDERS, 1) is None
-        await rig.service.delete_topic(POOL, again.topic_id, retain=False, topic="orders")
+        await harness.service.delete_topic(POOL, again.topic_id, retain=False, topic="orders")
         await eventually(lambda: hosted(again.topic_id, 1) is None)
-        unclean = FakeBroker(rig, BrokerId(0), "0-b")
+        unclean = FakeBroker(harness, BrokerId(0), "0-b")
         await unclean.register()
-        rig.store.objects[key] = saved
-        await rig.service.find_slices(POOL, ORDERS)
-        await rig.advance(100)
-        await eventually(lambda: not is_listed(rig, 1))
-        assert not rig.partition(1).has_leader
+        harness.store.objects[key] = saved
+        await harness.service.find_slices(POOL, ORDERS)
+        await harness.advance(100)
+        await eventually(lambda: not is_listed(harness, 1))
+        assert not harness.partition(1).has_leader
         polling.cancel()
 
     run(scenario)

@@ -51,7 +51,7 @@ B = BrokerId(1)
 class Link:
     """To the rig's controller, in memory."""
 
-    rig: Harness
+    harness: Harness
     is_cut: bool = False
     loses_responses: bool = False
     answer: object = None  # instead of the controller's
@@ -72,7 +72,7 @@ class Link:
             raise ControllerUnavailable("cut")
         if self.answer is not None:
             return encode(self.answer)
-        answer = await broker_calls(self.rig.service)[path](body)
+        answer = await broker_calls(self.harness.service)[path](body)
         if self.loses_responses:
             raise ControllerUnavailable("the answer was lost")
         return answer
@@ -82,7 +82,7 @@ class Link:
 class Machine:
     """Where a broker's volume is. Changing a field is what a reboot or a new pod changes."""
 
-    rig: Harness
+    harness: Harness
     broker_id: BrokerId
     path: Path
     boot_id: str = "boot-1"
@@ -95,7 +95,7 @@ class Machine:
         self.lives += 1
         self.path.parent.mkdir(exist_ok=True)
         incarnation = f"{self.path.name}-{self.lives}"
-        return Process(self.rig, self.settings(), incarnation, disk or OsDisk())
+        return Process(self.harness, self.settings(), incarnation, disk or OsDisk())
 
     def settings(self) -> BrokerConfig:
         return BrokerConfig(
@@ -130,7 +130,7 @@ class Machine:
 
 @dataclass
 class Process:
-    rig: Harness
+    harness: Harness
     settings: BrokerConfig
     incarnation: str
     disk: Disk
@@ -151,7 +151,7 @@ class Process:
             scheduler=asyncio.get_running_loop(),
             wall_clock_s=time.time,
         )
-        self.link = Link(self.rig)
+        self.link = Link(self.harness)
         self.channel = ControllerChannel(
             self.settings.controllers,
             lambda: self.link,
@@ -192,7 +192,7 @@ class Process:
 
     async def serve(self) -> None:
         self.voice = FakeBroker(
-            self.rig, self.settings.broker_id, self.incarnation, self.session.broker_epoch
+            self.harness, self.settings.broker_id, self.incarnation, self.session.broker_epoch
         )
         await self.voice.catch_up()
 
@@ -227,14 +227,14 @@ class Process:
 async def with_an_acknowledged_record(path: Path) -> tuple[Harness, Machine, Process]:
     """B is a process with a volume of its own that holds r. A and C are dead: B leads, and C is
     eligible to lead without it."""
-    rig = await Harness().start(1)
-    machine = Machine(rig, B, path / "volume")
+    harness = await Harness().start(1)
+    machine = Machine(harness, B, path / "volume")
     process = await machine.start()
     assert process.voice is not None
-    rig.brokers += [process.voice, await rig.new_broker(2)]
-    await rig.create()
+    harness.brokers += [process.voice, await harness.new_broker(2)]
+    await harness.create()
     process.append(b"r")
-    for broker in (rig.brokers[0], rig.brokers[2]):
-        await rig.kill(broker)
-    assert shown(rig.partition()) == "leader 1@2 epoch 1 isr [1@2] eligible [2@3] pe 2"
-    return rig, machine, process
+    for broker in (harness.brokers[0], harness.brokers[2]):
+        await harness.kill(broker)
+    assert shown(harness.partition()) == "leader 1@2 epoch 1 isr [1@2] eligible [2@3] pe 2"
+    return harness, machine, process

@@ -171,7 +171,7 @@ class FakeProbe:
 class FakeBroker:
     """The messages of one broker process; remembers what it was told."""
 
-    rig: "Harness"
+    harness: "Harness"
     broker_id: BrokerId
     incarnation: str
     epoch: BrokerEpoch = BrokerEpoch(-1)
@@ -192,16 +192,16 @@ class FakeBroker:
             StorageIdentity(f"directory-{self.broker_id}"),
             BrokerEpoch(-1),
             ControllerEpoch(-1),
-            self.rig.highest_epochs.get(self.broker_id, BrokerEpoch(-1)),
+            self.harness.highest_epochs.get(self.broker_id, BrokerEpoch(-1)),
             -1,
             self.replicas,
             applied_controller_epoch=self.controller_epoch,
             applied_image_version=self.version,
         )
-        response = await self.rig.service.register(replace(request, **changes))
+        response = await self.harness.service.register(replace(request, **changes))
         if response.broker_epoch != -1:
             self.epoch = response.broker_epoch
-            self.rig.highest_epochs[self.broker_id] = self.epoch
+            self.harness.highest_epochs[self.broker_id] = self.epoch
         return response
 
     def heartbeat(self, **changes: Any) -> "asyncio.Task[HeartbeatResponse]":
@@ -216,7 +216,7 @@ class FakeBroker:
             wants_to_stop=False,
         )
         request = replace(request, **changes)
-        return asyncio.create_task(self.rig.service.heartbeat(request))
+        return asyncio.create_task(self.harness.service.heartbeat(request))
 
     def apply(self, response: HeartbeatResponse) -> None:
         push = response.push
@@ -243,7 +243,7 @@ class FakeBroker:
             self.apply(self.poll.result())
 
     async def alter(self, *proposals: IsrProposal) -> AlterPartitionResponse:
-        return await self.rig.service.alter_partition(
+        return await self.harness.service.alter_partition(
             AlterPartitionRequest(POOL, self.broker_id, self.epoch, proposals)
         )
 

@@ -24,22 +24,24 @@ def held(last_epoch: int, log_end: int, high_watermark: int = 0) -> ReplicaRepor
     )
 
 
-async def grow(rig: Harness, present: int, added: int, *, over: int = 3) -> None:
+async def grow(harness: Harness, present: int, added: int, *, over: int = 3) -> None:
     """A topic of `present` partitions, over brokers 0 to `over` - 1."""
     ids = [BrokerId(number) for number in range(over)]
     assignments = place(added, 3, ids, first_partition=present)
-    await rig.service.add_partitions(POOL, ORDERS, assignments, first=present)
+    await harness.service.add_partitions(POOL, ORDERS, assignments, first=present)
 
 
-async def successor(rig: Harness, epoch: int = 2) -> None:
+async def successor(harness: Harness, epoch: int = 2) -> None:
     """Another controller process takes over; the old one is gone."""
-    await rig.service.step_down()
-    rig.service = rig.another_controller()
-    await rig.service.load(ControllerEpoch(epoch))
+    await harness.service.step_down()
+    harness.service = harness.another_controller()
+    await harness.service.load(ControllerEpoch(epoch))
 
 
-async def clean_restart(rig: Harness, broker: FakeBroker, *replicas: ReplicaReport) -> FakeBroker:
-    again = FakeBroker(rig, broker.broker_id, f"{broker.incarnation}+", replicas=replicas)
+async def clean_restart(
+    harness: Harness, broker: FakeBroker, *replicas: ReplicaReport
+) -> FakeBroker:
+    again = FakeBroker(harness, broker.broker_id, f"{broker.incarnation}+", replicas=replicas)
     response = await again.register(clean_stop_epoch=broker.epoch)
     assert response.is_clean
     await again.catch_up()

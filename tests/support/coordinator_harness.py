@@ -201,6 +201,6 @@ class Harness:
 
 
 def a_harness(settings: GroupSettings = SETTINGS) -> Harness:
-    rig = Harness(GroupCoordinatorShard(settings, GroupCounters()), [])
-    rig.lead(1)
-    return rig
+    harness = Harness(GroupCoordinatorShard(settings, GroupCounters()), [])
+    harness.lead(1)
+    return harness

@@ -44,10 +44,10 @@ class MetadataBroker(FakeBroker):
 
 
 async def metadata_harness(count: int = 3, **settings: Any) -> Harness:
-    rig = await Harness(**settings).start(0)
+    harness = await Harness(**settings).start(0)
     for number in range(count):
-        broker = MetadataBroker(rig, BrokerId(number), f"{number}-a")
+        broker = MetadataBroker(harness, BrokerId(number), f"{number}-a")
         await broker.register()
         await broker.catch_up()
-        rig.brokers.append(broker)
-    return rig
+        harness.brokers.append(broker)
+    return harness

@@ -49,7 +49,7 @@ class Client:
 class GroupsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.rig: Harness = a_harness()
+        self.harness: Harness = a_harness()
         self.epoch = 1
         self.clients = [
             Client(f"i{number}" if number < STATIC_CLIENTS else None) for number in range(CLIENTS)
@@ -85,30 +85,34 @@ class GroupsMachine(RuleBasedStateMachine):
     def leave(self, number: int) -> None:
         client = self.clients[number]
         if client.member_id and client.instance is None:
-            self.rig.leave(client.member_id)
+            self.harness.leave(client.member_id)
         self.fall_silent(number)
 
     @rule(number=st.integers(0, CLIENTS - 1))
     def commit_offset(self, number: int) -> None:
         client = self.clients[number]
         if client.is_stable:
-            request = self.rig.send_commit(self.next_offset, client.member_id, client.generation_id)
+            request = self.harness.send_commit(
+                self.next_offset, client.member_id, client.generation_id
+            )
             self.commits[request] = self.next_offset
             self.next_offset += 1
 
     def _join(self, client: Client) -> None:
         client.start_anew()
-        client.join_request = self.rig.send_join(
+        client.join_request = self.harness.send_join(
             replace(JOIN, member_id=client.member_id, group_instance_id=client.instance)
         )
         self._read_join(client)
 
     def _read_join(self, client: Client) -> None:
-        answer = self.rig.answers.get(-1 if client.join_request is None else client.join_request)
+        answer = self.harness.answers.get(
+            -1 if client.join_request is None else client.join_request
+        )
         if answer is None:
             return
         assert isinstance(answer, JoinGroupResponse)
-        epoch = self.rig.responded_in[client.join_request or 0]
+        epoch = self.harness.responded_in[client.join_request or 0]
         client.join_request = None
         if answer.error is not ErrorCode.NONE:
             client.member_id = ""
@@ -125,14 +129,16 @@ class GroupsMachine(RuleBasedStateMachine):
             for member in client.members
             if client.is_leader
         )
-        client.sync_request = self.rig.send(
+        client.sync_request = self.harness.send(
             SyncGroup(
                 "g", client.generation_id, client.member_id, client.instance, assignments=parts
             )
         )
 
     def _read_sync(self, client: Client) -> None:
-        answer = self.rig.answers.get(-1 if client.sync_request is None else client.sync_request)
+        answer = self.harness.answers.get(
+            -1 if client.sync_request is None else client.sync_request
+        )
         if answer is None:
             return
         assert isinstance(answer, SyncGroupResponse)
@@ -149,7 +155,7 @@ class GroupsMachine(RuleBasedStateMachine):
         client.is_stable = True
 
     def _heartbeat(self, client: Client) -> None:
-        answer = self.rig.ask(
+        answer = self.harness.ask(
             Heartbeat("g", client.generation_id, client.member_id, client.instance)
         )
         assert isinstance(answer, HeartbeatResponse)
@@ -162,65 +168,65 @@ class GroupsMachine(RuleBasedStateMachine):
 
     @rule(wait_ms=st.sampled_from([1, 1_000, SESSION_MS // 2, SESSION_MS]))
     def time_passes(self, wait_ms: int) -> None:
-        self.rig.wait(wait_ms)
+        self.harness.wait(wait_ms)
 
     @rule()
     def log_becomes_slow(self) -> None:
-        self.rig.commits_at_once = False
+        self.harness.commits_at_once = False
 
-    @precondition(lambda self: self.rig.appends)
+    @precondition(lambda self: self.harness.appends)
     @rule()
     def oldest_append_is_committed(self) -> None:
-        self.rig.commit()
+        self.harness.commit()
 
-    @precondition(lambda self: self.rig.appends)
+    @precondition(lambda self: self.harness.appends)
     @rule()
     def oldest_append_is_late(self) -> None:
-        append_id = self.rig.appends[0].append_id
-        self.rig.perform(self.rig.coordinator.on_late(append_id, self.rig.now_ms))
+        append_id = self.harness.appends[0].append_id
+        self.harness.perform(self.harness.coordinator.on_late(append_id, self.harness.now_ms))
 
     @rule(are_kept=st.booleans())
     def another_coordinator_leads(self, are_kept: bool) -> None:
         """What was under way is in the next leader's log, or was cut off."""
         if are_kept:
-            for append in self.rig.appends:
-                self.rig.log += append.records
-        self.rig.appends.clear()
+            for append in self.harness.appends:
+                self.harness.log += append.records
+        self.harness.appends.clear()
         self.epoch += 1
-        self.rig.lead(self.epoch)
+        self.harness.lead(self.epoch)
 
     # What must hold
 
     @invariant()
     def committed_offsets_never_go_back(self) -> None:
         for request, offset in tuple(self.commits.items()):
-            answer = self.rig.answers.get(request)
+            answer = self.harness.answers.get(request)
             if answer is None:
                 continue
             assert isinstance(answer, OffsetCommitResponse)
             del self.commits[request]
             if answer.partitions[0].error is ErrorCode.NONE:
                 self.acknowledged = max(self.acknowledged, offset)
-        assert self.rig.fetched().get("t", 0) >= self.acknowledged
+        assert self.harness.fetched().get("t", 0) >= self.acknowledged
 
     @invariant()
     def one_leader_is_a_member(self) -> None:
-        group = self.rig.coordinator._groups.find("g")
-        if group is not None and group.members and self.rig.state() == "Stable":
+        group = self.harness.coordinator._groups.find("g")
+        if group is not None and group.members and self.harness.state() == "Stable":
             assert group.leader_id is None or group.leader_id in group.members
 
     def teardown(self) -> None:
         """Nothing fails any more: all the living get their part within two rebalances."""
-        for _ in range(len(self.rig.appends)):
-            self.rig.commit()
-        while self.rig.appends:
-            self.rig.commit()
-        self.rig.commits_at_once = True
+        for _ in range(len(self.harness.appends)):
+            self.harness.commit()
+        while self.harness.appends:
+            self.harness.commit()
+        self.harness.commits_at_once = True
         living = [number for number, client in enumerate(self.clients) if client.is_alive]
         for _ in range(2 * REBALANCE_MS // 1_000 + 60):
             for number in living:
                 self.act(number)
-            self.rig.wait(1_000)
+            self.harness.wait(1_000)
         clients = [self.clients[number] for number in living]
         assert all(client.is_stable for client in clients)
         assert len({client.generation_id for client in clients}) <= 1

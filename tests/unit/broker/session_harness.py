@@ -155,25 +155,25 @@ def run(
         async with asyncio.timeout(HANG_SECONDS):
             controller = FakeController()
             runner = await controller.start()
-            bench = Harness(path, (*extra_addresses, f"127.0.0.1:{controller.port}"))
-            await bench.channel.start(bench.epoch_store)
+            harness = Harness(path, (*extra_addresses, f"127.0.0.1:{controller.port}"))
+            await harness.channel.start(harness.epoch_store)
             try:
-                await scenario(controller, bench)
+                await scenario(controller, harness)
             finally:
-                await bench.channel.close()
+                await harness.channel.close()
                 for _, future in controller.polls:
                     future.cancel()
                 await runner.cleanup()
-                bench.directory.close()
+                harness.directory.close()
 
     asyncio.run(main())
 
 
 async def polling(
-    controller: FakeController, bench: Harness, scenario: Callable[[], Awaitable[None]]
+    controller: FakeController, harness: Harness, scenario: Callable[[], Awaitable[None]]
 ) -> None:
-    await bench.session.register()
-    task = asyncio.ensure_future(bench.session.run())
+    await harness.session.register()
+    task = asyncio.ensure_future(harness.session.run())
     try:
         await eventually(lambda: len(controller.polls) == 1)
         await scenario()

@@ -54,11 +54,11 @@ class Harness:
 
 def run(scenario: Callable[[Harness], Awaitable[None]]) -> None:
     async def main() -> None:
-        bench = Harness()
-        task = asyncio.ensure_future(bench.queue.run())
+        harness = Harness()
+        task = asyncio.ensure_future(harness.queue.run())
         try:
             async with asyncio.timeout(HANG_SECONDS):
-                await scenario(bench)
+                await scenario(harness)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -67,65 +67,65 @@ def run(scenario: Callable[[Harness], Awaitable[None]]) -> None:
 
 
 def test_what_gathers_while_one_is_in_flight_goes_in_the_next() -> None:
-    async def scenario(bench: Harness) -> None:
-        bench.queue.submit(a_proposal(0))
-        await eventually(lambda: len(bench.sent) == 1)
-        bench.queue.submit(a_proposal(1))
-        bench.queue.submit(a_proposal(2, epoch=1))
-        bench.queue.submit(a_proposal(2, epoch=2))  # replaces
-        bench.answer(an_response(0))
-        await eventually(lambda: len(bench.sent) == 2)
-        assert bench.sent == [(a_proposal(0),), (a_proposal(1), a_proposal(2, epoch=2))]
+    async def scenario(harness: Harness) -> None:
+        harness.queue.submit(a_proposal(0))
+        await eventually(lambda: len(harness.sent) == 1)
+        harness.queue.submit(a_proposal(1))
+        harness.queue.submit(a_proposal(2, epoch=1))
+        harness.queue.submit(a_proposal(2, epoch=2))  # replaces
+        harness.answer(an_response(0))
+        await eventually(lambda: len(harness.sent) == 2)
+        assert harness.sent == [(a_proposal(0),), (a_proposal(1), a_proposal(2, epoch=2))]
 
     run(scenario)
 
 
 def test_a_partition_that_the_answer_does_not_name_is_sent_again() -> None:
-    async def scenario(bench: Harness) -> None:
-        bench.queue.submit(a_proposal(0))
-        bench.queue.submit(a_proposal(1))
-        await eventually(lambda: len(bench.sent) == 1)
-        bench.answer(an_response(0))
-        await eventually(lambda: len(bench.sent) == 2)
-        assert bench.sent[1] == (a_proposal(1),)
-        assert bench.responded == [(a_proposal(0), ErrorCode.NONE)]
+    async def scenario(harness: Harness) -> None:
+        harness.queue.submit(a_proposal(0))
+        harness.queue.submit(a_proposal(1))
+        await eventually(lambda: len(harness.sent) == 1)
+        harness.answer(an_response(0))
+        await eventually(lambda: len(harness.sent) == 2)
+        assert harness.sent[1] == (a_proposal(1),)
+        assert harness.responded == [(a_proposal(0), ErrorCode.NONE)]
 
     run(scenario)
 
 
 def test_everything_is_sent_again_when_there_was_no_answer_to_use() -> None:
-    async def scenario(bench: Harness) -> None:
-        bench.queue.submit(a_proposal(0))
-        await eventually(lambda: len(bench.sent) == 1)
-        bench.futures[-1].set_result(None)
-        await eventually(lambda: len(bench.sent) == 2)
-        bench.answer(error=ErrorCode.STALE_BROKER_EPOCH)
-        await eventually(lambda: len(bench.sent) == 3)
-        assert bench.responded == []
+    async def scenario(harness: Harness) -> None:
+        harness.queue.submit(a_proposal(0))
+        await eventually(lambda: len(harness.sent) == 1)
+        harness.futures[-1].set_result(None)
+        await eventually(lambda: len(harness.sent) == 2)
+        harness.answer(error=ErrorCode.STALE_BROKER_EPOCH)
+        await eventually(lambda: len(harness.sent) == 3)
+        assert harness.responded == []
 
     run(scenario)
 
 
 def test_handling_an_answer_may_propose_again() -> None:  # KAFKA-14010
-    async def scenario(bench: Harness) -> None:
-        bench.propose_again = [a_proposal(0, epoch=2)]
-        bench.queue.submit(a_proposal(0))
-        await eventually(lambda: len(bench.sent) == 1)
-        bench.answer(an_response(0, ErrorCode.INELIGIBLE_REPLICA))
-        await eventually(lambda: len(bench.sent) == 2)
-        assert bench.sent[1] == (a_proposal(0, epoch=2),)
+    async def scenario(harness: Harness) -> None:
+        harness.propose_again = [a_proposal(0, epoch=2)]
+        harness.queue.submit(a_proposal(0))
+        await eventually(lambda: len(harness.sent) == 1)
+        harness.answer(an_response(0, ErrorCode.INELIGIBLE_REPLICA))
+        await eventually(lambda: len(harness.sent) == 2)
+        assert harness.sent[1] == (a_proposal(0, epoch=2),)
 
     run(scenario)
 
 
 def test_a_newer_proposal_is_not_replaced_by_one_put_back() -> None:
-    async def scenario(bench: Harness) -> None:
-        bench.queue.submit(a_proposal(0))
-        await eventually(lambda: len(bench.sent) == 1)
-        bench.queue.submit(a_proposal(0, epoch=2))
-        bench.futures[-1].set_result(None)
-        await eventually(lambda: len(bench.sent) == 2)
-        assert bench.sent[1] == (a_proposal(0, epoch=2),)
+    async def scenario(harness: Harness) -> None:
+        harness.queue.submit(a_proposal(0))
+        await eventually(lambda: len(harness.sent) == 1)
+        harness.queue.submit(a_proposal(0, epoch=2))
+        harness.futures[-1].set_result(None)
+        await eventually(lambda: len(harness.sent) == 2)
+        assert harness.sent[1] == (a_proposal(0, epoch=2),)
 
     run(scenario)
 
@@ -133,18 +133,18 @@ def test_a_newer_proposal_is_not_replaced_by_one_put_back() -> None:
 def test_an_answer_about_thousands_is_handled_in_slices_that_others_run_between() -> None:
     count = 2 * RESPONSES_AT_A_TIME + 10
 
-    async def scenario(bench: Harness) -> None:
+    async def scenario(harness: Harness) -> None:
         for partition in range(count):
-            bench.queue.submit(a_proposal(partition))
-        await eventually(lambda: len(bench.sent) == 1)
-        bench.answer(*(an_response(partition) for partition in range(count)))
+            harness.queue.submit(a_proposal(partition))
+        await eventually(lambda: len(harness.sent) == 1)
+        harness.answer(*(an_response(partition) for partition in range(count)))
         seen = []
-        while len(bench.responded) < count:
-            seen.append(len(bench.responded))
+        while len(harness.responded) < count:
+            seen.append(len(harness.responded))
             await asyncio.sleep(0)
         assert {RESPONSES_AT_A_TIME, 2 * RESPONSES_AT_A_TIME} <= set(seen)  # it ran between them
-        assert bench.slices == [RESPONSES_AT_A_TIME, RESPONSES_AT_A_TIME, 10]
-        assert [proposal for proposal, _ in bench.responded] == list(bench.sent[0])
+        assert harness.slices == [RESPONSES_AT_A_TIME, RESPONSES_AT_A_TIME, 10]
+        assert [proposal for proposal, _ in harness.responded] == list(harness.sent[0])
 
     run(scenario)
 
@@ -152,16 +152,16 @@ def test_an_answer_about_thousands_is_handled_in_slices_that_others_run_between(
 def test_what_is_proposed_between_two_slices_is_sent_next_and_nothing_twice() -> None:
     count = RESPONSES_AT_A_TIME + 2
 
-    async def scenario(bench: Harness) -> None:
+    async def scenario(harness: Harness) -> None:
         for partition in range(count):
-            bench.queue.submit(a_proposal(partition))
-        await eventually(lambda: len(bench.sent) == 1)
-        bench.propose_again = [a_proposal(0, epoch=2), a_proposal(count - 1, epoch=2)]
-        bench.answer(*(an_response(partition) for partition in range(count - 1)))
-        await eventually(lambda: len(bench.sent) == 2)
+            harness.queue.submit(a_proposal(partition))
+        await eventually(lambda: len(harness.sent) == 1)
+        harness.propose_again = [a_proposal(0, epoch=2), a_proposal(count - 1, epoch=2)]
+        harness.answer(*(an_response(partition) for partition in range(count - 1)))
+        await eventually(lambda: len(harness.sent) == 2)
         # The last one was not answered, and what replaced it meanwhile is sent instead.
-        assert bench.sent[1] == (a_proposal(0, epoch=2), a_proposal(count - 1, epoch=2))
-        assert len(bench.responded) == count - 1
+        assert harness.sent[1] == (a_proposal(0, epoch=2), a_proposal(count - 1, epoch=2))
+        assert len(harness.responded) == count - 1
 
     run(scenario)
 
@@ -169,12 +169,12 @@ def test_what_is_proposed_between_two_slices_is_sent_next_and_nothing_twice() ->
 def test_a_slice_of_answers_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
-    async def scenario(bench: Harness) -> None:
+    async def scenario(harness: Harness) -> None:
         for partition in range(RESPONSES_AT_A_TIME + 1):
-            bench.queue.submit(a_proposal(partition))
-        await eventually(lambda: len(bench.sent) == 1)
-        bench.answer(*(an_response(partition) for partition in range(RESPONSES_AT_A_TIME + 1)))
-        await eventually(lambda: len(bench.slices) == 2)
+            harness.queue.submit(a_proposal(partition))
+        await eventually(lambda: len(harness.sent) == 1)
+        harness.answer(*(an_response(partition) for partition in range(RESPONSES_AT_A_TIME + 1)))
+        await eventually(lambda: len(harness.slices) == 2)
 
     run(scenario)
     assert [record.getMessage() for record in caplog.records] == [

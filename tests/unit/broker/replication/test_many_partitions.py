@@ -261,16 +261,16 @@ def test_heartbeats_go_on_while_logs_are_made(
 ) -> None:
     """The broker would be fenced for what it was told to make."""
 
-    async def scenario(controller: FakeController, bench: Harness) -> None:
+    async def scenario(controller: FakeController, harness: Harness) -> None:
         go_on = asyncio.Event()
         loop = asyncio.get_running_loop()
-        create_logs = bench.directory.create_logs
+        create_logs = harness.directory.create_logs
 
         def create_slowly(wanted: object) -> None:
             asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(30)
             create_logs(wanted)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(bench.directory, "create_logs", create_slowly)
+        monkeypatch.setattr(harness.directory, "create_logs", create_slowly)
 
         async def steps() -> None:
             monkeypatch.setattr(lifecycle_manager, "PATIENCE_SHARE", 100)  # 30 ms
@@ -299,11 +299,11 @@ def test_heartbeats_go_on_while_logs_are_made(
             await eventually(lambda: len(controller.polls) == 3)
             assert loop.time() - answered_at >= 0.03  # not at once: it may be megabytes each time
             go_on.set()
-            await eventually(lambda: bench.partitions.metadata.image_version == 12)
-            (replica,) = bench.partitions.replicas
+            await eventually(lambda: harness.partitions.metadata.image_version == 12)
+            (replica,) = harness.partitions.replicas
             assert replica.role == "follower"
 
-        await polling(controller, bench, steps)
+        await polling(controller, harness, steps)
 
     run(tmp_path, scenario)
 

@@ -48,11 +48,11 @@ class Running:
     """One process of broker 0."""
 
     def __init__(
-        self, rig: Harness, machine: Machine, disk: FaultyDisk | None = None, **settings: Any
+        self, harness: Harness, machine: Machine, disk: FaultyDisk | None = None, **settings: Any
     ) -> None:
-        self.rig = rig
+        self.harness = harness
         self.disk = disk or FaultyDisk()
-        self.link = Link(rig)
+        self.link = Link(harness)
         environment = BrokerEnvironment(
             disk=self.disk,
             new_controller_transport=lambda: self.link,
@@ -71,8 +71,8 @@ class Running:
     async def lead_a_record(self) -> None:
         """Alone."""
         await self.served()
-        await self.rig.service.create_topic(
-            POOL, self.rig.topic_state(1, 1), ((self.broker.settings.broker_id,),)
+        await self.harness.service.create_topic(
+            POOL, self.harness.topic_state(1, 1), ((self.broker.settings.broker_id,),)
         )
         partitions = self.broker.partitions
         await eventually(lambda: not isinstance(partitions.find_leading("orders", 0), ErrorCode))
@@ -97,16 +97,16 @@ class Running:
 @asynccontextmanager
 async def controller() -> AsyncIterator[Harness]:
     """Its time passes quickly by itself."""
-    rig = await Harness().start(0)
+    harness = await Harness().start(0)
 
     async def pass_time() -> None:
         while True:
-            await rig.tick()
+            await harness.tick()
             await asyncio.sleep(0.005)
 
     passing = asyncio.create_task(pass_time())
     try:
-        yield rig
+        yield harness
     finally:
         passing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -115,28 +115,28 @@ async def controller() -> AsyncIterator[Harness]:
 
 def test_a_stopped_broker_is_fenced_leaves_its_proof_and_starts_clean(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with controller() as rig:
-            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
-            process = Running(rig, machine)
+        async with controller() as harness:
+            machine = Machine(harness, BrokerId(0), tmp_path / "volume")
+            process = Running(harness, machine)
             await process.served()
             assert (machine.path / STORED_BOOT_RECORD).exists()
             process.sigterm()
             assert await process.ended() == EXIT_CLEAN
             assert (machine.path / CLEAN_STOP).exists()
-            stored = rig.store.objects[(BROKER.kind, "shop", "default-0")]["status"]
+            stored = harness.store.objects[(BROKER.kind, "shop", "default-0")]["status"]
             assert stored["state"] == "Fenced"
-            assert await is_clean_start(rig, machine)
+            assert await is_clean_start(harness, machine)
 
     run(scenario)
 
 
-async def is_clean_start(rig: Harness, machine: Machine) -> bool:
+async def is_clean_start(harness: Harness, machine: Machine) -> bool:
     """By the request alone: the broker before it ended the loop's worker threads with itself."""
-    return (await rig.service.register(machine.open().registration())).is_clean
+    return (await harness.service.register(machine.open().registration())).is_clean
 
 
-def stored_clean_since(rig: Harness) -> int:
-    found: int = rig.store.objects[(BROKER.kind, "shop", "default-0")]["status"]["cleanSince"]
+def stored_clean_since(harness: Harness) -> int:
+    found: int = harness.store.objects[(BROKER.kind, "shop", "default-0")]["status"]["cleanSince"]
     return found
 
 
@@ -146,49 +146,49 @@ def test_a_stop_that_cannot_write_its_proof_is_recorded_before_the_process_ends(
     """The last flush fails: neither the stop proof nor the boot stamp may count."""
 
     async def scenario() -> None:
-        async with controller() as rig:
-            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
-            process = Running(rig, machine)
+        async with controller() as harness:
+            machine = Machine(harness, BrokerId(0), tmp_path / "volume")
+            process = Running(harness, machine)
             await process.served()
             process.disk.io_failure["write"] = errno.EIO
             process.sigterm()
             assert await process.ended() == EXIT_STORAGE_FAILED
             assert not (machine.path / CLEAN_STOP).exists()
-            assert stored_clean_since(rig) == 2
-            assert not await is_clean_start(rig, machine)
+            assert stored_clean_since(harness) == 2
+            assert not await is_clean_start(harness, machine)
 
     run(scenario)
 
 
 def test_a_disk_that_fails_ends_the_process_once_that_is_recorded(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with controller() as rig:
-            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
-            process = Running(rig, machine)
+        async with controller() as harness:
+            machine = Machine(harness, BrokerId(0), tmp_path / "volume")
+            process = Running(harness, machine)
             await process.served()
             process.disk.io_failure["sync"] = errno.EIO
             process.disk.io_failure["remove"] = errno.EIO
             assert await process.ended() == EXIT_STORAGE_FAILED  # the probe found it
-            assert stored_clean_since(rig) == 2
+            assert stored_clean_since(harness) == 2
             assert (machine.path / STORED_BOOT_RECORD).exists()
-            assert not await is_clean_start(rig, machine)
+            assert not await is_clean_start(harness, machine)
 
     run(scenario)
 
 
 def test_a_disk_that_fails_before_the_registration_gives_nothing_back(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with controller() as rig:
-            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
+        async with controller() as harness:
+            machine = Machine(harness, BrokerId(0), tmp_path / "volume")
             previous = await machine.start()
             previous.stop_cleanly()
-            io_failure = Running(rig, machine)
+            io_failure = Running(harness, machine)
             io_failure.link.is_cut = True
             await io_failure.link.was_called.wait()
             io_failure.disk.io_failure["sync"] = errno.EIO
             assert await io_failure.ended() == EXIT_STORAGE_FAILED
             assert not (machine.path / CLEAN_STOP).exists()
-            assert not await is_clean_start(rig, machine)
+            assert not await is_clean_start(harness, machine)
 
     run(scenario)
 
@@ -197,19 +197,19 @@ def test_a_process_stopped_before_it_could_register_leaves_the_volume_as_it_foun
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
-        async with controller() as rig:
-            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
+        async with controller() as harness:
+            machine = Machine(harness, BrokerId(0), tmp_path / "volume")
             previous = await machine.start()
             previous.stop_cleanly()
             found = (machine.path / CLEAN_STOP).read_bytes()
-            waiting = Running(rig, machine)
+            waiting = Running(harness, machine)
             waiting.link.is_cut = True
             await waiting.link.was_called.wait()
             assert not (machine.path / CLEAN_STOP).exists()
             waiting.sigterm()
             await waiting.ended()
             assert (machine.path / CLEAN_STOP).read_bytes() == found
-            assert await is_clean_start(rig, machine)
+            assert await is_clean_start(harness, machine)
 
     run(scenario)
 
@@ -219,31 +219,31 @@ def test_one_that_is_refused_for_good_leaves_the_volume_as_it_found_it(tmp_path:
     have lost its proof by a start that changed nothing."""
 
     async def scenario() -> None:
-        async with controller() as rig:
-            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
+        async with controller() as harness:
+            machine = Machine(harness, BrokerId(0), tmp_path / "volume")
             (await machine.start()).stop_cleanly()
             found = (machine.path / CLEAN_STOP).read_bytes()
-            refused = Running(rig, machine)
+            refused = Running(harness, machine)
             refused.link.answer = RegisterResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, "another's")
             assert await refused.ended() == EXIT_REJECTED
             assert (machine.path / CLEAN_STOP).read_bytes() == found
-            assert await is_clean_start(rig, machine)
+            assert await is_clean_start(harness, machine)
 
     run(scenario)
 
 
 def test_one_whose_port_is_taken_leaves_the_volume_as_it_found_it(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with controller() as rig:
-            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
+        async with controller() as harness:
+            machine = Machine(harness, BrokerId(0), tmp_path / "volume")
             (await machine.start()).stop_cleanly()
             with socket.create_server(("127.0.0.1", 0)) as other:
                 port = other.getsockname()[1]
-                process = Running(rig, machine, listen_host="127.0.0.1", kafka_port=port)
+                process = Running(harness, machine, listen_host="127.0.0.1", kafka_port=port)
                 with pytest.raises(ExceptionGroup) as met:
                     await process.ended()
             assert met.group_contains(OSError)
-            assert await is_clean_start(rig, machine)
+            assert await is_clean_start(harness, machine)
 
     run(scenario)
 
@@ -258,9 +258,9 @@ def written_watermarks(machine: Machine) -> dict[tuple[str, int], Offset]:
 
 def test_a_running_broker_writes_its_high_watermarks_from_time_to_time(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with controller() as rig:
-            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
-            process = Running(rig, machine, high_watermark_checkpoint_seconds=0.01)
+        async with controller() as harness:
+            machine = Machine(harness, BrokerId(0), tmp_path / "volume")
+            process = Running(harness, machine, high_watermark_checkpoint_seconds=0.01)
             await process.lead_a_record()
             await eventually(lambda: written_watermarks(machine) == {("orders", 0): 1})
             process.sigterm()
@@ -271,9 +271,9 @@ def test_a_running_broker_writes_its_high_watermarks_from_time_to_time(tmp_path:
 
 def test_a_clean_stop_writes_the_last_high_watermarks(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with controller() as rig:
-            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
-            process = Running(rig, machine, high_watermark_checkpoint_seconds=FOREVER_SECONDS)
+        async with controller() as harness:
+            machine = Machine(harness, BrokerId(0), tmp_path / "volume")
+            process = Running(harness, machine, high_watermark_checkpoint_seconds=FOREVER_SECONDS)
             await process.lead_a_record()
             assert written_watermarks(machine) == {}
             process.sigterm()
@@ -293,9 +293,9 @@ def test_a_registered_broker_that_no_controller_answers_stops_with_its_proof(
     tmp_path: Path, limit_seconds: float, signals: int
 ) -> None:
     async def scenario() -> None:
-        async with controller() as rig:
-            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
-            process = Running(rig, machine, stop_limit_seconds=limit_seconds)
+        async with controller() as harness:
+            machine = Machine(harness, BrokerId(0), tmp_path / "volume")
+            process = Running(harness, machine, stop_limit_seconds=limit_seconds)
             await process.lead_a_record()
             assert process.broker.directory is not None
             process.broker.directory.checkpoint_recovery_points()
@@ -310,6 +310,6 @@ def test_a_registered_broker_that_no_controller_answers_stops_with_its_proof(
             synced = process.disk.done.index(("sync", machine.log_file().name))
             assert ("write", CLEAN_STOP) in process.disk.done[synced:]
             assert written_watermarks(machine) == {("orders", 0): 2}
-            assert await is_clean_start(rig, machine)
+            assert await is_clean_start(harness, machine)
 
     run(scenario)

@@ -55,30 +55,30 @@ def topic_id(name: str) -> TopicId:
     return TopicId(f"id-{name}")
 
 
-def creation(rig: Harness, name: str, partitions: int = 1) -> Any:
+def creation(harness: Harness, name: str, partitions: int = 1) -> Any:
     """A coroutine."""
-    ids = [broker.broker_id for broker in rig.brokers]
+    ids = [broker.broker_id for broker in harness.brokers]
     topic = TopicState(name, topic_id(name), partitions, 3)
-    return rig.service.create_topic(
+    return harness.service.create_topic(
         POOL, topic, place(partitions, 3, ids), deletion_policy="Delete"
     )
 
 
 async def with_topics(*names: str, partitions: int = 1) -> tuple[Harness, HeldStore]:
     store = HeldStore()
-    rig = await Harness(store=store).start(3)
+    harness = await Harness(store=store).start(3)
     for name in names:
-        await creation(rig, name, partitions)
-    await caught_up(rig)
+        await creation(harness, name, partitions)
+    await caught_up(harness)
     store.log.clear()
     store.calls.clear()
-    return rig, store
+    return harness, store
 
 
-async def caught_up(rig: Harness) -> None:
-    for broker in rig.brokers:
+async def caught_up(harness: Harness) -> None:
+    for broker in harness.brokers:
         await broker.catch_up()
 
 
-def decisions(rig: Harness) -> PoolLoop:
-    return rig.service._pools[POOL].decisions
+def decisions(harness: Harness) -> PoolLoop:
+    return harness.service._pools[POOL].decisions

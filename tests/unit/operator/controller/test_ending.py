@@ -9,13 +9,13 @@ from tests.support.controller_harness import Harness, evaluate
 from tests.support.waiting import eventually, run
 
 
-async def waiting_caller(rig: Harness) -> "asyncio.Task[None]":
+async def waiting_caller(harness: Harness) -> "asyncio.Task[None]":
     never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def decision() -> None:
         await never
 
-    caller = asyncio.create_task(rig.service._tasks.decide(decision()))
+    caller = asyncio.create_task(harness.service._tasks.decide(decision()))
     await evaluate()
     return caller
 
@@ -25,9 +25,9 @@ def test_who_is_cancelled_while_the_controller_steps_down_ends(turns: int) -> No
     """Found by the simulator (seed 13): told NotController instead, the caller went on for ever."""
 
     async def scenario() -> None:
-        rig = await Harness().start(0)
-        caller = await waiting_caller(rig)
-        stepping_down = asyncio.create_task(rig.service.step_down())
+        harness = await Harness().start(0)
+        caller = await waiting_caller(harness)
+        stepping_down = asyncio.create_task(harness.service.step_down())
         for _ in range(turns):  # of the loop between the two
             await asyncio.sleep(0)
         was_reported_before = not caller.cancel()
@@ -39,9 +39,9 @@ def test_who_is_cancelled_while_the_controller_steps_down_ends(turns: int) -> No
 
 def test_who_waits_for_a_decision_hears_that_the_controller_stepped_down() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(0)
-        caller = await waiting_caller(rig)
-        await rig.service.step_down()
+        harness = await Harness().start(0)
+        caller = await waiting_caller(harness)
+        await harness.service.step_down()
         with pytest.raises(NotController):
             await caller
 
@@ -54,7 +54,7 @@ def test_an_overloaded_tick_is_followed_by_the_next_until_the_lease_is_lost(
     """Without ticks no poll is answered and nobody is ever fenced."""
 
     async def scenario() -> None:
-        rig = await Harness(tick_interval_ms=1).start(1)
+        harness = await Harness(tick_interval_ms=1).start(1)
         ticks = 0
 
         async def overloaded() -> None:
@@ -62,10 +62,10 @@ def test_an_overloaded_tick_is_followed_by_the_next_until_the_lease_is_lost(
             ticks += 1
             raise NotController("too many decisions are under way")
 
-        monkeypatch.setattr(rig.service, "tick", overloaded)
-        ticking = asyncio.create_task(rig.service._run_ticks())
+        monkeypatch.setattr(harness.service, "tick", overloaded)
+        ticking = asyncio.create_task(harness.service._run_ticks())
         await eventually(lambda: ticks > 2)
-        rig.service.depose()
+        harness.service.depose()
         await ticking
 
     run(scenario)

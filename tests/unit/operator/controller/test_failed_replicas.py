@@ -17,16 +17,16 @@ from tests.support.waiting import run
 FAILED = (ReplicaReport(ORDERS, 0, LeaderEpoch(-1), Offset(-1), Offset(-1), failed=True),)
 
 
-def decisions(rig: Harness) -> PoolLoop:
-    return rig.service._pools[POOL].decisions
+def decisions(harness: Harness) -> PoolLoop:
+    return harness.service._pools[POOL].decisions
 
 
-async def response_of(rig: Harness, broker: FakeBroker, **changes: Any) -> HeartbeatResponse:
+async def response_of(harness: Harness, broker: FakeBroker, **changes: Any) -> HeartbeatResponse:
     """Without news a poll is held for a heartbeat interval."""
     poll = broker.heartbeat(**changes)
     await evaluate()
     if not poll.done():
-        await rig.advance(500)
+        await harness.advance(500)
     response = await poll
     broker.apply(response)
     return response
@@ -36,10 +36,10 @@ def test_an_answer_of_before_the_decision_does_not_say_that_nobody_counts_on_it(
     """A decision of before may still make it a member; it may have cut its log by then."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        sick = rig.brokers[1]
-        async with decisions(rig).lock:
+        harness = await Harness().start(3)
+        await harness.create()
+        sick = harness.brokers[1]
+        async with decisions(harness).lock:
             first = sick.heartbeat(number=1, failed_replicas=FAILED)
             await evaluate()
             second = sick.heartbeat(number=2, failed_replicas=FAILED)  # which answers the first
@@ -48,9 +48,9 @@ def test_an_answer_of_before_the_decision_does_not_say_that_nobody_counts_on_it(
         early = await first
         await evaluate()
         assert (early.error, early.are_failures_settled) == (ErrorCode.NONE, False)
-        assert 1 not in rig.partition().in_sync_ids
+        assert 1 not in harness.partition().in_sync_ids
         sick.apply(await second)
-        later = await response_of(rig, sick, number=3, failed_replicas=FAILED)
+        later = await response_of(harness, sick, number=3, failed_replicas=FAILED)
         assert later.are_failures_settled
 
     run(scenario)
@@ -58,33 +58,33 @@ def test_an_answer_of_before_the_decision_does_not_say_that_nobody_counts_on_it(
 
 def test_what_cannot_be_stored_is_not_settled() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        rig.store.faults[PARTITION_SLICE.kind] = ["lost"] * rig.settings.write_attempts
-        sick = rig.brokers[1]
-        early = await response_of(rig, sick, number=1, failed_replicas=FAILED)
+        harness = await Harness().start(3)
+        await harness.create()
+        harness.store.faults[PARTITION_SLICE.kind] = ["lost"] * harness.settings.write_attempts
+        sick = harness.brokers[1]
+        early = await response_of(harness, sick, number=1, failed_replicas=FAILED)
         assert not early.are_failures_settled
-        await response_of(rig, sick, number=2, failed_replicas=FAILED)
-        later = await response_of(rig, sick, number=3, failed_replicas=FAILED)
-        assert (later.are_failures_settled, 1 in rig.partition().in_sync_ids) == (True, False)
+        await response_of(harness, sick, number=2, failed_replicas=FAILED)
+        later = await response_of(harness, sick, number=3, failed_replicas=FAILED)
+        assert (later.are_failures_settled, 1 in harness.partition().in_sync_ids) == (True, False)
 
     run(scenario)
 
 
 def test_of_two_reports_that_wait_for_a_decision_the_newer_counts() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        sick = rig.brokers[1]
+        harness = await Harness().start(3)
+        await harness.create()
+        sick = harness.brokers[1]
         for number in (1, 2):
-            await response_of(rig, sick, number=number, failed_replicas=FAILED)
-        async with decisions(rig).lock:
+            await response_of(harness, sick, number=number, failed_replicas=FAILED)
+        async with decisions(harness).lock:
             mended = sick.heartbeat(number=3)
             await evaluate()
             again = sick.heartbeat(number=4, failed_replicas=FAILED)
             await evaluate()
         await evaluate()
-        notes = decisions(rig).state.soft_state_of(sick.broker_id)
+        notes = decisions(harness).state.soft_state_of(sick.broker_id)
         assert notes.failed_replicas == notes.evaluated_failures == {(ORDERS, 0)}
         again.cancel()
         await asyncio.gather(mended, again, return_exceptions=True)
@@ -97,14 +97,14 @@ def test_what_a_broker_says_first_to_a_successor_counts_before_it_may_lead() -> 
     the lock are made by then."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        await successor(rig)
-        sick = rig.brokers[1]
-        async with decisions(rig).lock:
+        harness = await Harness().start(3)
+        await harness.create()
+        await successor(harness)
+        sick = harness.brokers[1]
+        async with decisions(harness).lock:
             poll = sick.heartbeat(number=1, failed_replicas=FAILED)
             await evaluate()
-            assert decisions(rig).state.soft_state_of(sick.broker_id).failed_replicas
+            assert decisions(harness).state.soft_state_of(sick.broker_id).failed_replicas
         poll.cancel()
         await asyncio.gather(poll, return_exceptions=True)
 
@@ -116,19 +116,19 @@ def test_nobody_joins_who_has_not_spoken_to_this_controller() -> None:  # S9, I6
     its follower held before it cut its log, asks too early."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        sick = rig.brokers[1]
+        harness = await Harness().start(3)
+        await harness.create()
+        sick = harness.brokers[1]
         for number in (1, 2):
-            await response_of(rig, sick, number=number, failed_replicas=FAILED)
-        proposal = expand(rig.partition(), Member(sick.broker_id, sick.epoch))
-        await successor(rig)
-        (answer,) = (await rig.brokers[0].alter(proposal)).answers
+            await response_of(harness, sick, number=number, failed_replicas=FAILED)
+        proposal = expand(harness.partition(), Member(sick.broker_id, sick.epoch))
+        await successor(harness)
+        (answer,) = (await harness.brokers[0].alter(proposal)).answers
         assert answer.error is ErrorCode.INELIGIBLE_REPLICA
         for number in (3, 4):
-            await response_of(rig, sick, number=number)
-        proposal = expand(rig.partition(), Member(sick.broker_id, sick.epoch))
-        (answer,) = (await rig.brokers[0].alter(proposal)).answers
-        assert (answer.error, 1 in rig.partition().in_sync_ids) == (ErrorCode.NONE, True)
+            await response_of(harness, sick, number=number)
+        proposal = expand(harness.partition(), Member(sick.broker_id, sick.epoch))
+        (answer,) = (await harness.brokers[0].alter(proposal)).answers
+        assert (answer.error, 1 in harness.partition().in_sync_ids) == (ErrorCode.NONE, True)
 
     run(scenario)

@@ -43,23 +43,23 @@ Scenario = Callable[[Harness, aiohttp.ClientSession, str], Awaitable[None]]
 
 def run(scenario: Scenario) -> None:
     async def served() -> None:
-        rig = await Harness().start(1)
+        harness = await Harness().start(1)
         bound = listening()
-        runner = await serve(rig.service, bound)
+        runner = await serve(harness.service, bound)
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         try:
             async with aiohttp.ClientSession() as http:
-                await scenario(rig, http, url)
+                await scenario(harness, http, url)
         finally:
-            await rig.service.step_down()
+            await harness.service.step_down()
             await runner.cleanup()
 
     asyncio.run(asyncio.wait_for(served(), HANG_SECONDS))
 
 
 def test_a_killed_brokers_poll_is_seen_broken_at_once() -> None:
-    async def scenario(rig: Harness, _: aiohttp.ClientSession, url: str) -> None:
-        (broker,) = rig.brokers
+    async def scenario(harness: Harness, _: aiohttp.ClientSession, url: str) -> None:
+        (broker,) = harness.brokers
         request = HeartbeatRequest(
             POOL,
             broker.broker_id,
@@ -86,16 +86,16 @@ def test_a_killed_brokers_poll_is_seen_broken_at_once() -> None:
         assert broker.poll is not None
         await broker.poll  # the client's poll replaced it: it is open now
         client.kill()
-        await asyncio.wait_for(rig.probe.was_asked.wait(), HANG_SECONDS)
+        await asyncio.wait_for(harness.probe.was_asked.wait(), HANG_SECONDS)
         await client.wait()
-        assert rig.probe.requested == [broker.incarnation]
+        assert harness.probe.requested == [broker.incarnation]
 
     run(scenario)
 
 
 def test_messages_go_through_and_status_tells_what_is_known() -> None:
-    async def scenario(rig: Harness, http: aiohttp.ClientSession, url: str) -> None:
-        await rig.create(replicas=1)
+    async def scenario(harness: Harness, http: aiohttp.ClientSession, url: str) -> None:
+        await harness.create(replicas=1)
         async with http.get(f"{url}/v1/status") as response:
             status = await response.json()
         (pool,) = status["pools"]
@@ -113,7 +113,7 @@ def test_messages_go_through_and_status_tells_what_is_known() -> None:
 
 
 def test_malformed_bodies_are_refused_with_the_place() -> None:
-    async def scenario(rig: Harness, http: aiohttp.ClientSession, url: str) -> None:
+    async def scenario(harness: Harness, http: aiohttp.ClientSession, url: str) -> None:
         for path, body, said in (
             (REGISTER_PATH, b"{", "RegisterRequest"),
             (HEARTBEAT_PATH, b'{"pool": 7}', "$.pool"),
@@ -127,12 +127,12 @@ def test_malformed_bodies_are_refused_with_the_place() -> None:
 
 
 def test_a_standby_answers_not_controller_and_names_the_leader() -> None:
-    async def scenario(rig: Harness, http: aiohttp.ClientSession, url: str) -> None:
-        await rig.service.step_down()
-        rig.service.set_leader_address("10.0.0.9:8070")
+    async def scenario(harness: Harness, http: aiohttp.ClientSession, url: str) -> None:
+        await harness.service.step_down()
+        harness.service.set_leader_address("10.0.0.9:8070")
         request = HeartbeatRequest(
             POOL,
-            rig.brokers[0].broker_id,
+            harness.brokers[0].broker_id,
             BrokerEpoch(1),
             "0-a",
             ControllerEpoch(1),

@@ -14,16 +14,16 @@ from tests.unit.operator.controller.many_topics import decisions, with_topics
 Leave = Callable[[Harness, FakeBroker], Awaitable[object]]
 
 
-async def _is_fenced(rig: Harness, broker: FakeBroker) -> None:
-    await decisions(rig).fence([(broker.broker_id, broker.epoch)], "test")
+async def _is_fenced(harness: Harness, broker: FakeBroker) -> None:
+    await decisions(harness).fence([(broker.broker_id, broker.epoch)], "test")
 
 
-async def _is_drained(rig: Harness, broker: FakeBroker) -> None:
-    await decisions(rig).drain(broker.broker_id, broker.epoch)
+async def _is_drained(harness: Harness, broker: FakeBroker) -> None:
+    await decisions(harness).drain(broker.broker_id, broker.epoch)
 
 
-async def _loses_its_disk(rig: Harness, broker: FakeBroker) -> None:
-    await decisions(rig).run(broker_state.fail_storage, broker.broker_id, broker.epoch)
+async def _loses_its_disk(harness: Harness, broker: FakeBroker) -> None:
+    await decisions(harness).run(broker_state.fail_storage, broker.broker_id, broker.epoch)
 
 
 def _reported(broker: FakeBroker) -> MetadataPush:
@@ -43,8 +43,8 @@ def test_leaders_hear_who_may_not_join_with_the_first_slice(leave: Leave) -> Non
     the dead broker again, and each refusal was one more write and one more push."""
 
     async def scenario() -> None:
-        rig, store = await with_topics("old", "new")
-        leaver, other = rig.brokers[0], rig.brokers[1]
+        harness, store = await with_topics("old", "new")
+        leaver, other = harness.brokers[0], harness.brokers[1]
         held = asyncio.Event()
         original = store._pass
 
@@ -54,7 +54,7 @@ def test_leaders_hear_who_may_not_join_with_the_first_slice(leave: Leave) -> Non
                 await held.wait()
 
         store._pass = hold_the_last  # type: ignore[method-assign]
-        leaving = asyncio.ensure_future(leave(rig, leaver))
+        leaving = asyncio.ensure_future(leave(harness, leaver))
         await evaluate()
         push = _reported(other)
         assert [pushed.topic.topic for pushed in push.topics] == ["old"]
@@ -63,7 +63,7 @@ def test_leaders_hear_who_may_not_join_with_the_first_slice(leave: Leave) -> Non
         held.set()
         await leaving
         await other.catch_up()
-        states = decisions(rig).image.push_for(other.controller_epoch, 1)
+        states = decisions(harness).image.push_for(other.controller_epoch, 1)
         assert states is not None
         assert _state(states, leaver).is_fenced is (leave is not _is_drained)
 

@@ -51,57 +51,57 @@ class TurningStore(FakeStore):
         await super().delete(*arguments, **named)
 
 
-async def make(rig: Harness, partitions: int) -> None:
-    await rig.create(partitions)
+async def make(harness: Harness, partitions: int) -> None:
+    await harness.create(partitions)
 
 
-async def nothing(rig: Harness, partitions: int) -> None:
+async def nothing(harness: Harness, partitions: int) -> None:
     return None
 
 
-async def grow(rig: Harness, partitions: int) -> None:
-    ids = [broker.broker_id for broker in rig.brokers]
+async def grow(harness: Harness, partitions: int) -> None:
+    ids = [broker.broker_id for broker in harness.brokers]
     added = control_harness.place(partitions, 3, ids)
-    await rig.service.add_partitions(POOL, ORDERS, added, first=partitions)
+    await harness.service.add_partitions(POOL, ORDERS, added, first=partitions)
 
 
-async def configure(rig: Harness, partitions: int) -> None:
-    topic = rig.topic_state(partitions, **{"min.insync.replicas": "1"})
-    await rig.service.update_topic(POOL, topic)
+async def configure(harness: Harness, partitions: int) -> None:
+    topic = harness.topic_state(partitions, **{"min.insync.replicas": "1"})
+    await harness.service.update_topic(POOL, topic)
 
 
-async def delete(rig: Harness, partitions: int) -> None:
-    await rig.service.delete_topic(POOL, ORDERS, retain=False)
+async def delete(harness: Harness, partitions: int) -> None:
+    await harness.service.delete_topic(POOL, ORDERS, retain=False)
 
 
-async def fence(rig: Harness, partitions: int) -> None:
-    first = rig.brokers[0]
-    await rig.service._pools[POOL].decisions.fence([(first.broker_id, first.epoch)], "test")
+async def fence(harness: Harness, partitions: int) -> None:
+    first = harness.brokers[0]
+    await harness.service._pools[POOL].decisions.fence([(first.broker_id, first.epoch)], "test")
 
 
-async def drain(rig: Harness, partitions: int) -> None:
-    first = rig.brokers[0]
-    await rig.service._pools[POOL].decisions.drain(first.broker_id, first.epoch)
+async def drain(harness: Harness, partitions: int) -> None:
+    first = harness.brokers[0]
+    await harness.service._pools[POOL].decisions.drain(first.broker_id, first.epoch)
 
 
-async def balance(rig: Harness, partitions: int) -> None:
-    await rig.service._pools[POOL].decisions.balance()
+async def balance(harness: Harness, partitions: int) -> None:
+    await harness.service._pools[POOL].decisions.balance()
 
 
-async def take_over(rig: Harness, partitions: int) -> None:
-    await rig.service.step_down()
-    rig.service = rig.another_controller()
-    await rig.service.load(ControllerEpoch(2))
-    await rig.tick()
+async def take_over(harness: Harness, partitions: int) -> None:
+    await harness.service.step_down()
+    harness.service = harness.another_controller()
+    await harness.service.load(ControllerEpoch(2))
+    await harness.tick()
 
 
-async def register_again(rig: Harness, partitions: int) -> None:
-    await rig.brokers[0].register()
+async def register_again(harness: Harness, partitions: int) -> None:
+    await harness.brokers[0].register()
 
 
-async def hear_all(rig: Harness, partitions: int) -> None:
+async def hear_all(harness: Harness, partitions: int) -> None:
     """As a broker that has just started, or a controller that has just taken over."""
-    first = rig.brokers[0]
+    first = harness.brokers[0]
     first.controller_epoch, first.version = ControllerEpoch(-1), -1
     await first.catch_up()
 
@@ -114,10 +114,10 @@ Step = Callable[[Harness, int], Awaitable[None]]
 
 
 async def longest_turn(before: Step, step: Step, partitions: int) -> tuple[int, str]:
-    rig = await Harness(store=TurningStore()).start(3)
-    await before(rig, partitions)
+    harness = await Harness(store=TurningStore()).start(3)
+    await before(harness, partitions)
     with counted_turns() as turns:
-        await asyncio.create_task(counted(step(rig, partitions)))
+        await asyncio.create_task(counted(step(harness, partitions)))
     return turns.longest, turns.where
 
 

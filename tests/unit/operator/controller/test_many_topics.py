@@ -34,9 +34,9 @@ def test_topics_are_made_together_and_cost_what_they_cost_alone() -> None:
     async def scenario() -> None:
         costs = []
         for others in ((), MANY):
-            rig, store = await with_topics(*others)
+            harness, store = await with_topics(*others)
             store.gate.clear()
-            made = asyncio.gather(*(creation(rig, name) for name in NEW))
+            made = asyncio.gather(*(creation(harness, name) for name in NEW))
             await evaluate()
             assert store.waiting == [f"{name}-0" for name in NEW]
             store.gate.set()
@@ -49,14 +49,14 @@ def test_topics_are_made_together_and_cost_what_they_cost_alone() -> None:
 
 def test_brokers_hear_of_topics_that_became_durable_together_in_one_push() -> None:
     async def scenario() -> None:
-        rig, store = await with_topics()
+        harness, store = await with_topics()
         store.gate.clear()
-        made = asyncio.gather(*(creation(rig, name) for name in NEW))
+        made = asyncio.gather(*(creation(harness, name) for name in NEW))
         await evaluate()
         store.gate.set()
         await made
         await evaluate()
-        poll = rig.brokers[0].poll
+        poll = harness.brokers[0].poll
         assert poll is not None
         push = poll.result().push
         assert push is not None
@@ -121,10 +121,10 @@ def test_a_push_tells_first_who_was_elected() -> None:
 
 def test_an_update_settles_its_own_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        rig, _ = await with_topics(*MANY)
+        harness, _ = await with_topics(*MANY)
         evaluated = _settled_slices(monkeypatch)
         topic = TopicState(MANY[0], topic_id(MANY[0]), 1, 3, config={"retention.ms": "1000"})
-        await rig.service.update_topic(POOL, topic)
+        await harness.service.update_topic(POOL, topic)
         assert evaluated == [f"{MANY[0]}-0"]
 
     run(scenario)
@@ -133,12 +133,12 @@ def test_an_update_settles_its_own_topic(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_elections_come_before_what_only_leaves_an_isr(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         monkeypatch.setattr(slice_changes, "PARTITIONS_AT_A_TIME", 1)
-        rig, store = await with_topics(*MANY[:3], partitions=1)
-        await creation(rig, "wide", partitions=2)  # of its partitions broker 1 leads one
-        await caught_up(rig)
+        harness, store = await with_topics(*MANY[:3], partitions=1)
+        await creation(harness, "wide", partitions=2)  # of its partitions broker 1 leads one
+        await caught_up(harness)
         store.log.clear()
-        leader = rig.brokers[1]
-        await decisions(rig).fence([(leader.broker_id, leader.epoch)], "test")
+        leader = harness.brokers[1]
+        await decisions(harness).fence([(leader.broker_id, leader.epoch)], "test")
         slices = [name for name in store.log if name.endswith("-0")]
         assert slices == ["wide-0", "old0-0", "old1-0", "old2-0"]
 
@@ -147,15 +147,15 @@ def test_elections_come_before_what_only_leaves_an_isr(monkeypatch: pytest.Monke
 
 def test_reconcilers_hear_of_an_election_when_all_are_made() -> None:
     async def scenario() -> None:
-        rig, store = await with_topics(*MANY[:3])
+        harness, store = await with_topics(*MANY[:3])
         heard: list[tuple[StateChange, int]] = []
-        rig.changes.clear()
+        harness.changes.clear()
         written = store.log
-        decisions(rig)._announcements._on_change = lambda change: heard.append(
+        decisions(harness)._announcements._on_change = lambda change: heard.append(
             (change, len([name for name in written if name.startswith("old")]))
         )
-        leader = rig.brokers[0]
-        await decisions(rig).fence([(leader.broker_id, leader.epoch)], "test")
+        leader = harness.brokers[0]
+        await decisions(harness).fence([(leader.broker_id, leader.epoch)], "test")
         assert [count for change, count in heard if change.kind == "topic"] == [3, 3, 3]
 
     run(scenario)
@@ -166,10 +166,10 @@ def test_the_loop_has_its_turn_while_a_large_pool_is_settled(
 ) -> None:
     async def scenario() -> None:
         monkeypatch.setattr(slice_changes, "PARTITIONS_AT_A_TIME", 12)  # 3 of these slices
-        rig, _ = await with_topics(*MANY)
+        harness, _ = await with_topics(*MANY)
         evaluated = _settled_slices(monkeypatch)
         at_a_time: list[int] = []
-        settling = asyncio.create_task(decisions(rig).evaluate())
+        settling = asyncio.create_task(decisions(harness).evaluate())
         while not settling.done():
             before = len(evaluated)
             await asyncio.sleep(0)
@@ -183,8 +183,8 @@ def test_the_loop_has_its_turn_while_a_large_pool_is_settled(
 def test_the_loop_has_its_turn_while_slices_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         monkeypatch.setattr("tidemark_operator.controller.takeover.PARTITIONS_AT_A_TIME", 3)
-        rig, _ = await with_topics(*MANY)
-        successor: ControllerService = rig.another_controller()
+        harness, _ = await with_topics(*MANY)
+        successor: ControllerService = harness.another_controller()
         loading = asyncio.create_task(successor.load(ControllerEpoch(2)))
         known = [0]
         while not loading.done():
@@ -200,13 +200,13 @@ def test_the_loop_has_its_turn_while_slices_are_loaded(monkeypatch: pytest.Monke
 
 def test_a_fence_waits_for_one_slice_of_a_topic_that_is_being_made() -> None:
     async def scenario() -> None:
-        rig, store = await with_topics("orders")
+        harness, store = await with_topics("orders")
         store.gate.clear()
-        making = asyncio.create_task(creation(rig, "wide", partitions=128 * 4))
+        making = asyncio.create_task(creation(harness, "wide", partitions=128 * 4))
         await evaluate()
-        leader = rig.brokers[0]
+        leader = harness.brokers[0]
         fencing = asyncio.create_task(
-            decisions(rig).fence([(leader.broker_id, leader.epoch)], "test")
+            decisions(harness).fence([(leader.broker_id, leader.epoch)], "test")
         )
         await evaluate()
         store.gate.set()
@@ -215,7 +215,7 @@ def test_a_fence_waits_for_one_slice_of_a_topic_that_is_being_made() -> None:
         before_the_second = slices[: slices.index("wide-1")]
         assert before_the_second.count("wide-0") == 2, slices  # made, and led by another
         assert "orders-0" in before_the_second
-        view = rig.service.topic(POOL, topic_id("wide"))
+        view = harness.service.topic(POOL, topic_id("wide"))
         assert view is not None
         assert all(state.leader != leader.broker_id for state in view.partitions)
         assert view.topic.partition_count == len(view.partitions) == 512
@@ -225,11 +225,11 @@ def test_a_fence_waits_for_one_slice_of_a_topic_that_is_being_made() -> None:
 
 def test_a_small_topic_waits_for_one_slice_of_a_large_one() -> None:
     async def scenario() -> None:
-        rig, store = await with_topics()
+        harness, store = await with_topics()
         store.gate.clear()
-        wide = asyncio.create_task(creation(rig, "wide", partitions=128 * 4))
+        wide = asyncio.create_task(creation(harness, "wide", partitions=128 * 4))
         await evaluate()
-        small = asyncio.create_task(creation(rig, "small"))
+        small = asyncio.create_task(creation(harness, "small"))
         await evaluate()
         assert store.waiting == ["wide-0", "small-0"]
         store.gate.set()
@@ -242,17 +242,17 @@ def test_a_topic_is_deleted_once_it_is_made() -> None:
     """Else slices that are made after it would bring it back (S12)."""
 
     async def scenario() -> None:
-        rig, store = await with_topics()
+        harness, store = await with_topics()
         store.gate.clear()
-        wide = asyncio.create_task(creation(rig, "wide", partitions=300))
+        wide = asyncio.create_task(creation(harness, "wide", partitions=300))
         await evaluate()
         deleting = asyncio.create_task(
-            rig.service.delete_topic(POOL, topic_id("wide"), retain=False, topic="wide")
+            harness.service.delete_topic(POOL, topic_id("wide"), retain=False, topic="wide")
         )
         await evaluate()
         store.gate.set()
         await asyncio.gather(wide, deleting)
-        assert rig.service.topic(POOL, topic_id("wide")) is None
+        assert harness.service.topic(POOL, topic_id("wide")) is None
         left = [name for _, _, name in store.objects if name.startswith("wide")]
         assert left == []
 
@@ -263,16 +263,16 @@ def test_a_slice_that_vanishes_while_others_are_made_is_not_made_anew_as_empty()
     """S12, S17: what was durable once is never begun again below its epochs."""
 
     async def scenario() -> None:
-        rig, store = await with_topics()
+        harness, store = await with_topics()
         store.gate.clear()
-        wide = asyncio.create_task(creation(rig, "wide", partitions=300))
+        wide = asyncio.create_task(creation(harness, "wide", partitions=300))
         await evaluate()
         store.gate.set()
         while "wide-1" not in store.waiting:
             await asyncio.sleep(0)
             if "wide-0" in store.log:
                 store.gate.clear()
-        confirming = asyncio.create_task(rig.service.confirm_slices(POOL, topic_id("wide")))
+        confirming = asyncio.create_task(harness.service.confirm_slices(POOL, topic_id("wide")))
         del store.objects[PARTITION_SLICE.kind, "shop", "wide-0"]
         await evaluate()
         store.gate.set()
@@ -287,18 +287,18 @@ def test_a_slice_that_vanishes_while_others_are_made_is_not_made_anew_as_empty()
 def test_what_deletions_leave_is_swept_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         monkeypatch.setattr(delete_topic, "SWEPT_AT_ONCE", 4)
-        rig, store = await with_topics(*MANY)
+        harness, store = await with_topics(*MANY)
         deleted = (
-            rig.service.delete_topic(POOL, topic_id(name), retain=False, topic=name)
+            harness.service.delete_topic(POOL, topic_id(name), retain=False, topic=name)
             for name in MANY
         )
         await asyncio.gather(*deleted)
-        await caught_up(rig)
+        await caught_up(harness)
         store.log.clear()
-        await decisions(rig).sweep()
+        await decisions(harness).sweep()
         assert len(store.log) == 4
-        while decisions(rig).is_sweep_due:
-            await decisions(rig).sweep()
+        while decisions(harness).is_sweep_due:
+            await decisions(harness).sweep()
         assert not [key for key in store.objects if key[0] == PARTITION_SLICE.kind]
 
     run(scenario)
@@ -306,18 +306,18 @@ def test_what_deletions_leave_is_swept_some_at_a_time(monkeypatch: pytest.Monkey
 
 def test_topics_that_came_and_went_leave_nothing_behind() -> None:
     async def scenario() -> None:
-        rig, _ = await with_topics()
+        harness, _ = await with_topics()
         for turn in range(3):
             for name in NEW:
-                await creation(rig, f"{name}-{turn}")
-            await caught_up(rig)
+                await creation(harness, f"{name}-{turn}")
+            await caught_up(harness)
             for name in NEW:
                 topic = f"{name}-{turn}"
-                await rig.service.delete_topic(POOL, topic_id(topic), retain=False, topic=topic)
-            await caught_up(rig)
-            await rig.tick()
-        assert _retained(decisions(rig).state, decisions(rig).image) == {}
-        assert len(decisions(rig).topic_locks._locks) == 0
+                await harness.service.delete_topic(POOL, topic_id(topic), retain=False, topic=topic)
+            await caught_up(harness)
+            await harness.tick()
+        assert _retained(decisions(harness).state, decisions(harness).image) == {}
+        assert len(decisions(harness).topic_locks._locks) == 0
 
     run(scenario)
 
@@ -356,11 +356,11 @@ def test_nothing_is_kept_of_a_topic_that_is_deleted() -> None:
     """Its view lived on, with its slices, until the next controller: 4 KB a topic."""
 
     async def scenario() -> None:
-        rig, _ = await with_topics(*MANY)
-        pool = decisions(rig)
+        harness, _ = await with_topics(*MANY)
+        pool = decisions(harness)
         assert len(pool.topic_views()) == len(pool._views) == len(MANY)
         for name in MANY:
-            await rig.service.delete_topic(POOL, topic_id(name), retain=False)
+            await harness.service.delete_topic(POOL, topic_id(name), retain=False)
         assert (len(pool.topic_views()), len(pool._views)) == (0, 0)
 
     run(scenario)

@@ -18,53 +18,53 @@ from tests.unit.operator.controller.core.test_reassignment import ids, join, pla
 
 async def retained_harness(*, replicas: int = 2, **config: str) -> Harness:
     """On brokers 0 and 1 of four; nobody leads."""
-    rig = await Harness().start(4)
-    topic = rig.topic_state(1, replicas, **config)
-    await rig.service.create_topic(POOL, topic, (ids(0, 1),))
-    await catch_up(rig)
-    await rig.service.delete_topic(POOL, ORDERS, retain=True)
-    await catch_up(rig)
-    assert rig.partition().leader == NO_BROKER
-    return rig
+    harness = await Harness().start(4)
+    topic = harness.topic_state(1, replicas, **config)
+    await harness.service.create_topic(POOL, topic, (ids(0, 1),))
+    await catch_up(harness)
+    await harness.service.delete_topic(POOL, ORDERS, retain=True)
+    await catch_up(harness)
+    assert harness.partition().leader == NO_BROKER
+    return harness
 
 
-async def catch_up(rig: Harness) -> None:
-    for broker in rig.brokers:
+async def catch_up(harness: Harness) -> None:
+    for broker in harness.brokers:
         await broker.catch_up()
 
 
-async def move(rig: Harness, *target: int) -> None:
-    await rig.service.reassign(POOL, ORDERS, {0: ids(*target)})
+async def move(harness: Harness, *target: int) -> None:
+    await harness.service.reassign(POOL, ORDERS, {0: ids(*target)})
 
 
 def test_a_retained_partition_is_led_until_its_move_is_complete() -> None:
     async def scenario() -> None:
-        rig = await retained_harness()
-        at_rest = rig.partition()
-        await move(rig, 2, 1)
-        moving = rig.partition()
+        harness = await retained_harness()
+        at_rest = harness.partition()
+        await move(harness, 2, 1)
+        moving = harness.partition()
         assert placed(moving) == "(2, 1, 0) +(2,) -(0,)"
         assert moving.leader == 1  # 0 is to leave
         assert moving.leader_epoch > at_rest.leader_epoch
-        assert await join(rig, rig.brokers[1], rig.brokers[2]) is ErrorCode.NONE
-        moved = rig.partition()
+        assert await join(harness, harness.brokers[1], harness.brokers[2]) is ErrorCode.NONE
+        moved = harness.partition()
         assert placed(moved) == "(2, 1) +() -()"
         assert (moved.leader, moved.in_sync_ids) == (NO_BROKER, {1, 2})
         assert moved.leader_epoch > moving.leader_epoch  # S30
-        assert rig.stored_slice()["retained"] is True
+        assert harness.stored_slice()["retained"] is True
 
     run(scenario)
 
 
 def test_a_move_of_retained_data_that_is_cancelled_ends_its_leadership() -> None:
     async def scenario() -> None:
-        rig = await retained_harness()
-        await move(rig, 2, 1, 0)
-        moving = rig.partition()
+        harness = await retained_harness()
+        await move(harness, 2, 1, 0)
+        moving = harness.partition()
         assert placed(moving) == "(2, 1, 0) +(2,) -()"
         assert moving.has_leader
-        await move(rig, 0, 1)
-        cancelled = rig.partition()
+        await move(harness, 0, 1)
+        cancelled = harness.partition()
         assert (placed(cancelled), cancelled.leader) == ("(0, 1) +() -()", NO_BROKER)
         assert cancelled.leader_epoch == moving.leader_epoch + 1  # one write, one step (I14)
         assert cancelled.in_sync_ids == {0, 1}
@@ -74,31 +74,31 @@ def test_a_move_of_retained_data_that_is_cancelled_ends_its_leadership() -> None
 
 def test_a_successor_goes_on_with_the_move_and_begins_none_unconfirmed() -> None:
     async def scenario() -> None:
-        rig = await retained_harness()
-        await rig.service.step_down()
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
+        harness = await retained_harness()
+        await harness.service.step_down()
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
         with pytest.raises(CannotReassign, match="have reported their logs"):  # S17
-            await move(rig, 2, 1)
-        await catch_up(rig)
-        await move(rig, 2, 1)
-        await rig.service.step_down()
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(3))
-        await rig.advance(100, *rig.brokers)
-        assert await join(rig, rig.brokers[1], rig.brokers[2]) is ErrorCode.NONE
-        assert placed(rig.partition()) == "(2, 1) +() -()"
-        assert not rig.partition().has_leader
+            await move(harness, 2, 1)
+        await catch_up(harness)
+        await move(harness, 2, 1)
+        await harness.service.step_down()
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(3))
+        await harness.advance(100, *harness.brokers)
+        assert await join(harness, harness.brokers[1], harness.brokers[2]) is ErrorCode.NONE
+        assert placed(harness.partition()) == "(2, 1) +() -()"
+        assert not harness.partition().has_leader
 
     run(scenario)
 
 
 def test_a_leader_that_dies_in_the_move_is_replaced_by_one_in_sync() -> None:
     async def scenario() -> None:
-        rig = await retained_harness()
-        await move(rig, 2, 1)
-        await rig.kill(rig.brokers[1])
-        state = rig.partition()
+        harness = await retained_harness()
+        await move(harness, 2, 1)
+        await harness.kill(harness.brokers[1])
+        state = harness.partition()
         assert (placed(state), state.leader) == ("(2, 1, 0) +(2,) -(0,)", 0)
 
     run(scenario)
@@ -108,12 +108,12 @@ def test_no_last_resort_is_taken_for_retained_data() -> None:
     """Nobody waits for it: it waits for the broker that surely has everything."""
 
     async def scenario() -> None:
-        rig = await retained_harness(**{"unclean.leader.election.enable": "true"})
-        await move(rig, 2, 1)
+        harness = await retained_harness(**{"unclean.leader.election.enable": "true"})
+        await move(harness, 2, 1)
         for number in (0, 1):
-            await rig.kill(rig.brokers[number])
-        await rig.advance(1000, *rig.brokers[2:])
-        state = rig.partition()
+            await harness.kill(harness.brokers[number])
+        await harness.advance(1000, *harness.brokers[2:])
+        state = harness.partition()
         assert not state.has_leader
         assert placed(state) == "(2, 1, 0) +(2,) -(0,)"
 
@@ -136,16 +136,16 @@ def test_reports_elect_nobody_for_retained_data_that_moves(is_retained: bool) ->
 
 def test_a_topic_that_is_deleted_while_it_moves_is_moved_to_the_end() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(4)
-        await rig.service.create_topic(POOL, rig.topic_state(1, 2), (ids(0, 1),))
-        await catch_up(rig)
-        await move(rig, 2, 1)
-        await rig.service.delete_topic(POOL, ORDERS, retain=True)
-        leader = rig.partition().leader
+        harness = await Harness().start(4)
+        await harness.service.create_topic(POOL, harness.topic_state(1, 2), (ids(0, 1),))
+        await catch_up(harness)
+        await move(harness, 2, 1)
+        await harness.service.delete_topic(POOL, ORDERS, retain=True)
+        leader = harness.partition().leader
         assert leader == 1
-        assert await join(rig, rig.brokers[leader], rig.brokers[2]) is ErrorCode.NONE
-        assert placed(rig.partition()) == "(2, 1) +() -()"
-        assert not rig.partition().has_leader
+        assert await join(harness, harness.brokers[leader], harness.brokers[2]) is ErrorCode.NONE
+        assert placed(harness.partition()) == "(2, 1) +() -()"
+        assert not harness.partition().has_leader
 
     run(scenario)
 
@@ -154,12 +154,14 @@ def test_a_topic_that_takes_moving_data_again_gets_a_new_leader_epoch() -> None:
     """From it on brokers serve: what a broker led for a move alone had no group coordinator."""
 
     async def scenario() -> None:
-        rig = await retained_harness()
-        await move(rig, 2, 1)
-        moving = rig.partition()
-        await rig.service.create_topic(POOL, rig.topic_state(1, 2), (ids(0, 1),), had_slices=True)
-        state = rig.partition()
-        assert rig.stored_slice()["retained"] is False
+        harness = await retained_harness()
+        await move(harness, 2, 1)
+        moving = harness.partition()
+        await harness.service.create_topic(
+            POOL, harness.topic_state(1, 2), (ids(0, 1),), had_slices=True
+        )
+        state = harness.partition()
+        assert harness.stored_slice()["retained"] is False
         assert state.has_leader
         assert state.leader_epoch > moving.leader_epoch
         assert placed(state) == placed(moving)
@@ -169,12 +171,12 @@ def test_a_topic_that_takes_moving_data_again_gets_a_new_leader_epoch() -> None:
 
 def test_data_that_rests_takes_no_proposal() -> None:
     async def scenario() -> None:
-        rig = await retained_harness()
-        state = rig.partition()
+        harness = await retained_harness()
+        state = harness.partition()
         proposal = IsrProposal(
             ORDERS, 0, state.leader_epoch, state.partition_epoch, state.in_sync_replicas
         )
-        answer = await rig.brokers[0].alter(proposal)
+        answer = await harness.brokers[0].alter(proposal)
         assert answer.answers[0].error is ErrorCode.UNKNOWN_TOPIC_ID
 
     run(scenario)
@@ -184,14 +186,14 @@ def test_the_data_of_an_eligible_leader_moves_too() -> None:
     """Deleted while nobody was in sync: the one that waits below the minimum has everything."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.service.create_topic(POOL, rig.topic_state(1, 1), (ids(0),))
-        await catch_up(rig)
-        await rig.brokers[0].heartbeat(wants_to_stop=True)
-        assert rig.partition().in_sync_ids == frozenset()
-        await rig.service.delete_topic(POOL, ORDERS, retain=True)
-        await move(rig, 1)
-        assert placed(rig.partition()) == "(1, 0) +(1,) -(0,)"
-        assert [each.broker_id for each in rig.partition().eligible_leaders] == [BrokerId(0)]
+        harness = await Harness().start(3)
+        await harness.service.create_topic(POOL, harness.topic_state(1, 1), (ids(0),))
+        await catch_up(harness)
+        await harness.brokers[0].heartbeat(wants_to_stop=True)
+        assert harness.partition().in_sync_ids == frozenset()
+        await harness.service.delete_topic(POOL, ORDERS, retain=True)
+        await move(harness, 1)
+        assert placed(harness.partition()) == "(1, 0) +(1,) -(0,)"
+        assert [each.broker_id for each in harness.partition().eligible_leaders] == [BrokerId(0)]
 
     run(scenario)

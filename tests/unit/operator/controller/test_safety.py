@@ -25,21 +25,21 @@ from tests.support.waiting import run
 
 def test_s2_registering_fences_the_former_life_and_raises_the_leader_epoch_of_what_it_led() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        again = FakeBroker(rig, BrokerId(0), "0-b")
+        harness = await Harness().start(3)
+        await harness.create()
+        again = FakeBroker(harness, BrokerId(0), "0-b")
         await again.register()
         assert again.epoch == 4
-        assert shown(rig.partition()) == "leader 1@2 epoch 1 isr [1@2 2@3] eligible [] pe 1"
+        assert shown(harness.partition()) == "leader 1@2 epoch 1 isr [1@2 2@3] eligible [] pe 1"
 
     run(scenario)
 
 
 def test_s2_the_former_lifes_poll_is_answered_with_its_end() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        previous = rig.brokers[0]
-        await FakeBroker(rig, BrokerId(0), "0-b").register()
+        harness = await Harness().start(3)
+        previous = harness.brokers[0]
+        await FakeBroker(harness, BrokerId(0), "0-b").register()
         assert previous.poll is not None
         assert (await previous.poll).error is ErrorCode.STALE_BROKER_EPOCH
         assert (await previous.heartbeat()).error is ErrorCode.STALE_BROKER_EPOCH
@@ -51,13 +51,13 @@ def test_s2_the_former_lifes_poll_is_answered_with_its_end() -> None:
 
 def test_s2_the_epoch_is_durable_before_the_broker_hears_of_it() -> None:
     async def scenario() -> None:
-        rig = await Harness(write_attempts=2).start(1)
-        rig.store.faults["Broker"] = ["lost", "lost"]
-        again = FakeBroker(rig, BrokerId(0), "0-b")
+        harness = await Harness(write_attempts=2).start(1)
+        harness.store.faults["Broker"] = ["lost", "lost"]
+        again = FakeBroker(harness, BrokerId(0), "0-b")
         response = await again.register()
         assert (response.error, response.broker_epoch) == (ErrorCode.REQUEST_TIMED_OUT, -1)
         response = await again.register()
-        stored = rig.store.objects[(BROKER.kind, "shop", "default-0")]
+        stored = harness.store.objects[(BROKER.kind, "shop", "default-0")]
         assert response.broker_epoch == stored["status"]["brokerEpoch"] == 2
 
     run(scenario)
@@ -65,9 +65,9 @@ def test_s2_the_epoch_is_durable_before_the_broker_hears_of_it() -> None:
 
 def test_s2_a_registration_whose_answer_was_lost_gets_the_same_epoch_again() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(1)
-        rig.store.faults["Broker"] = ["landed"]
-        again = FakeBroker(rig, BrokerId(0), "0-b")
+        harness = await Harness().start(1)
+        harness.store.faults["Broker"] = ["landed"]
+        again = FakeBroker(harness, BrokerId(0), "0-b")
         first = await again.register()
         second = await again.register()
         assert (first.broker_epoch, second.broker_epoch) == (2, 2)
@@ -82,26 +82,26 @@ def test_s2_a_registration_that_comes_after_its_successors_ends_no_life() -> Non
     proves. Whose predecessor does not poll is never put off."""
 
     async def scenario() -> None:
-        rig = await Harness().start(1)
-        await rig.create(replicas=1)
-        previous = rig.brokers[0]
-        again = await clean_restart(rig, previous, held(0, 5))
-        before = shown(rig.partition())
+        harness = await Harness().start(1)
+        await harness.create(replicas=1)
+        previous = harness.brokers[0]
+        again = await clean_restart(harness, previous, held(0, 5))
+        before = shown(harness.partition())
         late = await previous.register()
         assert (late.error, late.broker_epoch) == (ErrorCode.STALE_BROKER_EPOCH, -1)
-        assert shown(rig.partition()) == before
+        assert shown(harness.partition()) == before
         assert again.poll is not None and not again.poll.done()
         assert (await again.register()).broker_epoch == again.epoch
-        killed = FakeBroker(rig, BrokerId(0), "0-never registered")
+        killed = FakeBroker(harness, BrokerId(0), "0-never registered")
         late = await killed.register(highest_broker_epoch=previous.epoch)
         assert late.error is ErrorCode.REQUEST_TIMED_OUT
-        assert shown(rig.partition()) == before
-        third = await clean_restart(rig, again, held(0, 5))
+        assert shown(harness.partition()) == before
+        third = await clean_restart(harness, again, held(0, 5))
         for replaced in (previous, again):
             assert (await replaced.register()).error is ErrorCode.STALE_BROKER_EPOCH
         assert third.poll is not None and not third.poll.done()
-        await rig.kill(third)
-        copy = FakeBroker(rig, BrokerId(0), "0-on a volume as it was before")
+        await harness.kill(third)
+        copy = FakeBroker(harness, BrokerId(0), "0-on a volume as it was before")
         assert (await copy.register(highest_broker_epoch=previous.epoch)).error is ErrorCode.NONE
 
     run(scenario)
@@ -109,12 +109,12 @@ def test_s2_a_registration_that_comes_after_its_successors_ends_no_life() -> Non
 
 def test_s2_epochs_rise_over_all_brokers_of_the_pool_and_over_what_disks_report() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        fourth = FakeBroker(rig, BrokerId(3), "3-a")
+        harness = await Harness().start(3)
+        fourth = FakeBroker(harness, BrokerId(3), "3-a")
         await fourth.register(highest_broker_epoch=BrokerEpoch(40))
         assert fourth.epoch == 41
-        await successor(rig)
-        fifth = FakeBroker(rig, BrokerId(4), "4-a")
+        await successor(harness)
+        fifth = FakeBroker(harness, BrokerId(4), "4-a")
         await fifth.register()
         assert fifth.epoch == 42
 
@@ -125,13 +125,13 @@ def test_s2_the_controller_dies_before_stripping_and_its_successor_never_elects_
     None
 ):
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        before = rig.stored_slice()
+        harness = await Harness().start(3)
+        await harness.create()
+        before = harness.stored_slice()
         # B's unclean registration is durable, the slice still lists B@2: as left by a controller
         # that died in between.
-        await FakeBroker(rig, BrokerId(1), "1-b").register()
-        stale = dict(before, partitions=rig.stored_slice()["partitions"])
+        await FakeBroker(harness, BrokerId(1), "1-b").register()
+        stale = dict(before, partitions=harness.stored_slice()["partitions"])
         stale["partitions"] = [
             dict(
                 stale["partitions"][0],
@@ -141,10 +141,10 @@ def test_s2_the_controller_dies_before_stripping_and_its_successor_never_elects_
                 eligibleLeaders=[],
             )
         ]
-        rig.store.touch(PARTITION_SLICE, "orders-0", partitions=stale["partitions"])
-        await successor(rig)
-        await rig.advance(100)
-        state = rig.partition()
+        harness.store.touch(PARTITION_SLICE, "orders-0", partitions=stale["partitions"])
+        await successor(harness)
+        await harness.advance(100)
+        state = harness.partition()
         assert not state.has_leader
         assert state.in_sync_replicas == state.eligible_leaders == ()
 
@@ -153,12 +153,12 @@ def test_s2_the_controller_dies_before_stripping_and_its_successor_never_elects_
 
 def test_s2_a_retained_slice_adopted_later_has_no_void_entries() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        await rig.service.delete_topic(POOL, ORDERS, retain=True)
-        rig.brokers[0] = await rig.new_broker(0, life="b")  # unclean
-        await rig.create()
-        state = rig.partition()
+        harness = await Harness().start(3)
+        await harness.create()
+        await harness.service.delete_topic(POOL, ORDERS, retain=True)
+        harness.brokers[0] = await harness.new_broker(0, life="b")  # unclean
+        await harness.create()
+        state = harness.partition()
         assert state.in_sync_replicas == members("1@2 2@3")
         assert state.leader in (1, 2)
 
@@ -167,13 +167,13 @@ def test_s2_a_retained_slice_adopted_later_has_no_void_entries() -> None:
 
 def test_s2_a_deposed_controllers_old_member_is_not_admitted() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        await rig.kill(rig.brokers[1])
-        rig.brokers[1] = await rig.new_broker(1, life="b")
-        answer = await rig.brokers[0].alter(expand(rig.partition(), member("1@2")))
+        harness = await Harness().start(3)
+        await harness.create()
+        await harness.kill(harness.brokers[1])
+        harness.brokers[1] = await harness.new_broker(1, life="b")
+        answer = await harness.brokers[0].alter(expand(harness.partition(), member("1@2")))
         assert answer.answers[0].error is ErrorCode.INELIGIBLE_REPLICA
-        answer = await rig.brokers[0].alter(expand(rig.partition(), member("1@4")))
+        answer = await harness.brokers[0].alter(expand(harness.partition(), member("1@4")))
         assert answer.answers[0].error is ErrorCode.NONE
 
     run(scenario)
@@ -184,14 +184,14 @@ def test_s2_a_deposed_controllers_old_member_is_not_admitted() -> None:
 
 def test_a_clean_stop_keeps_the_entry_and_leads_under_the_new_epoch() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(1)
-        await rig.create(replicas=1)
-        (only,) = rig.brokers
+        harness = await Harness().start(1)
+        await harness.create(replicas=1)
+        (only,) = harness.brokers
         await only.heartbeat(wants_to_stop=True)
-        assert shown(rig.partition()) == "leader -1@-1 epoch 1 isr [] eligible [0@1] pe 1"
-        await clean_restart(rig, only, held(0, 10, 10))
-        assert shown(rig.partition()) == "leader 0@2 epoch 2 isr [0@2] eligible [] pe 2"
-        stored = rig.store.objects[(BROKER.kind, "shop", "default-0")]["status"]
+        assert shown(harness.partition()) == "leader -1@-1 epoch 1 isr [] eligible [0@1] pe 1"
+        await clean_restart(harness, only, held(0, 10, 10))
+        assert shown(harness.partition()) == "leader 0@2 epoch 2 isr [0@2] eligible [] pe 2"
+        stored = harness.store.objects[(BROKER.kind, "shop", "default-0")]["status"]
         assert (stored["brokerEpoch"], stored["cleanSince"]) == (2, 1)
 
     run(scenario)
@@ -204,15 +204,15 @@ def test_a_clean_stop_keeps_the_entry_and_leads_under_the_new_epoch() -> None:
 )
 def test_without_its_full_proof_a_start_is_unclean(changes: dict[str, object]) -> None:
     async def scenario() -> None:
-        rig = await Harness().start(1)
-        again = FakeBroker(rig, BrokerId(0), "0-b")
+        harness = await Harness().start(1)
+        again = FakeBroker(harness, BrokerId(0), "0-b")
         given = dict(changes)
         if given.pop("disk", None):
             from tidemark_protocol.controller_messages import StorageIdentity
 
             given = {"storage": StorageIdentity("other"), "clean_stop_epoch": BrokerEpoch(1)}
         response = await again.register(**given)
-        stored = rig.store.objects[(BROKER.kind, "shop", "default-0")]["status"]
+        stored = harness.store.objects[(BROKER.kind, "shop", "default-0")]["status"]
         assert not response.is_clean
         assert stored["cleanSince"] == stored["brokerEpoch"] == 2
 
@@ -221,8 +221,8 @@ def test_without_its_full_proof_a_start_is_unclean(changes: dict[str, object]) -
 
 def test_a_volume_of_another_cluster_is_refused() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(1)
-        response = await FakeBroker(rig, BrokerId(1), "1-a").register(cluster_id="foreign")
+        harness = await Harness().start(1)
+        response = await FakeBroker(harness, BrokerId(1), "1-a").register(cluster_id="foreign")
         assert response.error is ErrorCode.INCONSISTENT_CLUSTER_ID
         assert "foreign" in response.message
 
@@ -232,54 +232,56 @@ def test_a_volume_of_another_cluster_is_refused() -> None:
 # S3
 
 
-async def refused(rig: Harness) -> tuple[PartitionState, IsrProposal]:
+async def refused(harness: Harness) -> tuple[PartitionState, IsrProposal]:
     """ISR {0,1}; broker 2 is fenced; leader 0 proposes {0,1,2}."""
-    await rig.create()
-    rig.probe.verdicts["2-a"] = ProbeVerdict.REFUSED
-    await rig.kill(rig.brokers[2])
-    state = rig.partition()
+    await harness.create()
+    harness.probe.verdicts["2-a"] = ProbeVerdict.REFUSED
+    await harness.kill(harness.brokers[2])
+    state = harness.partition()
     assert state.in_sync_replicas == members("0@1 1@2")
     return state, expand(state, member("2@3"))
 
 
 def test_s3_a_refused_expand_is_a_durable_change_of_the_partition_epoch() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        state, proposed = await refused(rig)
-        (answer,) = (await rig.brokers[0].alter(proposed)).answers
+        harness = await Harness().start(3)
+        state, proposed = await refused(harness)
+        (answer,) = (await harness.brokers[0].alter(proposed)).answers
         assert answer.error is ErrorCode.INELIGIBLE_REPLICA
         assert answer.state is not None
         assert answer.state.partition_epoch == state.partition_epoch + 1
-        assert rig.stored_slice()["partitions"][0]["partitionEpoch"] == state.partition_epoch + 1
+        assert (
+            harness.stored_slice()["partitions"][0]["partitionEpoch"] == state.partition_epoch + 1
+        )
 
     run(scenario)
 
 
 def test_s3_a_frozen_controllers_queued_expand_cannot_land_after_its_successors_refusal() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        leader = rig.brokers[0]
+        harness = await Harness().start(3)
+        await harness.create()
+        leader = harness.brokers[0]
         await leader.alter(
-            replace(expand(rig.partition()), new_in_sync_replicas=members("0@1 1@2"))
+            replace(expand(harness.partition()), new_in_sync_replicas=members("0@1 1@2"))
         )
-        state = rig.partition()
-        frozen = rig.service
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
-        rig.probe.verdicts["2-a"] = ProbeVerdict.REFUSED
-        rig.service.suspect(POOL, BrokerId(2), "pod gone")
+        state = harness.partition()
+        frozen = harness.service
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
+        harness.probe.verdicts["2-a"] = ProbeVerdict.REFUSED
+        harness.service.suspect(POOL, BrokerId(2), "pod gone")
         await evaluate()
         (answer,) = (await leader.alter(expand(state, member("2@3")))).answers
         assert answer.error is ErrorCode.INELIGIBLE_REPLICA
         # The old controller thaws with the same proposal: its compare-and-set fails, it rereads,
         # finds a later controller's write and decides nothing any more.
-        rig.service, thawed = frozen, frozen
+        harness.service, thawed = frozen, frozen
         late = await leader.alter(expand(state, member("2@3")))
         assert late.error is ErrorCode.NOT_CONTROLLER
         await evaluate()
         assert not thawed.is_leading
-        assert rig.stored_slice()["partitions"][0]["isr"] == [
+        assert harness.stored_slice()["partitions"][0]["isr"] == [
             {"id": 0, "epoch": 1},
             {"id": 1, "epoch": 2},
         ]
@@ -292,14 +294,14 @@ def test_s3_an_unknown_outcome_is_settled_by_a_read_before_anybody_is_answered(
     outcome: str,
 ) -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        leader = rig.brokers[0]
-        state = rig.partition()
+        harness = await Harness().start(3)
+        await harness.create()
+        leader = harness.brokers[0]
+        state = harness.partition()
         shrink = replace(expand(state), new_in_sync_replicas=members("0@1 1@2"))
-        rig.store.faults["PartitionSlice"] = [outcome]
+        harness.store.faults["PartitionSlice"] = [outcome]
         (answer,) = (await leader.alter(shrink)).answers
-        stored = rig.stored_slice()["partitions"][0]
+        stored = harness.stored_slice()["partitions"][0]
         assert answer.state is not None
         assert answer.state.partition_epoch == stored["partitionEpoch"] == 1
         assert len(stored["isr"]) == 2
@@ -313,18 +315,18 @@ def test_s3_an_unknown_outcome_is_settled_by_a_read_before_anybody_is_answered(
 
 def test_s3_an_unreadable_slice_is_answered_pushed_and_shown_to_nobody() -> None:
     async def scenario() -> None:
-        rig = await Harness(write_attempts=1).start(3)
-        await rig.create()
-        state = rig.partition()
+        harness = await Harness(write_attempts=1).start(3)
+        await harness.create()
+        state = harness.partition()
         shrink = replace(expand(state), new_in_sync_replicas=members("0@1 1@2"))
-        rig.store.faults["PartitionSlice"] = ["landed"]
-        response = await rig.brokers[0].alter(shrink)
+        harness.store.faults["PartitionSlice"] = ["landed"]
+        response = await harness.brokers[0].alter(shrink)
         assert (response.error, response.answers) == (ErrorCode.NONE, ())
-        view = rig.service.topic(POOL, ORDERS)
+        view = harness.service.topic(POOL, ORDERS)
         assert view is not None
         assert view.partitions == ()
-        late = FakeBroker(rig, BrokerId(3), "3-a")
-        rig.store.is_down = False
+        late = FakeBroker(harness, BrokerId(3), "3-a")
+        harness.store.is_down = False
         await late.register()
         # Registering settled nothing of that slice yet, or it did by reading: never the old state.
         push = (await late.heartbeat()).push
@@ -337,15 +339,15 @@ def test_s3_an_unreadable_slice_is_answered_pushed_and_shown_to_nobody() -> None
 
 def test_s3_a_decision_that_met_a_dead_store_is_made_when_the_store_is_back() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        rig.store.is_down = True
-        await rig.kill(rig.brokers[0])
-        await rig.advance(200, rig.brokers[1], rig.brokers[2])
-        rig.store.is_down = False
-        await rig.advance(100, rig.brokers[1], rig.brokers[2])
-        assert shown(rig.partition()) == "leader 1@2 epoch 1 isr [1@2 2@3] eligible [] pe 1"
-        stored = rig.store.objects[(BROKER.kind, "shop", "default-0")]["status"]
+        harness = await Harness().start(3)
+        await harness.create()
+        harness.store.is_down = True
+        await harness.kill(harness.brokers[0])
+        await harness.advance(200, harness.brokers[1], harness.brokers[2])
+        harness.store.is_down = False
+        await harness.advance(100, harness.brokers[1], harness.brokers[2])
+        assert shown(harness.partition()) == "leader 1@2 epoch 1 isr [1@2 2@3] eligible [] pe 1"
+        stored = harness.store.objects[(BROKER.kind, "shop", "default-0")]["status"]
         assert stored["state"] == "Fenced"
 
     run(scenario)
@@ -358,41 +360,47 @@ def test_s6_lowering_min_isr_raises_the_partition_epoch_and_drops_eligible_leade
     None
 ):
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create(**{"min.insync.replicas": "2"})
-        await rig.kill(rig.brokers[1])
-        await rig.kill(rig.brokers[2])
-        before = rig.partition()
+        harness = await Harness().start(3)
+        await harness.create(**{"min.insync.replicas": "2"})
+        await harness.kill(harness.brokers[1])
+        await harness.kill(harness.brokers[2])
+        before = harness.partition()
         assert shown(before) == "leader 0@1 epoch 0 isr [0@1] eligible [2@3] pe 2"
-        await rig.service.update_topic(POOL, rig.topic_state(**{"min.insync.replicas": "1"}))
-        found = rig.partition()
+        await harness.service.update_topic(
+            POOL, harness.topic_state(**{"min.insync.replicas": "1"})
+        )
+        found = harness.partition()
         assert shown(found) == "leader 0@1 epoch 0 isr [0@1] eligible [] pe 3"
         assert (before.min_insync_replicas, found.min_insync_replicas) == (2, 1)
-        assert rig.stored_slice()["partitions"][0]["minIsr"] == 1
+        assert harness.stored_slice()["partitions"][0]["minIsr"] == 1
 
     run(scenario)
 
 
 def test_s6_raising_min_isr_makes_no_eligible_leaders_out_of_nothing() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create(**{"min.insync.replicas": "1"})
-        await rig.kill(rig.brokers[1])
-        await rig.service.update_topic(POOL, rig.topic_state(**{"min.insync.replicas": "3"}))
-        found = rig.partition()
+        harness = await Harness().start(3)
+        await harness.create(**{"min.insync.replicas": "1"})
+        await harness.kill(harness.brokers[1])
+        await harness.service.update_topic(
+            POOL, harness.topic_state(**{"min.insync.replicas": "3"})
+        )
+        found = harness.partition()
         assert (found.min_insync_replicas, found.eligible_leaders) == (3, ())
-        writes = rig.store.writes
-        await rig.service.update_topic(POOL, rig.topic_state(**{"min.insync.replicas": "3"}))
-        assert rig.store.writes == writes
+        writes = harness.store.writes
+        await harness.service.update_topic(
+            POOL, harness.topic_state(**{"min.insync.replicas": "3"})
+        )
+        assert harness.store.writes == writes
 
     run(scenario)
 
 
 def test_s6_min_isr_above_the_replication_factor_counts_as_the_replication_factor() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create(replicas=2, **{"min.insync.replicas": "3"})
-        assert rig.partition().min_insync_replicas == 2
+        harness = await Harness().start(3)
+        await harness.create(replicas=2, **{"min.insync.replicas": "3"})
+        assert harness.partition().min_insync_replicas == 2
 
     run(scenario)
 

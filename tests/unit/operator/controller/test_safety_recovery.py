@@ -20,15 +20,15 @@ from tests.support.waiting import run
 
 def test_s8_failed_storage_voids_this_life_and_makes_the_next_start_unclean() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        await rig.kill(rig.brokers[1])
-        await rig.kill(rig.brokers[2])
-        io_failure = rig.brokers[0]
+        harness = await Harness().start(3)
+        await harness.create()
+        await harness.kill(harness.brokers[1])
+        await harness.kill(harness.brokers[2])
+        io_failure = harness.brokers[0]
         response = await io_failure.heartbeat(storage_failed=True)
         assert response.is_fenced
-        assert shown(rig.partition()) == "leader -1@-1 epoch 1 isr [] eligible [2@3] pe 3"
-        again = FakeBroker(rig, BrokerId(0), "0-b")
+        assert shown(harness.partition()) == "leader -1@-1 epoch 1 isr [] eligible [2@3] pe 3"
+        again = FakeBroker(harness, BrokerId(0), "0-b")
         assert not (await again.register(clean_stop_epoch=io_failure.epoch)).is_clean
 
     run(scenario)
@@ -41,34 +41,34 @@ def test_s9_a_clean_broker_that_lost_one_partition_is_void_for_it(
     replicas: tuple[ReplicaReport, ...],
 ) -> None:
     async def scenario() -> None:
-        rig = await Harness().start(2)
-        await rig.create(replicas=2)
-        first, second = rig.brokers
+        harness = await Harness().start(2)
+        await harness.create(replicas=2)
+        first, second = harness.brokers
         await first.heartbeat(wants_to_stop=True)
         await second.heartbeat(wants_to_stop=True)
         await evaluate()
-        assert shown(rig.partition()) == "leader -1@-1 epoch 2 isr [] eligible [0@1 1@2] pe 2"
-        await clean_restart(rig, first, *replicas)
-        assert shown(rig.partition()) == "leader -1@-1 epoch 2 isr [] eligible [1@2] pe 3"
-        await clean_restart(rig, second, held(0, 9, 9))
-        assert shown(rig.partition()) == "leader 1@4 epoch 3 isr [1@4] eligible [] pe 4"
+        assert shown(harness.partition()) == "leader -1@-1 epoch 2 isr [] eligible [0@1 1@2] pe 2"
+        await clean_restart(harness, first, *replicas)
+        assert shown(harness.partition()) == "leader -1@-1 epoch 2 isr [] eligible [1@2] pe 3"
+        await clean_restart(harness, second, held(0, 9, 9))
+        assert shown(harness.partition()) == "leader 1@4 epoch 3 isr [1@4] eligible [] pe 4"
 
     run(scenario)
 
 
 def test_s9_a_lost_replica_may_join_again_under_its_new_epoch() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        first = rig.brokers[0]
+        harness = await Harness().start(3)
+        await harness.create()
+        first = harness.brokers[0]
         await first.heartbeat(wants_to_stop=True)
-        again = await clean_restart(rig, first)
-        state = rig.partition()
-        leader = rig.brokers[state.leader]
+        again = await clean_restart(harness, first)
+        state = harness.partition()
+        leader = harness.brokers[state.leader]
         answer = await leader.alter(expand(state, Member(BrokerId(0), again.epoch)))
         assert answer.answers[0].error is ErrorCode.NONE
-        await rig.advance(100, *rig.brokers[1:])
-        assert 0 in rig.partition().in_sync_ids
+        await harness.advance(100, *harness.brokers[1:])
+        assert 0 in harness.partition().in_sync_ids
 
     run(scenario)
 
@@ -79,15 +79,17 @@ def test_s9_a_lost_replica_may_join_again_under_its_new_epoch() -> None:
 @pytest.mark.parametrize("had_slices", [True, False], ids=["status says so", "a disk says so"])
 def test_s12_a_topic_id_that_once_had_slices_never_gets_new_ones(had_slices: bool) -> None:
     async def scenario() -> None:
-        rig = await Harness().start(0)
-        broker = FakeBroker(rig, BrokerId(0), "0-a", replicas=() if had_slices else (held(3, 9),))
+        harness = await Harness().start(0)
+        broker = FakeBroker(
+            harness, BrokerId(0), "0-a", replicas=() if had_slices else (held(3, 9),)
+        )
         await broker.register()
         await broker.catch_up()
         with pytest.raises(SliceMissing, match="restore"):
-            await rig.service.create_topic(
-                POOL, rig.topic_state(1, 1), ((BrokerId(0),),), had_slices=had_slices
+            await harness.service.create_topic(
+                POOL, harness.topic_state(1, 1), ((BrokerId(0),),), had_slices=had_slices
             )
-        assert rig.service.topic(POOL, ORDERS) is None
+        assert harness.service.topic(POOL, ORDERS) is None
 
     run(scenario)
 
@@ -96,14 +98,14 @@ def test_s12_a_slice_deleted_by_hand_is_shown_as_missing_and_no_broker_hears_of_
     None
 ):
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create(200)
-        del rig.store.objects[(PARTITION_SLICE.kind, "shop", "orders-1")]
-        await rig.kill(rig.brokers[0])
-        view = rig.service.topic(POOL, ORDERS)
+        harness = await Harness().start(3)
+        await harness.create(200)
+        del harness.store.objects[(PARTITION_SLICE.kind, "shop", "orders-1")]
+        await harness.kill(harness.brokers[0])
+        view = harness.service.topic(POOL, ORDERS)
         assert view is not None
         assert view.missing_slices == ("orders-1",)
-        response = await rig.brokers[1].poll_to_the_end(applied_image_version=-1)
+        response = await harness.brokers[1].poll_to_the_end(applied_image_version=-1)
         assert response.push is not None
         assert [t.is_deleted for t in response.push.topics] == [False]
         assert len(response.push.topics[0].partitions) == 128  # the others only are not spoken of
@@ -116,18 +118,18 @@ def test_s12_a_slice_deleted_by_hand_is_shown_as_missing_and_no_broker_hears_of_
 
 def test_s14_when_everybody_was_killed_the_longest_log_leads_and_a_notice_says_so() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        for broker in rig.brokers:
-            await rig.kill(broker)
-        assert not rig.partition().has_leader
+        harness = await Harness().start(3)
+        await harness.create()
+        for broker in harness.brokers:
+            await harness.kill(broker)
+        assert not harness.partition().has_leader
         ends = [(0, 30), (0, 70), (0, 50)]
         for number, end in enumerate(ends):
-            again = FakeBroker(rig, BrokerId(number), f"{number}-b", replicas=(held(*end),))
+            again = FakeBroker(harness, BrokerId(number), f"{number}-b", replicas=(held(*end),))
             await again.register()
             await again.catch_up()
-        assert shown(rig.partition()) == "leader 1@5 epoch 4 isr [1@5] eligible [] pe 6"
-        view = rig.service.topic(POOL, ORDERS)
+        assert shown(harness.partition()) == "leader 1@5 epoch 4 isr [1@5] eligible [] pe 6"
+        view = harness.service.topic(POOL, ORDERS)
         assert view is not None
         assert len(view.notices) == 1
         assert view.notices[0].startswith(
@@ -140,17 +142,19 @@ def test_s14_when_everybody_was_killed_the_longest_log_leads_and_a_notice_says_s
 
 def test_s14_a_report_older_than_the_leaderlessness_is_asked_for_again() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(2)
-        await rig.create(replicas=2, **{"min.insync.replicas": "1"})
-        first, second = rig.brokers
-        await rig.kill(second)
-        rig.clock.ms += 10
-        rig.brokers[1] = second = await rig.new_broker(1, life="b")  # follows again, not in sync
-        rig.clock.ms += 10
-        await rig.kill(first)
-        assert shown(rig.partition()) == "leader -1@-1 epoch 1 isr [] eligible [0@1] pe 2"
-        rig.clock.ms += 10
-        again = FakeBroker(rig, BrokerId(0), "0-b", replicas=(held(0, 5),))
+        harness = await Harness().start(2)
+        await harness.create(replicas=2, **{"min.insync.replicas": "1"})
+        first, second = harness.brokers
+        await harness.kill(second)
+        harness.clock.ms += 10
+        harness.brokers[1] = second = await harness.new_broker(
+            1, life="b"
+        )  # follows again, not in sync
+        harness.clock.ms += 10
+        await harness.kill(first)
+        assert shown(harness.partition()) == "leader -1@-1 epoch 1 isr [] eligible [0@1] pe 2"
+        harness.clock.ms += 10
+        again = FakeBroker(harness, BrokerId(0), "0-b", replicas=(held(0, 5),))
         await again.register()
         await again.catch_up()
         assert second.poll is not None
@@ -159,10 +163,10 @@ def test_s14_a_report_older_than_the_leaderlessness_is_asked_for_again() -> None
             second.apply(requested)
             requested = await second.heartbeat()
         assert requested.error is ErrorCode.BROKER_ID_NOT_REGISTERED
-        assert not rig.partition().has_leader
+        assert not harness.partition().has_leader
         second.replicas = (held(0, 60),)
         response = await second.register()
         assert response.broker_epoch == second.epoch == 3  # the same life keeps its epoch
-        assert rig.partition().leader == 1
+        assert harness.partition().leader == 1
 
     run(scenario)

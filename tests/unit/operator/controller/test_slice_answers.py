@@ -31,34 +31,34 @@ def test_partitions_of_an_answer_that_says_what_was_sent_are_not_read_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
-        rig, store = await with_topics("orders", partitions=30)
+        harness, store = await with_topics("orders", partitions=30)
         reads: list[Object] = []
         original = slice_store.read_slice
         monkeypatch.setattr(
             slice_store, "read_slice", lambda item: (reads.append(item), original(item))[1]
         )
-        await creation(rig, "other", 30)
-        await rig.kill(rig.brokers[1])
+        await creation(harness, "other", 30)
+        await harness.kill(harness.brokers[1])
         assert {"orders-0", "other-0"} <= set(store.log)  # both were written since
         assert reads == []
         for name in ("orders", "other"):
-            (known,) = decisions(rig).state.topic_slices(topic_id(name))
+            (known,) = decisions(harness).state.topic_slices(topic_id(name))
             stored = store.objects[("PartitionSlice", "shop", f"{name}-0")]
             assert known == original(stored)
-        await caught_up(rig)
+        await caught_up(harness)
 
     run(scenario)
 
 
 def test_an_answer_that_says_something_else_is_what_is_stored() -> None:
     async def scenario() -> None:
-        rig, _ = await with_topics()
+        harness, _ = await with_topics()
         changing = ChangingStore()
-        changing.objects = rig.store.objects
+        changing.objects = harness.store.objects
         changing.policy = "Retain"
-        rig.service._pools["shop/default"].decisions.slice_store._store = changing
-        await creation(rig, "orders")
-        (known,) = decisions(rig).state.topic_slices(TopicId("id-orders"))
+        harness.service._pools["shop/default"].decisions.slice_store._store = changing
+        await creation(harness, "orders")
+        (known,) = decisions(harness).state.topic_slices(TopicId("id-orders"))
         assert known.deletion_policy == "Retain"
 
     run(scenario)

@@ -11,21 +11,23 @@ from tests.support.controller_values import members
 from tests.support.waiting import HANG_SECONDS, run
 
 
-def stored_state(rig: Harness, number: int) -> str:
-    state: str = rig.store.objects[(BROKER.kind, "shop", f"default-{number}")]["status"]["state"]
+def stored_state(harness: Harness, number: int) -> str:
+    state: str = harness.store.objects[(BROKER.kind, "shop", f"default-{number}")]["status"][
+        "state"
+    ]
     return state
 
 
-async def stop(rig: Harness, stopping: FakeBroker) -> None:
+async def stop(harness: Harness, stopping: FakeBroker) -> None:
     """Until it is told that it may."""
     for _ in range(10):
         poll = stopping.heartbeat(wants_to_stop=True)
         await evaluate()
-        for broker in rig.brokers:
+        for broker in harness.brokers:
             if broker is not stopping and (broker.poll is None or broker.poll.done()):
                 await broker.catch_up()
         if not poll.done():
-            await rig.advance(500, *(b for b in rig.brokers if b is not stopping))
+            await harness.advance(500, *(b for b in harness.brokers if b is not stopping))
         response = await poll
         stopping.apply(response)
         if response.may_stop:
@@ -35,84 +37,86 @@ async def stop(rig: Harness, stopping: FakeBroker) -> None:
 
 def test_a_broker_that_may_stop_is_fenced_at_once_and_its_session_is_over() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        await stop(rig, rig.brokers[0])
+        harness = await Harness().start(3)
+        await harness.create()
+        await stop(harness, harness.brokers[0])
         await evaluate()
-        assert stored_state(rig, 0) == "Fenced"
-        writes = rig.store.writes
-        await rig.advance(4000, *rig.brokers[1:])
-        assert rig.store.writes == writes  # nothing is left for the session's end to do
+        assert stored_state(harness, 0) == "Fenced"
+        writes = harness.store.writes
+        await harness.advance(4000, *harness.brokers[1:])
+        assert harness.store.writes == writes  # nothing is left for the session's end to do
 
     run(scenario)
 
 
 def test_it_is_draining_until_the_others_know() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        requesting = rig.brokers[0].heartbeat(wants_to_stop=True)
+        harness = await Harness().start(3)
+        await harness.create()
+        requesting = harness.brokers[0].heartbeat(wants_to_stop=True)
         await evaluate()
         assert not (await requesting).may_stop
-        assert stored_state(rig, 0) == "Draining"
+        assert stored_state(harness, 0) == "Draining"
 
     run(scenario)
 
 
 def test_an_answer_that_was_lost_is_given_again_to_the_fenced_broker() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        await stop(rig, rig.brokers[0])
+        harness = await Harness().start(3)
+        await harness.create()
+        await stop(harness, harness.brokers[0])
         await evaluate()
-        again = await asyncio.wait_for(rig.brokers[0].heartbeat(wants_to_stop=True), HANG_SECONDS)
+        again = await asyncio.wait_for(
+            harness.brokers[0].heartbeat(wants_to_stop=True), HANG_SECONDS
+        )
         assert again.may_stop
-        assert stored_state(rig, 0) == "Fenced"
+        assert stored_state(harness, 0) == "Fenced"
 
     run(scenario)
 
 
 def test_leadership_goes_to_who_leads_least_and_then_in_the_order_of_assignment() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create(partitions=3)
-        assert [rig.partition(number).leader for number in range(3)] == [0, 1, 2]
-        await stop(rig, rig.brokers[0])
-        state = rig.partition(0)
+        harness = await Harness().start(3)
+        await harness.create(partitions=3)
+        assert [harness.partition(number).leader for number in range(3)] == [0, 1, 2]
+        await stop(harness, harness.brokers[0])
+        state = harness.partition(0)
         assert state.replicas == (0, 1, 2)
         assert (state.leader, state.in_sync_replicas) == (1, members("1@2 2@3"))
-        await stop(rig, rig.brokers[1])
-        assert [rig.partition(number).leader for number in range(3)] == [2, 2, 2]
+        await stop(harness, harness.brokers[1])
+        assert [harness.partition(number).leader for number in range(3)] == [2, 2, 2]
 
     run(scenario)
 
 
 def test_a_stop_begun_under_one_controller_ends_under_the_next() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        rig.brokers[0].apply(await rig.brokers[0].heartbeat(wants_to_stop=True))
-        await rig.service.step_down()
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
-        await stop(rig, rig.brokers[0])
+        harness = await Harness().start(3)
+        await harness.create()
+        harness.brokers[0].apply(await harness.brokers[0].heartbeat(wants_to_stop=True))
+        await harness.service.step_down()
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
+        await stop(harness, harness.brokers[0])
         await evaluate()
-        assert stored_state(rig, 0) == "Fenced"
+        assert stored_state(harness, 0) == "Fenced"
 
     run(scenario)
 
 
 def test_a_heartbeat_that_a_later_one_overtook_does_not_make_a_stopped_broker_active() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        late = rig.brokers[0]
-        await stop(rig, late)  # numbered 0
+        harness = await Harness().start(3)
+        await harness.create()
+        late = harness.brokers[0]
+        await stop(harness, late)  # numbered 0
         await evaluate()
         await late.poll_to_the_end(number=2, wants_to_stop=True)
         response = await late.poll_to_the_end(number=1)  # it wishes to serve
         await evaluate()
-        assert stored_state(rig, 0) == "Fenced"
+        assert stored_state(harness, 0) == "Fenced"
         assert (response.push, response.may_stop) == (None, False)
 
     run(scenario)
@@ -120,20 +124,20 @@ def test_a_heartbeat_that_a_later_one_overtook_does_not_make_a_stopped_broker_ac
 
 def test_what_an_overtaken_heartbeat_says_of_failed_replicas_is_not_believed() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        sick = rig.brokers[1]
+        harness = await Harness().start(3)
+        await harness.create()
+        sick = harness.brokers[1]
         failed = (ReplicaReport(ORDERS, 0, LeaderEpoch(-1), Offset(-1), Offset(-1), failed=True),)
         newer = sick.heartbeat(number=2, failed_replicas=failed)
         await evaluate()
-        assert 1 not in rig.partition().in_sync_ids
+        assert 1 not in harness.partition().in_sync_ids
         older = sick.heartbeat(number=1, suspects=(BrokerId(2),))
         await evaluate()
         assert older.done()  # and the newer one goes on being its open poll
-        notes = rig.service._pools[POOL].decisions.state.soft_state_of(sick.broker_id)
+        notes = harness.service._pools[POOL].decisions.state.soft_state_of(sick.broker_id)
         assert notes.failed_replicas == {(ORDERS, 0)}
-        assert rig.probe.requested == [
-            rig.brokers[2].incarnation
+        assert harness.probe.requested == [
+            harness.brokers[2].incarnation
         ]  # whom it suspected, it suspected
         newer.cancel()
         await asyncio.gather(newer, return_exceptions=True)
@@ -143,11 +147,11 @@ def test_what_an_overtaken_heartbeat_says_of_failed_replicas_is_not_believed() -
 
 def test_wishes_that_wait_for_a_decision_are_forgotten_when_later_ones_come() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        starting = FakeBroker(rig, BrokerId(3), "3-a")
+        harness = await Harness().start(3)
+        await harness.create()
+        starting = FakeBroker(harness, BrokerId(3), "3-a")
         await starting.register()
-        pool = rig.service._pools[POOL].decisions
+        pool = harness.service._pools[POOL].decisions
         cut = CommittedTruncation(
             ORDERS, 0, LeaderEpoch(0), Offset(0), LeaderEpoch(0), Offset(1), Offset(1)
         )
@@ -157,7 +161,7 @@ def test_wishes_that_wait_for_a_decision_are_forgotten_when_later_ones_come() ->
             stopping = starting.heartbeat(number=2, wants_to_serve=False, wants_to_stop=True)
             await evaluate()
         await evaluate()
-        assert stored_state(rig, 3) == "Starting"
+        assert stored_state(harness, 3) == "Starting"
         await asyncio.gather(serving, stopping)
 
     run(scenario)

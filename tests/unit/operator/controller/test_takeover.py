@@ -13,21 +13,21 @@ from tests.support.waiting import run
 
 
 def put(
-    rig: Harness, item: Object, name: str, kind: ResourceKind = PARTITION_SLICE, **metadata: str
+    harness: Harness, item: Object, name: str, kind: ResourceKind = PARTITION_SLICE, **metadata: str
 ) -> Object:
     """A copy under that name, as `kubectl apply` makes one."""
     made = copy.deepcopy(item)
     made["metadata"] |= {"name": name, "uid": f"uid-of-{name}", **metadata}
-    rig.store.objects[kind.kind, made["metadata"]["namespace"], name] = made
+    harness.store.objects[kind.kind, made["metadata"]["namespace"], name] = made
     return made
 
 
-async def taken_over(rig: Harness) -> None:
+async def taken_over(harness: Harness) -> None:
     """By a successor that knows what is stored only."""
-    await rig.service.step_down()
-    rig.service = rig.another_controller()
-    await rig.service.load(ControllerEpoch(2))
-    await rig.advance(200, *rig.brokers)
+    await harness.service.step_down()
+    harness.service = harness.another_controller()
+    await harness.service.load(ControllerEpoch(2))
+    await harness.advance(200, *harness.brokers)
 
 
 @pytest.mark.parametrize(
@@ -46,20 +46,20 @@ def test_a_copy_of_a_slice_is_left_alone_and_the_next_controller_goes_on(
     name: str, namespace: str
 ) -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create(partitions=2)
-        original = rig.stored_slice()
+        harness = await Harness().start(3)
+        await harness.create(partitions=2)
+        original = harness.stored_slice()
         original["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
         made = put(
-            rig, original, name, namespace=namespace, creationTimestamp="2026-11-21T11:00:00Z"
+            harness, original, name, namespace=namespace, creationTimestamp="2026-11-21T11:00:00Z"
         )
         before = copy.deepcopy(made)
-        await taken_over(rig)
-        view = rig.service.topic(POOL, ORDERS)
+        await taken_over(harness)
+        view = harness.service.topic(POOL, ORDERS)
         assert view is not None
         assert [state.partition for state in view.partitions] == [0, 1]
-        await rig.kill(rig.brokers[rig.partition().leader])  # elections go on
-        assert rig.partition().leader != NO_BROKER
+        await harness.kill(harness.brokers[harness.partition().leader])  # elections go on
+        assert harness.partition().leader != NO_BROKER
         assert made == before
 
     run(scenario)
@@ -79,27 +79,27 @@ def test_a_copy_of_a_slice_is_left_alone_and_the_next_controller_goes_on(
 )
 def test_an_edited_slice_is_missing_and_other_topics_are_elected_on(edit: dict[str, Any]) -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        stray = put(rig, rig.stored_slice(), "payments-0")
+        harness = await Harness().start(3)
+        await harness.create()
+        stray = put(harness, harness.stored_slice(), "payments-0")
         stray |= {"topicName": "payments", "topicId": "7f1c0000-0000-0000-0000-000000000002"}
         stray["partitions"][0] |= {"leader": 0, "leaderBrokerEpoch": 1, **edit}
         with pytest.raises(MalformedObject, match="payments-0: "):
             read_slice(stray)
-        await taken_over(rig)
-        await rig.kill(rig.brokers[rig.partition().leader])
-        assert rig.partition().leader != NO_BROKER
+        await taken_over(harness)
+        await harness.kill(harness.brokers[harness.partition().leader])
+        assert harness.partition().leader != NO_BROKER
 
     run(scenario)
 
 
 def test_of_two_slices_with_the_same_partitions_the_older_one_counts() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(1)
-        await rig.create(replicas=1)
-        item = rig.stored_slice()
+        harness = await Harness().start(1)
+        await harness.create(replicas=1)
+        item = harness.stored_slice()
         item["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
-        younger = put(rig, item, "a-0", creationTimestamp="2026-11-21T10:00:01Z")
+        younger = put(harness, item, "a-0", creationTimestamp="2026-11-21T10:00:01Z")
         values, flaws = read_slices([younger, item])
         assert [value.name for value in values] == ["orders-0"]
         assert flaws == [
@@ -112,12 +112,12 @@ def test_of_two_slices_with_the_same_partitions_the_older_one_counts() -> None:
 
 def test_a_copy_made_while_a_controller_leads_is_not_taken_for_a_lost_slice() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create(partitions=2)
-        rig.stored_slice()["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
-        put(rig, rig.stored_slice(), "saved-0", creationTimestamp="2026-11-21T11:00:00Z")
-        await rig.service.find_slices(POOL, ORDERS)
-        view = rig.service.topic(POOL, ORDERS)
+        harness = await Harness().start(3)
+        await harness.create(partitions=2)
+        harness.stored_slice()["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
+        put(harness, harness.stored_slice(), "saved-0", creationTimestamp="2026-11-21T11:00:00Z")
+        await harness.service.find_slices(POOL, ORDERS)
+        view = harness.service.topic(POOL, ORDERS)
         assert view is not None
         assert len(view.partitions) == 2
 
@@ -129,15 +129,15 @@ def test_a_copy_made_while_a_controller_leads_is_not_taken_for_a_lost_slice() ->
 )
 def test_a_copy_of_a_broker_object_is_no_broker(name: str, namespace: str) -> None:
     async def scenario() -> None:
-        rig = await Harness().start(1)
-        original = rig.store.objects[BROKER.kind, "shop", "default-0"]
-        made = put(rig, original, name, BROKER, namespace=namespace)
+        harness = await Harness().start(1)
+        original = harness.store.objects[BROKER.kind, "shop", "default-0"]
+        made = put(harness, original, name, BROKER, namespace=namespace)
         made["status"]["brokerEpoch"] = 0  # of long ago
         before = copy.deepcopy(made)
-        await taken_over(rig)
-        again = await rig.new_broker(0, life="b")
-        await rig.advance(200, again)
-        (view,) = rig.service.brokers(POOL)
+        await taken_over(harness)
+        again = await harness.new_broker(0, life="b")
+        await harness.advance(200, again)
+        (view,) = harness.service.brokers(POOL)
         assert (view.broker_epoch, view.state) == (2, "Active")
         assert made == before
 

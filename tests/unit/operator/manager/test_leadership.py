@@ -104,17 +104,17 @@ def test_pools_that_register_at_once_are_no_more_than_may_be(
     monkeypatch.setattr(service, "MAX_POOLS", 2)
 
     async def scenario() -> None:
-        rig, looked_up = Harness(), asyncio.Event()
+        harness, looked_up = Harness(), asyncio.Event()
 
         async def rack_of(request: RegisterRequest) -> str:
             await looked_up.wait()
             return "east"
 
-        rig.service = rig.another_controller(rack_of=rack_of)
-        await rig.service.load(ControllerEpoch(1))
+        harness.service = harness.another_controller(rack_of=rack_of)
+        await harness.service.load(ControllerEpoch(1))
         early = [
             asyncio.create_task(
-                FakeBroker(rig, BrokerId(0), "0-a").register(pool=f"shop/p{number}")
+                FakeBroker(harness, BrokerId(0), "0-a").register(pool=f"shop/p{number}")
             )
             for number in range(3)
         ]
@@ -122,7 +122,7 @@ def test_pools_that_register_at_once_are_no_more_than_may_be(
         looked_up.set()
         errors = [(await each).error for each in early]
         assert errors == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
-        assert len(rig.service.pools()) == 2
+        assert len(harness.service.pools()) == 2
 
     run(scenario)
 
@@ -131,24 +131,24 @@ def test_a_registration_that_outlives_its_term_leaves_nothing_behind_in_the_next
     """The rack is asked of the store: a new term may have begun by then (S16)."""
 
     async def scenario() -> None:
-        rig, looked_up = Harness(), asyncio.Event()
+        harness, looked_up = Harness(), asyncio.Event()
 
         async def rack_of(request: RegisterRequest) -> str:
             await looked_up.wait()
             return "east"
 
-        rig.service = rig.another_controller(rack_of=rack_of)
-        await rig.service.load(ControllerEpoch(1))
-        broker = FakeBroker(rig, BrokerId(0), "0-a")
+        harness.service = harness.another_controller(rack_of=rack_of)
+        await harness.service.load(ControllerEpoch(1))
+        broker = FakeBroker(harness, BrokerId(0), "0-a")
         early = asyncio.create_task(broker.register())
         await evaluate()
-        await rig.service.step_down()
+        await harness.service.step_down()
         looked_up.set()
         assert (await early).error == ErrorCode.NOT_CONTROLLER
-        assert rig.service.pools() == ()
-        await rig.service.load(ControllerEpoch(2))
+        assert harness.service.pools() == ()
+        await harness.service.load(ControllerEpoch(2))
         assert (await broker.register()).error == ErrorCode.NONE
-        stored = rig.store.objects[(BROKER.kind, "shop", "default-0")]
+        stored = harness.store.objects[(BROKER.kind, "shop", "default-0")]
         assert stored["status"]["controllerEpoch"] == 2
 
     run(scenario)

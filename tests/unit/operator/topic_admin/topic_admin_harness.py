@@ -91,8 +91,8 @@ class FaultyStore(SqliteStore):
 class AdminHarness:
     def __init__(self, directory: Path) -> None:
         self.store = FaultyStore(directory / "objects.db", executor=AtOnce())
-        self.rig = Harness(store=self.store)
-        self.admin = TopicAdmin(self.store, self.rig.service)
+        self.harness = Harness(store=self.store)
+        self.admin = TopicAdmin(self.store, self.harness.service)
         self._requests = 0
 
     async def start(self, brokers: int = 3, **pool_spec: Any) -> "AdminHarness":
@@ -101,11 +101,11 @@ class AdminHarness:
             "spec": {"replicas": brokers, "drain": [], **pool_spec},
         }
         await self.store.create(BROKER_POOL, pool)
-        await self.rig.start(brokers)
+        await self.harness.start(brokers)
         return self
 
     def requesting(self) -> RequestingBroker:
-        broker = self.rig.brokers[0]
+        broker = self.harness.brokers[0]
         return RequestingBroker(POOL, broker.broker_id, broker.epoch)
 
     def request_id(self) -> str:

@@ -111,15 +111,15 @@ def test_what_an_earlier_checkpoint_says_is_deleted_without_a_new_one(pool: InPr
 
 
 async def a_full_volume(
-    rig: Harness, machine: Machine, volume: SmallVolume
+    harness: Harness, machine: Machine, volume: SmallVolume
 ) -> list[tuple[int, str]]:
     """Of a broker that was killed. What its log holds; all was committed but for the last."""
-    process = Process(rig, machine.settings(), "first", volume)
+    process = Process(harness, machine.settings(), "first", volume)
     directory = process.directory
     await process.register()
     await process.serve()
-    topic = rig.topic_state(1, 1, **RETENTION)
-    await rig.service.create_topic(POOL, topic, ((BrokerId(0),),))
+    topic = harness.topic_state(1, 1, **RETENTION)
+    await harness.service.create_topic(POOL, topic, ((BrokerId(0),),))
     directory.reserve.keep(volume.space(volume.path))
     log = process.log()
     log.settings = settings_of_topic(RETENTION)
@@ -145,13 +145,13 @@ def test_a_broker_that_starts_on_a_full_volume_serves_and_frees_it(
     tmp_path: Path, is_reserved: bool
 ) -> None:
     async def scenario() -> None:
-        async with controller() as rig:
-            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
+        async with controller() as harness:
+            machine = Machine(harness, BrokerId(0), tmp_path / "volume")
             volume = SmallVolume(machine.path, VOLUME_BYTES)
-            held = await a_full_volume(rig, machine, volume)
+            held = await a_full_volume(harness, machine, volume)
             if is_reserved:  # its former life was killed after it took the space for a checkpoint
                 (machine.path / RESERVE).write_bytes(b"")
-            process = Running(rig, machine, volume, recovery_points=OFTEN)
+            process = Running(harness, machine, volume, recovery_points=OFTEN)
             await process.served()
             assert process.broker.partitions.broker_epoch == stored_broker_epoch(machine.path)
             await eventually(lambda: volume.free_bytes > VOLUME_BYTES // 2)
@@ -182,13 +182,13 @@ def test_what_was_removed_is_deleted_before_the_epoch_that_has_no_space_is_store
     """A volume that was full when this version first opened it has no reserve."""
 
     async def scenario() -> None:
-        async with controller() as rig:
-            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
+        async with controller() as harness:
+            machine = Machine(harness, BrokerId(0), tmp_path / "volume")
             volume = SmallVolume(machine.path, VOLUME_BYTES)
-            await a_full_volume(rig, machine, volume)
+            await a_full_volume(harness, machine, volume)
             (machine.path / "orders-0").rename(machine.path / "orders-0.5f-delete")
             (machine.path / RESERVE).rename(machine.path / "as-much")
-            process = Running(rig, machine, volume, recovery_points=OFTEN)
+            process = Running(harness, machine, volume, recovery_points=OFTEN)
             await process.served()
             assert not list(machine.path.glob("*-delete"))
             process.sigterm()

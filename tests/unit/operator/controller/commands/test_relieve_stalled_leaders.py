@@ -49,9 +49,9 @@ def relief() -> Relief:
 
 
 def test_a_stalled_leader_is_relieved_in_one_write_and_stays_in_sync() -> None:
-    rig = relief()
-    assert rig.note(0, LIMIT_MS)
-    played = rig.move()
+    harness = relief()
+    assert harness.note(0, LIMIT_MS)
+    played = harness.move()
     assert played.kinds == [ChangeSlice]
     [state] = played.written[0].partitions
     assert state.leader == 1
@@ -59,17 +59,17 @@ def test_a_stalled_leader_is_relieved_in_one_write_and_stays_in_sync() -> None:
 
 
 def test_nothing_is_written_while_leaders_can_write_or_the_slice_is_not_known() -> None:
-    rig = relief()
-    assert not rig.note(0, LIMIT_MS - 1)
-    assert rig.move().decisions == []
-    assert rig.note(0, LIMIT_MS)
-    assert rig.move(unknown=[SLICE]).decisions == []
+    harness = relief()
+    assert not harness.note(0, LIMIT_MS - 1)
+    assert harness.move().decisions == []
+    assert harness.note(0, LIMIT_MS)
+    assert harness.move(unknown=[SLICE]).decisions == []
 
 
 def test_what_another_write_stored_is_left_alone() -> None:
-    rig = relief()
-    rig.note(0, LIMIT_MS)
-    steps = rig.leaders.move_leaders_off(rig.pool, ())
+    harness = relief()
+    harness.note(0, LIMIT_MS)
+    steps = harness.leaders.move_leaders_off(harness.pool, ())
     decision = next(steps)
     assert isinstance(decision, ChangeSlice)
     other = slice_of(partition("0@7", leader="0@7"))
@@ -77,20 +77,20 @@ def test_what_another_write_stored_is_left_alone() -> None:
 
 
 def test_a_deferred_move_that_was_made_after_all_counts_in_its_lag_window() -> None:
-    rig = relief()
-    rig.note(0, LIMIT_MS)
-    assert rig.move(deferred=[SLICE]).written == []
+    harness = relief()
+    harness.note(0, LIMIT_MS)
+    assert harness.move(deferred=[SLICE]).written == []
     moved = slice_of(partition("0@7 1@7", leader="1@7", leader_epoch=6, partition_epoch=10))
-    rig.pool.record_durable(moved, version=0)
-    rig.note(0, 0)
-    rig.note(1, LIMIT_MS)
-    assert rig.move().written == []
-    rig.now_ms = 10**9
-    assert rig.move().written[0].partitions[0].leader == 0
+    harness.pool.record_durable(moved, version=0)
+    harness.note(0, 0)
+    harness.note(1, LIMIT_MS)
+    assert harness.move().written == []
+    harness.now_ms = 10**9
+    assert harness.move().written[0].partitions[0].leader == 0
 
 
 def test_a_deferred_move_that_was_not_made_is_tried_again() -> None:
-    rig = relief()
-    rig.note(0, LIMIT_MS)
-    rig.move(deferred=[SLICE])
-    assert rig.move().written[0].partitions[0].leader == 1
+    harness = relief()
+    harness.note(0, LIMIT_MS)
+    harness.move(deferred=[SLICE])
+    assert harness.move().written[0].partitions[0].leader == 1

@@ -15,14 +15,14 @@ from tests.support.controller_steps import grow
 from tests.support.waiting import run
 
 
-def with_another_promise(rig: Harness) -> TopicState:
+def with_another_promise(harness: Harness) -> TopicState:
     return replace(
-        rig.topic_state(), commit_rule="Isr", flush="Always", config={"retention.ms": "1000"}
+        harness.topic_state(), commit_rule="Isr", flush="Always", config={"retention.ms": "1000"}
     )
 
 
-def stored_promise(rig: Harness) -> tuple[object, ...]:
-    view, stored = rig.service.topic(POOL, ORDERS), rig.stored_slice()
+def stored_promise(harness: Harness) -> tuple[object, ...]:
+    view, stored = harness.service.topic(POOL, ORDERS), harness.stored_slice()
     assert view is not None
     assert (view.topic.commit_rule, view.topic.flush) == (stored["commitRule"], stored["flush"])
     return stored["commitRule"], stored["flush"], stored["config"]
@@ -30,25 +30,25 @@ def stored_promise(rig: Harness) -> tuple[object, ...]:
 
 def test_an_update_brings_its_config_and_no_other_commit_rule_or_flush() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        await rig.service.update_topic(POOL, with_another_promise(rig))
-        assert stored_promise(rig) == ("MinInsync", "Os", {"retention.ms": "1000"})
+        harness = await Harness().start(3)
+        await harness.create()
+        await harness.service.update_topic(POOL, with_another_promise(harness))
+        assert stored_promise(harness) == ("MinInsync", "Os", {"retention.ms": "1000"})
 
     run(scenario)
 
 
 def test_adopted_slices_keep_the_commit_rule_and_the_flush_of_their_records() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        await rig.service.delete_topic(POOL, ORDERS, retain=True)
-        ids = [broker.broker_id for broker in rig.brokers]
-        await rig.service.create_topic(
-            POOL, with_another_promise(rig), place(1, 3, ids), had_slices=True
+        harness = await Harness().start(3)
+        await harness.create()
+        await harness.service.delete_topic(POOL, ORDERS, retain=True)
+        ids = [broker.broker_id for broker in harness.brokers]
+        await harness.service.create_topic(
+            POOL, with_another_promise(harness), place(1, 3, ids), had_slices=True
         )
-        assert rig.stored_slice()["retained"] is False
-        assert stored_promise(rig) == ("MinInsync", "Os", {"retention.ms": "1000"})
+        assert harness.stored_slice()["retained"] is False
+        assert stored_promise(harness) == ("MinInsync", "Os", {"retention.ms": "1000"})
 
     run(scenario)
 
@@ -57,29 +57,29 @@ def test_partitions_that_adopted_slices_grow_by_are_promised_the_same_as_the_oth
     """Also those of a further slice: a topic has one commit rule and one flush."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create(128)
-        await rig.service.delete_topic(POOL, ORDERS, retain=True)
-        ids = [broker.broker_id for broker in rig.brokers]
-        await rig.service.create_topic(
-            POOL, with_another_promise(rig), place(129, 3, ids), had_slices=True
+        harness = await Harness().start(3)
+        await harness.create(128)
+        await harness.service.delete_topic(POOL, ORDERS, retain=True)
+        ids = [broker.broker_id for broker in harness.brokers]
+        await harness.service.create_topic(
+            POOL, with_another_promise(harness), place(129, 3, ids), had_slices=True
         )
-        promises = [(s["commitRule"], s["flush"]) for s in map(rig.stored_slice, range(2))]
+        promises = [(s["commitRule"], s["flush"]) for s in map(harness.stored_slice, range(2))]
         assert promises == [("MinInsync", "Os")] * 2
-        assert rig.partition(128).has_leader
+        assert harness.partition(128).has_leader
 
     run(scenario)
 
 
 def test_a_quota_that_refuses_a_slice_is_told_at_once() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        rig.store.faults["PartitionSlice"] = ["refused"]
+        harness = await Harness().start(3)
+        harness.store.faults["PartitionSlice"] = ["refused"]
         with pytest.raises(Rejected, match="exceeded quota"):
-            await rig.create()
-        assert rig.service.topics(POOL) == ()
-        await rig.create()  # once the user has done something about it
-        assert rig.service.topic(POOL, ORDERS) is not None
+            await harness.create()
+        assert harness.service.topics(POOL) == ()
+        await harness.create()  # once the user has done something about it
+        assert harness.service.topic(POOL, ORDERS) is not None
 
     run(scenario)
 
@@ -88,17 +88,17 @@ def test_a_slice_that_landed_late_and_took_the_quota_is_found() -> None:
     """Of a write whose answer was lost: the next one is refused for it."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        create = rig.store.create
+        harness = await Harness().start(3)
+        create = harness.store.create
 
         async def landed_and_rejected(kind: ResourceKind, item: Object) -> Object:
             await create(kind, item)
             raise Rejected("exceeded quota")
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(rig.store, "create", landed_and_rejected)
-            await rig.create()
-        assert rig.service.topic(POOL, ORDERS) is not None
+            patched.setattr(harness.store, "create", landed_and_rejected)
+            await harness.create()
+        assert harness.service.topic(POOL, ORDERS) is not None
 
     run(scenario)
 
@@ -110,14 +110,14 @@ def test_growth_planned_before_another_one_landed_adds_only_what_is_missing(
     """S3: its answer was lost, or its controller was deposed; partitions never shrink again."""
 
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create(3)
-        await grow(rig, 3, grown_before)
-        await grow(rig, 3, 3)
-        view = rig.service.topic(POOL, ORDERS)
+        harness = await Harness().start(3)
+        await harness.create(3)
+        await grow(harness, 3, grown_before)
+        await grow(harness, 3, 3)
+        view = harness.service.topic(POOL, ORDERS)
         assert view is not None
         assert [state.partition for state in view.partitions] == list(range(6))
-        planned = place(3, 3, [broker.broker_id for broker in rig.brokers], first_partition=3)
+        planned = place(3, 3, [broker.broker_id for broker in harness.brokers], first_partition=3)
         assert [state.replicas for state in view.partitions[3:]] == list(planned)
         assert view.topic.partition_count == 6
 
@@ -126,9 +126,9 @@ def test_growth_planned_before_another_one_landed_adds_only_what_is_missing(
 
 def test_growth_behind_partitions_that_are_gone_is_refused() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create(3)
+        harness = await Harness().start(3)
+        await harness.create(3)
         with pytest.raises(SliceMissing, match=r"3 to 4 .* restore"):
-            await grow(rig, 5, 1)
+            await grow(harness, 5, 1)
 
     run(scenario)

@@ -144,32 +144,32 @@ def test_proposals_for_unknown_topics_and_partitions_are_told_so_beside_those_th
     None
 ):
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
+        harness = await Harness().start(3)
+        await harness.create()
         known = proposal("0@1 1@2", leader_epoch=0, partition_epoch=0)
         nobodys = replace(known, topic_id=TopicId("another"))
         beyond = replace(known, partition=1)
-        response = await rig.brokers[0].alter(nobodys, beyond, known)
+        response = await harness.brokers[0].alter(nobodys, beyond, known)
         assert {(each.topic_id, each.partition): each.error for each in response.answers} == {
             ("another", 0): ErrorCode.UNKNOWN_TOPIC_ID,
             (ORDERS, 1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             (ORDERS, 0): ErrorCode.NONE,
         }
         assert [each.state for each in response.answers if each.error] == [None, None]
-        assert rig.partition().in_sync_replicas == members("0@1 1@2")
+        assert harness.partition().in_sync_replicas == members("0@1 1@2")
 
     run(scenario)
 
 
 def test_a_topic_whose_data_is_only_kept_is_unknown_to_a_proposal() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(3)
-        await rig.create()
-        await rig.service.delete_topic(POOL, ORDERS, retain=True)
-        kept, writes = rig.partition(), rig.store.writes
+        harness = await Harness().start(3)
+        await harness.create()
+        await harness.service.delete_topic(POOL, ORDERS, retain=True)
+        kept, writes = harness.partition(), harness.store.writes
         requested = proposal("0@1 1@2", leader_epoch=0, partition_epoch=0)
-        (answer,) = (await rig.brokers[0].alter(requested)).answers
+        (answer,) = (await harness.brokers[0].alter(requested)).answers
         assert answer.error is ErrorCode.UNKNOWN_TOPIC_ID
-        assert (rig.partition(), rig.store.writes) == (kept, writes)
+        assert (harness.partition(), harness.store.writes) == (kept, writes)
 
     run(scenario)

@@ -99,13 +99,13 @@ def test_an_unreadable_partition_is_in_no_push_until_it_is_settled_and_then_in_e
 
 def test_how_fast_replicas_may_be_moved_is_pushed_at_once_and_to_whoever_comes() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(1)
-        poll = rig.brokers[0].poll
+        harness = await Harness().start(1)
+        poll = harness.brokers[0].poll
         assert poll is not None and not poll.done()
-        await rig.service.set_settings(POOL, PoolSettings(4096))
+        await harness.service.set_settings(POOL, PoolSettings(4096))
         await evaluate()
         assert poll.done()
-        new = await rig.new_broker(1)
+        new = await harness.new_broker(1)
         for response in (await poll, await new.heartbeat(applied_image_version=-1)):
             sent = decode(encode(response), HeartbeatResponse)
             assert sent.push is not None

@@ -33,9 +33,9 @@ def run(scenario: Callable[[Harness], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(whole(), HANG_SECONDS))
 
 
-async def samples(rig: Harness, name: str, label: str, **chosen: str) -> dict[str, float]:
+async def samples(harness: Harness, name: str, label: str, **chosen: str) -> dict[str, float]:
     """Of one family, by one of its labels."""
-    text = (await exposition(rig.service)).decode()
+    text = (await exposition(harness.service)).decode()
     return {
         sample.labels[label]: sample.value
         for family in text_string_to_metric_families(text)
@@ -44,32 +44,32 @@ async def samples(rig: Harness, name: str, label: str, **chosen: str) -> dict[st
     }
 
 
-async def planned(rig: Harness) -> dict[str, float]:
-    return await samples(rig, "broker_planned_restart", "broker")
+async def planned(harness: Harness) -> dict[str, float]:
+    return await samples(harness, "broker_planned_restart", "broker")
 
 
-async def elections(rig: Harness) -> dict[str, float]:
-    return await samples(rig, "partition_leader_elections_total", "kind")
+async def elections(harness: Harness) -> dict[str, float]:
+    return await samples(harness, "partition_leader_elections_total", "kind")
 
 
-async def start_again(rig: Harness, number: int, *, is_clean: bool = True) -> FakeBroker:
-    previous = rig.brokers[number]
-    broker = FakeBroker(rig, BrokerId(number), f"{number}-b")
-    rig.brokers[number] = broker
+async def start_again(harness: Harness, number: int, *, is_clean: bool = True) -> FakeBroker:
+    previous = harness.brokers[number]
+    broker = FakeBroker(harness, BrokerId(number), f"{number}-b")
+    harness.brokers[number] = broker
     await broker.register(clean_stop_epoch=previous.epoch if is_clean else -1)
     await broker.catch_up()
     return broker
 
 
-async def all_in_sync(rig: Harness) -> None:
-    state = rig.partition()
-    leader = rig.brokers[state.leader]
-    in_sync = tuple(Member(each.broker_id, each.epoch) for each in rig.brokers)
+async def all_in_sync(harness: Harness) -> None:
+    state = harness.partition()
+    leader = harness.brokers[state.leader]
+    in_sync = tuple(Member(each.broker_id, each.epoch) for each in harness.brokers)
     answer = await leader.alter(
         IsrProposal(ORDERS, 0, state.leader_epoch, state.partition_epoch, in_sync)
     )
     assert not answer.error
-    for broker in rig.brokers:
+    for broker in harness.brokers:
         await broker.catch_up()
 
 
@@ -77,19 +77,19 @@ async def all_in_sync(rig: Harness) -> None:
 
 
 def test_an_orderly_stop_is_planned_until_the_broker_is_in_sync_again() -> None:
-    async def scenario(rig: Harness) -> None:
-        await rig.create()
-        reported = [await planned(rig)]
-        await stop(rig, rig.brokers[0])
+    async def scenario(harness: Harness) -> None:
+        await harness.create()
+        reported = [await planned(harness)]
+        await stop(harness, harness.brokers[0])
         await evaluate()
-        await rig.advance(500, *rig.brokers[1:])
-        reported.append(await planned(rig))
-        await start_again(rig, 0)
-        await rig.advance(500, *rig.brokers)
-        reported.append(await planned(rig))  # it serves, and is not in sync yet
-        await all_in_sync(rig)
-        await rig.advance(100, *rig.brokers)
-        reported.append(await planned(rig))
+        await harness.advance(500, *harness.brokers[1:])
+        reported.append(await planned(harness))
+        await start_again(harness, 0)
+        await harness.advance(500, *harness.brokers)
+        reported.append(await planned(harness))  # it serves, and is not in sync yet
+        await all_in_sync(harness)
+        await harness.advance(100, *harness.brokers)
+        reported.append(await planned(harness))
         assert [each["0"] for each in reported] == [0, 1, 1, 0]
         assert [each["1"] for each in reported] == [0, 0, 0, 0]
 
@@ -97,58 +97,58 @@ def test_an_orderly_stop_is_planned_until_the_broker_is_in_sync_again() -> None:
 
 
 def test_a_kill_is_not_planned_nor_what_follows_one() -> None:
-    async def scenario(rig: Harness) -> None:
-        await rig.create()
-        await rig.kill(rig.brokers[0])
-        await rig.advance(500, *rig.brokers[1:])
-        assert (await planned(rig))["0"] == 0
-        await start_again(rig, 0, is_clean=False)
-        assert (await planned(rig))["0"] == 0
+    async def scenario(harness: Harness) -> None:
+        await harness.create()
+        await harness.kill(harness.brokers[0])
+        await harness.advance(500, *harness.brokers[1:])
+        assert (await planned(harness))["0"] == 0
+        await start_again(harness, 0, is_clean=False)
+        assert (await planned(harness))["0"] == 0
 
     run(scenario)
 
 
 def test_a_kill_while_it_catches_up_ends_what_was_planned() -> None:
-    async def scenario(rig: Harness) -> None:
-        await rig.create()
-        await stop(rig, rig.brokers[0])
+    async def scenario(harness: Harness) -> None:
+        await harness.create()
+        await stop(harness, harness.brokers[0])
         await evaluate()
-        again = await start_again(rig, 0)
-        assert (await planned(rig))["0"] == 1
-        await rig.kill(again)
-        await rig.advance(500, *rig.brokers[1:])
-        assert (await planned(rig))["0"] == 0
+        again = await start_again(harness, 0)
+        assert (await planned(harness))["0"] == 1
+        await harness.kill(again)
+        await harness.advance(500, *harness.brokers[1:])
+        assert (await planned(harness))["0"] == 0
 
     run(scenario)
 
 
 def test_a_broker_that_does_not_come_back_is_missing_after_a_while() -> None:
-    async def scenario(rig: Harness) -> None:
-        await rig.create()
-        await stop(rig, rig.brokers[0])
+    async def scenario(harness: Harness) -> None:
+        await harness.create()
+        await stop(harness, harness.brokers[0])
         await evaluate()
-        rig.clock.ms += PLANNED_RESTART_LIMIT_MS - 1000
-        await rig.tick()
-        before = await planned(rig)
-        rig.clock.ms += 2000
-        await rig.tick()
-        assert (before["0"], (await planned(rig))["0"]) == (1, 0)
+        harness.clock.ms += PLANNED_RESTART_LIMIT_MS - 1000
+        await harness.tick()
+        before = await planned(harness)
+        harness.clock.ms += 2000
+        await harness.tick()
+        assert (before["0"], (await planned(harness))["0"]) == (1, 0)
 
     run(scenario)
 
 
 def test_another_controller_knows_a_planned_restart_by_its_proof() -> None:
-    async def scenario(rig: Harness) -> None:
-        await rig.create()
-        await stop(rig, rig.brokers[0])
+    async def scenario(harness: Harness) -> None:
+        await harness.create()
+        await stop(harness, harness.brokers[0])
         await evaluate()
-        await rig.service.step_down()
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
-        for broker in rig.brokers[1:]:
+        await harness.service.step_down()
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
+        for broker in harness.brokers[1:]:
             await broker.catch_up()
-        await start_again(rig, 0)
-        assert (await planned(rig))["0"] == 1
+        await start_again(harness, 0)
+        assert (await planned(harness))["0"] == 1
 
     run(scenario)
 
@@ -157,15 +157,15 @@ def test_another_controller_knows_a_planned_restart_by_its_proof() -> None:
 
 
 def test_elections_are_counted_by_what_brought_them() -> None:
-    async def scenario(rig: Harness) -> None:
-        await rig.create()
-        counted = [await elections(rig)]
-        await stop(rig, rig.brokers[0])  # its leader gives way in order
+    async def scenario(harness: Harness) -> None:
+        await harness.create()
+        counted = [await elections(harness)]
+        await stop(harness, harness.brokers[0])  # its leader gives way in order
         await evaluate()
-        counted.append(await elections(rig))
-        await rig.kill(rig.brokers[1])
-        await rig.advance(200, rig.brokers[2])
-        counted.append(await elections(rig))
+        counted.append(await elections(harness))
+        await harness.kill(harness.brokers[1])
+        await harness.advance(200, harness.brokers[2])
+        counted.append(await elections(harness))
         assert [
             tuple(each[kind] for kind in ("clean", "unclean", "planned")) for each in counted
         ] == [
@@ -178,35 +178,37 @@ def test_elections_are_counted_by_what_brought_them() -> None:
 
 
 def test_a_leader_that_is_back_before_it_was_missed_was_not_replaced_by_plan() -> None:
-    async def scenario(rig: Harness) -> None:
-        await rig.create()
-        assert rig.partition().leader == 0
-        await start_again(rig, 0, is_clean=False)
-        await rig.advance(200, *rig.brokers)
-        assert (await elections(rig)) == {"clean": 1, "unclean": 0, "planned": 0}
+    async def scenario(harness: Harness) -> None:
+        await harness.create()
+        assert harness.partition().leader == 0
+        await start_again(harness, 0, is_clean=False)
+        await harness.advance(200, *harness.brokers)
+        assert (await elections(harness)) == {"clean": 1, "unclean": 0, "planned": 0}
 
     run(scenario)
 
 
 def test_an_unclean_election_is_counted_and_its_cost_is_told_by_partition() -> None:
-    async def scenario(rig: Harness) -> None:
-        await rig.create(replicas=2, **{"unclean.leader.election.enable": "true"})
-        state = rig.partition()
-        others = [broker for broker in rig.brokers if broker.broker_id not in state.replicas]
-        first, last = (rig.brokers[number] for number in state.replicas)
-        await rig.kill(last)
-        await rig.advance(200, first, *others)
-        await rig.kill(first)
-        await rig.advance(200, *others)
+    async def scenario(harness: Harness) -> None:
+        await harness.create(replicas=2, **{"unclean.leader.election.enable": "true"})
+        state = harness.partition()
+        others = [broker for broker in harness.brokers if broker.broker_id not in state.replicas]
+        first, last = (harness.brokers[number] for number in state.replicas)
+        await harness.kill(last)
+        await harness.advance(200, first, *others)
+        await harness.kill(first)
+        await harness.advance(200, *others)
         # What stood in no in-sync set comes back unclean and alone.
-        again = await start_again(rig, last.broker_id, is_clean=False)
-        await rig.advance(1000, again, *others)
-        assert rig.partition().leader == last.broker_id
-        assert (await elections(rig))["unclean"] == 1
-        assert await samples(rig, "partition_recovery_epoch", "cause") == {
-            "Unclean": rig.partition().leader_epoch
+        again = await start_again(harness, last.broker_id, is_clean=False)
+        await harness.advance(1000, again, *others)
+        assert harness.partition().leader == last.broker_id
+        assert (await elections(harness))["unclean"] == 1
+        assert await samples(harness, "partition_recovery_epoch", "cause") == {
+            "Unclean": harness.partition().leader_epoch
         }
-        assert list(await samples(rig, "partition_recovery_lost_records", "cause")) == ["Unclean"]
+        assert list(await samples(harness, "partition_recovery_lost_records", "cause")) == [
+            "Unclean"
+        ]
 
     run(scenario)
 
@@ -215,12 +217,12 @@ def test_an_unclean_election_is_counted_and_its_cost_is_told_by_partition() -> N
 
 
 def test_a_brokers_clock_is_compared_with_ours() -> None:
-    async def scenario(rig: Harness) -> None:
-        for broker, ahead_ms in zip(rig.brokers, (0, 5000, -1500), strict=True):
-            sent_at_ms = WALL_CLOCK_MS + rig.clock.ms + ahead_ms
+    async def scenario(harness: Harness) -> None:
+        for broker, ahead_ms in zip(harness.brokers, (0, 5000, -1500), strict=True):
+            sent_at_ms = WALL_CLOCK_MS + harness.clock.ms + ahead_ms
             broker.poll = broker.heartbeat(sent_at_ms=sent_at_ms)
             await evaluate()
-        skews = await samples(rig, "broker_clock_skew_seconds", "broker")
+        skews = await samples(harness, "broker_clock_skew_seconds", "broker")
         assert skews == {"0": 0, "1": 5, "2": -1.5}
 
     run(scenario)
@@ -247,26 +249,26 @@ def test_a_clock_that_was_set_is_seen_within_two_minutes() -> None:
 
 
 def test_the_durable_state_of_each_partition_is_told_with_nobody_to_lead_it() -> None:
-    async def scenario(rig: Harness) -> None:
-        await rig.create(partitions=2)
-        for broker in rig.brokers:
-            await rig.kill(broker)
-        await rig.advance(200)
-        assert await samples(rig, "partition_leader_id", "partition") == {"0": -1, "1": -1}
+    async def scenario(harness: Harness) -> None:
+        await harness.create(partitions=2)
+        for broker in harness.brokers:
+            await harness.kill(broker)
+        await harness.advance(200)
+        assert await samples(harness, "partition_leader_id", "partition") == {"0": -1, "1": -1}
         named = {"pool": POOL, "topic": "orders", "topic_id": ORDERS}
-        epochs = await samples(rig, "partition_durable_leader_epoch", "partition", **named)
-        assert epochs == {str(n): rig.partition(n).leader_epoch for n in (0, 1)}
-        assert await samples(rig, "topic_replication_factor", "topic", **named) == {"orders": 3}
+        epochs = await samples(harness, "partition_durable_leader_epoch", "partition", **named)
+        assert epochs == {str(n): harness.partition(n).leader_epoch for n in (0, 1)}
+        assert await samples(harness, "topic_replication_factor", "topic", **named) == {"orders": 3}
 
     run(scenario)
 
 
 def test_the_page_of_metrics_and_the_operator_agree_and_promtool_is_content() -> None:
-    async def scenario(rig: Harness) -> None:
-        await rig.create()
-        rig.brokers[0].poll = rig.brokers[0].heartbeat(sent_at_ms=WALL_CLOCK_MS)
+    async def scenario(harness: Harness) -> None:
+        await harness.create()
+        harness.brokers[0].poll = harness.brokers[0].heartbeat(sent_at_ms=WALL_CLOCK_MS)
         await evaluate()
-        text = (await exposition(rig.service, LoopLagCollector(LoopLag()))).decode()
+        text = (await exposition(harness.service, LoopLagCollector(LoopLag()))).decode()
         types = [line.split(" ")[2:] for line in text.splitlines() if line.startswith("# TYPE ")]
         exported = dict(types)
         documented = {
@@ -282,10 +284,10 @@ def test_the_page_of_metrics_and_the_operator_agree_and_promtool_is_content() ->
 
 
 def test_a_standby_tells_that_it_stands_by_and_nothing_else() -> None:
-    async def scenario(rig: Harness) -> None:
-        await rig.create()
-        await rig.service.step_down()
-        text = (await exposition(rig.service)).decode()
+    async def scenario(harness: Harness) -> None:
+        await harness.create()
+        await harness.service.step_down()
+        text = (await exposition(harness.service)).decode()
         series = {line.split()[0] for line in text.splitlines() if not line.startswith("#")}
         families = ("tidemark_controller_leads", "tidemark_controller_epoch")
         assert series == {f'{name}{{installation="local"}}' for name in families}

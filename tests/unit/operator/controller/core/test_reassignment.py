@@ -158,8 +158,8 @@ def test_fewer_replicas_leave_at_once_and_more_wait() -> None:
 # With the controller around it.
 
 
-async def join(rig: Harness, leader: FakeBroker, joining: FakeBroker) -> ErrorCode:
-    state = rig.partition()
+async def join(harness: Harness, leader: FakeBroker, joining: FakeBroker) -> ErrorCode:
+    state = harness.partition()
     new = (*state.in_sync_replicas, Member(joining.broker_id, joining.epoch))
     response = await leader.alter(
         IsrProposal(ORDERS, 0, state.leader_epoch, state.partition_epoch, new)
@@ -168,23 +168,23 @@ async def join(rig: Harness, leader: FakeBroker, joining: FakeBroker) -> ErrorCo
 
 
 async def moving_harness() -> Harness:
-    rig = await Harness().start(4)
-    topic_state = rig.topic_state()
-    await rig.service.create_topic(POOL, topic_state, (ids(0, 1, 2),))
-    for broker in rig.brokers:
+    harness = await Harness().start(4)
+    topic_state = harness.topic_state()
+    await harness.service.create_topic(POOL, topic_state, (ids(0, 1, 2),))
+    for broker in harness.brokers:
         await broker.catch_up()
-    await rig.service.reassign(POOL, ORDERS, {0: ids(3, 1, 2)})
-    return rig
+    await harness.service.reassign(POOL, ORDERS, {0: ids(3, 1, 2)})
+    return harness
 
 
 def test_a_move_completes_with_the_expand_that_it_waited_for() -> None:
     async def scenario() -> None:
-        rig = await moving_harness()
-        assert placed(rig.partition()) == "(3, 1, 2, 0) +(3,) -(0,)"
-        assert await join(rig, rig.brokers[0], rig.brokers[3]) is ErrorCode.NONE
-        assert placed(rig.partition()) == "(3, 1, 2) +() -()"
-        assert rig.partition().leader in (1, 2, 3)
-        (stored,) = rig.stored_slice()["partitions"]
+        harness = await moving_harness()
+        assert placed(harness.partition()) == "(3, 1, 2, 0) +(3,) -(0,)"
+        assert await join(harness, harness.brokers[0], harness.brokers[3]) is ErrorCode.NONE
+        assert placed(harness.partition()) == "(3, 1, 2) +() -()"
+        assert harness.partition().leader in (1, 2, 3)
+        (stored,) = harness.stored_slice()["partitions"]
         assert (stored["replicas"], stored["adding"], stored["removing"]) == ([3, 1, 2], [], [])
 
     run(scenario)
@@ -192,66 +192,71 @@ def test_a_move_completes_with_the_expand_that_it_waited_for() -> None:
 
 def test_a_successor_goes_on_with_a_move() -> None:
     async def scenario() -> None:
-        rig = await moving_harness()
-        await rig.service.step_down()
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
-        await rig.advance(100, *rig.brokers)
-        assert await join(rig, rig.brokers[0], rig.brokers[3]) is ErrorCode.NONE
-        assert placed(rig.partition()) == "(3, 1, 2) +() -()"
+        harness = await moving_harness()
+        await harness.service.step_down()
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
+        await harness.advance(100, *harness.brokers)
+        assert await join(harness, harness.brokers[0], harness.brokers[3]) is ErrorCode.NONE
+        assert placed(harness.partition()) == "(3, 1, 2) +() -()"
 
     run(scenario)
 
 
 def test_a_successor_moves_nothing_by_a_slice_that_its_brokers_have_not_confirmed() -> None:
     async def scenario() -> None:
-        rig = await moving_harness()
-        await rig.service.step_down()
-        rig.service = rig.another_controller()
-        await rig.service.load(ControllerEpoch(2))
-        previous = rig.partition()
+        harness = await moving_harness()
+        await harness.service.step_down()
+        harness.service = harness.another_controller()
+        await harness.service.load(ControllerEpoch(2))
+        previous = harness.partition()
         with pytest.raises(CannotReassign, match="have reported their logs"):  # S17
-            await rig.service.reassign(POOL, ORDERS, {0: ids(0, 1, 2)})
-        assert rig.partition() == previous
-        for broker in rig.brokers:
+            await harness.service.reassign(POOL, ORDERS, {0: ids(0, 1, 2)})
+        assert harness.partition() == previous
+        for broker in harness.brokers:
             await broker.catch_up()
-        await rig.service.reassign(POOL, ORDERS, {0: ids(0, 1, 2)})
-        assert placed(rig.partition()) == "(0, 1, 2) +() -()"
+        await harness.service.reassign(POOL, ORDERS, {0: ids(0, 1, 2)})
+        assert placed(harness.partition()) == "(0, 1, 2) +() -()"
 
     run(scenario)
 
 
 def test_the_joining_broker_restarting_in_the_middle_joins_as_its_new_life() -> None:
     async def scenario() -> None:
-        rig = await moving_harness()
-        again = await rig.new_broker(3, life="b")
-        assert await join(rig, rig.brokers[0], rig.brokers[3]) is ErrorCode.INELIGIBLE_REPLICA
-        assert await join(rig, rig.brokers[0], again) is ErrorCode.NONE
-        assert placed(rig.partition()) == "(3, 1, 2) +() -()"
+        harness = await moving_harness()
+        again = await harness.new_broker(3, life="b")
+        assert (
+            await join(harness, harness.brokers[0], harness.brokers[3])
+            is ErrorCode.INELIGIBLE_REPLICA
+        )
+        assert await join(harness, harness.brokers[0], again) is ErrorCode.NONE
+        assert placed(harness.partition()) == "(3, 1, 2) +() -()"
 
     run(scenario)
 
 
 def test_a_broker_that_never_registered_is_no_target() -> None:
     async def scenario() -> None:
-        rig = await moving_harness()
+        harness = await moving_harness()
         with pytest.raises(CannotReassign, match="not registered"):
-            await rig.service.reassign(POOL, ORDERS, {0: ids(9, 1, 2)})
+            await harness.service.reassign(POOL, ORDERS, {0: ids(9, 1, 2)})
 
     run(scenario)
 
 
 def test_moves_that_cannot_begin_are_named_and_hold_up_no_other() -> None:
     async def scenario() -> None:
-        rig = await Harness().start(4)
-        await rig.create(partitions=9)
+        harness = await Harness().start(4)
+        await harness.create(partitions=9)
         impossible = {number: ids(9, 1, 2) for number in range(7)}
         with pytest.raises(CannotReassign) as refused:
-            await rig.service.reassign(POOL, ORDERS, {**impossible, 8: ids(3, 1, 2), 40: ids(0)})
+            await harness.service.reassign(
+                POOL, ORDERS, {**impossible, 8: ids(3, 1, 2), 40: ids(0)}
+            )
         first, *others, last = str(refused.value).split("; ")
         assert first == "partition 0: brokers [9] are not registered: start them first"
         assert (len(others), last) == (4, "and 3 more partitions")
-        assert (target_of(rig.partition(8)), target_of(rig.partition(0))) == (
+        assert (target_of(harness.partition(8)), target_of(harness.partition(0))) == (
             ids(3, 1, 2),
             ids(0, 1, 2),
         )
@@ -264,18 +269,18 @@ def test_no_move_begins_under_a_leader_that_was_fenced_and_has_no_successor_yet(
     17000538)."""
 
     async def scenario() -> None:
-        rig = await moving_harness()
-        rig.store.faults[PARTITION_SLICE.kind] = ["lost"] * rig.settings.write_attempts
-        await rig.kill(rig.brokers[0])
-        rig.store.faults.clear()
-        previous = rig.stored_slice()
+        harness = await moving_harness()
+        harness.store.faults[PARTITION_SLICE.kind] = ["lost"] * harness.settings.write_attempts
+        await harness.kill(harness.brokers[0])
+        harness.store.faults.clear()
+        previous = harness.stored_slice()
         assert previous["partitions"][0]["leader"] == 0
         with pytest.raises(CannotReassign, match="its leader 0 is stopping"):
-            await rig.service.reassign(POOL, ORDERS, {0: ids(0, 1, 2)})
-        assert rig.stored_slice() == previous
-        await rig.tick()
-        assert rig.partition().leader in (1, 2)
-        await rig.service.reassign(POOL, ORDERS, {0: ids(0, 1, 2)})
-        assert placed(rig.partition()) == "(0, 1, 2) +() -()"
+            await harness.service.reassign(POOL, ORDERS, {0: ids(0, 1, 2)})
+        assert harness.stored_slice() == previous
+        await harness.tick()
+        assert harness.partition().leader in (1, 2)
+        await harness.service.reassign(POOL, ORDERS, {0: ids(0, 1, 2)})
+        assert placed(harness.partition()) == "(0, 1, 2) +() -()"
 
     run(scenario)
