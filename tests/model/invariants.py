@@ -8,9 +8,9 @@ from tidemark_operator.controller.core.eligibility import Eligibility
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import Member, PartitionState
 
+from tests.model.model_cluster import Cluster, has_record
 from tests.model.small_broker import SmallBroker
 from tests.model.small_controller import REPLICA
-from tests.model.world import Cluster, has_record
 
 
 def broken_by(before: Cluster | None, after: Cluster) -> str:
@@ -24,13 +24,13 @@ def broken_on_the_way(before: Cluster, after: Cluster) -> str:
     return after.broken or _moved_replicas(before, after) or _slice(before, after)
 
 
-def broken_in(world: Cluster) -> str:
+def broken_in(cluster: Cluster) -> str:
     """What the state shows, however it was reached."""
-    return world.broken or _replicas(world) or _complete_logs(world) or _leaders(world)
+    return cluster.broken or _replicas(cluster) or _complete_logs(cluster) or _leaders(cluster)
 
 
-def _replicas(world: Cluster) -> str:
-    running = [broker for broker in world.brokers if broker.process is not None]
+def _replicas(cluster: Cluster) -> str:
+    running = [broker for broker in cluster.brokers if broker.process is not None]
     for broker in running:
         log, watermark = broker.log, broker.high_watermark
         if not log.log_start_offset <= watermark <= log.log_end_offset:  # I1
@@ -51,40 +51,40 @@ def _replicas(world: Cluster) -> str:
     return ""
 
 
-def _complete_logs(world: Cluster) -> str:
+def _complete_logs(cluster: Cluster) -> str:
     """I6: whoever may lead, and whoever leads, has what was committed."""
-    if not world.committed:
+    if not cluster.committed:
         return ""
-    state, eligibility = world.store.partition, world.controller.eligibility()
+    state, eligibility = cluster.store.partition, cluster.controller.eligibility()
     for member in state.in_sync_replicas + state.eligible_leaders:
-        broker = world.brokers[member.broker_id]
+        broker = cluster.brokers[member.broker_id]
         is_invalid = member.broker_epoch <= broker.lost_in or not eligibility.is_valid(
-            member, REPLICA, world.setting.flush
+            member, REPLICA, cluster.setting.flush
         )
-        missing = _missing(world, broker)
+        missing = _missing(cluster, broker)
         if missing and not is_invalid:
             return f"I6: {_shown(member)} may lead and lacks {missing}"
-    for broker in world.brokers:
+    for broker in cluster.brokers:
         leader = broker.process.leader if broker.process else None
         if leader is not None and leader.leader_epoch == state.leader_epoch:
-            missing = _missing(world, broker)
+            missing = _missing(cluster, broker)
             if missing:
                 return f"I6: {broker.broker_id} leads and lacks {missing}"
     return ""
 
 
-def _missing(world: Cluster, broker: SmallBroker) -> str:
+def _missing(cluster: Cluster, broker: SmallBroker) -> str:
     return " ".join(
         f"{value}@{epoch}"
-        for offset, (epoch, value) in enumerate(world.committed)
+        for offset, (epoch, value) in enumerate(cluster.committed)
         if not has_record(broker.log, offset, (epoch, value))
     )
 
 
-def _leaders(world: Cluster) -> str:
-    state = world.store.partition
+def _leaders(cluster: Cluster) -> str:
+    state = cluster.store.partition
     acting: dict[int, int] = {}
-    for broker in world.brokers:
+    for broker in cluster.brokers:
         leader = broker.process.leader if broker.process else None
         if leader is None:
             continue
@@ -147,7 +147,7 @@ def _epochs(old: PartitionState, new: PartitionState) -> str:
     return ""
 
 
-def _members(world: Cluster, new: PartitionState, eligibility: Eligibility) -> str:
+def _members(cluster: Cluster, new: PartitionState, eligibility: Eligibility) -> str:
     in_sync = new.in_sync_ids
     eligible = {member.broker_id for member in new.eligible_leaders}
     if in_sync & eligible or not in_sync | eligible <= set(new.replicas):
@@ -156,33 +156,33 @@ def _members(world: Cluster, new: PartitionState, eligibility: Eligibility) -> s
         return ""
     if new.leader not in in_sync:
         return "I12: the leader is not in the ISR"
-    if world.controller.known != new:
+    if cluster.controller.known != new:
         return ""  # a deposed controller's write: the present one acts when it reads it
     broker_eligibility = eligibility.of(new.leader)
     grant = Member(new.leader, new.leader_broker_epoch)
     if (
         broker_eligibility is None
         or not broker_eligibility.is_live
-        or not eligibility.is_valid(grant, REPLICA, world.setting.flush)
+        or not eligibility.is_valid(grant, REPLICA, cluster.setting.flush)
     ):
         return f"I12: {_shown(grant)} leads, fenced or by a void entry"
     return ""
 
 
-def _eligible(world: Cluster, old: PartitionState, new: PartitionState) -> str:
+def _eligible(cluster: Cluster, old: PartitionState, new: PartitionState) -> str:
     """I13. A write of a deposed controller may know less of what is void."""
     found = {member.broker_id for member in new.eligible_leaders}
-    if world.controller.unclean_recovery is not None:
+    if cluster.controller.unclean_recovery is not None:
         return "" if not found else "I13: eligible leaders of a history that has ended"
-    if world.setting.commit_rule == "Isr" or len(new.in_sync_replicas) >= new.min_insync_replicas:
+    if cluster.setting.commit_rule == "Isr" or len(new.in_sync_replicas) >= new.min_insync_replicas:
         return "" if not found else "I13: eligible leaders although the ISR says enough"
-    eligibility = world.controller.eligibility()
+    eligibility = cluster.controller.eligibility()
     expected: set[BrokerId] = set()
     for member in old.eligible_leaders + old.in_sync_replicas:
         if member.broker_id not in new.in_sync_ids and member.broker_id in new.replicas:
-            is_valid = eligibility.is_valid(member, REPLICA, world.setting.flush)
+            is_valid = eligibility.is_valid(member, REPLICA, cluster.setting.flush)
             expected |= {member.broker_id} if is_valid else set()
-    is_own_write = world.controller.known == new
+    is_own_write = cluster.controller.known == new
     if found != expected if is_own_write else not found >= expected:
         return f"I13: eligible leaders {sorted(found)}, expected {sorted(expected)}"
     return ""

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from tidemark_protocol.ids import BrokerId
 
 from tests.model.in_flight import FetchInFlight, ResponseInFlight
+from tests.model.model_cluster import Cluster
 from tests.model.small_broker import NOW_MS, SmallBroker
-from tests.model.world import Cluster
 
 Move = tuple[str, int]  # a line of a transcript, the faults that it costs
 
@@ -23,17 +23,17 @@ KINDS = ("kill", "fence", "lag", "fetch", "propose", "controller", "min-isr")
 
 
 def moves(
-    world: Cluster, *, records_left: int, faults_left: int, kinds: tuple[str, ...] = KINDS
+    cluster: Cluster, *, records_left: int, faults_left: int, kinds: tuple[str, ...] = KINDS
 ) -> Iterator[Move]:
-    for broker in world.brokers:
+    for broker in cluster.brokers:
         if broker.process is None:
             yield from _of_a_dead_one(broker)
         else:
-            yield from _of_a_process(world, broker, records_left)
-    yield from _of_the_wire(world)
-    yield from _of_the_controller(world)
+            yield from _of_a_process(cluster, broker, records_left)
+    yield from _of_the_wire(cluster)
+    yield from _of_the_controller(cluster)
     if faults_left:
-        for line in _faults(world):
+        for line in _faults(cluster):
             if line.partition(" ")[0] in kinds:
                 yield line, 1
 
@@ -46,13 +46,13 @@ def _of_a_dead_one(broker: SmallBroker) -> Iterator[Move]:
         yield f"restart {broker.broker_id} disk keep={broker.synced_end}", 0
 
 
-def _of_a_process(world: Cluster, broker: SmallBroker, records_left: int) -> Iterator[Move]:
+def _of_a_process(cluster: Cluster, broker: SmallBroker, records_left: int) -> Iterator[Move]:
     me, process = broker.broker_id, broker.process
     assert process is not None
-    brokers, state = world.controller.image()
+    brokers, state = cluster.controller.image()
     if brokers != process.brokers or (state is not None and state != process.state):
         yield f"push {me}", 0
-    state_epoch = world.store.partition.partition_epoch
+    state_epoch = cluster.store.partition.partition_epoch
     leader = process.leader
     if _may_flush(broker):
         yield f"flush {me}", 0
@@ -62,14 +62,14 @@ def _of_a_process(world: Cluster, broker: SmallBroker, records_left: int) -> Ite
             yield f"append {me} r{records_left}{acks}", 0
         if leader.pending_proposal is not None and state_epoch < MAX_PARTITION_EPOCH:
             yield f"propose {me}", 0
-    elif _reaches_its_leader(world, broker):
+    elif _reaches_its_leader(cluster, broker):
         yield f"fetch {me}", 0
-    record = world.controller.brokers[me]
+    record = cluster.controller.brokers[me]
     if record.broker_epoch == process.broker_epoch:
         if not record.is_live:
             yield f"activate {me}", 0
-        has_heard = process.state == world.controller.known  # so its log stands still
-        if has_heard and record.is_live and _is_requested(world, me):
+        has_heard = process.state == cluster.controller.known  # so its log stands still
+        if has_heard and record.is_live and _is_requested(cluster, me):
             yield f"report {me}", 0
 
 
@@ -82,19 +82,19 @@ def _may_flush(broker: SmallBroker) -> bool:
     return known < broker.log.log_end_offset
 
 
-def _is_requested(world: Cluster, broker_id: BrokerId) -> bool:
-    controller = world.controller
+def _is_requested(cluster: Cluster, broker_id: BrokerId) -> bool:
+    controller = cluster.controller
     return controller.notes[broker_id].report is None and controller.wants_reports()
 
 
-def _reaches_its_leader(world: Cluster, broker: SmallBroker) -> bool:
+def _reaches_its_leader(cluster: Cluster, broker: SmallBroker) -> bool:
     """A fetch of it would be heard by somebody who leads in its epoch."""
     process = broker.process
     if process is None or process.follower is None or _may_flush(broker):
         return False
     if process.follower.next_fetch(broker.log, NOW_MS) is None:
         return False
-    other = world.brokers[process.follower.leader].process
+    other = cluster.brokers[process.follower.leader].process
     return (
         other is not None
         and other.leader is not None
@@ -102,39 +102,39 @@ def _reaches_its_leader(world: Cluster, broker: SmallBroker) -> bool:
     )
 
 
-def _of_the_wire(world: Cluster) -> Iterator[Move]:
-    for message in world.in_flight:
+def _of_the_wire(cluster: Cluster) -> Iterator[Move]:
+    for message in cluster.in_flight:
         if isinstance(message, FetchInFlight):
             yield f"deliver fetch {message.follower} {message.leader}", 0
         elif isinstance(message, ResponseInFlight):
             yield f"deliver answer {message.follower} {message.leader}", 0
         else:
             yield f"deliver proposal {message.sender}", 0
-    for position in range(len(world.store.late_writes)):
+    for position in range(len(cluster.store.late_writes)):
         yield f"deliver write {position}", 0
 
 
-def _of_the_controller(world: Cluster) -> Iterator[Move]:
-    if world.controller.hides:
+def _of_the_controller(cluster: Cluster) -> Iterator[Move]:
+    if cluster.controller.hides:
         yield "settle", 0
-    state = world.controller.known
+    state = cluster.controller.known
     preferred = state.replicas[0]
     if state.has_leader and state.leader != preferred and preferred in state.in_sync_ids:
         yield "balance", 0
-    for broker_id, record in world.controller.brokers.items():
-        if record.is_live and world.brokers[broker_id].process is None:
+    for broker_id, record in cluster.controller.brokers.items():
+        if record.is_live and cluster.brokers[broker_id].process is None:
             yield f"fence {broker_id}", 0
 
 
-def _faults(world: Cluster) -> Iterator[str]:
-    if world.store.late_writes:  # else a successor differs from the former one in nothing
+def _faults(cluster: Cluster) -> Iterator[str]:
+    if cluster.store.late_writes:  # else a successor differs from the former one in nothing
         yield "controller"
-    for broker in world.brokers:
+    for broker in cluster.brokers:
         me, process = broker.broker_id, broker.process
         if process is None:
             continue
         yield f"kill {me}"
-        if world.controller.brokers[me].is_live:
+        if cluster.controller.brokers[me].is_live:
             yield f"fence {me}"
         leader = process.leader
         if leader is not None:
@@ -145,8 +145,8 @@ def _faults(world: Cluster) -> Iterator[str]:
             if leader.pending_proposal is not None:
                 yield f"propose {me} late"
                 yield f"propose {me} delayed"
-        elif _reaches_its_leader(world, broker):
+        elif _reaches_its_leader(cluster, broker):
             yield f"fetch {me} request"
             yield f"fetch {me} answer"
-    state = world.controller.known
+    state = cluster.controller.known
     yield f"min-isr {1 if state.min_insync_replicas == 2 else 2}"

@@ -11,8 +11,8 @@ from tidemark_protocol.partition_state import Member, PartitionState
 
 from tests.model.initial_state import Setting
 from tests.model.invariants import broken_by
+from tests.model.model_cluster import Cluster
 from tests.model.small_broker import SmallBroker
-from tests.model.world import Cluster
 
 
 class BadLine(Exception):
@@ -20,7 +20,8 @@ class BadLine(Exception):
 
 
 def begun(line: str) -> Cluster:
-    """`world min-isr=2 isr=0,1 replicas=0,1,2 leader=0 rule=MinInsync flush=Os`, each optional."""
+    """`cluster min-isr=2 isr=0,1 replicas=0,1,2 leader=0 rule=MinInsync flush=Os`, each
+    optional."""
     word, *rest = line.split()
     if word != "world":
         raise BadLine(f"a transcript begins with `world`, found {line!r}")
@@ -41,13 +42,13 @@ def begun(line: str) -> Cluster:
     return Cluster(setting)
 
 
-def moved(world: Cluster, line: str) -> Cluster:
+def moved(cluster: Cluster, line: str) -> Cluster:
     """The world after that move; this one stays as it is."""
     word, *rest = line.split()
     move = _MOVES.get(word)
     if move is None:
         raise BadLine(f"unknown move {word!r}, expected one of {sorted(_MOVES)}")
-    after = world.copied()
+    after = cluster.copied()
     try:
         move(after, *rest)
     except (TypeError, ValueError, StopIteration) as error:
@@ -56,66 +57,66 @@ def moved(world: Cluster, line: str) -> Cluster:
     return after
 
 
-def reported(world: Cluster, line: str) -> tuple[Cluster, list[str]]:
+def reported(cluster: Cluster, line: str) -> tuple[Cluster, list[str]]:
     """As `moved`, with what a transcript says about it."""
     if line == "show":
-        return world, [*map(shown_broker, world.brokers), shown_slice(world.store.partition)]
-    world.events = None
-    listening = world.copied()
+        return cluster, [*map(shown_broker, cluster.brokers), shown_slice(cluster.store.partition)]
+    cluster.events = None
+    listening = cluster.copied()
     listening.events = []
     after = moved(listening, line)
-    broken = broken_by(world, after)
+    broken = broken_by(cluster, after)
     assert after.events is not None
     lines, after.events = after.events, None
-    for old, new in zip(world.brokers, after.brokers, strict=True):
+    for old, new in zip(cluster.brokers, after.brokers, strict=True):
         if shown_broker(old) != shown_broker(new):
             lines.append(shown_broker(new))
-    if world.store.partition != after.store.partition:
+    if cluster.store.partition != after.store.partition:
         lines.append(shown_slice(after.store.partition))
     if broken:
         lines.append(f"BROKEN {broken}")
     return after, lines
 
 
-def _restart(world: Cluster, broker: str, *rest: str) -> None:
+def _restart(cluster: Cluster, broker: str, *rest: str) -> None:
     named = dict(part.split("=") for part in rest if "=" in part)
     proof = next((part for part in rest if part in ("proof", "disk")), "")
     keep = int(named.pop("keep")) if "keep" in named else None
     checkpoint = int(named.pop("checkpoint", "0"))
     if named:
         raise ValueError(f"unknown {sorted(named)}")
-    world.restart(int(broker), proof=proof, keep=keep, checkpoint=checkpoint)
+    cluster.restart(int(broker), proof=proof, keep=keep, checkpoint=checkpoint)
 
 
-def _deliver(world: Cluster, what: str, *parties: str) -> None:
+def _deliver(cluster: Cluster, what: str, *parties: str) -> None:
     match what:
         case "fetch":
-            world.deliver_fetch(*map(int, parties))
+            cluster.deliver_fetch(*map(int, parties))
         case "answer":
-            world.deliver_response(*map(int, parties))
+            cluster.deliver_response(*map(int, parties))
         case "proposal":
-            world.deliver_proposal(*map(int, parties))
+            cluster.deliver_proposal(*map(int, parties))
         case "write":
-            world.land(*map(int, parties))
+            cluster.land(*map(int, parties))
         case _:
             raise ValueError("expected fetch, answer, proposal or write")
 
 
-def _history(world: Cluster, broker: str, epochs: str, end: str, start: str = "start=0") -> None:
+def _history(cluster: Cluster, broker: str, epochs: str, end: str, start: str = "start=0") -> None:
     """`history 0 epochs=0@0,3@2 end=17 start=5`: its log from here on, records named x."""
     pairs = (part.split("@") for part in epochs.split("=")[1].split(","))
     begins = [(int(epoch), int(at)) for epoch, at in pairs]
-    world.set_log(int(broker), begins, start=int(start.split("=")[1]), end=int(end.split("=")[1]))
+    cluster.set_log(int(broker), begins, start=int(start.split("=")[1]), end=int(end.split("=")[1]))
 
 
-def _ask(world: Cluster, leader: str, follower: str, last: str, offset: str) -> None:
+def _ask(cluster: Cluster, leader: str, follower: str, last: str, offset: str) -> None:
     """`ask 0 2 last=3 offset=8`: what 0 would say to such a fetch of 2 in its leader epoch."""
     last_epoch, at = (int(text.split("=")[1]) for text in (last, offset))
-    world.ask(int(leader), int(follower), last_epoch, at)
+    cluster.ask(int(leader), int(follower), last_epoch, at)
 
 
-def _fence(world: Cluster, *rest: str) -> None:
-    world.fence(*(int(part) for part in rest if part != "late"), late="late" in rest)
+def _fence(cluster: Cluster, *rest: str) -> None:
+    cluster.fence(*(int(part) for part in rest if part != "late"), late="late" in rest)
 
 
 _MOVES: dict[str, Callable[..., object]] = {

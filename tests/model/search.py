@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.model.invariants import broken_by, broken_in, broken_on_the_way
+from tests.model.model_cluster import Cluster
 from tests.model.moves import KINDS, moves
 from tests.model.script import begun, moved, reported
-from tests.model.world import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +78,15 @@ def _next_depth(
     """States that one more move leads to. Ends early with what broke, or, with the result no
     longer complete, at the bound on states."""
     following: list[State] = []
-    for world, records_left, faults_left, key in frontier:
+    for cluster, records_left, faults_left, key in frontier:
         if len(came_from) >= bounds.states:
             result.is_complete = False
             break
         for line, cost in moves(
-            world, records_left=records_left, faults_left=faults_left, kinds=bounds.kinds
+            cluster, records_left=records_left, faults_left=faults_left, kinds=bounds.kinds
         ):
-            after = moved(world, line)
-            broken = broken_on_the_way(world, after)
+            after = moved(cluster, line)
+            broken = broken_on_the_way(cluster, after)
             records = records_left - line.startswith("append")
             found = _state(after, records, faults_left - cost)
             if found[3] not in came_from:
@@ -100,8 +100,8 @@ def _next_depth(
     return following
 
 
-def _state(world: Cluster, records_left: int, faults_left: int) -> State:
-    return world, records_left, faults_left, hash((world.key(), records_left, faults_left))
+def _state(cluster: Cluster, records_left: int, faults_left: int) -> State:
+    return cluster, records_left, faults_left, hash((cluster.key(), records_left, faults_left))
 
 
 def _path(came_from: dict[int, tuple[int, str]], key: int) -> list[str]:
@@ -118,10 +118,10 @@ def begun_in(situation: str) -> Callable[[], Cluster]:
 
     def begin() -> Cluster:
         first, *lines = situation.strip().splitlines()
-        world = begun(first)
+        cluster = begun(first)
         for line in lines:
-            world = moved(world, line)
-        return world
+            cluster = moved(cluster, line)
+        return cluster
 
     return begin
 
@@ -129,8 +129,8 @@ def begun_in(situation: str) -> Callable[[], Cluster]:
 def transcript(situation: str, result: Result) -> str:
     """The interleaving as a file of tests/traces."""
     first, *lines = situation.strip().splitlines()
-    world, parts = begun(first), [f"# {result.broken}", "", first, ""]
+    cluster, parts = begun(first), [f"# {result.broken}", "", first, ""]
     for line in [*lines, *result.path]:
-        world, effects = reported(world, line)
+        cluster, effects = reported(cluster, line)
         parts += [line, "----", *effects, ""]
     return "\n".join(parts)

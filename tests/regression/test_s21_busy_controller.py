@@ -13,7 +13,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
 from tests.regression.lease_candidates import candidate
-from tests.simulation.engine.world import Cluster
+from tests.simulation.engine.simulated_cluster import Cluster
 from tests.support.controller_harness import (
     ORDERS,
     POOL,
@@ -157,31 +157,31 @@ def test_a_refused_probe_that_is_looked_at_before_the_first_tick_after_a_stall_f
 def test_a_lease_is_renewed_while_its_holders_loop_is_busy() -> None:
     """In the simulator, where its thread is a loop of its own. Busy for longer than a Lease, with
     three brokers that poll on: nobody is fenced, and the same one leads."""
-    with Cluster(1) as world:
-        world.start()
-        world.run_for(3_000)
-        slot = world.leading_controller
+    with Cluster(1) as cluster:
+        cluster.start()
+        cluster.run_for(3_000)
+        slot = cluster.leading_controller
         assert slot is not None and slot.process is not None and slot.service is not None
         epoch = slot.service.controller_epoch
-        slot.process.loop.block_until(world.now_us + 6_000_000)
-        world.run_for(12_000)
-        assert world.leading_controller is slot
+        slot.process.loop.block_until(cluster.now_us + 6_000_000)
+        cluster.run_for(12_000)
+        assert cluster.leading_controller is slot
         assert slot.service.controller_epoch == epoch
-        assert [view.state for view in slot.service.brokers(world.pool)] == ["Active"] * 3
+        assert [view.state for view in slot.service.brokers(cluster.pool)] == ["Active"] * 3
 
 
 def test_a_loop_that_turns_no_more_loses_its_lease_to_another() -> None:
     """Whoever hangs for good leads for ten seconds more, and a Lease's duration."""
-    with Cluster(1) as world:
-        world.start()
-        world.run_for(3_000)
-        stuck = world.leading_controller
+    with Cluster(1) as cluster:
+        cluster.start()
+        cluster.run_for(3_000)
+        stuck = cluster.leading_controller
         assert stuck is not None and stuck.process is not None
-        stuck.process.loop.block_until(world.now_us + 3_600_000_000)
-        world.run_for(9_000)
+        stuck.process.loop.block_until(cluster.now_us + 3_600_000_000)
+        cluster.run_for(9_000)
         assert stuck.is_leading
-        world.run_for(8_000)
-        successor = world.leading_controller
+        cluster.run_for(8_000)
+        successor = cluster.leading_controller
         assert successor is not None and successor is not stuck and not stuck.is_leading
 
 

@@ -17,126 +17,126 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 
 from tests.simulation.engine.broker_process import BrokerSlot
-from tests.simulation.engine.world import Cluster, ClusterOptions
+from tests.simulation.engine.simulated_cluster import Cluster, ClusterOptions
 from tests.simulation.faults.faults import isolate, kill_controller
 from tests.simulation.faults.triggered_faults import keep_down
-from tests.simulation.test_simulated_world import ends, leader_of, produce
+from tests.simulation.test_simulated_cluster import ends, leader_of, produce
 
 UNCLEAN = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
 
 
 @pytest.fixture
-def world() -> Iterator[Cluster]:
-    with Cluster(28) as world:
-        world.start()
-        world.create_topic("orders", partitions=1, replication_factor=3, config=UNCLEAN)
-        world.run_for(2_000)
-        yield world
+def cluster() -> Iterator[Cluster]:
+    with Cluster(28) as cluster:
+        cluster.start()
+        cluster.create_topic("orders", partitions=1, replication_factor=3, config=UNCLEAN)
+        cluster.run_for(2_000)
+        yield cluster
 
 
-def unclean_election(world: Cluster) -> dict[str, Any]:
+def unclean_election(cluster: Cluster) -> dict[str, Any]:
     """The one that is stored."""
-    (item,) = world.store.objects(PARTITION_SLICE)
+    (item,) = cluster.store.objects(PARTITION_SLICE)
     (found,) = item["recoveries"]
     assert isinstance(found, dict)
     return found
 
 
-def lost(world: Cluster) -> tuple[int, int]:
+def lost(cluster: Cluster) -> tuple[int, int]:
     """(records, those below a high watermark)."""
-    found = unclean_election(world)
+    found = unclean_election(cluster)
     return found["lostRecords"], found["lostCommitted"]
 
 
-def alone_with_seven_records(world: Cluster) -> BrokerSlot:
+def alone_with_seven_records(cluster: Cluster) -> BrokerSlot:
     """Of twelve, all committed; the other brokers have five and are about to come back."""
-    everywhere = produce(world, *(f"everywhere {number}" for number in range(5)))
-    world.run_for(500)
-    leader = leader_of(world)
-    for number, slot in enumerate(world.brokers.values()):
+    everywhere = produce(cluster, *(f"everywhere {number}" for number in range(5)))
+    cluster.run_for(500)
+    leader = leader_of(cluster)
+    for number, slot in enumerate(cluster.brokers.values()):
         if slot is not leader:
-            keep_down(world, number, 3_000_000)
-    world.run_for(2_000)
-    alone = produce(world, *(f"here alone {number}" for number in range(7)))
-    world.run_for(200)
+            keep_down(cluster, number, 3_000_000)
+    cluster.run_for(2_000)
+    alone = produce(cluster, *(f"here alone {number}" for number in range(7)))
+    cluster.run_for(200)
     assert [result.error for result in everywhere + alone] == [ErrorCode.NONE] * 2
-    assert ends(world) == {int(leader.broker_id): (12, 12)}
+    assert ends(cluster) == {int(leader.broker_id): (12, 12)}
     return leader
 
 
-def another_leads(world: Cluster, previous: BrokerSlot) -> None:
+def another_leads(cluster: Cluster, previous: BrokerSlot) -> None:
     """The others are back; the former leader's session runs out; whoever leads now goes on."""
-    world.run_for(6_000)
-    (item,) = world.store.objects(PARTITION_SLICE)
+    cluster.run_for(6_000)
+    (item,) = cluster.store.objects(PARTITION_SLICE)
     (state,) = item["partitions"]
     assert state["leader"] not in (-1, previous.broker_id)
-    assert (unclean_election(world)["startOffset"], lost(world)) == (5, (0, 0))
+    assert (unclean_election(cluster)["startOffset"], lost(cluster)) == (5, (0, 0))
 
 
-def test_a_leader_that_thaws_reports_what_it_cuts(world: Cluster) -> None:
-    previous = alone_with_seven_records(world)
+def test_a_leader_that_thaws_reports_what_it_cuts(cluster: Cluster) -> None:
+    previous = alone_with_seven_records(cluster)
     assert previous.process is not None
     previous.process.freeze()
-    another_leads(world, previous)
+    another_leads(cluster, previous)
     previous.process.thaw()
-    world.run_for(2_000)
-    assert ends(world)[int(previous.broker_id)] == (5, 5)
-    assert lost(world) == (7, 7)
+    cluster.run_for(2_000)
+    assert ends(cluster)[int(previous.broker_id)] == (5, 5)
+    assert lost(cluster) == (7, 7)
 
 
-def test_a_leader_that_was_cut_off_reports_it_too(world: Cluster) -> None:
-    previous = alone_with_seven_records(world)
-    isolate(world, previous.machine.name, "both", 6_000_000)
-    another_leads(world, previous)
-    world.run_for(3_000)
-    assert lost(world) == (7, 7)
+def test_a_leader_that_was_cut_off_reports_it_too(cluster: Cluster) -> None:
+    previous = alone_with_seven_records(cluster)
+    isolate(cluster, previous.machine.name, "both", 6_000_000)
+    another_leads(cluster, previous)
+    cluster.run_for(3_000)
+    assert lost(cluster) == (7, 7)
 
 
-def test_it_is_reported_until_a_controller_recorded_it_and_counted_once(world: Cluster) -> None:
-    previous = alone_with_seven_records(world)
+def test_it_is_reported_until_a_controller_recorded_it_and_counted_once(cluster: Cluster) -> None:
+    previous = alone_with_seven_records(cluster)
     assert previous.process is not None and previous.broker is not None
     previous.process.freeze()
-    another_leads(world, previous)
+    another_leads(cluster, previous)
     truncations = previous.broker.partitions.committed_cuts
-    world.store.is_down = True
+    cluster.store.is_down = True
     previous.process.thaw()
-    world.run_for(3_000)
-    assert ends(world)[int(previous.broker_id)] == (5, 5)
-    assert (len(truncations.unrecorded()), lost(world)) == (1, (0, 0))
-    for number in range(len(world.controllers)):
-        kill_controller(world, number)
-    world.store.is_down = False
-    world.run_for(12_000)
-    assert (truncations.unrecorded(), lost(world)) == ((), (7, 7))
+    cluster.run_for(3_000)
+    assert ends(cluster)[int(previous.broker_id)] == (5, 5)
+    assert (len(truncations.unrecorded()), lost(cluster)) == (1, (0, 0))
+    for number in range(len(cluster.controllers)):
+        kill_controller(cluster, number)
+    cluster.store.is_down = False
+    cluster.run_for(12_000)
+    assert (truncations.unrecorded(), lost(cluster)) == ((), (7, 7))
 
 
 def test_what_compaction_left_empty_over_the_cut_is_no_loss() -> None:
     """Seed 41011 of the simulator: the cut takes the whole run, its leader has the beginning."""
     config = {**UNCLEAN, "cleanup.policy": "compact", "segment.ms": "100"}
-    with Cluster(28, ClusterOptions(log_cleaner_backoff_seconds=0.3)) as world:
-        world.start()
-        world.create_topic("orders", partitions=1, replication_factor=3, config=config)
-        world.run_for(2_000)
-        produce(world, *"12345", key=b"a")
-        world.run_for(500)
-        previous = leader_of(world)
-        for number, slot in enumerate(world.brokers.values()):
+    with Cluster(28, ClusterOptions(log_cleaner_backoff_seconds=0.3)) as cluster:
+        cluster.start()
+        cluster.create_topic("orders", partitions=1, replication_factor=3, config=config)
+        cluster.run_for(2_000)
+        produce(cluster, *"12345", key=b"a")
+        cluster.run_for(500)
+        previous = leader_of(cluster)
+        for number, slot in enumerate(cluster.brokers.values()):
             if slot is not previous:
-                keep_down(world, number, 3_000_000)
-        world.run_for(2_000)
+                keep_down(cluster, number, 3_000_000)
+        cluster.run_for(2_000)
         for later_ms, values, key in ((1_000, "67", b"a"), (2_000, "8", b"a"), (3_000, "9", b"b")):
-            produce(world, *values, key=key, timestamp_ms=1_700_000_000_000 + later_ms)
-        world.run_for(800)
-        assert ends(world) == {int(previous.broker_id): (9, 9)}
+            produce(cluster, *values, key=key, timestamp_ms=1_700_000_000_000 + later_ms)
+        cluster.run_for(800)
+        assert ends(cluster) == {int(previous.broker_id): (9, 9)}
         assert previous.process is not None and previous.partitions is not None
         (replica,) = previous.partitions.replicas
         assert replica.log.segments[0].find(Offset(4)).header.last_offset == 6
         previous.process.freeze()
-        another_leads(world, previous)
+        another_leads(cluster, previous)
         previous.process.thaw()
-        world.run_for(2_000)
-        assert ends(world)[int(previous.broker_id)] == (5, 5)
-        assert lost(world) == (4, 4)
+        cluster.run_for(2_000)
+        assert ends(cluster)[int(previous.broker_id)] == (5, 5)
+        assert lost(cluster) == (4, 4)
 
 
 # The arithmetic.

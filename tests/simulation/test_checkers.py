@@ -336,6 +336,6 @@ def test_a_process_whose_pod_was_deleted_before_anybody_looked_is_watched() -> N
 
     lives = {Previous(): SimpleNamespace(partitions=object())}
     slot = SimpleNamespace(broker_id=2, process=object(), broker=None, lives=lives)
-    world: Any = SimpleNamespace(brokers={2: slot})
-    watched = ClusterObserver(world)
+    cluster: Any = SimpleNamespace(brokers={2: slot})
+    watched = ClusterObserver(cluster)
     assert [broker.process for broker in watched.live_brokers()] == [1]

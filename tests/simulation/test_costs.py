@@ -11,7 +11,7 @@ from tests.simulation.checks.lease_checks import LeaseChecker
 from tests.simulation.checks.violations import Violation
 from tests.simulation.engine.costs import Costs, charge, charged_decisions
 from tests.simulation.engine.processes import SimulatedProcess
-from tests.simulation.engine.world import Cluster, ClusterOptions
+from tests.simulation.engine.simulated_cluster import Cluster, ClusterOptions
 
 EPOCHS = (ControllerEpoch(1), ControllerEpoch(2))
 
@@ -20,8 +20,8 @@ def cluster_of(costs: Costs | None) -> Cluster:
     return Cluster(1, ClusterOptions(costs=costs))
 
 
-def process_in(world: Cluster) -> SimulatedProcess:
-    return world.spawn("p", world.new_machine("m"), "10.8.0.1")
+def process_in(cluster: Cluster) -> SimulatedProcess:
+    return cluster.spawn("p", cluster.new_machine("m"), "10.8.0.1")
 
 
 @pytest.mark.parametrize(("costs", "late_us"), [(None, 0), (Costs(), 700_000)])
@@ -33,11 +33,11 @@ def test_a_callback_that_works_long_makes_the_next_ones_late(
     async def main() -> None:
         asyncio.get_running_loop().call_later(0.3, charge, 1_000_000)
         await asyncio.sleep(0.6)
-        woken_us.append(world.now_us)
+        woken_us.append(cluster.now_us)
 
-    with cluster_of(costs) as world:
-        process_in(world).start(main)
-        world.run_for(3_000)
+    with cluster_of(costs) as cluster:
+        process_in(cluster).start(main)
+        cluster.run_for(3_000)
     assert woken_us[0] - 600_000 == pytest.approx(late_us, abs=2_000)
 
 
@@ -47,7 +47,7 @@ def test_a_thread_goes_on_while_its_process_works() -> None:
     async def beat() -> None:
         while True:
             await asyncio.sleep(0.1)
-            beats_us.append(world.now_us)
+            beats_us.append(cluster.now_us)
 
     async def main() -> None:
         thread = asyncio.create_task(process.run_thread("beats", beat()))
@@ -57,10 +57,10 @@ def test_a_thread_goes_on_while_its_process_works() -> None:
         thread.cancel()
         await asyncio.gather(thread, return_exceptions=True)
 
-    with cluster_of(Costs()) as world:
-        process = process_in(world)
+    with cluster_of(Costs()) as cluster:
+        process = process_in(cluster)
         process.start(main)
-        world.run_for(3_000)
+        cluster.run_for(3_000)
     assert len(beats_us) in (14, 15)  # until it was cancelled, after the work
     assert process.exit_code == 0
 
@@ -71,24 +71,24 @@ def test_a_frozen_process_freezes_with_its_threads() -> None:
     async def beat() -> None:
         while True:
             await asyncio.sleep(0.1)
-            beats_us.append(world.now_us)
+            beats_us.append(cluster.now_us)
 
     async def main() -> None:
         await process.run_thread("beats", beat())
 
-    with cluster_of(None) as world:
-        process = process_in(world)
+    with cluster_of(None) as cluster:
+        process = process_in(cluster)
         process.start(main)
-        world.run_for(250)
+        cluster.run_for(250)
         process.freeze()
-        world.run_for(5_000)
+        cluster.run_for(5_000)
         assert len(beats_us) == 2
         process.thaw()
-        world.run_for(100)
+        cluster.run_for(100)
         assert len(beats_us) > 2
         process.kill()
         count = len(beats_us)
-        world.run_for(1_000)
+        cluster.run_for(1_000)
         assert len(beats_us) == count
 
 
@@ -99,11 +99,11 @@ def test_what_ends_a_thread_ends_its_process() -> None:
     async def main() -> None:
         await process.run_thread("fails", fail())
 
-    with cluster_of(None) as world:
-        process = process_in(world)
+    with cluster_of(None) as cluster:
+        process = process_in(cluster)
         process.start(main)
-        world.run_for(100)
-        assert [str(crash.error) for crash in world.crashes] == ["no more"]
+        cluster.run_for(100)
+        assert [str(crash.error) for crash in cluster.crashes] == ["no more"]
         assert process.exit_code == 70
 
 
@@ -116,14 +116,14 @@ def test_a_job_that_syncs_ends_that_much_later() -> None:
 
     async def main() -> None:
         for _ in range(2):
-            began_us = world.now_us
+            began_us = cluster.now_us
             await asyncio.to_thread(write) if not took_us else await asyncio.to_thread(int)
-            took_us.append(world.now_us - began_us)
+            took_us.append(cluster.now_us - began_us)
 
-    with cluster_of(Costs(sync_us=500_000)) as world:
-        process = process_in(world)
+    with cluster_of(Costs(sync_us=500_000)) as cluster:
+        process = process_in(cluster)
         process.start(main)
-        world.run_for(3_000)
+        cluster.run_for(3_000)
     assert took_us[0] > 500_000 > took_us[1]
 
 

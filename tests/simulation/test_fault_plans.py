@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.clients.desired_topics import RETAINED_MOVES
 from tests.simulation.engine.run import run_seed
 from tests.simulation.engine.shape import UNCLEAN, Shape, faults_of
-from tests.simulation.engine.world import Cluster, ClusterOptions
+from tests.simulation.engine.simulated_cluster import Cluster, ClusterOptions
 from tests.simulation.faults.fault_plan import KINDS, OPERATOR_ERRORS, Draw, PlanShape, draw_plan
 from tests.simulation.faults.fault_profiles import (
     ALL_KINDS,
@@ -24,7 +24,7 @@ from tests.simulation.faults.optional_faults import (
     RESTING,
     UNCLEAN_ELECTIONS,
 )
-from tests.simulation.test_simulated_world import ends, produce, started
+from tests.simulation.test_simulated_cluster import ends, produce, started
 
 SHAPE = PlanShape(brokers=3, controllers=2)
 
@@ -98,51 +98,51 @@ def test_a_quarter_of_all_seeds_has_one_of_all_weathers_and_a_storm_only_when_as
 @pytest.mark.parametrize("kind", sorted(ALL_KINDS.keys() - OPERATOR_ERRORS.keys()))
 def test_the_world_comes_back_from_each_kind_of_fault(kind: str) -> None:
     draw, arguments = Draw(Random(kind), SHAPE), ALL_KINDS[kind]
-    with Cluster(5) as world:
-        started(world)
-        produce(world, "a")
-        world.run_for(100)
-        plan = [Fault(world.now_us + n * 700_000, kind, arguments(draw)) for n in range(3)]
-        schedule(world, plan)
-        world.run_for(4_000)
-        heal(world)
-        world.run_for(15_000)
-        results = produce(world, "b")
-        world.run_for(500)
+    with Cluster(5) as cluster:
+        started(cluster)
+        produce(cluster, "a")
+        cluster.run_for(100)
+        plan = [Fault(cluster.now_us + n * 700_000, kind, arguments(draw)) for n in range(3)]
+        schedule(cluster, plan)
+        cluster.run_for(4_000)
+        heal(cluster)
+        cluster.run_for(15_000)
+        results = produce(cluster, "b")
+        cluster.run_for(500)
         assert [result.error for result in results] == [0]
-        assert len(set(ends(world).values())) == 1
-        assert world.crashes == []
-        assert world.coverage[f"fault {kind}"] == 3
+        assert len(set(ends(cluster).values())) == 1
+        assert cluster.crashes == []
+        assert cluster.coverage[f"fault {kind}"] == 3
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_run_with_every_mistake_ends_with_brokers_that_serve(seed: int) -> None:
     """Not with every record: that is for judges that know what was done."""
     shape = PlanShape(3, 2, kinds_wanted=0, operator_errors=tuple(OPERATOR_ERRORS), most_per_run=2)
-    with Cluster(seed) as world:
-        started(world)
-        produce(world, "a")
-        schedule(world, draw_plan(seed, shape))
-        world.run_until(shape.last_us)
-        heal(world)
-        world.run_for(15_000)
-        assert all(broker.partitions is not None for broker in world.brokers.values())
-        assert world.crashes == []
+    with Cluster(seed) as cluster:
+        started(cluster)
+        produce(cluster, "a")
+        schedule(cluster, draw_plan(seed, shape))
+        cluster.run_until(shape.last_us)
+        heal(cluster)
+        cluster.run_for(15_000)
+        assert all(broker.partitions is not None for broker in cluster.brokers.values())
+        assert cluster.crashes == []
 
 
 def test_a_partition_moves_to_other_brokers_and_its_records_with_it() -> None:
-    with Cluster(3, ClusterOptions(brokers=4)) as world:
-        world.start()
-        world.create_topic("orders", partitions=1, replication_factor=2)
-        world.run_for(2_000)
-        produce(world, "a")
-        world.run_for(100)
-        before = ends(world)
+    with Cluster(3, ClusterOptions(brokers=4)) as cluster:
+        cluster.start()
+        cluster.create_topic("orders", partitions=1, replication_factor=2)
+        cluster.run_for(2_000)
+        produce(cluster, "a")
+        cluster.run_for(100)
+        before = ends(cluster)
         first = next(number for number in range(4) if not {number, (number + 1) % 4} & set(before))
-        schedule(world, (Fault(world.now_us, "move_partition", ("orders", 0, first)),))
-        world.run_for(5_000)
-        assert ends(world) == {first: (1, 1), (first + 1) % 4: (1, 1)}
-        assert world.topics[0].moves == {}
+        schedule(cluster, (Fault(cluster.now_us, "move_partition", ("orders", 0, first)),))
+        cluster.run_for(5_000)
+        assert ends(cluster) == {first: (1, 1), (first + 1) % 4: (1, 1)}
+        assert cluster.topics[0].moves == {}
 
 
 def test_a_profile_of_retained_topics_moves_their_data() -> None:

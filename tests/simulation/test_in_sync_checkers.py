@@ -82,12 +82,12 @@ def record(broker_id: int, broker_epoch: int, **changes: Any) -> BrokerRecord:
 def test_a_member_of_the_isr_has_its_replica(why: str) -> None:
     """I6, unless it is known to be lost, or nothing that it had counts."""
     clean_since = BrokerEpoch(2 if why == "void" else 0)
-    world: Any = SimpleNamespace(
+    cluster: Any = SimpleNamespace(
         is_lost=lambda *_: why == "lost",
         broker_records=lambda: {BrokerId(1): record(1, 2, clean_since=clean_since)},
     )
     unused: Any = None
-    checker = EntryChecker(world, unused, unused)
+    checker = EntryChecker(cluster, unused, unused)
     live = {BrokerId(1): registered(1, -1 if why == "not registered" else 2)}
     if why:
         checker.check(KEY, SMALL, OS, live)
@@ -96,7 +96,7 @@ def test_a_member_of_the_isr_has_its_replica(why: str) -> None:
         checker.check(KEY, SMALL, OS, live)
 
 
-def elected(kind: str, *brokers: Any, known: BrokerRecord | None = None, **world: Any) -> None:
+def elected(kind: str, *brokers: Any, known: BrokerRecord | None = None, **cluster: Any) -> None:
     """Broker 0, of those that live."""
     live = {broker.broker_id: broker for broker in brokers}
     records = {i: record(i, broker.partitions.broker_epoch) for i, broker in live.items()}
@@ -109,7 +109,7 @@ def elected(kind: str, *brokers: Any, known: BrokerRecord | None = None, **world
         "broker_records": lambda: records,
         "last_known_broker": lambda *_: known,
     }
-    watched: Any = SimpleNamespace(**seen | world)
+    watched: Any = SimpleNamespace(**seen | cluster)
     checker = UncleanRecoveryChecker(watched)
     for each in records.values():
         checker.on_broker(None, each)

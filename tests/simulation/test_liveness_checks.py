@@ -110,8 +110,8 @@ def test_a_topic_that_its_user_wants_again_has_a_leader_before_it_is_well() -> N
     """Seed 63000326: retained until the last fault ended, it was no partition that anybody led."""
     stored: dict[str, PartitionSlice] = {}
     desired_topic = DesiredTopic("orders", topic().topic_id, partitions=1, replication_factor=3)
-    world: Any = SimpleNamespace(topics=[desired_topic])
-    watched = ClusterObserver(world)
+    cluster: Any = SimpleNamespace(topics=[desired_topic])
+    watched = ClusterObserver(cluster)
     watched._values = stored
     assert watched.unserved() == "orders: 0 of 1 partitions are served"
     stored["orders-0"] = retained = a_slice(is_retained=True)
@@ -221,7 +221,7 @@ def ending(seed: int, watched: Any, ended: list[str]) -> Any:
     slot = SimpleNamespace(process=process("broker-0"), broker_id=BrokerId(0))
     run: Any = Run(RunPlan(seed))
     run.watched = watched
-    run.world = SimpleNamespace(
+    run.cluster = SimpleNamespace(
         now_us=0,
         namespace="sim",
         brokers={0: slot},
@@ -245,7 +245,7 @@ def test_no_leader_is_killed_before_all_is_well() -> None:
 
     def step() -> None:
         watched.now_us += SECOND_US // 10
-        run.world.now_us = watched.now_us
+        run.cluster.now_us = watched.now_us
         watched.stored = watched.reported = full
         if ended:
             found.append(full)
@@ -273,12 +273,12 @@ def test_each_end_of_a_leader_has_its_bound(
         watched.now_us = SECOND_US
         said: list[str] = []
         run = ending(a_seed_of(end), watched, said)
-        run.world.now_us = watched.now_us
+        run.cluster.now_us = watched.now_us
         led_us = SECOND_US * (1 + most_seconds) + late_us
 
         def step(run: Any = run, watched: Any = watched, led_us: float = led_us) -> None:
             watched.now_us += 1_000
-            run.world.now_us = watched.now_us
+            run.cluster.now_us = watched.now_us
             if watched.now_us >= led_us:
                 watched.stored = partition("1@1 2@1", leader="1@1", partition_epoch=11)
 

@@ -122,7 +122,7 @@ class Seconds:
         self._seconds = iter(seconds)
         writes = {PARTITION_SLICE.kind: 0, BROKER.kind: 0}
         store = SimpleNamespace(writes_requested=writes, objects=lambda kind: [])
-        self.world: Any = SimpleNamespace(store=store)
+        self.cluster: Any = SimpleNamespace(store=store)
         self._state = partition("0@1", leader="0@1")
 
     def served_partitions(self) -> Any:
@@ -130,7 +130,7 @@ class Seconds:
 
     def pass_one(self) -> None:
         requested, differs = next(self._seconds)
-        self.world.store.writes_requested[PARTITION_SLICE.kind] += requested
+        self.cluster.store.writes_requested[PARTITION_SLICE.kind] += requested
         if differs:
             epoch = LeaderEpoch(self._state.leader_epoch + 1)
             self._state = replace(self._state, leader_epoch=epoch)
@@ -153,12 +153,12 @@ QUIET, NEEDLESS, NEEDED = (0, False), (1, False), (1, True)
 )
 def test_it_gets_quiet(seconds: list[tuple[int, bool]], quiet_after: int | None) -> None:
     """I21: what is needed is written, and then there is an end of it."""
-    world = Seconds(*seconds)
-    quiet = QuietTime(cast(ClusterObserver, world))
+    cluster = Seconds(*seconds)
+    quiet = QuietTime(cast(ClusterObserver, cluster))
 
     def seconds_until_quiet() -> int:
         for passed in range(1, 2 * NOISY_TIMES):
-            world.pass_one()
+            cluster.pass_one()
             if quiet.is_over():
                 return passed
         raise AssertionError("it never ends")
@@ -191,8 +191,8 @@ def a_checker(**known: Any) -> SliceChecker:
     names = ("is_lost", "was_lost", "is_missing", "is_chosen", "has_flipped_epoch")
     nothing: Any = dict.fromkeys(names, lambda *_, **__: False)
     nothing |= dict.fromkeys(("known_broker", "last_known_broker"), lambda *_: None)
-    world: Any = SimpleNamespace(**nothing | known)
-    return SliceChecker(world)
+    cluster: Any = SimpleNamespace(**nothing | known)
+    return SliceChecker(cluster)
 
 
 def test_an_entry_of_a_life_whose_broker_came_back_without_the_replica_may_go() -> None:
@@ -263,8 +263,8 @@ def test_what_a_controller_knew_counts_when_it_died_before_its_write_was_stored(
     state = pool_state(live=())
     service = SimpleNamespace(_pools={"": SimpleNamespace(decisions=SimpleNamespace(state=state))})
     slot = SimpleNamespace(name="controller-0", service=service)
-    world: Any = SimpleNamespace(controllers=[slot], brokers={}, topics=[])
-    watched = ClusterObserver(world)
+    cluster: Any = SimpleNamespace(controllers=[slot], brokers={}, topics=[])
+    watched = ClusterObserver(cluster)
     watched.remember_lost()  # at its first writes
     config = {"unclean.leader.election.enable": "true"}
     old = replace(a_slice(partition("", eligible="0@1", min_insync=2)), topic=topic(**config))
@@ -300,8 +300,8 @@ def test_a_failure_that_is_heard_of_while_a_write_is_under_way_makes_no_void_ent
     state = pool_state(live=())
     service = SimpleNamespace(_pools={"": SimpleNamespace(decisions=SimpleNamespace(state=state))})
     slot = SimpleNamespace(name="controller-0", service=service)
-    world: Any = SimpleNamespace(controllers=[slot], brokers={}, topics=[])
-    checker = SliceChecker(ClusterObserver(world))
+    cluster: Any = SimpleNamespace(controllers=[slot], brokers={}, topics=[])
+    checker = SliceChecker(ClusterObserver(cluster))
     checker.on_broker(None, active(1, 1))
     old = a_slice(partition("0@1 1@1", leader="0@1"))
     new = a_slice(partition("0@1 1@1", leader="1@1", leader_epoch=6, partition_epoch=10))

@@ -235,8 +235,8 @@ def rebuilt(checker: CorruptionChecker, audit: Any, state: PartitionState = OTHE
 
 
 def a_checker() -> CorruptionChecker:
-    world: Any = SimpleNamespace(broker_records=dict, is_lost=lambda *_: False)
-    return CorruptionChecker(world)
+    cluster: Any = SimpleNamespace(broker_records=dict, is_lost=lambda *_: False)
+    return CorruptionChecker(cluster)
 
 
 def test_who_met_a_corrupt_batch_counts_again_only_with_that_batch_sound() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.engine.messages import MessageFaults, MessageServer, RequestFailed, request
 from tests.simulation.engine.processes import SimulatedProcess
-from tests.simulation.engine.world import Cluster
+from tests.simulation.engine.simulated_cluster import Cluster
 
 HERE, THERE = "10.9.0.1", "10.9.0.2"
 PORT = 1234
@@ -34,10 +34,10 @@ class Recorder(asyncio.Protocol):
 class Harness:
     """A client process and a server process on two machines."""
 
-    def __init__(self, world: Cluster) -> None:
-        self.world = world
-        self.client = world.spawn("client", world.new_machine("here"), HERE)
-        self.server = world.spawn("server", world.new_machine("there"), THERE)
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.client = cluster.spawn("client", cluster.new_machine("here"), HERE)
+        self.server = cluster.spawn("server", cluster.new_machine("there"), THERE)
         self.accepted: list[Recorder] = []
         self.mine = Recorder()
         self.server.start(self.listen)
@@ -59,9 +59,9 @@ class Harness:
         process.loop.call_soon(lambda: process.loop.create_task(work))
 
     def connected(self) -> None:
-        self.world.run_for(1)
+        self.cluster.run_for(1)
         self.run(self.connect(), self.client)
-        self.world.run_for(10)
+        self.cluster.run_for(10)
 
     def send(self, *texts: str) -> None:
         for text in texts:
@@ -74,19 +74,19 @@ class Harness:
 
 
 def test_bytes_arrive_in_order_and_a_close_after_them() -> None:
-    with Cluster(1) as world:
-        bench = Harness(world)
+    with Cluster(1) as cluster:
+        bench = Harness(cluster)
         bench.connected()
         bench.send("a", "b", "c")
         bench.client.loop.call_soon(lambda: bench.mine.transport.close())
-        world.run_for(10)
+        cluster.run_for(10)
         assert "".join(bench.theirs.heard) == "madeabclost"
         assert bench.mine.heard == ["made", "lost"]
 
 
 def test_a_port_that_nobody_listens_at_refuses_at_once() -> None:
-    with Cluster(1) as world:
-        bench = Harness(world)
+    with Cluster(1) as cluster:
+        bench = Harness(cluster)
         bench.server.kill()
         refused: list[OSError] = []
 
@@ -97,30 +97,30 @@ def test_a_port_that_nobody_listens_at_refuses_at_once() -> None:
                 refused.append(error)
 
         bench.run(connect(), bench.client)
-        world.run_for(5)
+        cluster.run_for(5)
         assert [type(error) for error in refused] == [ConnectionRefusedError]
 
 
 def test_a_killed_process_closes_its_connections_and_a_frozen_one_keeps_them() -> None:
-    with Cluster(1) as world:
-        bench = Harness(world)
+    with Cluster(1) as cluster:
+        bench = Harness(cluster)
         bench.connected()
         bench.server.freeze()
         bench.send("waits")
-        world.run_for(5_000)
+        cluster.run_for(5_000)
         assert (bench.theirs.heard, bench.mine.heard) == (["made"], ["made"])
         bench.server.thaw()
-        world.run_for(1)
+        cluster.run_for(1)
         assert bench.theirs.heard == ["made", "waits"]
         bench.server.kill()
-        world.run_for(5)
+        cluster.run_for(5)
         assert bench.mine.heard == ["made", "lost"]
 
 
 def test_a_connection_to_a_frozen_process_is_made_by_its_kernel() -> None:
-    with Cluster(1) as world:
-        bench = Harness(world)
-        world.run_for(1)
+    with Cluster(1) as cluster:
+        bench = Harness(cluster)
+        cluster.run_for(1)
         bench.server.freeze()
         bench.connected()
         assert bench.mine.heard == ["made"]
@@ -128,67 +128,67 @@ def test_a_connection_to_a_frozen_process_is_made_by_its_kernel() -> None:
 
 
 def test_one_blocked_direction_swallows_until_it_heals() -> None:
-    with Cluster(1) as world:
-        bench = Harness(world)
+    with Cluster(1) as cluster:
+        bench = Harness(cluster)
         bench.connected()
-        world.network.block("here", "there")
+        cluster.network.block("here", "there")
         bench.send("a", "b")
         bench.server.loop.call_soon(lambda: bench.theirs.transport.write(b"answer"))
-        world.run_for(10_000)
+        cluster.run_for(10_000)
         assert bench.theirs.heard == ["made"]
         assert bench.mine.heard == ["made", "answer"]
-        world.network.unblock("here", "there")
-        world.run_for(1_000)
+        cluster.network.unblock("here", "there")
+        cluster.run_for(1_000)
         assert "".join(bench.theirs.heard) == "madeab"
 
 
 def test_a_connection_through_a_blocked_link_is_made_after_it_healed() -> None:
-    with Cluster(1) as world:
-        bench = Harness(world)
-        world.run_for(1)
-        world.network.block("there", "here")
+    with Cluster(1) as cluster:
+        bench = Harness(cluster)
+        cluster.run_for(1)
+        cluster.network.block("there", "here")
         bench.connected()
-        world.run_for(3_000)
+        cluster.run_for(3_000)
         assert (bench.mine.heard, bench.accepted) == ([], [])
-        world.network.unblock("there", "here")
-        world.run_for(1_500)
+        cluster.network.unblock("there", "here")
+        cluster.run_for(1_500)
         assert (bench.mine.heard, bench.theirs.heard) == (["made"], ["made"])
 
 
 def test_a_machine_without_power_says_nothing_and_resets_after_its_boot() -> None:
-    with Cluster(1) as world:
-        bench = Harness(world)
+    with Cluster(1) as cluster:
+        bench = Harness(cluster)
         bench.connected()
         bench.server.machine.lose_power()
         bench.send("a")
-        world.run_for(5_000)
+        cluster.run_for(5_000)
         assert bench.mine.heard == ["made"]
         bench.server.machine.boot()
-        world.run_for(1_000)
+        cluster.run_for(1_000)
         assert bench.mine.heard == ["made", "ConnectionResetError"]
 
 
 def test_a_reset_is_heard_by_both() -> None:
-    with Cluster(1) as world:
-        bench = Harness(world)
+    with Cluster(1) as cluster:
+        bench = Harness(cluster)
         bench.connected()
-        world.network.reset(bench.mine.transport)
-        world.run_for(5)
+        cluster.network.reset(bench.mine.transport)
+        cluster.run_for(5)
         assert bench.mine.heard == bench.theirs.heard == ["made", "ConnectionResetError"]
 
 
 def test_what_a_paused_reader_left_is_read_later() -> None:
-    with Cluster(1) as world:
-        bench = Harness(world)
+    with Cluster(1) as cluster:
+        bench = Harness(cluster)
         bench.connected()
         bench.theirs.transport.pause_reading()
         bench.send("a")
-        world.run_for(5)
+        cluster.run_for(5)
         bench.send("b")
-        world.run_for(5)
+        cluster.run_for(5)
         assert bench.theirs.heard == ["made"]
         bench.server.loop.call_soon(lambda: bench.theirs.transport.resume_reading())
-        world.run_for(5)
+        cluster.run_for(5)
         assert bench.theirs.heard == ["made", "ab"]
 
 
@@ -198,12 +198,12 @@ def test_what_a_paused_reader_left_is_read_later() -> None:
 class Asking:
     """A server of one path, and what a client heard of it."""
 
-    def __init__(self, world: Cluster, faults: MessageFaults | None = None) -> None:
-        self.world = world
+    def __init__(self, cluster: Cluster, faults: MessageFaults | None = None) -> None:
+        self.cluster = cluster
         self.calls: list[str] = []
         self.heard: list[object] = []
-        self.client = world.spawn("client", world.new_machine("here"), HERE)
-        self.server = world.spawn("server", world.new_machine("there"), THERE)
+        self.client = cluster.spawn("client", cluster.new_machine("here"), HERE)
+        self.server = cluster.spawn("server", cluster.new_machine("there"), THERE)
         messages = MessageServer({"/echo": self.echo}, faults or MessageFaults(), Random(1))
 
         async def serve() -> None:
@@ -211,7 +211,7 @@ class Asking:
             await asyncio.Event().wait()
 
         self.server.start(serve)
-        world.run_for(1)
+        cluster.run_for(1)
 
     async def echo(self, body: bytes) -> bytes:
         self.calls.append(body.decode())
@@ -234,29 +234,29 @@ class Asking:
 
 
 def test_a_request_is_answered() -> None:
-    with Cluster(2) as world:
-        requesting = Asking(world)
+    with Cluster(2) as cluster:
+        requesting = Asking(cluster)
         requesting.ask()
         requesting.ask("/else")
-        world.run_for(200)
+        cluster.run_for(200)
         assert requesting.heard == [RequestFailed, b"HELLO"]
 
 
 def test_a_client_that_gives_up_cancels_the_handler() -> None:
-    with Cluster(2) as world:
-        requesting = Asking(world)
+    with Cluster(2) as cluster:
+        requesting = Asking(cluster)
         requesting.ask(timeout_s=0.05)
-        world.run_for(200)
+        cluster.run_for(200)
         assert (requesting.heard, requesting.calls) == ([TimeoutError], ["hello", "cancelled"])
 
 
 def test_a_server_that_dies_breaks_the_request() -> None:
-    with Cluster(2) as world:
-        requesting = Asking(world)
+    with Cluster(2) as cluster:
+        requesting = Asking(cluster)
         requesting.ask()
-        world.run_for(50)
+        cluster.run_for(50)
         requesting.server.kill()
-        world.run_for(5)
+        cluster.run_for(5)
         assert requesting.heard == [ConnectionResetError]
 
 
@@ -270,8 +270,8 @@ def test_a_server_that_dies_breaks_the_request() -> None:
     ],
 )
 def test_bad_messages(faults: MessageFaults, heard: list[object], calls: list[str]) -> None:
-    with Cluster(2) as world:
-        requesting = Asking(world, faults)
+    with Cluster(2) as cluster:
+        requesting = Asking(cluster, faults)
         requesting.ask()
-        world.run_for(1_500)
+        cluster.run_for(1_500)
         assert (requesting.heard, requesting.calls) == (heard, calls)

@@ -13,8 +13,8 @@ from tidemark_operator.store.object_store import (
     StoreError,
 )
 
+from tests.simulation.engine.simulated_cluster import Cluster
 from tests.simulation.engine.store import REQUESTS, RESPONSES, StoreClient, StoreFaults
-from tests.simulation.engine.world import Cluster
 
 Scenario = Callable[[Cluster, StoreClient], Awaitable[None]]
 
@@ -24,16 +24,16 @@ def lease(**spec: Any) -> dict[str, Any]:
 
 
 def run(scenario: Scenario) -> None:
-    with Cluster(1) as world:
-        process = world.spawn("operator", world.new_machine("m"), "10.7.0.1")
+    with Cluster(1) as cluster:
+        process = cluster.spawn("operator", cluster.new_machine("m"), "10.7.0.1")
 
         async def main() -> int:
-            await scenario(world, world.store.client("controller-0"))
+            await scenario(cluster, cluster.store.client("controller-0"))
             return 5
 
         process.start(main)
-        world.run_for(20_000)
-        assert (world.crashes, process.exit_code) == ([], 5)
+        cluster.run_for(20_000)
+        assert (cluster.crashes, process.exit_code) == ([], 5)
 
 
 async def raised(work: Awaitable[Any]) -> type[BaseException] | None:
@@ -45,7 +45,7 @@ async def raised(work: Awaitable[Any]) -> type[BaseException] | None:
 
 
 def test_a_replace_compares_versions() -> None:
-    async def scenario(world: Cluster, store: StoreClient) -> None:
+    async def scenario(cluster: Cluster, store: StoreClient) -> None:
         first = await store.create(LEASE, lease(a=1))
         assert await raised(store.create(LEASE, lease())) is AlreadyExists
         second = await store.replace(LEASE, {**first, "spec": {"a": 2}})
@@ -63,7 +63,7 @@ def test_a_replace_compares_versions() -> None:
 
 
 def test_nobody_shares_an_object_with_the_server() -> None:
-    async def scenario(world: Cluster, store: StoreClient) -> None:
+    async def scenario(cluster: Cluster, store: StoreClient) -> None:
         item = lease(a=[1])
         created = await store.create(LEASE, item)
         created["spec"]["a"].append(2)
@@ -75,7 +75,7 @@ def test_nobody_shares_an_object_with_the_server() -> None:
 
 
 def test_status_and_content_are_written_apart() -> None:
-    async def scenario(world: Cluster, store: StoreClient) -> None:
+    async def scenario(cluster: Cluster, store: StoreClient) -> None:
         topic = await store.create(TOPIC, {**lease(p=1), "status": {"x": 1}})
         assert "status" not in topic
         topic = await store.replace_status(TOPIC, {**topic, "status": {"x": 2}, "spec": {}})
@@ -88,21 +88,21 @@ def test_status_and_content_are_written_apart() -> None:
 
 
 def test_a_lost_answer_leaves_the_write_and_a_lost_request_does_not() -> None:
-    async def scenario(world: Cluster, store: StoreClient) -> None:
-        world.store.faults = StoreFaults(request_lost=1.0)
+    async def scenario(cluster: Cluster, store: StoreClient) -> None:
+        cluster.store.faults = StoreFaults(request_lost=1.0)
         assert await raised(store.create(LEASE, lease())) is OutcomeUnknown
-        world.store.faults = StoreFaults()
+        cluster.store.faults = StoreFaults()
         assert await store.get(LEASE, "n", "l") is None
-        world.store.faults = StoreFaults(response_lost=1.0)
+        cluster.store.faults = StoreFaults(response_lost=1.0)
         assert await raised(store.create(LEASE, lease())) is OutcomeUnknown
-        world.store.faults = StoreFaults()
+        cluster.store.faults = StoreFaults()
         assert await store.get(LEASE, "n", "l") is not None
 
     run(scenario)
 
 
 def test_a_write_whose_caller_is_gone_is_written_all_the_same() -> None:
-    async def scenario(world: Cluster, store: StoreClient) -> None:
+    async def scenario(cluster: Cluster, store: StoreClient) -> None:
         writing = asyncio.ensure_future(store.create(LEASE, lease()))
         await asyncio.sleep(0)
         writing.cancel()
@@ -113,8 +113,8 @@ def test_a_write_whose_caller_is_gone_is_written_all_the_same() -> None:
 
 
 def test_an_outage_refuses_reads_and_leaves_writes_unknown() -> None:
-    async def scenario(world: Cluster, store: StoreClient) -> None:
-        world.store.is_down = True
+    async def scenario(cluster: Cluster, store: StoreClient) -> None:
+        cluster.store.is_down = True
         assert await raised(store.get(LEASE, "n", "l")) is StoreError
         assert await raised(store.create(LEASE, lease())) is OutcomeUnknown
 
@@ -122,13 +122,13 @@ def test_an_outage_refuses_reads_and_leaves_writes_unknown() -> None:
 
 
 def test_an_operator_out_of_reach_is_so_alone_and_in_one_direction() -> None:
-    async def scenario(world: Cluster, store: StoreClient) -> None:
-        other = world.store.client("controller-1")
-        world.store.out_of_reach["controller-0"] = REQUESTS
+    async def scenario(cluster: Cluster, store: StoreClient) -> None:
+        other = cluster.store.client("controller-1")
+        cluster.store.out_of_reach["controller-0"] = REQUESTS
         assert await raised(store.create(LEASE, lease())) is OutcomeUnknown
         assert await raised(store.get(LEASE, "n", "l")) is StoreError
         assert await other.get(LEASE, "n", "l") is None
-        world.store.out_of_reach["controller-0"] = RESPONSES
+        cluster.store.out_of_reach["controller-0"] = RESPONSES
         assert await raised(store.create(LEASE, lease())) is OutcomeUnknown
         assert await raised(store.get(LEASE, "n", "l")) is StoreError
         assert await other.get(LEASE, "n", "l") is not None

@@ -33,14 +33,14 @@ def transcripts() -> list[Path]:
 def replayed(text: str) -> Replay:
     groups = text.strip().split("\n\n")
     first, *rest = groups
-    world = begun(first.splitlines()[-1])
+    cluster = begun(first.splitlines()[-1])
     written, broken = [first], []
     for group in rest:
         moves, _, _ = group.partition("\n----")
         effects: list[str] = []
         for line in moves.splitlines():
             if not line.startswith("#"):
-                world, lines = reported(world, line)
+                cluster, lines = reported(cluster, line)
                 effects = [each for each in effects if not _is_replaced(each, lines)] + lines
         broken += [line for line in effects if line.startswith("BROKEN")]
         written.append("\n".join([moves, "----", *effects]))

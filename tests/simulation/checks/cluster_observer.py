@@ -30,8 +30,8 @@ from tests.simulation.engine.disk import SimulatedFile
 from tests.simulation.engine.disk_image import FileNode
 from tests.simulation.engine.loop import SimulatedLoop
 from tests.simulation.engine.processes import SimulatedProcess
+from tests.simulation.engine.simulated_cluster import Cluster
 from tests.simulation.engine.timeline import Runnable
-from tests.simulation.engine.world import Cluster
 
 EPOCH_BYTES = range(12, 16)  # of a batch's header: its leader epoch
 
@@ -52,8 +52,8 @@ class LiveBroker:
 
 
 class ClusterObserver:
-    def __init__(self, world: Cluster) -> None:
-        self.world = world
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
         self._version = -1
         self._stored: dict[tuple[str, str, str], bytes] = {}
         self._records: dict[BrokerId, BrokerRecord] = {}
@@ -70,20 +70,20 @@ class ClusterObserver:
 
     @property
     def now_us(self) -> int:
-        return self.world.now_us
+        return self.cluster.now_us
 
     def note(self, text: str) -> None:
-        self.world.note("judge", text)
+        self.cluster.note("judge", text)
 
     # ---- the store
 
     @property
     def has_written(self) -> bool:
         """To the store, since the last look."""
-        return self.world.store.version != self._version
+        return self.cluster.store.version != self._version
 
     def look_at_store(self) -> None:
-        store = self.world.store
+        store = self.cluster.store
         self._version = store.version
         self.remember_lost()
         self._slices.clear()
@@ -144,7 +144,7 @@ class ClusterObserver:
     def unserved(self) -> str:
         """Which topic that its user wants has not all its partitions, or is retained still."""
         served = Counter(topic_id for _, topic_id, _ in self.served_partitions())
-        for desired_topic in self.world.topics:
+        for desired_topic in self.cluster.topics:
             if (
                 desired_topic.is_wanted
                 and (found := served[desired_topic.topic_id]) < desired_topic.partitions
@@ -156,37 +156,37 @@ class ClusterObserver:
     def was_requested_to_delete(self, topic_id: TopicId) -> bool:
         return any(
             desired_topic.topic_id == topic_id and desired_topic.is_deleted
-            for desired_topic in self.world.topics
+            for desired_topic in self.cluster.topics
         )
 
     def is_lost_by_hand(self, slice_name: str) -> bool:
         """Somebody deleted the object, and will put it back."""
-        return slice_name in self.world.lost_slices
+        return slice_name in self.cluster.lost_slices
 
     def take_restored(self, slice_name: str) -> bool:
         """Its last write was a backup's that somebody put back. Asked once for each."""
-        found = slice_name in self.world.restored_slices
-        self.world.restored_slices.pop(slice_name, None)
+        found = slice_name in self.cluster.restored_slices
+        self.cluster.restored_slices.pop(slice_name, None)
         return found
 
     def lease_epoch(self) -> ControllerEpoch:
         """NO_EPOCH: there is no Lease."""
-        settings = LeaseSettings(self.world.namespace)
-        stored = self.world.store.get(LEASE, settings.namespace, settings.name)
+        settings = LeaseSettings(self.cluster.namespace)
+        stored = self.cluster.store.get(LEASE, settings.namespace, settings.name)
         if stored is None:
             return ControllerEpoch(NO_EPOCH)
         return ControllerEpoch(int(stored["metadata"]["annotations"][CONTROLLER_EPOCH_ANNOTATION]))
 
     def gone_again(self) -> Iterator[str]:
         """Slices of deleted topics that somebody put back, and that are no longer there."""
-        for name, uid in self.world.left_alone.items():
-            stored = self.world.store.get(PARTITION_SLICE, self.world.namespace, name)
+        for name, uid in self.cluster.left_alone.items():
+            stored = self.cluster.store.get(PARTITION_SLICE, self.cluster.namespace, name)
             if stored is None or stored["metadata"]["uid"] != uid:
                 yield name
 
     def topic_views(self) -> Iterator[TopicView]:
         """As the leading operator would write them into conditions."""
-        slot = self.world.leading_controller
+        slot = self.cluster.leading_controller
         if slot is not None and slot.service is not None:
             for pool in slot.service.pools():
                 yield from slot.service.topics(pool)
@@ -246,7 +246,7 @@ class ClusterObserver:
         choice = LeaderChoice(before.partition, leader, before.leader_epoch)
         return any(
             desired_topic.choices.get(before.partition) == choice
-            for desired_topic in self.world.topics
+            for desired_topic in self.cluster.topics
             if desired_topic.topic_id == topic_id
         )
 
@@ -256,7 +256,7 @@ class ClusterObserver:
         """Partitions with a leader, and how that broker stands to the leading controller;
         only of slices about which it has nothing left to decide: one from long ago is touched
         when every live broker has said what it holds (S17)."""
-        slot = self.world.leading_controller
+        slot = self.cluster.leading_controller
         if slot is None or slot.service is None:
             return
         for pool in slot.service._pools.values():
@@ -284,7 +284,7 @@ class ClusterObserver:
         """Of all that lead, or believe so."""
         found = {
             (slot.name, pool.decisions.state.controller_epoch): pool.decisions.state
-            for slot in self.world.controllers
+            for slot in self.cluster.controllers
             if slot.service is not None
             for pool in slot.service._pools.values()
         }
@@ -304,7 +304,7 @@ class ClusterObserver:
         """Some batch on a broker's volume says that leader epoch, by a bit that flipped. Whoever
         registered with it may be dead by now."""
         directory = f"/{topic}-{partition}/"
-        volumes = (slot.machine.volume for slot in self.world.brokers.values())
+        volumes = (slot.machine.volume for slot in self.cluster.brokers.values())
         return any(
             epoch in _flipped_epochs(file)
             for volume in volumes
@@ -328,7 +328,7 @@ class ClusterObserver:
 
     def live_brokers(self) -> tuple[LiveBroker, ...]:
         """Also those of deleted pods that still run."""
-        for slot in self.world.brokers.values():
+        for slot in self.cluster.brokers.values():
             for process, broker in slot.lives.items():
                 if process not in self._seen:
                     found = LiveBroker(
@@ -343,7 +343,7 @@ class ClusterObserver:
 
     def live_broker(self, broker_id: BrokerId) -> LiveBroker | None:
         """The one that its slot would call its own."""
-        slot = self.world.brokers.get(broker_id)
+        slot = self.cluster.brokers.get(broker_id)
         if slot is None or slot.process is None or slot.broker is None:
             return None
         self.live_brokers()
@@ -351,20 +351,20 @@ class ClusterObserver:
 
     def restart(self, broker: LiveBroker, why: str) -> None:
         """As people do, and it is counted."""
-        process = self.world.brokers[broker.broker_id].process
+        process = self.cluster.brokers[broker.broker_id].process
         if process is not None and process.process_id == broker.process:
             self.note(f"broker {broker.broker_id}: {why}")
-            self.world.coverage[why] += 1
+            self.cluster.coverage[why] += 1
             process.kill()
 
     def touched_broker(self) -> LiveBroker | None:
         """The one whose state the last step may have changed; it may have died in that step."""
-        ran = self.world.timeline.ran
+        ran = self.cluster.timeline.ran
         return None if ran is None else self._by_loop.get(ran)
 
     def has_touched_controller(self) -> bool:
         """Whether the last step may have changed what a controller knows."""
-        ran = self.world.timeline.ran
+        ran = self.cluster.timeline.ran
         return ran is not None and ran not in self._by_loop
 
     @staticmethod
@@ -378,27 +378,27 @@ class ClusterObserver:
     def cut_off_us(self, broker_id: BrokerId) -> int:
         """For how long by now nothing of other brokers and controllers has reached it; 0: it may
         have."""
-        since_us = self.world.cut_off_since_us.get(broker_id)
+        since_us = self.cluster.cut_off_since_us.get(broker_id)
         return 0 if since_us is None else self.now_us - since_us
 
     @property
     def has_flipped_bits(self) -> bool:
         """Of any broker, while it ran."""
-        return any(slot.machine.volume.is_unreliable for slot in self.world.brokers.values())
+        return any(slot.machine.volume.is_unreliable for slot in self.cluster.brokers.values())
 
     def has_retention(self, topic_id: TopicId) -> bool:
         """The topic asks for records to go while a run lasts."""
         names = ("retention.ms", "retention.bytes")
         return any(
             name in desired_topic.config
-            for desired_topic in self.world.topics
+            for desired_topic in self.cluster.topics
             if desired_topic.topic_id == topic_id
             for name in names
         )
 
     def oldest_retained_ms(self, topic_id: TopicId) -> int | None:
         """Of a topic with retention by time alone: from which time on records stay."""
-        for desired_topic in self.world.topics:
+        for desired_topic in self.cluster.topics:
             if desired_topic.topic_id == topic_id and "retention.bytes" not in desired_topic.config:
                 retention_ms = desired_topic.config.get("retention.ms")
                 return None if retention_ms is None else self.latest_wall_ms() - int(retention_ms)
@@ -406,7 +406,7 @@ class ClusterObserver:
 
     def producers_expire_ms(self, topic_id: TopicId) -> float:
         """inf: not within a run."""
-        for desired_topic in self.world.topics:
+        for desired_topic in self.cluster.topics:
             if desired_topic.topic_id == topic_id:
                 return float(desired_topic.config.get("producer.id.expiration.ms", inf))
         return inf
@@ -415,13 +415,13 @@ class ClusterObserver:
         """From its start on, as no run changes that."""
         return any(
             "compact" in desired_topic.config.get("cleanup.policy", "")
-            for desired_topic in self.world.topics
+            for desired_topic in self.cluster.topics
             if desired_topic.topic_id == topic_id
         )
 
     def latest_wall_ms(self) -> int:
         """The latest that any broker was told it is."""
-        clocks = (slot.machine.clock for slot in self.world.brokers.values())
+        clocks = (slot.machine.clock for slot in self.cluster.brokers.values())
         return max(clock.latest_wall_us for clock in clocks) // 1000
 
     def log_counts(self) -> Counter[str]:

@@ -12,12 +12,12 @@ from tests.simulation.checks.compacted_log import CompactedLog
 from tests.simulation.checks.producer_expiry import ProducerExpiry
 
 
-def new_committed_log(name: str, world: ClusterObserver, topic_id: TopicId) -> CommittedLog:
+def new_committed_log(name: str, cluster: ClusterObserver, topic_id: TopicId) -> CommittedLog:
     log = CommittedLog(name)
-    if world.is_compacted(topic_id):
-        log = CompactedLog(name, world.latest_wall_ms)
-        log.sees_all = lambda: not world.has_flipped_bits
-    log.expiry = ProducerExpiry(world.producers_expire_ms(topic_id), lambda: world.now_us)
+    if cluster.is_compacted(topic_id):
+        log = CompactedLog(name, cluster.latest_wall_ms)
+        log.sees_all = lambda: not cluster.has_flipped_bits
+    log.expiry = ProducerExpiry(cluster.producers_expire_ms(topic_id), lambda: cluster.now_us)
     return log
 
 

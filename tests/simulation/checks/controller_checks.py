@@ -15,44 +15,46 @@ from tests.simulation.checks.violations import Violation
 class ControllerChecker:
     """Each method raises Violation."""
 
-    def __init__(self, world: ClusterObserver) -> None:
-        self._cluster = world
-        interval_ms = world.world.options.balance_interval_ms
+    def __init__(self, cluster: ClusterObserver) -> None:
+        self._cluster = cluster
+        interval_ms = cluster.cluster.options.balance_interval_ms
         is_often = interval_ms < ControllerSettings().balance_interval_ms
-        self._moves = MoveChecker(world.cannot_write, balances_often=is_often)
+        self._moves = MoveChecker(cluster.cannot_write, balances_often=is_often)
         self._lease = LeaseChecker()
 
     def on_broker(self, before: BrokerRecord | None, after: BrokerRecord) -> None:
-        world = self._cluster.world
-        is_held_down = world.brokers[after.broker_id].is_held_down
+        cluster = self._cluster.cluster
+        is_held_down = cluster.brokers[after.broker_id].is_held_down
         check_not_in_vain(
             before,
             after,
-            world.coverage,
+            cluster.coverage,
             is_held_down=is_held_down,
-            healed_for_us=world.healed_for_us,
+            healed_for_us=cluster.healed_for_us,
         )
-        self._lease.on_object(after.controller_epoch, world.now_us)
+        self._lease.on_object(after.controller_epoch, cluster.now_us)
 
     def on_slice(self, before: PartitionSlice | None, after: PartitionSlice) -> None:
         """`before`: None also where a backup came between them."""
-        world = self._cluster.world
-        self._lease.on_object(after.controller_epoch, world.now_us)
+        cluster = self._cluster.cluster
+        self._lease.on_object(after.controller_epoch, cluster.now_us)
         if before is None:
             return
-        held_down = [slot.broker_id for slot in world.brokers.values() if slot.is_held_down]
-        check_evicted_in_vain(before, after, world.coverage, excused=[*world.stalled, *held_down])
-        self._moves.on_slice(before, after, world.now_us)
-        if world.is_healed:
+        held_down = [slot.broker_id for slot in cluster.brokers.values() if slot.is_held_down]
+        check_evicted_in_vain(
+            before, after, cluster.coverage, excused=[*cluster.stalled, *held_down]
+        )
+        self._moves.on_slice(before, after, cluster.now_us)
+        if cluster.is_healed:
             return  # who is killed from here on is alone
-        up = [slot.broker_id for slot in world.brokers.values() if slot.machine.is_up]
+        up = [slot.broker_id for slot in cluster.brokers.values() if slot.machine.is_up]
         for old, new in both(before, after):
-            check_one_event(old, new, world.coverage, up=up)
+            check_one_event(old, new, cluster.coverage, up=up)
 
     def look(self) -> None:
         """Whenever something was written."""
-        world = self._cluster.world
-        befell = None if world.is_healed else kinds_so_far(world.coverage)
+        cluster = self._cluster.cluster
+        befell = None if cluster.is_healed else kinds_so_far(cluster.coverage)
         self._lease.on_lease(self._cluster.lease_epoch(), self._cluster.now_us, befell=befell)
         for name in self._cluster.gone_again():
             raise Violation("I20", f"{name}, which somebody put back, is deleted, nobody asked")

@@ -36,8 +36,8 @@ def check_file_ends(who: str, log: PartitionLog) -> None:
 
 
 class CorruptionChecker:
-    def __init__(self, world: ClusterObserver) -> None:
-        self._cluster = world
+    def __init__(self, cluster: ClusterObserver) -> None:
+        self._cluster = cluster
         self._known: dict[tuple[TopicPartition, BrokerId], dict[int, None]] = {}  # offsets met
         self._met_by: dict[tuple[TopicPartition, BrokerId], Partition] = {}
         self._rebuilt: dict[Partition, Corruption] = {}  # the last time, if it was

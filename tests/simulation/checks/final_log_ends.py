@@ -13,7 +13,7 @@ from tidemark_operator.store.lease import LeaseSettings
 from tests.simulation.checks.coverage_rows import FROZEN, KILLED, KILLED_WITH_CONTROLLER
 from tests.simulation.checks.liveness_checks import KILLED_MS
 from tests.simulation.engine.broker_process import BrokerSlot
-from tests.simulation.engine.world import Cluster
+from tests.simulation.engine.simulated_cluster import Cluster
 
 ENDS = (FROZEN, KILLED_WITH_CONTROLLER, KILLED)
 
@@ -32,7 +32,7 @@ def bound_ms(end: str, settings: ControllerSettings, lease: LeaseSettings) -> in
     return KILLED_MS
 
 
-def bring_about(end: str, world: Cluster, slot: BrokerSlot) -> None:
+def bring_about(end: str, cluster: Cluster, slot: BrokerSlot) -> None:
     """Who ends stays away. A frozen one counts as held down too: it is fenced for this, and for
     nothing that befell it in the run (S18)."""
     process = slot.process
@@ -41,7 +41,7 @@ def bring_about(end: str, world: Cluster, slot: BrokerSlot) -> None:
     if end == FROZEN:
         process.freeze(for_good=True)
         return
-    controller = world.leading_controller if end == KILLED_WITH_CONTROLLER else None
+    controller = cluster.leading_controller if end == KILLED_WITH_CONTROLLER else None
     if controller is not None and controller.process is not None:
         controller.is_held_down = True
         controller.process.kill()

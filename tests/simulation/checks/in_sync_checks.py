@@ -73,11 +73,11 @@ class EntryChecker:
 
     def __init__(
         self,
-        world: ClusterObserver,
+        cluster: ClusterObserver,
         damages: CorruptionChecker,
         audit_of: Callable[[Any, Partition], ReplicaAudit],
     ) -> None:
-        self._cluster = world
+        self._cluster = cluster
         self._damages = damages
         self._audit_of = audit_of
 

@@ -61,9 +61,9 @@ TopicPartition = tuple[TopicId, int]
 
 
 class Invariants:
-    def __init__(self, world: ClusterObserver) -> None:
+    def __init__(self, cluster: ClusterObserver) -> None:
         self.coverage: Counter[str] = Counter()
-        self._cluster = world
+        self._cluster = cluster
         self._committed: dict[TopicPartition, CommittedLog] = {}
         self._audits: dict[Partition, ReplicaAudit] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}  # I11: epoch -> process
@@ -71,12 +71,12 @@ class Invariants:
         self._counted: dict[Partition, tuple[int, int, int, int]] = {}
         self._min_insync = MinInsyncChecker()
         self._seen_epochs = SeenEpochs()
-        self._damages = CorruptionChecker(world)
-        self._entries = EntryChecker(world, self._damages, self._audit_of)
+        self._damages = CorruptionChecker(cluster)
+        self._entries = EntryChecker(cluster, self._damages, self._audit_of)
         self._given_ids = GivenIds()
         self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers
-        self._checker = SliceChecker(world)
-        self._controllers = ControllerChecker(world)
+        self._checker = SliceChecker(cluster)
+        self._controllers = ControllerChecker(cluster)
         self._slices: dict[str, PartitionSlice] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
         self._maximal = MaximalChecker(self.states, self._checker.restored)
@@ -87,8 +87,8 @@ class Invariants:
         self._awaited_grants: dict[tuple[TopicPartition, int], None] = {}
         self._losses = LossChecker(self.coverage)
         self.deleted: dict[str, None] = {}  # partitions of topics that are gone
-        self._resorts = UncleanRecoveryChecker(world)
-        self._erasures = Erasures(world.was_requested_to_delete)
+        self._resorts = UncleanRecoveryChecker(cluster)
+        self._erasures = Erasures(cluster.was_requested_to_delete)
         self._registered_us: dict[BrokerId, int] = {}
         self._notes_due_us = 0
         self._placed: dict[TopicPartition, None] = {}
@@ -190,12 +190,12 @@ class Invariants:
         self._events += 1
         if self._said_wrongly is not None:
             raise self._said_wrongly
-        world = self._cluster
-        broker = world.touched_broker()
-        if world.has_written:
+        cluster = self._cluster
+        broker = cluster.touched_broker()
+        if cluster.has_written:
             self._look_at_store()
-        elif world.now_us < self._notes_due_us and world.has_touched_controller():
-            world.remember_lost()
+        elif cluster.now_us < self._notes_due_us and cluster.has_touched_controller():
+            cluster.remember_lost()
         if broker is not None:
             if broker.is_dead:
                 self._record_last_words(broker)

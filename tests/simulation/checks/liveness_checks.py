@@ -51,12 +51,12 @@ class Bounds:
 
 
 class LivenessChecks:
-    def __init__(self, world: ClusterObserver, bounds: Bounds) -> None:
-        self._cluster = world
+    def __init__(self, cluster: ClusterObserver, bounds: Bounds) -> None:
+        self._cluster = cluster
         self._bounds = bounds
         # L1 counts from the last fault on, or since leadership was whole once more: it may move
         # again as a broker stops that was told to before.
-        self._whole_us = self._joining_us = self._changed_us = self._balanced_us = world.now_us
+        self._whole_us = self._joining_us = self._changed_us = self._balanced_us = cluster.now_us
         self._reported: object = None  # of which, and to which processes
         self._placed: object = None  # where, and who lives
         self._balancing: object = None  # which of both, and by which controller

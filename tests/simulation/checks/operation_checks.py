@@ -60,10 +60,10 @@ def unnamed_leaderless(view: TopicView) -> str:
     return ""
 
 
-def check_led_at_rest(world: ClusterObserver) -> None:
+def check_led_at_rest(cluster: ClusterObserver) -> None:
     """I12: a fenced broker leads nothing, once its controller has nothing left to write. I20: and
     no broker leads what is retained, but while it moves."""
-    for record, value, state in world.led_at_rest():
+    for record, value, state in cluster.led_at_rest():
         if value.is_retained and not is_moving(state):
             raise Violation("I20", f"{value.name}: {state} is retained, moves not, and is led")
         is_present = record is not None and record.broker_epoch == state.leader_broker_epoch
@@ -73,11 +73,11 @@ def check_led_at_rest(world: ClusterObserver) -> None:
             )
 
 
-def check_locks(world: ClusterObserver, live: Iterable[LiveBroker]) -> None:
+def check_locks(cluster: ClusterObserver, live: Iterable[LiveBroker]) -> None:
     """I17."""
     open_in: dict[str, int] = {}
     for broker in live:
-        volume = world.open_volume(broker)
+        volume = cluster.open_volume(broker)
         if volume is None:
             continue
         other = open_in.setdefault(volume, broker.process)
@@ -138,8 +138,8 @@ class QuietTime:
     as a proposal to shrink an ISR. After either two seconds in a row have to be quiet, as one alone
     is what a slow repetition leaves."""
 
-    def __init__(self, world: ClusterObserver) -> None:
-        self._cluster = world
+    def __init__(self, cluster: ClusterObserver) -> None:
+        self._cluster = cluster
         self._before = self._moment()
         self._written: list[int] = []  # in each second
         self._unchanged: list[int] = []  # in those after which nothing was different
@@ -159,12 +159,12 @@ class QuietTime:
         return False
 
     def _moment(self) -> _ClockReading:
-        writes = self._cluster.world.store.writes_requested
+        writes = self._cluster.cluster.store.writes_requested
         return _ClockReading(
             writes[PARTITION_SLICE.kind] + writes[BROKER.kind],
             {
                 (topic_id, state.partition): replace(state, partition_epoch=PartitionEpoch(0))
                 for _, topic_id, state in self._cluster.served_partitions()
             },
-            tuple(read_broker(item) for item in self._cluster.world.store.objects(BROKER)),
+            tuple(read_broker(item) for item in self._cluster.cluster.store.objects(BROKER)),
         )

@@ -16,9 +16,9 @@ from tests.simulation.checks.violations import Violation
 RESPONSE_US = 500_000  # a read waits for records, and what was sent before the cut arrives
 
 
-def check_in_touch(world: ClusterObserver, broker_id: BrokerId, replica: Partition) -> None:
+def check_in_touch(cluster: ClusterObserver, broker_id: BrokerId, replica: Partition) -> None:
     """B10: a follower that is cut off from its leader for the lag window serves no readers."""
-    cut_off_us = world.cut_off_us(broker_id)
+    cut_off_us = cluster.cut_off_us(broker_id)
     if replica.leader is None and cut_off_us > replica.replica_lag_max_ms * 1000 + RESPONSE_US:
         raise Violation(
             "B10",

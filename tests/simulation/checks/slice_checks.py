@@ -100,8 +100,8 @@ class NotStored(Protocol):
 
 
 class SliceChecker:
-    def __init__(self, world: NotStored) -> None:
-        self._cluster = world
+    def __init__(self, cluster: NotStored) -> None:
+        self._cluster = cluster
         self._unfenced: dict[Member, None] = {}  # lives that were stored as active
         self.dropped: list[DroppedEntry] = []
         # Put back from a backup by hand, and nobody was elected since (S17).

@@ -23,8 +23,8 @@ LogEnd = tuple[int, int]  # (last epoch, log end offset)
 
 
 class UncleanRecoveryChecker:
-    def __init__(self, world: ClusterObserver) -> None:
-        self._cluster = world
+    def __init__(self, cluster: ClusterObserver) -> None:
+        self._cluster = cluster
         self._active_since_us: dict[BrokerId, int] = {}
 
     def on_broker(self, before: BrokerRecord | None, after: BrokerRecord) -> None:

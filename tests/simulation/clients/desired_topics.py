@@ -26,7 +26,7 @@ from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
 if TYPE_CHECKING:
-    from tests.simulation.engine.world import Cluster
+    from tests.simulation.engine.simulated_cluster import Cluster
 
 LOOK_SECONDS = 0.2
 RETAINED_MOVES = "moves of retained partitions"
@@ -70,55 +70,55 @@ class DesiredTopic:
         )
 
 
-def states_of(world: "Cluster", desired_topic: DesiredTopic) -> tuple[PartitionState, ...]:
+def states_of(cluster: "Cluster", desired_topic: DesiredTopic) -> tuple[PartitionState, ...]:
     """As the leading operator knows them."""
-    slot = world.leading_controller
-    if slot is None or slot.service is None or world.pool not in slot.service.pools():
+    slot = cluster.leading_controller
+    if slot is None or slot.service is None or cluster.pool not in slot.service.pools():
         return ()
-    view = slot.service.topic(world.pool, desired_topic.topic_id)
+    view = slot.service.topic(cluster.pool, desired_topic.topic_id)
     return () if view is None else view.partitions
 
 
-async def keep_topics(world: "Cluster", who: str, service: ControllerService) -> None:
+async def keep_topics(cluster: "Cluster", who: str, service: ControllerService) -> None:
     """Until cancelled."""
     reported = 0
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        reported = await _keep_settings(world, service, reported)
-        for desired_topic in tuple(world.topics):
+        reported = await _keep_settings(cluster, service, reported)
+        for desired_topic in tuple(cluster.topics):
             if not service.is_leading:
                 break
             try:
-                done = await _step(service, world, desired_topic)
+                done = await _step(service, cluster, desired_topic)
             except (NotController, StoreError, NoLiveReplica, TooFewBrokers, TopicUnknown):
                 continue  # tried again
             except SliceMissing as error:
                 done = f"{type(error).__name__}: {error}"
                 with contextlib.suppress(NotController, StoreError):
-                    await service.find_slices(world.pool, desired_topic.topic_id)
+                    await service.find_slices(cluster.pool, desired_topic.topic_id)
             except CannotReassign as error:
                 done = f"{type(error).__name__}: {error}"
             if done and done != desired_topic.last_news:
                 desired_topic.last_news = done
-                world.note(who, f"topic {desired_topic.topic} {desired_topic.topic_id}: {done}")
+                cluster.note(who, f"topic {desired_topic.topic} {desired_topic.topic_id}: {done}")
 
 
-async def _keep_settings(world: "Cluster", service: ControllerService, reported: int) -> int:
+async def _keep_settings(cluster: "Cluster", service: ControllerService, reported: int) -> int:
     """Of the pool, as a BrokerPool object has them; what this controller knows then. One that
     leads anew knows nothing."""
     if not service.is_leading:
         return 0
-    wanted = world.move_bytes_per_second
-    if wanted != reported and world.pool in service.pools():
+    wanted = cluster.move_bytes_per_second
+    if wanted != reported and cluster.pool in service.pools():
         with contextlib.suppress(NotController):
-            await service.set_settings(world.pool, PoolSettings(wanted))
+            await service.set_settings(cluster.pool, PoolSettings(wanted))
             return wanted
     return reported
 
 
-async def _step(service: ControllerService, world: "Cluster", desired_topic: DesiredTopic) -> str:
+async def _step(service: ControllerService, cluster: "Cluster", desired_topic: DesiredTopic) -> str:
     """The next one; what it was."""
-    pool = world.pool
+    pool = cluster.pool
     if desired_topic.is_gone or pool not in service.pools():
         return ""
     view = service.topic(pool, desired_topic.topic_id)
@@ -131,7 +131,7 @@ async def _step(service: ControllerService, world: "Cluster", desired_topic: Des
             return ""
         if view.is_retained:  # off brokers that are to be emptied
             done = await _move(service, pool, desired_topic, view)
-            world.coverage[RETAINED_MOVES] += "moved to" in done
+            cluster.coverage[RETAINED_MOVES] += "moved to" in done
             return done
         await service.delete_topic(pool, desired_topic.topic_id, retain=True)
         return "retained"
@@ -139,7 +139,7 @@ async def _step(service: ControllerService, world: "Cluster", desired_topic: Des
         return await _create(service, pool, desired_topic)
     if view.topic.partition_count < desired_topic.partitions:
         return await _grow(service, pool, desired_topic, view.topic.partition_count)
-    if view.topic.config != desired_topic.config or world.applies_again:
+    if view.topic.config != desired_topic.config or cluster.applies_again:
         await service.update_topic(pool, desired_topic.state)
         return f"configured: {desired_topic.config}"
     if desired_topic.choices:

@@ -31,7 +31,7 @@ from tests.simulation.clients.clients import Surroundings
 from tests.simulation.clients.desired_topics import DesiredTopic
 from tests.simulation.clients.session_consumer import SessionConsumer
 from tests.simulation.engine.broker_process import KAFKA_PORT
-from tests.simulation.engine.world import Cluster
+from tests.simulation.engine.simulated_cluster import Cluster
 
 RETRY_SECONDS = 0.1
 OFFSETS_PARTITIONS = 2
@@ -271,8 +271,8 @@ class SimulatedGroup:
             coordinates=self._coordinates,
         )
 
-    def create_topic(self, world: Cluster) -> None:
-        self._offsets = world.create_topic(
+    def create_topic(self, cluster: Cluster) -> None:
+        self._offsets = cluster.create_topic(
             OFFSETS_TOPIC,
             partitions=OFFSETS_PARTITIONS,
             replication_factor=3,

@@ -25,7 +25,7 @@ from tests.simulation.engine.messages import MessageFaults, MessageServer, Reque
 from tests.simulation.engine.processes import Machine, SimulatedProcess
 
 if TYPE_CHECKING:
-    from tests.simulation.engine.world import Cluster
+    from tests.simulation.engine.simulated_cluster import Cluster
 
 KAFKA_PORT = 9092
 HTTP_PORT = 8080
@@ -60,10 +60,12 @@ class SimulatedTransport:
 class BrokerSlot:
     """One broker identity."""
 
-    def __init__(self, broker_id: int, world: "Cluster") -> None:
+    def __init__(self, broker_id: int, cluster: "Cluster") -> None:
         self.broker_id = BrokerId(broker_id)
         self.name = f"broker-{broker_id}"
-        self.machine = Machine(f"node-{broker_id}", world.timeline, world.network, world.random)
+        self.machine = Machine(
+            f"node-{broker_id}", cluster.timeline, cluster.network, cluster.random
+        )
         self.process: SimulatedProcess | None = None
         self.lives: dict[SimulatedProcess, BrokerServer] = {}  # also of deleted pods that still run
         self.previous: list[SimulatedProcess] = []  # of deleted pods, maybe still running
@@ -71,7 +73,7 @@ class BrokerSlot:
         self.snapshot: DiskImage | None = None  # of the volume
         self._pods = 0
         self._claims = 1
-        self._cluster = world
+        self._cluster = cluster
         self._new_pod()
 
     @property
@@ -101,9 +103,9 @@ class BrokerSlot:
         """In the present pod; nothing if it runs, or cannot."""
         if self.process is not None or self.is_held_down or not self.machine.is_up:
             return
-        world = self._cluster
+        cluster = self._cluster
         process = SimulatedProcess(
-            f"{self.name}.{self._pods}", self.machine, self.host, world, ended=self._ended
+            f"{self.name}.{self._pods}", self.machine, self.host, cluster, ended=self._ended
         )
         self.process = process
         settings = self._settings()
@@ -114,7 +116,7 @@ class BrokerSlot:
             return await broker.run()
 
         process.start(run)
-        world.note(process.name, f"started in {self.pod_uid} on {self.machine.boot_id}")
+        cluster.note(process.name, f"started in {self.pod_uid} on {self.machine.boot_id}")
 
     def _ended(self, process: SimulatedProcess) -> None:
         self.lives.pop(process, None)
@@ -126,9 +128,9 @@ class BrokerSlot:
         self.start_later()
 
     def start_later(self) -> None:
-        world = self._cluster
+        cluster = self._cluster
         if self.machine.is_up and not self.is_held_down:
-            world.timeline.after(world.random.randint(100_000, 1_500_000), self.start)
+            cluster.timeline.after(cluster.random.randint(100_000, 1_500_000), self.start)
 
     def delete_pod_by_force(self) -> None:
         """The API server forgets the pod; its process runs on, its successor starts at once."""
@@ -164,34 +166,34 @@ class BrokerSlot:
         )
 
     def _environment(self, process: SimulatedProcess) -> BrokerEnvironment:
-        world = self._cluster
+        cluster = self._cluster
         return BrokerEnvironment(
             disk=process.disk,
-            new_controller_transport=lambda: SimulatedTransport(world.controller_hosts),
+            new_controller_transport=lambda: SimulatedTransport(cluster.controller_hosts),
             serve_http=self._serve_http,
-            new_uuid=lambda: UUID(int=world.random.getrandbits(128), version=4),
+            new_uuid=lambda: UUID(int=cluster.random.getrandbits(128), version=4),
             wall_clock_s=lambda: self.machine.clock.wall_us() / 1e6,
             processing_clock_s=lambda: self.machine.clock.wall_us() / 1e6,
-            on_serving=lambda: world.note(process.name, "serves"),
+            on_serving=lambda: cluster.note(process.name, "serves"),
         )
 
     async def _serve_http(
         self, broker: HttpBackend, stop: asyncio.Event, on_listening: Callable[[int], None]
     ) -> None:
         """Health for the controller's probe, and whatever the clients of this run speak."""
-        world = self._cluster
+        cluster = self._cluster
         host, port = broker.settings.listen_host, broker.settings.http_port
 
         async def health(_: bytes) -> bytes:
             return msgspec.json.encode({"incarnation": broker.incarnation})
 
-        messages = MessageServer({HEALTH_PATH: health}, MessageFaults(), world.random)
+        messages = MessageServer({HEALTH_PATH: health}, MessageFaults(), cluster.random)
         server, _ = await messages.start(host, port)
         try:
             async with asyncio.TaskGroup() as tasks:
                 clients: asyncio.Task[None] | None = None
-                if world.options.serve_clients is not None:
-                    serving = world.options.serve_clients(broker, stop, lambda port: None)
+                if cluster.options.serve_clients is not None:
+                    serving = cluster.options.serve_clients(broker, stop, lambda port: None)
                     clients = tasks.create_task(serving, name="clients")
                 on_listening(port)
                 await stop.wait()

@@ -29,7 +29,7 @@ from tests.simulation.engine.messages import MessageServer, RequestFailed, reque
 from tests.simulation.engine.processes import Machine, SimulatedProcess
 
 if TYPE_CHECKING:
-    from tests.simulation.engine.world import Cluster
+    from tests.simulation.engine.simulated_cluster import Cluster
 
 CONTROLLER_PORT = 8070
 TERMINATED_AFTER_US = 500_000  # until the kubelet has said so
@@ -68,17 +68,17 @@ class MessageProbe:
 class ControllerSlot:
     """One replica of the operator's Deployment."""
 
-    def __init__(self, number: int, world: "Cluster") -> None:
+    def __init__(self, number: int, cluster: "Cluster") -> None:
         self.name = f"controller-{number}"
         self.host = f"10.1.{number}.1"
-        self.machine = Machine(self.name, world.timeline, world.network, world.random)
+        self.machine = Machine(self.name, cluster.timeline, cluster.network, cluster.random)
         self.machine.add_host(self.host)
         self.process: SimulatedProcess | None = None
         self.service: ControllerService | None = None  # of the live process
         self.lease: ControllerLease | None = None
         self.ended_at_us = 0
         self.is_held_down = False
-        self._cluster = world
+        self._cluster = cluster
 
     @property
     def identity(self) -> str:
@@ -104,16 +104,16 @@ class ControllerSlot:
         self.start_later()
 
     def start_later(self) -> None:
-        world = self._cluster
+        cluster = self._cluster
         if self.machine.is_up and not self.is_held_down:
-            world.timeline.after(world.random.randint(300_000, 2_000_000), self.start)
+            cluster.timeline.after(cluster.random.randint(300_000, 2_000_000), self.start)
 
     async def _run(self) -> int:
-        world = self._cluster
+        cluster = self._cluster
         address = f"{self.host}:{CONTROLLER_PORT}"
-        store = world.store.client(self.name)
+        store = cluster.store.client(self.name)
         settings = ControllerSettings(
-            advertised_address=address, balance_interval_ms=world.options.balance_interval_ms
+            advertised_address=address, balance_interval_ms=cluster.options.balance_interval_ms
         )
         service = ControllerService(
             store,
@@ -122,7 +122,7 @@ class ControllerSlot:
             wall_clock_ms=lambda: self.machine.clock.wall_us() // 1000,
             probe=MessageProbe(settings.probe_timeout_ms),
             on_change=lambda change: None,
-            new_uuid=lambda: UUID(int=world.random.getrandbits(128), version=4),
+            new_uuid=lambda: UUID(int=cluster.random.getrandbits(128), version=4),
         )
         loop = asyncio.get_running_loop()
         lag = LoopLag(loop.time)
@@ -132,11 +132,11 @@ class ControllerSlot:
             address,
             leader=LeaderOnLoop(service, loop, lag),
             clock=LeaseClock(self.machine.clock),
-            settings=LeaseSettings(world.namespace),
-            is_holder_terminated=world.is_controller_terminated,
+            settings=LeaseSettings(cluster.namespace),
+            is_holder_terminated=cluster.is_controller_terminated,
         )
         self.service, self.lease = service, lease
-        messages = MessageServer(broker_calls(service), world.controller_faults, world.random)
+        messages = MessageServer(broker_calls(service), cluster.controller_faults, cluster.random)
         await messages.start(self.host, CONTROLLER_PORT)
         stop = asyncio.Event()
         loop.add_signal_handler(15, stop.set)
@@ -144,7 +144,7 @@ class ControllerSlot:
             assert self.process is not None
             leading = tasks.create_task(self.process.run_thread("lease", lease.run()), name="lease")
             beats = tasks.create_task(lag.run(), name="loop lag")
-            topics = tasks.create_task(keep_topics(world, self.name, service), name="topics")
+            topics = tasks.create_task(keep_topics(cluster, self.name, service), name="topics")
             await stop.wait()
             for task in (leading, beats, topics):
                 task.cancel()

@@ -80,31 +80,31 @@ class Machine:
 
 class SimulatedProcess(Host):
     def __init__(
-        self, name: str, machine: Machine, host: str, world: "Surroundings", *, ended: Ended
+        self, name: str, machine: Machine, host: str, cluster: "Surroundings", *, ended: Ended
     ) -> None:
         """`ended` is called once, whatever the way it ended."""
         self.name = name
         self.machine = machine
         self.host = host
-        self.process_id = world.next_process_id()
+        self.process_id = cluster.next_process_id()
         self.is_alive = True
         self._is_frozen_for_good = False
         self.exit_code: int | None = None
         self.sockets: dict[SimulatedTransport, None] = {}
         self.listeners: dict[SimulatedServer, None] = {}
         # abstract for typeshed only: loop.py says what the methods it leaves out do
-        self.loop = SimulatedLoop(name, world.timeline, machine.clock, self)  # type: ignore[abstract]
-        self.loop.costs = world.costs
+        self.loop = SimulatedLoop(name, cluster.timeline, machine.clock, self)  # type: ignore[abstract]
+        self.loop.costs = cluster.costs
         self.disk = SimulatedDisk(machine.volume, self)
         self._worker_us = 0
         self.threads: list[SimulatedLoop] = []
-        self._cluster = world
+        self._cluster = cluster
         self._ended = ended
         self._is_in_worker = False
         self._main: asyncio.Task[Any] | None = None
         machine.processes[self] = None
         machine.add_host(host)
-        world.add_process(self)
+        cluster.add_process(self)
 
     def start(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """`make` is called inside the process."""

@@ -33,7 +33,7 @@ class Recorder:
         run.on_event = self.look
 
     def look(self) -> None:
-        now_us = self._run.world.now_us
+        now_us = self._run.cluster.now_us
         if now_us < self._next_us:
             return
         self._next_us = now_us + SAMPLE_US

@@ -48,8 +48,8 @@ from tests.simulation.clients.group_member import SimulatedGroup
 from tests.simulation.clients.idempotent_client import IdempotentProducer
 from tests.simulation.engine.clock import EPOCH_US
 from tests.simulation.engine.shape import Shape, faults_of
+from tests.simulation.engine.simulated_cluster import Cluster, ClusterOptions, NewClient
 from tests.simulation.engine.timeline import FOREVER_US
-from tests.simulation.engine.world import Cluster, ClusterOptions, NewClient
 from tests.simulation.faults.faults import Fault, heal, schedule
 
 SECOND_US = 1_000_000
@@ -141,9 +141,9 @@ class Run:
             replica_fetch_max_bytes=self.shape.replica_fetch_max_bytes,
             costs=self.shape.costs,
         )
-        self.world = Cluster(plan.seed, options)
-        self.world.call_client = self._call_client
-        self.watched = ClusterObserver(self.world)
+        self.cluster = Cluster(plan.seed, options)
+        self.cluster.call_client = self._call_client
+        self.watched = ClusterObserver(self.cluster)
         self.invariants = self.received.invariants = Invariants(self.watched)
         self.group = SimulatedGroup(self.invariants) if self.shape.has_group else None
         self.history: list[Operation] = []
@@ -157,7 +157,7 @@ class Run:
 
     def go(self) -> RunResult:
         violation: tuple[str, str] | None = None
-        with self.world, _bounded():
+        with self.cluster, _bounded():
             try:
                 self._to_its_end()
             except Violation as found:
@@ -213,17 +213,17 @@ class Run:
             options=self._options(),
             violation=violation,
             events=self.events,
-            simulated_us=self.world.now_us,
+            simulated_us=self.cluster.now_us,
             cpu_seconds=time.process_time() - self._began,
             profile=self.plan.profile,
             coverage=self._coverage(),
             retained_us=self.retained_us,
-            trace=tuple(self.world.trace) if self.plan.keeps_trace else (),
-            digest=self.world.trace_digest(),
+            trace=tuple(self.cluster.trace) if self.plan.keeps_trace else (),
+            digest=self.cluster.trace_digest(),
         )
 
     def _coverage(self) -> Counter[str]:
-        found = self.invariants.coverage + self.world.coverage
+        found = self.invariants.coverage + self.cluster.coverage
         return found if self.group is None else found + self.group.coverage
 
     def _options(self) -> str:
@@ -235,8 +235,8 @@ class Run:
     # ---- phases
 
     def _safety_phase(self) -> None:
-        self.world.start()
-        self.world.create_topic(
+        self.cluster.start()
+        self.cluster.create_topic(
             "orders",
             partitions=PARTITIONS_AT_FIRST,
             replication_factor=3,
@@ -249,21 +249,21 @@ class Run:
             },
         )
         if self.group is not None:
-            self.group.create_topic(self.world)
+            self.group.create_topic(self.cluster)
         assert self.faults is not None
-        schedule(self.world, self.faults)
+        schedule(self.cluster, self.faults)
         self._start_clients()
         self._run_to(int(self.plan.safety_seconds * SECOND_US))
 
     def _healing_phase(self) -> None:
-        heal(self.world)
+        heal(self.cluster)
         promises = LivenessChecks(self.watched, Bounds.of(*self._settings()))
         self._until_retained(promises)
         self.retained_us.update(promises.retained_after_us())
         for name, retained_us in self.retained_us.items():
             self.invariants.coverage[kept(name)] += 1
             self.watched.note(f"{name} kept {retained_us / SECOND_US:.2f} s after the last fault")
-        self._run_to(self.world.now_us + SECOND_US)  # acknowledged also after healing
+        self._run_to(self.cluster.now_us + SECOND_US)  # acknowledged also after healing
         self._until_retained(promises)  # a broker that was told to stop before may have done so now
         if self.group is not None:
             self._until_group_goes_on(self.group)
@@ -274,34 +274,34 @@ class Run:
     def _until_retained(self, promises: LivenessChecks) -> None:
         next_look_us = 0
         while True:
-            if self.world.now_us >= next_look_us:
-                next_look_us = self.world.now_us + SECOND_US // 20
+            if self.cluster.now_us >= next_look_us:
+                next_look_us = self.cluster.now_us + SECOND_US // 20
                 if promises.are_kept():
                     return
             self._must_step()
 
     def _until_group_goes_on(self, group: SimulatedGroup) -> None:
         group.checks.heal()
-        deadline_us = self.world.now_us + GROUP_SECONDS * SECOND_US
-        while (missing := group.missing()) and self.world.now_us < deadline_us:
-            self._run_to(self.world.now_us + SECOND_US // 20)
+        deadline_us = self.cluster.now_us + GROUP_SECONDS * SECOND_US
+        while (missing := group.missing()) and self.cluster.now_us < deadline_us:
+            self._run_to(self.cluster.now_us + SECOND_US // 20)
         if missing:
             raise Violation("G4", f"{missing}, {GROUP_SECONDS} s after everything else was well")
 
     def _quiet_phase(self) -> None:
         """All is well and nothing changes, whatever is applied again; then all is read."""
-        self.world.applies_again = True
+        self.cluster.applies_again = True
         quiet = QuietTime(self.watched)
-        ends_us = self.world.now_us + int(QUIET_SECONDS * SECOND_US)
+        ends_us = self.cluster.now_us + int(QUIET_SECONDS * SECOND_US)
         self._last_reads()
         self._run_to(ends_us)
         while not quiet.is_over():
-            self._run_to(self.world.now_us + int(QUIET_SECONDS * SECOND_US))
+            self._run_to(self.cluster.now_us + int(QUIET_SECONDS * SECOND_US))
         self.invariants.coverage[kept("I21")] += 1
 
     def _settings(self) -> tuple[ControllerSettings, LeaseSettings]:
         settings = ControllerSettings(balance_interval_ms=self.shape.balance_interval_ms)
-        return settings, LeaseSettings(self.world.namespace)
+        return settings, LeaseSettings(self.cluster.namespace)
 
     def _last_end(self) -> None:
         """L1 where nothing else is wrong: a leader is killed or stands still, and everything it led
@@ -313,30 +313,30 @@ class Run:
         # who can lead.
         self._until_retained(promises)
         leading = [state.leader for *_, state in self.watched.served_partitions()]
-        slot = self.world.brokers[leading[0]]
+        slot = self.cluster.brokers[leading[0]]
         if slot.process is None:
             return
         end = end_of(self.plan.seed)
         most_ms = bound_ms(end, *self._settings())
         self.watched.note(f"{slot.process.name}: {end}, all is well")
-        began_us = self.world.now_us
-        bring_about(end, self.world, slot)
+        began_us = self.cluster.now_us
+        bring_about(end, self.cluster, slot)
         while missing := promises.missing_leader(slot.broker_id):
-            if self.world.now_us - began_us > most_ms * 1000:
+            if self.cluster.now_us - began_us > most_ms * 1000:
                 raise Violation("L1", f'{missing}, {most_ms} ms and not "{end}"')
-            next_look_us = self.world.now_us + KILLED_LOOK_US
-            while self.world.now_us < next_look_us:
+            next_look_us = self.cluster.now_us + KILLED_LOOK_US
+            while self.cluster.now_us < next_look_us:
                 self._must_step()
-        self.retained_us[end] = self.world.now_us - began_us
+        self.retained_us[end] = self.cluster.now_us - began_us
         self.invariants.coverage[kept(end)] += 1
 
     def _last_reads(self) -> None:
         """Everything is read from its start: what is not there then is lost. A bit that flipped
         before may be found only now, and change who leads."""
         reader = Consumer(
-            ConsumerPlan("last-reader", "orders", 10), self._around(), self.world.random
+            ConsumerPlan("last-reader", "orders", 10), self._around(), self.cluster.random
         )
-        partitions = range(self.world.partitions_of("orders"))
+        partitions = range(self.cluster.partitions_of("orders"))
         ends: dict[int, int | None] = {}
 
         def is_whole(name: str, end_offset: int) -> bool:
@@ -348,7 +348,7 @@ class Run:
                 ends[partition] = await reader.read_all(partition, tries=200, is_whole=is_whole)
 
         self._spawn("last-reader", read)
-        deadline_us = self.world.now_us + LAST_READ_SECONDS * SECOND_US
+        deadline_us = self.cluster.now_us + LAST_READ_SECONDS * SECOND_US
         while len(ends) < len(partitions) and self._step(deadline_us):
             pass
         for partition in partitions:
@@ -382,8 +382,8 @@ class Run:
 
     def _step(self, until_us: int) -> bool:
         """False: nothing is left that is due until then."""
-        world = self.world
-        if not world.timeline.step(until_us):
+        cluster = self.cluster
+        if not cluster.timeline.step(until_us):
             return False
         self.events += 1
         self.invariants.after_event()
@@ -391,8 +391,8 @@ class Run:
             raise self.group.checks.violation
         if self.on_event is not None:
             self.on_event()
-        if world.crashes:
-            crash = world.crashes[0]
+        if cluster.crashes:
+            crash = cluster.crashes[0]
             if isinstance(crash.error, Violation):  # what a client saw
                 raise crash.error
             raise Violation("crash", f"{crash.who}: {type(crash.error).__name__}: {crash.error}")
@@ -410,11 +410,11 @@ class Run:
 
     def _around(self) -> Surroundings:
         return Surroundings(
-            brokers=tuple(self.world.brokers),
-            partitions=self.world.partitions_of,
-            address_of=lambda broker: (self.world.brokers[BrokerId(broker)].host, CLIENT_PORT),
-            now_us=lambda: self.world.now_us,
-            wall_ms=lambda: (EPOCH_US + self.world.now_us) // 1000,
+            brokers=tuple(self.cluster.brokers),
+            partitions=self.cluster.partitions_of,
+            address_of=lambda broker: (self.cluster.brokers[BrokerId(broker)].host, CLIENT_PORT),
+            now_us=lambda: self.cluster.now_us,
+            wall_ms=lambda: (EPOCH_US + self.cluster.now_us) // 1000,
             began=self._began_send,
             record=self._record,
             next_value=self._next_value,
@@ -441,7 +441,7 @@ class Run:
             self._spawn(client[0], client[1])
 
     def _clients(self) -> Iterator[tuple[str, Any]]:
-        chance = self.world.random
+        chance = self.cluster.random
         around = self._around()
         for number, acks in enumerate(self.shape.acks):
             plan = ProducerPlan(
@@ -465,13 +465,13 @@ class Run:
             yield from self.group.members(around, chance)
 
     def _call_client(self, make: NewClient) -> None:
-        client = make(self._around(), self.world.random)
-        self._spawn(f"passing-{len(self.world.processes)}", client.run)
+        client = make(self._around(), self.cluster.random)
+        self._spawn(f"passing-{len(self.cluster.processes)}", client.run)
 
     def _spawn(self, name: str, work: Any) -> None:
-        machine = self.world.new_machine(name)
-        number = len(self.world.processes)
-        process = self.world.spawn(name, machine, f"10.2.{number // 250}.{number % 250}")
+        machine = self.cluster.new_machine(name)
+        number = len(self.cluster.processes)
+        process = self.cluster.spawn(name, machine, f"10.2.{number // 250}.{number % 250}")
         process.start(work)
 
 

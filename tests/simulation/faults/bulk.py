@@ -7,17 +7,17 @@ fenced and no Lease may be lost, however long an event loop iteration takes.
 from typing import Any
 
 from tests.simulation.engine.costs import Costs
-from tests.simulation.engine.world import Cluster
+from tests.simulation.engine.simulated_cluster import Cluster
 from tests.simulation.faults.fault_plan import Arguments
 from tests.simulation.faults.faults import fault
 
 
 @fault
-def make_bulk(world: Cluster, topics: int, partitions: int, for_us: int) -> None:
+def make_bulk(cluster: Cluster, topics: int, partitions: int, for_us: int) -> None:
     """So many topics are applied at once, and deleted together."""
-    name = f"bulk-{len(world.topics)}"
+    name = f"bulk-{len(cluster.topics)}"
     desired_topics = [
-        world.create_topic(f"{name}-{number}", partitions=partitions, replication_factor=3)
+        cluster.create_topic(f"{name}-{number}", partitions=partitions, replication_factor=3)
         for number in range(topics)
     ]
 
@@ -25,21 +25,21 @@ def make_bulk(world: Cluster, topics: int, partitions: int, for_us: int) -> None
         for desired_topic in desired_topics:
             desired_topic.is_deleted = True
 
-    world.timeline.after(for_us, delete)
+    cluster.timeline.after(for_us, delete)
 
 
 @fault
-def starve_controller(world: Cluster, turns: int, turn_us: int, apart_us: int) -> None:
+def starve_controller(cluster: Cluster, turns: int, turn_us: int, apart_us: int) -> None:
     """Its loop has work for long turns, one soon after the other; its threads go on."""
-    slot = world.leading_controller
+    slot = cluster.leading_controller
     if slot is None or slot.process is None:
         return
     loop = slot.process.loop
 
     def starve(left: int) -> None:
-        if left and not loop.is_dead and not world.is_healed:
-            loop.block_until(world.now_us + turn_us)
-            world.timeline.after(turn_us + apart_us, starve, left - 1)
+        if left and not loop.is_dead and not cluster.is_healed:
+            loop.block_until(cluster.now_us + turn_us)
+            cluster.timeline.after(turn_us + apart_us, starve, left - 1)
 
     starve(turns)
 

@@ -21,8 +21,8 @@ from tidemark_protocol.ids import BrokerId
 from tests.simulation.clients.clients import PARTITIONS_AT_FIRST, ProducerPlan, Surroundings
 from tests.simulation.clients.idempotent_client import PassingProducer
 from tests.simulation.engine.network import SimulatedTransport
+from tests.simulation.engine.simulated_cluster import Cluster
 from tests.simulation.engine.store import StoreFaults
-from tests.simulation.engine.world import Cluster
 from tests.simulation.faults.fault_plan import Arguments
 from tests.simulation.faults.faults import block_link, broker_of, fault, freeze, isolate
 from tests.simulation.faults.triggered_faults import when
@@ -38,25 +38,27 @@ BACK_US = 300_000
 
 
 @fault
-def ask_for_ids(world: Cluster, batches: int) -> None:
+def ask_for_ids(cluster: Cluster, batches: int) -> None:
     """Of every broker, by a new producer each; it writes so many batches and goes."""
-    for number in range(len(world.brokers)):
-        _ask(world, number, batches)
+    for number in range(len(cluster.brokers)):
+        _ask(cluster, number, batches)
 
 
-def _ask(world: Cluster, number: int, batches: int) -> None:
-    if world.is_healed:
+def _ask(cluster: Cluster, number: int, batches: int) -> None:
+    if cluster.is_healed:
         return
-    broker_id = broker_of(world, number).broker_id
+    broker_id = broker_of(cluster, number).broker_id
 
     def make(around: Surroundings, chance: Random) -> PassingProducer:
-        return PassingProducer(_plan(world, 3.0), around, chance, broker=broker_id, batches=batches)
+        return PassingProducer(
+            _plan(cluster, 3.0), around, chance, broker=broker_id, batches=batches
+        )
 
-    world.call_client(make)
+    cluster.call_client(make)
 
 
-def _plan(world: Cluster, give_up_seconds: float) -> ProducerPlan:
-    number = len(world.processes)
+def _plan(cluster: Cluster, give_up_seconds: float) -> ProducerPlan:
+    number = len(cluster.processes)
     return ProducerPlan(
         name=f"passing-{number}",
         topic="orders",
@@ -70,72 +72,72 @@ def _plan(world: Cluster, give_up_seconds: float) -> ProducerPlan:
 
 
 @fault
-def give_ids_apart(world: Cluster) -> None:
+def give_ids_apart(cluster: Cluster) -> None:
     """The Lease is deleted by hand while its holder stands still and the API server is slow. It
     wakes as another one leads, whom no broker reaches yet, and every broker asks it for ids; later,
     under the one that stays, every broker's next life does."""
-    holder = world.leading_controller
+    holder = cluster.leading_controller
     if holder is None or holder.process is None:
         return
     process = holder.process
-    world.store.delete(LEASE, world.namespace, "tidemark-controller")
-    world.store.faults = StoreFaults(most_delay_us=SLOW_US)
-    world.timeline.after(2 * APART_US, setattr, world.store, "faults", StoreFaults())
-    freeze(world, process, APART_US)
-    others = [slot for slot in world.controllers if slot is not holder]
+    cluster.store.delete(LEASE, cluster.namespace, "tidemark-controller")
+    cluster.store.faults = StoreFaults(most_delay_us=SLOW_US)
+    cluster.timeline.after(2 * APART_US, setattr, cluster.store, "faults", StoreFaults())
+    freeze(cluster, process, APART_US)
+    others = [slot for slot in cluster.controllers if slot is not holder]
     for other in others:
-        for slot in world.brokers.values():
-            block_link(world, slot.machine.name, other.machine.name, APART_US + TERM_US)
+        for slot in cluster.brokers.values():
+            block_link(cluster, slot.machine.name, other.machine.name, APART_US + TERM_US)
 
     def give() -> None:
-        world.coverage["ids asked for while two controllers lead"] += 1
+        cluster.coverage["ids asked for while two controllers lead"] += 1
         process.thaw()
-        ask_for_ids(world, 0)
-        world.timeline.after(APART_US + TERM_US, _ask_next_lives, world)
+        ask_for_ids(cluster, 0)
+        cluster.timeline.after(APART_US + TERM_US, _ask_next_lives, cluster)
 
-    when(world, lambda: any(slot.is_leading for slot in others), give, APART_US)
+    when(cluster, lambda: any(slot.is_leading for slot in others), give, APART_US)
 
 
 @fault
-def give_ids_and_die(world: Cluster) -> None:
+def give_ids_and_die(cluster: Cluster) -> None:
     """The leading controller gives ids and is killed; under the next one every broker's next life
     is asked for ids."""
-    ask_for_ids(world, 0)
-    leading = world.leading_controller
+    ask_for_ids(cluster, 0)
+    leading = cluster.leading_controller
     if leading is None:
         return
 
     def kill() -> None:
         if leading.process is not None:
             leading.process.kill()
-        when(world, has_another, lambda: _ask_next_lives(world), WAIT_US)
+        when(cluster, has_another, lambda: _ask_next_lives(cluster), WAIT_US)
 
     def has_another() -> bool:
-        return any(slot.is_leading for slot in world.controllers if slot is not leading)
+        return any(slot.is_leading for slot in cluster.controllers if slot is not leading)
 
-    world.timeline.after(BACK_US, kill)
+    cluster.timeline.after(BACK_US, kill)
 
 
-def _ask_next_lives(world: Cluster) -> None:
-    world.coverage["ids asked for in a next life"] += 1
-    for slot in world.brokers.values():
-        if slot.process is not None and not world.is_healed:
+def _ask_next_lives(cluster: Cluster) -> None:
+    cluster.coverage["ids asked for in a next life"] += 1
+    for slot in cluster.brokers.values():
+        if slot.process is not None and not cluster.is_healed:
             slot.process.kill()
-    world.timeline.after(BACK_US, ask_for_ids, world, 0)
+    cluster.timeline.after(BACK_US, ask_for_ids, cluster, 0)
 
 
 @fault
-def lose_broker_object(world: Cluster, number: int) -> None:
+def lose_broker_object(cluster: Cluster, number: int) -> None:
     """A broker gives an id of a new block, whose producer writes; then its Broker object is deleted
     by hand, and no controller is left that knew it. Only its disk says what was given."""
-    slot = broker_of(world, number)
+    slot = broker_of(cluster, number)
     if slot.process is None:
         return
     slot.process.kill()
-    _ask(world, number, 2)
+    _ask(cluster, number, 2)
 
     def is_on_disk() -> bool:
-        record = _record(world, slot.broker_id)
+        record = _record(cluster, slot.broker_id)
         directory = None if slot.broker is None else slot.broker.directory
         if record is None or directory is None:
             return False
@@ -144,20 +146,20 @@ def lose_broker_object(world: Cluster, number: int) -> None:
         return is_this_epoch and first <= directory.highest_producer_id < first + BLOCK_SIZE
 
     def lose() -> None:
-        record = _record(world, slot.broker_id)
+        record = _record(cluster, slot.broker_id)
         assert record is not None
-        world.coverage["Broker objects deleted by hand"] += 1
-        world.store.delete(BROKER, world.namespace, broker_object_name(record))
-        for process in (*(each.process for each in world.controllers), slot.process):
+        cluster.coverage["Broker objects deleted by hand"] += 1
+        cluster.store.delete(BROKER, cluster.namespace, broker_object_name(record))
+        for process in (*(each.process for each in cluster.controllers), slot.process):
             if process is not None:
                 process.kill()
-        _ask(world, number, 0)
+        _ask(cluster, number, 0)
 
-    when(world, is_on_disk, lose, WAIT_US)
+    when(cluster, is_on_disk, lose, WAIT_US)
 
 
-def _record(world: Cluster, broker_id: BrokerId) -> BrokerRecord | None:
-    records = map(read_broker, world.store.objects(BROKER))
+def _record(cluster: Cluster, broker_id: BrokerId) -> BrokerRecord | None:
+    records = map(read_broker, cluster.store.objects(BROKER))
     return next((r for r in records if r is not None and r.broker_id == broker_id), None)
 
 
@@ -165,33 +167,33 @@ def _record(world: Cluster, broker_id: BrokerId) -> BrokerRecord | None:
 
 
 @fault
-def hold_up_producer(world: Cluster, for_us: int) -> None:
+def hold_up_producer(cluster: Cluster, for_us: int) -> None:
     """A new producer's first batch takes another way than all others, and it gives up waiting: its
     next epoch has written when the batch comes (B8)."""
 
     def hold_up(connections: list[asyncio.Transport]) -> None:
         for connection in connections:
             assert isinstance(connection, SimulatedTransport)
-            world.network.hold_up(connection, for_us)
-        world.coverage["producers held up"] += 1
+            cluster.network.hold_up(connection, for_us)
+        cluster.coverage["producers held up"] += 1
 
     def make(around: Surroundings, chance: Random) -> PassingProducer:
         return PassingProducer(
-            _plan(world, 0.5), around, chance, broker=None, batches=2, on_first_epoch=hold_up
+            _plan(cluster, 0.5), around, chance, broker=None, batches=2, on_first_epoch=hold_up
         )
 
-    world.call_client(make)
+    cluster.call_client(make)
 
 
 @fault
-def leave_to_clients(world: Cluster, number: int, for_us: int) -> None:
+def leave_to_clients(cluster: Cluster, number: int, for_us: int) -> None:
     """A broker is cut off from all others, and clients reach it (B10)."""
-    slot = broker_of(world, number)
-    if slot.broker_id in world.cut_off_since_us:
+    slot = broker_of(cluster, number)
+    if slot.broker_id in cluster.cut_off_since_us:
         return
-    isolate(world, slot.machine.name, "both", for_us)
-    world.cut_off_since_us[slot.broker_id] = world.now_us
-    world.timeline.after(for_us, world.cut_off_since_us.pop, slot.broker_id, None)
+    isolate(cluster, slot.machine.name, "both", for_us)
+    cluster.cut_off_since_us[slot.broker_id] = cluster.now_us
+    cluster.timeline.after(for_us, cluster.cut_off_since_us.pop, slot.broker_id, None)
 
 
 CLIENT_TRIGGERED_FAULTS: dict[str, Arguments] = {

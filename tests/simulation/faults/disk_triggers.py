@@ -27,7 +27,7 @@ from tests.simulation.clients.clients import PassingReader, Surroundings
 from tests.simulation.engine.broker_process import DATA_DIRECTORY, BrokerSlot
 from tests.simulation.engine.disk import SimulatedFile
 from tests.simulation.engine.disk_image import DiskImage, FileNode
-from tests.simulation.engine.world import Cluster
+from tests.simulation.engine.simulated_cluster import Cluster
 from tests.simulation.faults.fault_plan import Arguments
 from tests.simulation.faults.faults import broker_of, fault, let_up, lose_all_power, lose_power
 from tests.simulation.faults.triggered_faults import ALL_IN_SYNC, LOOK_EVERY_US, when
@@ -41,29 +41,29 @@ HIGH_LENGTH_BYTE = 9  # of a batch: a bit there makes it longer than any file he
 
 
 @fault
-def flip_in_tail(world: Cluster, number: int, part: str, end: str) -> None:
+def flip_in_tail(cluster: Cluster, number: int, part: str, end: str) -> None:
     """A bit flips in a committed batch past the recovery point of a broker that was killed, or that
     stopped in order. `part`: of the batch, its `length` or its `body`."""
-    slot = broker_of(world, number)
-    _flip_between_lives(world, slot, part, end, lambda node: let_up(slot))
+    slot = broker_of(cluster, number)
+    _flip_between_lives(cluster, slot, part, end, lambda node: let_up(slot))
 
 
 @fault
-def flip_in_tail_and_kill(world: Cluster, number: int) -> None:
+def flip_in_tail_and_kill(cluster: Cluster, number: int) -> None:
     """And the start that reads it, and cuts, is killed before it could say so (S1)."""
-    slot = broker_of(world, number)
+    slot = broker_of(cluster, number)
 
     def kill() -> None:
         if slot.process is not None:
-            world.coverage["killed between recovery and registration"] += 1
+            cluster.coverage["killed between recovery and registration"] += 1
             slot.process.kill()
 
     def go_on(node: FileNode) -> None:
         size_bytes = len(node.data)
         let_up(slot)
-        when(world, lambda: len(node.data) < size_bytes, kill, WAIT_US)
+        when(cluster, lambda: len(node.data) < size_bytes, kill, WAIT_US)
 
-    _flip_between_lives(world, slot, "body", "kill", go_on)
+    _flip_between_lives(cluster, slot, "body", "kill", go_on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class _Tail:
 
 
 def _flip_between_lives(
-    world: Cluster, slot: BrokerSlot, part: str, end: str, go_on: Callable[[FileNode], None]
+    cluster: Cluster, slot: BrokerSlot, part: str, end: str, go_on: Callable[[FileNode], None]
 ) -> None:
     """Which goes on with the file in which a bit flipped."""
     if slot.process is None or slot.partitions is None or slot.is_held_down:
@@ -122,15 +122,15 @@ def _flip_between_lives(
                 tail.batches(0)[-1:] if end == "stop" else tail.batches(_verified_from(image, tail))
             )
         ]
-        world.coverage[f"flipped in a tail: {part if batches else 'nothing'}"] += 1
+        cluster.coverage[f"flipped in a tail: {part if batches else 'nothing'}"] += 1
         if not batches:
             let_up(slot)
             return
-        node, position = world.random.choice(batches)
-        _flip(world, node, position, part)
+        node, position = cluster.random.choice(batches)
+        _flip(cluster, node, position, part)
         go_on(node)
 
-    when(world, lambda: slot.process is None, flip, WAIT_US)
+    when(cluster, lambda: slot.process is None, flip, WAIT_US)
 
 
 def _verified_from(image: DiskImage, tail: _Tail) -> int:
@@ -150,42 +150,42 @@ def _offsets(image: DiskImage, name: str) -> dict[tuple[str, int], Offset]:
         return {}
 
 
-def _flip(world: Cluster, node: FileNode, position: int, part: str) -> int:
+def _flip(cluster: Cluster, node: FileNode, position: int, part: str) -> int:
     """Where."""
     if part == "length":
         at = position + HIGH_LENGTH_BYTE
     else:
         size_bytes = read_header(node.data, position).size_bytes
-        at = position + world.random.randrange(HEADER_BYTES, size_bytes)
-    node.data[at] ^= 1 << world.random.randrange(8)
+        at = position + cluster.random.randrange(HEADER_BYTES, size_bytes)
+    node.data[at] ^= 1 << cluster.random.randrange(8)
     node.flipped_positions.add(at)
-    world.note("fault", f"bit flipped at {at} of {len(node.data)}")
+    cluster.note("fault", f"bit flipped at {at} of {len(node.data)}")
     return at
 
 
 @fault
-def flip_and_read(world: Cluster, number: int, end: str) -> None:
+def flip_and_read(cluster: Cluster, number: int, end: str) -> None:
     """A bit flips in a committed batch under a running broker, and a reader asks it for that very
     batch. `end`: "" or what becomes of the process soon after: `kill`, `stop`."""
-    _corruption_and_read(world, number, end, "flipped where a reader looks")
+    _corruption_and_read(cluster, number, end, "flipped where a reader looks")
 
 
 @fault
-def spoil_and_read(world: Cluster, number: int, end: str) -> None:
+def spoil_and_read(cluster: Cluster, number: int, end: str) -> None:
     """The same of a sector: until all is well again its drive cannot read it, and then reads
     something else."""
-    _corruption_and_read(world, number, end, "unreadable where a reader looks")
+    _corruption_and_read(cluster, number, end, "unreadable where a reader looks")
 
 
 @fault
-def miss_and_read(world: Cluster, number: int, end: str) -> None:
+def miss_and_read(cluster: Cluster, number: int, end: str) -> None:
     """Until its replica is known as damaged a sector cannot be read, and then again as it was.
     `end`: `power` too, of all brokers."""
-    _corruption_and_read(world, number, end, "unreadable once where a reader looks")
+    _corruption_and_read(cluster, number, end, "unreadable once where a reader looks")
 
 
-def _corruption_and_read(world: Cluster, number: int, end: str, how: str) -> None:
-    slot = broker_of(world, number)
+def _corruption_and_read(cluster: Cluster, number: int, end: str, how: str) -> None:
+    slot = broker_of(cluster, number)
     if slot.partitions is None:
         return
     committed = [
@@ -196,11 +196,11 @@ def _corruption_and_read(world: Cluster, number: int, end: str, how: str) -> Non
     ]
     if not committed:
         return
-    replica, node, position = world.random.choice(committed)
-    world.coverage[how] += 1
+    replica, node, position = cluster.random.choice(committed)
+    cluster.coverage[how] += 1
     at = position + HEADER_BYTES
     if how != "unreadable once where a reader looks":
-        at = _flip(world, node, position, "body")
+        at = _flip(cluster, node, position, "body")
     if how != "flipped where a reader looks":
         node.bad_positions.add(at)
     offset = read_header(node.data, position).base_offset
@@ -208,36 +208,36 @@ def _corruption_and_read(world: Cluster, number: int, end: str, how: str) -> Non
     def make(around: Surroundings, chance: Random) -> PassingReader:
         return PassingReader(around, chance, slot.broker_id, replica.partition, offset)
 
-    world.call_client(make)
+    cluster.call_client(make)
     process = slot.process
     assert process is not None
     strikes: dict[str, Callable[[], None]] = {
         "kill": process.kill,
         "stop": process.terminate,
-        "power": lambda: lose_all_power(world, SHORT_US),
+        "power": lambda: lose_all_power(cluster, SHORT_US),
     }
 
     def strike() -> None:
         if how == "unreadable once where a reader looks":
             node.bad_positions.discard(at)
         if end:
-            _soon(world, strikes[end])
+            _soon(cluster, strikes[end])
 
-    when(world, lambda: replica.corruption is not None, strike, WAIT_US)
+    when(cluster, lambda: replica.corruption is not None, strike, WAIT_US)
 
 
-def _soon(world: Cluster, act: Callable[[], None]) -> None:
-    world.timeline.after(world.random.randint(1_000, SHORT_US), act)
+def _soon(cluster: Cluster, act: Callable[[], None]) -> None:
+    cluster.timeline.after(cluster.random.randint(1_000, SHORT_US), act)
 
 
 # ---- syncs that failed, and what later syncs are worth
 
 
 @fault
-def fail_sync_stop_and_strike(world: Cluster, number: int, live_us: int) -> None:
+def fail_sync_stop_and_strike(cluster: Cluster, number: int, live_us: int) -> None:
     """A sync fails, and the broker ends. The next life has the same pages in memory; it stops in
     order, and then the power fails (S8)."""
-    slot = broker_of(world, number)
+    slot = broker_of(cluster, number)
     volume, process = slot.machine.volume, slot.process
     lost_before = volume.syncs_lost
     volume.lose_write_backs(1, of=lambda path: path.endswith(".log"))
@@ -247,18 +247,18 @@ def fail_sync_stop_and_strike(world: Cluster, number: int, live_us: int) -> None
         return is_next and slot.partitions is not None and slot.partitions.broker_epoch != NO_EPOCH
 
     def stop() -> None:
-        if world.is_healed or slot.process is None:
+        if cluster.is_healed or slot.process is None:
             return
         slot.is_held_down = True
         slot.process.terminate()
-        when(world, lambda: slot.process is None, strike, WAIT_US)
+        when(cluster, lambda: slot.process is None, strike, WAIT_US)
 
     def strike() -> None:
-        world.coverage["power lost after a stop after a lost sync"] += 1
+        cluster.coverage["power lost after a stop after a lost sync"] += 1
         slot.is_held_down = False
-        lose_power(world, number, SHORT_US)
+        lose_power(cluster, number, SHORT_US)
 
-    when(world, has_next_epoch, lambda: world.timeline.after(live_us, stop), WAIT_US)
+    when(cluster, has_next_epoch, lambda: cluster.timeline.after(live_us, stop), WAIT_US)
 
 
 # ---- cuts, and what a lost kernel makes of them
@@ -275,8 +275,8 @@ class _Truncation:
 class _Truncations:
     """What brokers cut from now on, looked at again and again."""
 
-    def __init__(self, world: Cluster) -> None:
-        self._cluster = world
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         self._known: dict[Any, tuple[int, int]] = {}  # replica: (truncated records, recovery point)
         self.found: list[_Truncation] = []
         self.look()
@@ -293,46 +293,46 @@ class _Truncations:
 
 
 @fault
-def strike_who_wrote_down(world: Cluster, wait_us: int) -> None:
+def strike_who_wrote_down(cluster: Cluster, wait_us: int) -> None:
     """A broker's power fails once it cut its log, and has written down a watermark past the cut,
     over what it fetched in the place of the old records (S29)."""
-    _strike(world, wait_us, "struck after a watermark past a cut", _has_written_down)
+    _strike(cluster, wait_us, "struck after a watermark past a cut", _has_written_down)
 
 
-def _has_written_down(world: Cluster, cut: _Truncation) -> bool:
-    offsets = _offsets(broker_of(world, cut.number).machine.volume.image, HIGH_WATERMARKS)
+def _has_written_down(cluster: Cluster, cut: _Truncation) -> bool:
+    offsets = _offsets(broker_of(cluster, cut.number).machine.volume.image, HIGH_WATERMARKS)
     return offsets.get((cut.replica.topic, cut.replica.partition), 0) > cut.to_offset
 
 
 @fault
-def strike_who_trusts_a_sync(world: Cluster, wait_us: int) -> None:
+def strike_who_trusts_a_sync(cluster: Cluster, wait_us: int) -> None:
     """A broker's power fails once something was committed in the place of what it cut, and its log
     is not as long again as what it had synced before (S11)."""
-    _strike(world, wait_us, "struck before it was as long as before a cut", _has_less_than_before)
+    _strike(cluster, wait_us, "struck before it was as long as before a cut", _has_less_than_before)
 
 
-def _has_less_than_before(world: Cluster, cut: _Truncation) -> bool:
+def _has_less_than_before(cluster: Cluster, cut: _Truncation) -> bool:
     replica = cut.replica
     end_offset = replica.log.log_end_offset
     return cut.to_offset < replica.high_watermark <= end_offset <= cut.recovery_point
 
 
 def _strike(
-    world: Cluster, wait_us: int, counted: str, is_moment: Callable[[Cluster, _Truncation], bool]
+    cluster: Cluster, wait_us: int, counted: str, is_moment: Callable[[Cluster, _Truncation], bool]
 ) -> None:
-    ends_us = world.now_us + wait_us
-    cuts = _Truncations(world)
+    ends_us = cluster.now_us + wait_us
+    cuts = _Truncations(cluster)
 
     def look() -> None:
-        if world.is_healed or world.now_us >= ends_us:
+        if cluster.is_healed or cluster.now_us >= ends_us:
             return
         cuts.look()
         for cut in cuts.found:
-            if is_moment(world, cut):
-                world.coverage[counted] += 1
-                lose_power(world, cut.number, SHORT_US)
+            if is_moment(cluster, cut):
+                cluster.coverage[counted] += 1
+                lose_power(cluster, cut.number, SHORT_US)
                 return
-        world.timeline.after(LOOK_EVERY_US, look)
+        cluster.timeline.after(LOOK_EVERY_US, look)
 
     look()
 

@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 from tests.simulation.engine.broker_process import BrokerSlot
+from tests.simulation.engine.simulated_cluster import Cluster
 from tests.simulation.engine.store import StoreFaults
-from tests.simulation.engine.world import Cluster
 from tests.simulation.faults.bulk import BULK_FAULTS, BULK_PROFILES, BULK_SECONDS
 from tests.simulation.faults.client_triggers import CLIENT_PROFILES, CLIENT_TRIGGERED_FAULTS
 from tests.simulation.faults.controller_triggers import (
@@ -45,80 +45,82 @@ UNDER_WAY_US = 1_000  # a proposal has reached its controller, its answer is not
 SHARE_OF_SEEDS = 0.25
 
 
-def _leader(world: Cluster, which: int) -> BrokerSlot | None:
-    found = leading(world)
+def _leader(cluster: Cluster, which: int) -> BrokerSlot | None:
+    found = leading(cluster)
     return found[which % len(found)][1] if found else None
 
 
 @fault
-def kill_leader(world: Cluster, which: int) -> None:
-    slot = _leader(world, which)
+def kill_leader(cluster: Cluster, which: int) -> None:
+    slot = _leader(cluster, which)
     if slot is not None and slot.process is not None:
         slot.process.kill()
 
 
 @fault
-def freeze_leader(world: Cluster, which: int, for_us: int) -> None:
-    slot = _leader(world, which)
+def freeze_leader(cluster: Cluster, which: int, for_us: int) -> None:
+    slot = _leader(cluster, which)
     if slot is not None and slot.process is not None:
-        freeze(world, slot.process, for_us)
+        freeze(cluster, slot.process, for_us)
 
 
 @fault
-def deafen_leader(world: Cluster, which: int, for_us: int) -> None:
+def deafen_leader(cluster: Cluster, which: int, for_us: int) -> None:
     """What controllers say does not reach it; followers do, and what it says goes out."""
-    slot = _leader(world, which)
+    slot = _leader(cluster, which)
     if slot is not None:
-        for controller in world.controllers:
-            block_link(world, controller.machine.name, slot.machine.name, for_us)
+        for controller in cluster.controllers:
+            block_link(cluster, controller.machine.name, slot.machine.name, for_us)
 
 
 @fault
-def mute_leader(world: Cluster, which: int, for_us: int) -> None:
+def mute_leader(cluster: Cluster, which: int, for_us: int) -> None:
     """What it says to controllers waits in its kernel; it hears, and followers reach it."""
-    slot = _leader(world, which)
+    slot = _leader(cluster, which)
     if slot is not None:
-        for controller in world.controllers:
-            block_link(world, slot.machine.name, controller.machine.name, for_us)
+        for controller in cluster.controllers:
+            block_link(cluster, slot.machine.name, controller.machine.name, for_us)
 
 
 @fault
-def slow_followers(world: Cluster, which: int, most_us: int, for_us: int) -> None:
+def slow_followers(cluster: Cluster, which: int, most_us: int, for_us: int) -> None:
     """What a leader sends to one follower after the other takes its time: ends differ."""
-    slot = _leader(world, which)
+    slot = _leader(cluster, which)
     if slot is not None:
-        for other in world.brokers.values():
+        for other in cluster.brokers.values():
             if other is not slot:
-                slow_us = world.random.randint(1_000, most_us)
-                slow_link(world, slot.machine.name, other.machine.name, slow_us, for_us)
+                slow_us = cluster.random.randint(1_000, most_us)
+                slow_link(cluster, slot.machine.name, other.machine.name, slow_us, for_us)
 
 
 @fault
-def freeze_leading_controller(world: Cluster, for_us: int) -> None:
+def freeze_leading_controller(cluster: Cluster, for_us: int) -> None:
     """Its successor leads when it thaws, with all that was sent to it meanwhile."""
-    slot = world.leading_controller
+    slot = cluster.leading_controller
     if slot is not None and slot.process is not None:
-        freeze(world, slot.process, for_us)
+        freeze(cluster, slot.process, for_us)
 
 
 @fault
-def strike_joiner(world: Cluster, blow: str, wait_us: int) -> None:
+def strike_joiner(cluster: Cluster, blow: str, wait_us: int) -> None:
     """When a leader next proposes that somebody joins. `power`: the joiner's power fails for a
     moment while the proposal is under way; `freeze`: the joiner stands still; `leader`: the leader
     dies; `deaf`: the leader hears no answer."""
-    ends_us = world.now_us + wait_us
+    ends_us = cluster.now_us + wait_us
 
     def look() -> None:
-        if world.is_healed or world.now_us >= ends_us:
+        if cluster.is_healed or cluster.now_us >= ends_us:
             return
-        for number, slot, replica in leading(world):
+        for number, slot, replica in leading(cluster):
             joiner = _joiner_of(replica)
             if joiner is not None:
-                world.note("fault", f"{blow} as {joiner} joins {replica.topic}-{replica.partition}")
-                world.coverage[f"struck: {blow}"] += 1
-                BLOWS[blow](world, number, slot, joiner)
+                cluster.note(
+                    "fault", f"{blow} as {joiner} joins {replica.topic}-{replica.partition}"
+                )
+                cluster.coverage[f"struck: {blow}"] += 1
+                BLOWS[blow](cluster, number, slot, joiner)
                 return
-        world.timeline.after(LOOK_EVERY_US, look)
+        cluster.timeline.after(LOOK_EVERY_US, look)
 
     look()
 
@@ -133,34 +135,36 @@ def _joiner_of(replica: Any) -> int | None:
     return joining[0] if joining else None
 
 
-def _power(world: Cluster, number: int, slot: BrokerSlot, joiner: int) -> None:
-    for controller in world.controllers:
-        slow_link(world, slot.machine.name, controller.machine.name, 800_000, 1_500_000)
-    _hold_up(world, slot, joiner)
-    lose_power(world, joiner, world.random.randint(5_000, 100_000))
+def _power(cluster: Cluster, number: int, slot: BrokerSlot, joiner: int) -> None:
+    for controller in cluster.controllers:
+        slow_link(cluster, slot.machine.name, controller.machine.name, 800_000, 1_500_000)
+    _hold_up(cluster, slot, joiner)
+    lose_power(cluster, joiner, cluster.random.randint(5_000, 100_000))
 
 
-def _hold_up(world: Cluster, slot: BrokerSlot, joiner: int) -> None:
+def _hold_up(cluster: Cluster, slot: BrokerSlot, joiner: int) -> None:
     """It gets records late."""
-    slow_link(world, slot.machine.name, broker_of(world, joiner).machine.name, 500_000, 2_000_000)
+    slow_link(
+        cluster, slot.machine.name, broker_of(cluster, joiner).machine.name, 500_000, 2_000_000
+    )
 
 
-def _freeze(world: Cluster, number: int, slot: BrokerSlot, joiner: int) -> None:
-    process = broker_of(world, joiner).process
+def _freeze(cluster: Cluster, number: int, slot: BrokerSlot, joiner: int) -> None:
+    process = broker_of(cluster, joiner).process
     if process is not None:
-        freeze(world, process, world.random.randint(100_000, 3_000_000))
+        freeze(cluster, process, cluster.random.randint(100_000, 3_000_000))
 
 
-def _kill_leader(world: Cluster, number: int, slot: BrokerSlot, joiner: int) -> None:
+def _kill_leader(cluster: Cluster, number: int, slot: BrokerSlot, joiner: int) -> None:
     if slot.process is not None:
-        world.timeline.after(world.random.randint(0, 30_000), slot.process.kill)
+        cluster.timeline.after(cluster.random.randint(0, 30_000), slot.process.kill)
 
 
-def _deafen(world: Cluster, number: int, slot: BrokerSlot, joiner: int) -> None:
-    _hold_up(world, slot, joiner)
-    for controller in world.controllers:
+def _deafen(cluster: Cluster, number: int, slot: BrokerSlot, joiner: int) -> None:
+    _hold_up(cluster, slot, joiner)
+    for controller in cluster.controllers:
         link = (controller.machine.name, slot.machine.name)
-        world.timeline.after(UNDER_WAY_US, block_link, world, *link, 1_200_000)
+        cluster.timeline.after(UNDER_WAY_US, block_link, cluster, *link, 1_200_000)
 
 
 BLOWS: dict[str, Callable[[Cluster, int, BrokerSlot, int], None]] = {
@@ -184,17 +188,17 @@ AIMED: dict[str, Arguments] = {
 
 
 @fault
-def slow_store(world: Cluster, most_us: int, for_us: int) -> None:
+def slow_store(cluster: Cluster, most_us: int, for_us: int) -> None:
     """The API server takes its time, and loses nothing."""
-    usual = world.store.faults
-    world.store.faults = StoreFaults(least_delay_us=usual.least_delay_us, most_delay_us=most_us)
-    world.timeline.after(for_us, setattr, world.store, "faults", StoreFaults())
+    usual = cluster.store.faults
+    cluster.store.faults = StoreFaults(least_delay_us=usual.least_delay_us, most_delay_us=most_us)
+    cluster.timeline.after(for_us, setattr, cluster.store, "faults", StoreFaults())
 
 
 @fault
-def short_power_loss(world: Cluster, number: int, off_us: int) -> None:
+def short_power_loss(cluster: Cluster, number: int, off_us: int) -> None:
     """A machine that is back before anybody missed it."""
-    lose_power(world, number, off_us)
+    lose_power(cluster, number, off_us)
 
 
 # Kinds, and how often at most; each comes at least once.

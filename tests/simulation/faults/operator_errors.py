@@ -12,57 +12,57 @@ from tidemark_operator.controller.core.deleted_topics import is_tombstone
 
 from tests.simulation.engine.broker_process import DATA_DIRECTORY, BrokerSlot
 from tests.simulation.engine.disk_image import DiskImage
-from tests.simulation.engine.world import Cluster
+from tests.simulation.engine.simulated_cluster import Cluster
 from tests.simulation.faults.faults import broker_of, fault, let_up
 
 REMOVAL_LOOK_US = 10_000
 
 
 @fault
-def lose_volume(world: Cluster, number: int) -> None:
+def lose_volume(cluster: Cluster, number: int) -> None:
     """The disk is gone: a new pod gets an empty one."""
-    _replace_volume(world, broker_of(world, number), DiskImage())
+    _replace_volume(cluster, broker_of(cluster, number), DiskImage())
 
 
 @fault
-def snapshot_volume(world: Cluster, number: int) -> None:
+def snapshot_volume(cluster: Cluster, number: int) -> None:
     """As a storage system takes one: what a power cut at this moment might leave."""
-    slot = broker_of(world, number)
+    slot = broker_of(cluster, number)
     slot.snapshot = copy.deepcopy(slot.machine.volume.image)
-    slot.snapshot.lose_power(world.random)
+    slot.snapshot.lose_power(cluster.random)
 
 
 @fault
-def restore_volume(world: Cluster, number: int) -> None:
+def restore_volume(cluster: Cluster, number: int) -> None:
     """From the last snapshot, into a new claim of the same name (S7)."""
-    slot = broker_of(world, number)
+    slot = broker_of(cluster, number)
     if slot.snapshot is not None:
-        _replace_volume(world, slot, copy.deepcopy(slot.snapshot))
+        _replace_volume(cluster, slot, copy.deepcopy(slot.snapshot))
 
 
-def _replace_volume(world: Cluster, slot: BrokerSlot, image: DiskImage) -> None:
+def _replace_volume(cluster: Cluster, slot: BrokerSlot, image: DiskImage) -> None:
     for process in tuple(slot.machine.processes):
         process.kill()
     slot.machine.volume.image = image
     slot.new_claim()
-    world.coverage["volumes replaced"] += 1
+    cluster.coverage["volumes replaced"] += 1
     slot.start()
 
 
 @fault
-def lose_replica(world: Cluster, number: int, which: int) -> None:
+def lose_replica(cluster: Cluster, number: int, which: int) -> None:
     """The broker is stopped in order, and then one partition's files are removed (S9)."""
-    slot = broker_of(world, number)
+    slot = broker_of(cluster, number)
     if slot.process is None or slot.is_held_down:
         return
     slot.is_held_down = True
     slot.process.terminate()
 
     def remove() -> None:
-        if world.is_healed:
+        if cluster.is_healed:
             return
         if slot.process is not None:
-            world.timeline.after(REMOVAL_LOOK_US, remove)
+            cluster.timeline.after(REMOVAL_LOOK_US, remove)
             return
         directory = slot.machine.volume.image.directory(DATA_DIRECTORY)
         names = [name for name in sorted(directory.entries) if name.rpartition("-")[2].isdigit()]
@@ -70,48 +70,48 @@ def lose_replica(world: Cluster, number: int, which: int) -> None:
             name = names[which % len(names)]
             directory.change({name: None})
             directory.sync()
-            world.coverage["replicas' files removed"] += 1
-            world.note(slot.machine.name, f"{name} removed by hand")
+            cluster.coverage["replicas' files removed"] += 1
+            cluster.note(slot.machine.name, f"{name} removed by hand")
         let_up(slot)
 
     remove()
 
 
 @fault
-def delete_lease(world: Cluster) -> None:
+def delete_lease(cluster: Cluster) -> None:
     """By hand, or with its namespace's backup (S16)."""
-    world.store.delete(LEASE, world.namespace, "tidemark-controller")
+    cluster.store.delete(LEASE, cluster.namespace, "tidemark-controller")
 
 
 @fault
-def delete_slice(world: Cluster) -> None:
+def delete_slice(cluster: Cluster) -> None:
     """By hand (S12)."""
-    names = [item["metadata"]["name"] for item in world.store.objects(PARTITION_SLICE)]
+    names = [item["metadata"]["name"] for item in cluster.store.objects(PARTITION_SLICE)]
     if names:
-        world.store.delete(PARTITION_SLICE, world.namespace, world.random.choice(names))
+        cluster.store.delete(PARTITION_SLICE, cluster.namespace, cluster.random.choice(names))
 
 
 @fault
-def back_up_slices(world: Cluster) -> None:
-    world.backup = world.store.objects(PARTITION_SLICE)
+def back_up_slices(cluster: Cluster) -> None:
+    cluster.backup = cluster.store.objects(PARTITION_SLICE)
 
 
 @fault
-def restore_slices(world: Cluster) -> None:
+def restore_slices(cluster: Cluster) -> None:
     """Each as it was at the last backup, under running brokers (S17)."""
-    for item in world.backup:
-        world.put_back(item)
+    for item in cluster.backup:
+        cluster.put_back(item)
 
 
 @fault
-def lose_slice(world: Cluster, for_us: int) -> None:
+def lose_slice(cluster: Cluster, for_us: int) -> None:
     """Deleted by hand, and after a while put back from the last backup, or as it was (S12)."""
-    present = world.store.objects(PARTITION_SLICE)
+    present = cluster.store.objects(PARTITION_SLICE)
     slices = [item for item in present if not is_tombstone(item)]
     if not slices:
         return
-    name = world.random.choice(slices)["metadata"]["name"]
-    saved = [item for item in (*slices, *world.backup) if item["metadata"]["name"] == name]
-    world.lost_slices[name] = saved[-1]
-    world.store.delete(PARTITION_SLICE, world.namespace, name)
-    world.timeline.after(for_us, world.put_back_lost, name)
+    name = cluster.random.choice(slices)["metadata"]["name"]
+    saved = [item for item in (*slices, *cluster.backup) if item["metadata"]["name"] == name]
+    cluster.lost_slices[name] = saved[-1]
+    cluster.store.delete(PARTITION_SLICE, cluster.namespace, name)
+    cluster.timeline.after(for_us, cluster.put_back_lost, name)

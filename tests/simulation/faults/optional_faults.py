@@ -11,8 +11,8 @@ from tidemark_operator.controller.core.reassignment import is_moving
 
 from tests.simulation.clients.desired_topics import DesiredTopic, states_of
 from tests.simulation.engine.broker_process import BrokerSlot
+from tests.simulation.engine.simulated_cluster import Cluster
 from tests.simulation.engine.store import REQUESTS, RESPONSES
-from tests.simulation.engine.world import Cluster
 from tests.simulation.faults.fault_plan import Arguments, Draw
 from tests.simulation.faults.faults import (
     Argument,
@@ -53,108 +53,108 @@ FILES = {
 
 
 @fault
-def cancel_moves(world: Cluster, topic: str, wait_us: int) -> None:
+def cancel_moves(cluster: Cluster, topic: str, wait_us: int) -> None:
     """As soon as one is under way the user asks for the brokers that each partition had."""
-    ends_us = world.now_us + wait_us
+    ends_us = cluster.now_us + wait_us
 
     def look() -> None:
-        if world.is_healed or world.now_us >= ends_us:
+        if cluster.is_healed or cluster.now_us >= ends_us:
             return
-        for desired_topic in world.topics:
+        for desired_topic in cluster.topics:
             if (
                 desired_topic.topic == topic
                 and desired_topic.is_wanted
-                and _is_moving(world, desired_topic)
+                and _is_moving(cluster, desired_topic)
             ):
                 desired_topic.is_cancelling = True
                 return
-        world.timeline.after(LOOK_EVERY_US, look)
+        cluster.timeline.after(LOOK_EVERY_US, look)
 
     look()
 
 
-def _is_moving(world: Cluster, desired_topic: DesiredTopic) -> bool:
-    return any(is_moving(state) for state in states_of(world, desired_topic))
+def _is_moving(cluster: Cluster, desired_topic: DesiredTopic) -> bool:
+    return any(is_moving(state) for state in states_of(cluster, desired_topic))
 
 
 @fault
-def lose_node(world: Cluster, which: int, off_us: int) -> None:
+def lose_node(cluster: Cluster, which: int, off_us: int) -> None:
     """A leader and the leading controller are pods of one node, and it falls silent."""
-    found, controller = leading(world), world.leading_controller
+    found, controller = leading(cluster), cluster.leading_controller
     if not found or controller is None:
         return
-    lose_power(world, found[which % len(found)][0], off_us)
-    lose_controller_power(world, world.controllers.index(controller), off_us)
+    lose_power(cluster, found[which % len(found)][0], off_us)
+    lose_controller_power(cluster, cluster.controllers.index(controller), off_us)
 
 
 @fault
-def part_leading_from_store(world: Cluster, loses: str, for_us: int) -> None:
+def part_leading_from_store(cluster: Cluster, loses: str, for_us: int) -> None:
     """Whoever leads then; brokers go on asking it."""
-    controller = world.leading_controller
+    controller = cluster.leading_controller
     if controller is not None:
-        part_from_store(world, world.controllers.index(controller), loses, for_us)
+        part_from_store(cluster, cluster.controllers.index(controller), loses, for_us)
 
 
 @fault
-def slow_moves(world: Cluster, bytes_per_second: int, for_us: int) -> None:
+def slow_moves(cluster: Cluster, bytes_per_second: int, for_us: int) -> None:
     """moveBytesPerSecond of the pool: a move takes long enough for something to happen in it."""
-    world.move_bytes_per_second = bytes_per_second
-    world.timeline.after(for_us, setattr, world, "move_bytes_per_second", 0)
+    cluster.move_bytes_per_second = bytes_per_second
+    cluster.timeline.after(for_us, setattr, cluster, "move_bytes_per_second", 0)
 
 
 @fault
-def allow_unclean(world: Cluster, topic: str, value: str) -> None:
-    configure_topic(world, topic, "unclean.leader.election.enable", value)
+def allow_unclean(cluster: Cluster, topic: str, value: str) -> None:
+    configure_topic(cluster, topic, "unclean.leader.election.enable", value)
 
 
 @fault
-def strand_leader(world: Cluster, which: int, blow: str, wait_us: int, for_us: int) -> None:
+def strand_leader(cluster: Cluster, which: int, blow: str, wait_us: int, for_us: int) -> None:
     """A leader loses its followers, but for those that min ISR asks for, commits without the others
     and then goes away with those that stayed. `freeze`, `isolate`: it comes back with all it had;
     `down`: its process ends."""
-    found = leading(world)
+    found = leading(cluster)
     if not found:
         return
     _, slot, replica = found[which % len(found)]
-    others = [other for other in world.brokers.values() if other is not slot]
-    world.random.shuffle(others)
+    others = [other for other in cluster.brokers.values() if other is not slot]
+    cluster.random.shuffle(others)
     stays = replica.leader.state.min_insync_replicas
     staying, left = [slot, *others[: stays - 1]], others[stays - 1 :]
     for one in staying:
         for other in left:
-            block_link(world, one.machine.name, other.machine.name, wait_us)
+            block_link(cluster, one.machine.name, other.machine.name, wait_us)
     ids = {one.broker_id for one in staying}
-    ends_us = world.now_us + wait_us
+    ends_us = cluster.now_us + wait_us
 
     def look() -> None:
         leader = replica.leader
-        if world.is_healed or world.now_us >= ends_us or leader is None:
+        if cluster.is_healed or cluster.now_us >= ends_us or leader is None:
             return
         if leader.state.in_sync_ids <= ids:
-            world.timeline.after(ALONE_FOR_US, strike)
+            cluster.timeline.after(ALONE_FOR_US, strike)
         else:
-            world.timeline.after(LOOK_EVERY_US, look)
+            cluster.timeline.after(LOOK_EVERY_US, look)
 
     def strike() -> None:
-        if not world.is_healed:
-            world.coverage[f"stranded: {blow}"] += 1
+        if not cluster.is_healed:
+            cluster.coverage[f"stranded: {blow}"] += 1
             for one in staying:
-                BLOWS[blow](world, one, for_us)
+                BLOWS[blow](cluster, one, for_us)
 
     look()
 
 
-def _freeze(world: Cluster, slot: BrokerSlot, for_us: int) -> None:
+def _freeze(cluster: Cluster, slot: BrokerSlot, for_us: int) -> None:
     if slot.process is not None:
-        freeze(world, slot.process, for_us)
+        freeze(cluster, slot.process, for_us)
 
 
-def _isolate(world: Cluster, slot: BrokerSlot, for_us: int) -> None:
-    isolate(world, slot.machine.name, "both", for_us)
+def _isolate(cluster: Cluster, slot: BrokerSlot, for_us: int) -> None:
+    isolate(cluster, slot.machine.name, "both", for_us)
 
 
-def _keep_down(world: Cluster, slot: BrokerSlot, for_us: int) -> None:
-    keep_down(world, slot.broker_id, for_us)
+def _keep_down(cluster: Cluster, slot: BrokerSlot, for_us: int) -> None:
+    keep_down(cluster, slot.broker_id, for_us)
 
 
 BLOWS: dict[str, Callable[[Cluster, BrokerSlot, int], None]] = {
@@ -165,10 +165,10 @@ BLOWS: dict[str, Callable[[Cluster, BrokerSlot, int], None]] = {
 
 
 @fault
-def flip_bit_at_rest(world: Cluster, number: int, kind: str, end: str) -> None:
+def flip_bit_at_rest(cluster: Cluster, number: int, kind: str, end: str) -> None:
     """In a file that the next start reads: between two lives of the broker, of which the first was
     killed, or stopped in order."""
-    slot = broker_of(world, number)
+    slot = broker_of(cluster, number)
     if slot.process is None or slot.is_held_down:
         return
     slot.is_held_down = True
@@ -178,31 +178,31 @@ def flip_bit_at_rest(world: Cluster, number: int, kind: str, end: str) -> None:
         slot.process.kill()
 
     def flip() -> None:
-        if world.is_healed:
+        if cluster.is_healed:
             return
         if slot.process is not None:
-            world.timeline.after(LOOK_EVERY_US, flip)
+            cluster.timeline.after(LOOK_EVERY_US, flip)
             return
         found = slot.machine.volume.flip_bit(lambda path: path.endswith(FILES[kind]))
-        world.coverage[f"flipped at rest: {kind if found else 'nothing'}"] += 1
-        world.note(slot.machine.name, f"bit flipped after a {end}: {found or 'nowhere'}")
+        cluster.coverage[f"flipped at rest: {kind if found else 'nothing'}"] += 1
+        cluster.note(slot.machine.name, f"bit flipped after a {end}: {found or 'nowhere'}")
         let_up(slot)
 
     flip()
 
 
 @fault
-def strike_compaction(world: Cluster, number: int, suffix: str, blow: str, calls: int) -> None:
+def strike_compaction(cluster: Cluster, number: int, suffix: str, blow: str, calls: int) -> None:
     """The broker's next pass that comes so far: in the middle of the so-manieth call to its disk
     from then on, that of the new file's name excepted. `kill`: the process; `power`: the machine's
     fails for a moment."""
-    slot = broker_of(world, number)
+    slot = broker_of(cluster, number)
 
     def strike() -> None:
-        if not world.is_healed:
-            world.coverage[f"struck in a compaction: {blow}"] += 1
+        if not cluster.is_healed:
+            cluster.coverage[f"struck in a compaction: {blow}"] += 1
             if blow == "power":
-                lose_power(world, number, world.random.randint(5_000, 300_000))
+                lose_power(cluster, number, cluster.random.randint(5_000, 300_000))
             elif slot.process is not None:
                 slot.process.kill()
 

@@ -11,8 +11,8 @@ from tidemark_operator.api.kinds import LEASE
 
 from tests.simulation.engine.broker_process import BrokerSlot
 from tests.simulation.engine.controller_process import ControllerSlot
+from tests.simulation.engine.simulated_cluster import Cluster
 from tests.simulation.engine.store import StoreFaults
-from tests.simulation.engine.world import Cluster
 from tests.simulation.faults.fault_plan import Arguments
 from tests.simulation.faults.faults import (
     block_link,
@@ -28,26 +28,26 @@ LOOK_EVERY_US = 200
 
 
 def when(
-    world: Cluster, is_so: Callable[[], bool], act: Callable[[], object], wait_us: int
+    cluster: Cluster, is_so: Callable[[], bool], act: Callable[[], object], wait_us: int
 ) -> None:
     """As soon as it is so, if it is within that time and before all is healed."""
-    ends_us = world.now_us + wait_us
+    ends_us = cluster.now_us + wait_us
 
     def look() -> None:
-        if world.is_healed or world.now_us >= ends_us:
+        if cluster.is_healed or cluster.now_us >= ends_us:
             return
         if is_so():
             act()
         else:
-            world.timeline.after(LOOK_EVERY_US, look)
+            cluster.timeline.after(LOOK_EVERY_US, look)
 
     look()
 
 
-def leading(world: Cluster) -> list[tuple[int, BrokerSlot, Any]]:
+def leading(cluster: Cluster) -> list[tuple[int, BrokerSlot, Any]]:
     """(number of the broker, its slot, the leading replica), in order of partitions."""
     found = []
-    for number, slot in enumerate(world.brokers.values()):
+    for number, slot in enumerate(cluster.brokers.values()):
         if slot.partitions is not None:
             for replica in slot.partitions.replicas:
                 if replica.leader is not None:
@@ -60,45 +60,45 @@ def leading(world: Cluster) -> list[tuple[int, BrokerSlot, Any]]:
 
 
 @fault
-def lose_pages(world: Cluster, number: int) -> None:
+def lose_pages(cluster: Cluster, number: int) -> None:
     """The process is killed, and the kernel's write-back of what it left fails; memory pressure
     takes the pages. The next sync hears of it (S8)."""
-    slot = broker_of(world, number)
+    slot = broker_of(cluster, number)
     if slot.process is not None:
         slot.process.kill()
         lost = slot.machine.volume.lose_pages(lambda path: path.endswith(".log"))
-        world.coverage["logs that lost pages"] += lost
-        world.note(slot.machine.name, f"{lost} logs lost pages")
+        cluster.coverage["logs that lost pages"] += lost
+        cluster.note(slot.machine.name, f"{lost} logs lost pages")
 
 
 @fault
-def lose_write_back_and_pages(world: Cluster, number: int) -> None:
+def lose_write_back_and_pages(cluster: Cluster, number: int) -> None:
     """The next sync fails; when its process has ended, what it should have written is gone from
     memory too (S8)."""
-    _lose_write_back_and_pages(world, broker_of(world, number))
+    _lose_write_back_and_pages(cluster, broker_of(cluster, number))
 
 
 @fault
-def lose_write_back_unheard(world: Cluster, number: int, for_us: int) -> None:
+def lose_write_back_unheard(cluster: Cluster, number: int, for_us: int) -> None:
     """The same, and no controller hears of it."""
-    slot = broker_of(world, number)
-    for controller in world.controllers:
-        block_link(world, slot.machine.name, controller.machine.name, for_us)
-    _lose_write_back_and_pages(world, slot)
+    slot = broker_of(cluster, number)
+    for controller in cluster.controllers:
+        block_link(cluster, slot.machine.name, controller.machine.name, for_us)
+    _lose_write_back_and_pages(cluster, slot)
 
 
-def _lose_write_back_and_pages(world: Cluster, slot: BrokerSlot) -> None:
+def _lose_write_back_and_pages(cluster: Cluster, slot: BrokerSlot) -> None:
     volume = slot.machine.volume
     lost_before = volume.syncs_lost
     volume.lose_write_backs(1, of=lambda path: path.endswith(".log"))
 
     def drop() -> None:
         lost = volume.drop_lost_pages()
-        world.coverage["files that lost pages"] += lost
-        world.note(slot.machine.name, f"{lost} files lost what a failed sync had left in memory")
+        cluster.coverage["files that lost pages"] += lost
+        cluster.note(slot.machine.name, f"{lost} files lost what a failed sync had left in memory")
 
     when(
-        world,
+        cluster,
         lambda: volume.syncs_lost > lost_before and slot.process is None,
         drop,
         wait_us=60_000_000,
@@ -109,26 +109,28 @@ def _lose_write_back_and_pages(world: Cluster, slot: BrokerSlot) -> None:
 
 
 @fault
-def cut_off_leader(world: Cluster, which: int, for_us: int) -> None:
+def cut_off_leader(cluster: Cluster, which: int, for_us: int) -> None:
     """From all brokers and controllers: clients reach it, and it takes what nobody copies."""
     slots = [
         slot
-        for slot in world.brokers.values()
+        for slot in cluster.brokers.values()
         if slot.partitions is not None
         and any(replica.leader is not None for replica in slot.partitions.replicas)
     ]
     if slots:
-        isolate(world, slots[which % len(slots)].machine.name, "both", for_us)
+        isolate(cluster, slots[which % len(slots)].machine.name, "both", for_us)
 
 
 @fault
-def strike_who_cut(world: Cluster, delay_us: int, wait_us: int) -> None:
+def strike_who_cut(cluster: Cluster, delay_us: int, wait_us: int) -> None:
     """A broker's power fails soon after it cut its log, and is back at once."""
-    before = {number: _truncate_records(slot) for number, slot in enumerate(world.brokers.values())}
+    before = {
+        number: _truncate_records(slot) for number, slot in enumerate(cluster.brokers.values())
+    }
     found: list[int] = []
 
     def has_truncated() -> bool:
-        for number, slot in enumerate(world.brokers.values()):
+        for number, slot in enumerate(cluster.brokers.values()):
             cut = _truncate_records(slot)
             if cut > before[number]:
                 found.append(number)
@@ -136,11 +138,11 @@ def strike_who_cut(world: Cluster, delay_us: int, wait_us: int) -> None:
         return bool(found)
 
     def strike() -> None:
-        if not world.is_healed:
-            world.coverage["struck after a cut"] += 1
-            lose_power(world, found[0], 50_000)
+        if not cluster.is_healed:
+            cluster.coverage["struck after a cut"] += 1
+            lose_power(cluster, found[0], 50_000)
 
-    when(world, has_truncated, lambda: world.timeline.after(delay_us, strike), wait_us)
+    when(cluster, has_truncated, lambda: cluster.timeline.after(delay_us, strike), wait_us)
 
 
 def _truncate_records(slot: BrokerSlot) -> int:
@@ -153,13 +155,13 @@ def _truncate_records(slot: BrokerSlot) -> int:
 
 
 @fault
-def freeze_writing_controller(world: Cluster, for_us: int) -> None:
+def freeze_writing_controller(cluster: Cluster, for_us: int) -> None:
     """The leading one, as soon as it decides something: it thaws into its successor's term with a
     write in hand (I16)."""
     found: list[ControllerSlot] = []
 
     def is_deciding() -> bool:
-        slot = world.leading_controller
+        slot = cluster.leading_controller
         if slot is None or slot.service is None or slot.process is None:
             return False
         if any(pool.decisions.lock.locked() for pool in slot.service._pools.values()):
@@ -169,78 +171,80 @@ def freeze_writing_controller(world: Cluster, for_us: int) -> None:
     def strike() -> None:
         process = found[0].process
         if process is not None:
-            world.note("fault", f"{process.name} freezes while it decides")
-            world.coverage["controllers frozen while deciding"] += 1
-            freeze(world, process, for_us)
+            cluster.note("fault", f"{process.name} freezes while it decides")
+            cluster.coverage["controllers frozen while deciding"] += 1
+            freeze(cluster, process, for_us)
 
-    when(world, is_deciding, strike, wait_us=6_000_000)
+    when(cluster, is_deciding, strike, wait_us=6_000_000)
 
 
 @fault
-def split_controllers(world: Cluster, apart_us: int) -> None:
+def split_controllers(cluster: Cluster, apart_us: int) -> None:
     """The Lease is deleted by hand (S16) while the API server is slow: its holder goes on for a
     while beside whoever took the new one, and both have brokers to fence."""
-    world.store.delete(LEASE, world.namespace, "tidemark-controller")
-    world.store.faults = StoreFaults(most_delay_us=400_000)
-    world.timeline.after(4_000_000, setattr, world.store, "faults", StoreFaults())
-    first = world.random.randrange(len(world.brokers))
+    cluster.store.delete(LEASE, cluster.namespace, "tidemark-controller")
+    cluster.store.faults = StoreFaults(most_delay_us=400_000)
+    cluster.timeline.after(4_000_000, setattr, cluster.store, "faults", StoreFaults())
+    first = cluster.random.randrange(len(cluster.brokers))
 
     def strike() -> None:
-        world.coverage["two controllers decide"] += 1
+        cluster.coverage["two controllers decide"] += 1
         for index in (0, 1):
-            number = (first + index) % len(world.brokers)
-            world.timeline.after(index * apart_us, _kill_and_notify, world, number)
+            number = (first + index) % len(cluster.brokers)
+            cluster.timeline.after(index * apart_us, _kill_and_notify, cluster, number)
 
-    when(world, lambda: sum(slot.is_leading for slot in world.controllers) > 1, strike, 3_000_000)
+    when(
+        cluster, lambda: sum(slot.is_leading for slot in cluster.controllers) > 1, strike, 3_000_000
+    )
 
 
-def _kill_and_notify(world: Cluster, number: int) -> None:
-    slot = broker_of(world, number)
-    if slot.process is not None and not world.is_healed:
+def _kill_and_notify(cluster: Cluster, number: int) -> None:
+    slot = broker_of(cluster, number)
+    if slot.process is not None and not cluster.is_healed:
         slot.process.kill()
-        world.notify_of_trouble(slot)
+        cluster.notify_of_trouble(slot)
 
 
 # ---- a controller that hears nobody, while every broker lives
 
 
 @fault
-def deafen_controller(world: Cluster, for_us: int) -> None:
+def deafen_controller(cluster: Cluster, for_us: int) -> None:
     """The leading one reaches the API server and no broker (S18)."""
-    slot = world.leading_controller
+    slot = cluster.leading_controller
     if slot is not None:
-        for broker in world.brokers.values():
-            block_link(world, broker.machine.name, slot.machine.name, for_us)
-            block_link(world, slot.machine.name, broker.machine.name, for_us)
+        for broker in cluster.brokers.values():
+            block_link(cluster, broker.machine.name, slot.machine.name, for_us)
+            block_link(cluster, slot.machine.name, broker.machine.name, for_us)
 
 
 # ---- brokers that stay away
 
 
 @fault
-def keep_down(world: Cluster, number: int, down_us: int) -> None:
+def keep_down(cluster: Cluster, number: int, down_us: int) -> None:
     """Killed, and not started again for a while."""
-    slot = broker_of(world, number)
+    slot = broker_of(cluster, number)
     slot.is_held_down = True
     if slot.process is not None:
         slot.process.kill()
-    world.timeline.after(down_us, let_up, slot)
+    cluster.timeline.after(down_us, let_up, slot)
 
 
 @fault
-def last_one_leaves(world: Cluster, first: int, apart_us: int, down_us: int) -> None:
+def last_one_leaves(cluster: Cluster, first: int, apart_us: int, down_us: int) -> None:
     """One broker after the other goes; the one that went last stays away, the others come back."""
-    for index in range(len(world.brokers)):
-        number = (first + index) % len(world.brokers)
-        longer = 4 if index == len(world.brokers) - 1 else 1
-        world.timeline.after(
-            index * apart_us, _keep_down_unless_healed, world, number, down_us * longer
+    for index in range(len(cluster.brokers)):
+        number = (first + index) % len(cluster.brokers)
+        longer = 4 if index == len(cluster.brokers) - 1 else 1
+        cluster.timeline.after(
+            index * apart_us, _keep_down_unless_healed, cluster, number, down_us * longer
         )
 
 
-def _keep_down_unless_healed(world: Cluster, number: int, down_us: int) -> None:
-    if not world.is_healed:
-        keep_down(world, number, down_us)
+def _keep_down_unless_healed(cluster: Cluster, number: int, down_us: int) -> None:
+    if not cluster.is_healed:
+        keep_down(cluster, number, down_us)
 
 
 TRIGGERED_FAULTS: dict[str, Arguments] = {

@@ -76,20 +76,20 @@ def test_the_rack_is_the_nodes_label(
 
 def test_replicas_wait_for_racks_that_nobody_knows_yet(tmp_path: Path) -> None:
     async def story() -> None:
-        world = Cluster(tmp_path)
-        await world.apply(BROKER_POOL, "default", replicas=3, rackKey=ZONE)
-        await world.topic()
-        world.controller.active = {0, 2}
-        await world.pass_topic()
-        condition = await world.condition(TOPIC)
+        cluster = Cluster(tmp_path)
+        await cluster.apply(BROKER_POOL, "default", replicas=3, rackKey=ZONE)
+        await cluster.topic()
+        cluster.controller.active = {0, 2}
+        await cluster.pass_topic()
+        condition = await cluster.condition(TOPIC)
         assert condition["reason"] == "WaitingForBrokers"
         assert (
             "waiting for the first registration of brokers 1 of pool default"
             in condition["message"]
         )
-        world.controller.active = {0, 1, 2}
-        await world.pass_topic()
-        assert (await world.condition(TOPIC))["status"] == "True"
-        world.store.close()
+        cluster.controller.active = {0, 1, 2}
+        await cluster.pass_topic()
+        assert (await cluster.condition(TOPIC))["status"] == "True"
+        cluster.store.close()
 
     asyncio.run(story())

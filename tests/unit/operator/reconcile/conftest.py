@@ -12,10 +12,10 @@ from tests.support.reconcile_harness import Cluster, Experiment
 @pytest.fixture
 def tell(tmp_path: Path) -> Callable[[Experiment], None]:
     def run(story: Experiment) -> None:
-        world = Cluster(tmp_path)
+        cluster = Cluster(tmp_path)
         try:
-            asyncio.run(story(world))
+            asyncio.run(story(cluster))
         finally:
-            world.store.close()
+            cluster.store.close()
 
     return run

@@ -139,7 +139,7 @@ class AuditCluster:
         await self.turn()
 
 
-def in_world(tmp_path: Path, scenario: Callable[[AuditCluster], Awaitable[None]]) -> None:
+def in_cluster(tmp_path: Path, scenario: Callable[[AuditCluster], Awaitable[None]]) -> None:
     asyncio.run(scenario_of(tmp_path, scenario))
 
 

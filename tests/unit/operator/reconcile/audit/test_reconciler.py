@@ -18,51 +18,51 @@ from tests.support.audit_objects import (
     incident,
     summary,
 )
-from tests.unit.operator.reconcile.audit.audit_world import AuditCluster, in_world
+from tests.unit.operator.reconcile.audit.audit_world import AuditCluster, in_cluster
 
 
 def test_without_a_schedule_it_runs_once_for_every_generation(tmp_path: Path) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        await world.apply(audit_object())
-        await world.turn()
-        generation = (await world.audit())["metadata"]["generation"]
-        assert await world.names(JOB) == [f"daily-{generation}"]
-        await world.store.delete(JOB, "shop", f"daily-{generation}")  # by hand, or by a TTL
-        await world.turn()
-        assert await world.names(JOB) == []
-        await world.apply(audit_object(window="7d"))
-        await world.turn()
-        assert await world.names(JOB) == [f"daily-{generation + 1}"]
+    async def scenario(cluster: AuditCluster) -> None:
+        await cluster.apply(audit_object())
+        await cluster.turn()
+        generation = (await cluster.audit())["metadata"]["generation"]
+        assert await cluster.names(JOB) == [f"daily-{generation}"]
+        await cluster.store.delete(JOB, "shop", f"daily-{generation}")  # by hand, or by a TTL
+        await cluster.turn()
+        assert await cluster.names(JOB) == []
+        await cluster.apply(audit_object(window="7d"))
+        await cluster.turn()
+        assert await cluster.names(JOB) == [f"daily-{generation + 1}"]
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 def test_a_schedule_is_a_cron_job_that_follows_its_audit(tmp_path: Path) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        await world.apply(audit_object(schedule="0 6 * * *", timeZone="Etc/UTC"))
-        await world.turn()
-        (cron_job,) = await world.store.list(CRON_JOB, "shop")
+    async def scenario(cluster: AuditCluster) -> None:
+        await cluster.apply(audit_object(schedule="0 6 * * *", timeZone="Etc/UTC"))
+        await cluster.turn()
+        (cron_job,) = await cluster.store.list(CRON_JOB, "shop")
         assert cron_job["spec"]["schedule"] == "0 6 * * *"
         assert cron_job["spec"]["timeZone"] == "Etc/UTC"
-        assert await world.names(JOB) == []
-        await world.apply(audit_object(schedule="0 7 * * *", suspend=True))
-        await world.turn()
-        (cron_job,) = await world.store.list(CRON_JOB, "shop")
+        assert await cluster.names(JOB) == []
+        await cluster.apply(audit_object(schedule="0 7 * * *", suspend=True))
+        await cluster.turn()
+        (cron_job,) = await cluster.store.list(CRON_JOB, "shop")
         assert (cron_job["spec"]["schedule"], cron_job["spec"]["suspend"]) == ("0 7 * * *", True)
-        assert (await world.conditions())["Ready"] == ("False", "Suspended")
-        await world.apply(audit_object())
-        await world.turn()
-        assert await world.names(CRON_JOB) == []
-        assert len(await world.names(JOB)) == 1
+        assert (await cluster.conditions())["Ready"] == ("False", "Suspended")
+        await cluster.apply(audit_object())
+        await cluster.turn()
+        assert await cluster.names(CRON_JOB) == []
+        assert len(await cluster.names(JOB)) == 1
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 def test_what_a_run_said_stands_in_the_status(tmp_path: Path) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        await world.apply(audit_object(schedule="0 6 * * *"))
-        await world.run_ends("daily-1", summary())
-        status = await world.status()
+    async def scenario(cluster: AuditCluster) -> None:
+        await cluster.apply(audit_object(schedule="0 6 * * *"))
+        await cluster.run_ends("daily-1", summary())
+        status = await cluster.status()
         assert status["verdict"] == "LOSS"
         assert status["lostRecords"] == 12
         assert status["coverage"] == "99.81 %"
@@ -70,39 +70,39 @@ def test_what_a_run_said_stands_in_the_status(tmp_path: Path) -> None:
         assert status["lastSuccessTime"] == "2026-11-21T06:01:00Z"
         assert [entry["run"] for entry in status["history"]] == ["daily-1"]
         assert status["rules"][1] == {"rule": "R6", "outcome": "violated", "value": 12, "limit": 0}
-        conditions = await world.conditions()
+        conditions = await cluster.conditions()
         assert conditions["Completed"] == ("True", "Loss")
         assert conditions["SLOMet"] == ("False", "Loss")
         assert conditions["LossDetected"] == ("True", "Loss")
-        assert validate(await world.audit()) == []
+        assert validate(await cluster.audit()) == []
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 def test_a_run_that_passes_clears_what_the_last_one_said(tmp_path: Path) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        await world.apply(audit_object(schedule="0 6 * * *"))
-        await world.run_ends("daily-1", summary())
+    async def scenario(cluster: AuditCluster) -> None:
+        await cluster.apply(audit_object(schedule="0 6 * * *"))
+        await cluster.run_ends("daily-1", summary())
         kept = summary(verdict="PASS", lost_records=0, findings={}, rules=(), incidents=())
-        await world.run_ends("daily-2", kept, at="2026-11-22T06:01:00Z")
-        status, conditions = await world.status(), await world.conditions()
+        await cluster.run_ends("daily-2", kept, at="2026-11-22T06:01:00Z")
+        status, conditions = await cluster.status(), await cluster.conditions()
         assert (status["verdict"], status["findings"]) == ("PASS", "none")
         assert conditions["SLOMet"] == ("True", "Pass")
         assert conditions["LossDetected"] == ("False", "Pass")
         assert [entry["run"] for entry in status["history"]] == ["daily-2", "daily-1"]
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 def test_a_run_without_a_verdict_says_why_and_keeps_what_is_known(tmp_path: Path) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        await world.apply(audit_object(schedule="0 6 * * *"))
-        await world.run_ends("daily-1", summary())
+    async def scenario(cluster: AuditCluster) -> None:
+        await cluster.apply(audit_object(schedule="0 6 * * *"))
+        await cluster.run_ends("daily-1", summary())
         trouble = "Job has reached the specified backoff limit"
-        await world.run_ends(
+        await cluster.run_ends(
             "daily-2", "no answer from prometheus", at="2026-11-22T06:01:00Z", failed=trouble
         )
-        status, conditions = await world.status(), await world.conditions()
+        status, conditions = await cluster.status(), await cluster.conditions()
         assert status["verdict"] == "NO-VERDICT"
         assert "no answer from prometheus" in status["history"][0]["sentence"]
         assert trouble in status["history"][0]["sentence"]
@@ -110,23 +110,23 @@ def test_a_run_without_a_verdict_says_why_and_keeps_what_is_known(tmp_path: Path
         assert conditions["Completed"] == ("False", "NoVerdict")
         assert conditions["LossDetected"] == ("True", "Loss")
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 def test_a_run_that_read_nothing_clears_no_loss_and_is_no_success(tmp_path: Path) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        await world.apply(audit_object(schedule="0 6 * * *"))
-        await world.run_ends("daily-1", summary())
+    async def scenario(cluster: AuditCluster) -> None:
+        await cluster.apply(audit_object(schedule="0 6 * * *"))
+        await cluster.run_ends("daily-1", summary())
         blind = summary(verdict="NO-SOURCE", sentence="no such host", lost_records=0, rules=())
-        await world.run_ends("daily-2", blind, at="2026-11-22T06:01:00Z")
-        status, conditions = await world.status(), await world.conditions()
+        await cluster.run_ends("daily-2", blind, at="2026-11-22T06:01:00Z")
+        status, conditions = await cluster.status(), await cluster.conditions()
         assert (status["verdict"], status["sentence"]) == ("NO-SOURCE", "no such host")
         assert status["lastSuccessTime"] == "2026-11-21T06:01:00Z"
         assert [rule["rule"] for rule in status["rules"]] == ["R1", "R6"]
         assert conditions["Completed"] == ("False", "NoSource")
         assert conditions["LossDetected"] == ("True", "Loss")
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("first, second", [(0, 1), (1, 0)])
@@ -151,33 +151,33 @@ def test_of_pods_without_a_verdict_the_newest_says_why(first: int, second: int) 
 
 
 def test_an_incident_has_one_event_however_many_runs_see_it(tmp_path: Path) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        await world.apply(audit_object(schedule="0 6 * * *"))
-        await world.run_ends("daily-1", summary())
+    async def scenario(cluster: AuditCluster) -> None:
+        await cluster.apply(audit_object(schedule="0 6 * * *"))
+        await cluster.run_ends("daily-1", summary())
         again = summary(incidents=(incident(1), incident(2, severity="minor")))
-        await world.run_ends("daily-2", again, at="2026-11-21T07:01:00Z")
-        events = await world.store.list(EVENT, "shop")
+        await cluster.run_ends("daily-2", again, at="2026-11-21T07:01:00Z")
+        events = await cluster.store.list(EVENT, "shop")
         assert [event["metadata"]["name"] for event in events] == ["daily.f001", "daily.f002"]
         assert [event["type"] for event in events] == ["Warning", "Normal"]
         assert events[0]["involvedObject"]["kind"] == "ReplicationAudit"
         assert events[0]["message"] == "orders-0: 12 committed records are gone"
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 def test_history_is_bounded_and_old_single_jobs_go(tmp_path: Path) -> None:
-    async def scenario(world: AuditCluster) -> None:
+    async def scenario(cluster: AuditCluster) -> None:
         for number in range(1, 7):
-            await world.apply(audit_object(historyLimit=4, window=f"{number}h"))
-            await world.turn()
-            (job,) = set(await world.names(JOB)) - {
-                entry["run"] for entry in (await world.status()).get("history", ())
+            await cluster.apply(audit_object(historyLimit=4, window=f"{number}h"))
+            await cluster.turn()
+            (job,) = set(await cluster.names(JOB)) - {
+                entry["run"] for entry in (await cluster.status()).get("history", ())
             }
-            await world.run_ends(job, summary(incidents=()), at=f"2026-11-21T0{number}:00:00Z")
-        assert len((await world.status())["history"]) == 4
-        assert len(await world.names(JOB)) == 3
+            await cluster.run_ends(job, summary(incidents=()), at=f"2026-11-21T0{number}:00:00Z")
+        assert len((await cluster.status())["history"]) == 4
+        assert len(await cluster.names(JOB)) == 3
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(

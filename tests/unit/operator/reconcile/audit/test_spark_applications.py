@@ -29,7 +29,7 @@ from tests.support.audit_objects import (
     driver_pod,
     summary,
 )
-from tests.unit.operator.reconcile.audit.audit_world import AuditCluster, in_world
+from tests.unit.operator.reconcile.audit.audit_world import AuditCluster, in_cluster
 
 ROOT = Path(__file__).parents[5]
 SPARK = {"serviceAccountName": "spark"}
@@ -46,39 +46,39 @@ def application_of(audit: Object) -> Object:
     return spark_application_manifest(asked, asked.spec.spark)
 
 
-async def look(world: AuditCluster) -> None:
+async def look(cluster: AuditCluster) -> None:
     """A turn with a run or a schedule of SparkApplications, which wants to look again."""
-    await world.turn(again_after_ms=APPLICATIONS_INTERVAL_MS)
+    await cluster.turn(again_after_ms=APPLICATIONS_INTERVAL_MS)
 
 
-async def application_ends(world: AuditCluster, name: str, said: Any, **status: Any) -> None:
-    application = await world.store.get(SPARK_APPLICATION, "shop", name)
+async def application_ends(cluster: AuditCluster, name: str, said: Any, **status: Any) -> None:
+    application = await cluster.store.get(SPARK_APPLICATION, "shop", name)
     assert application is not None
     status = application_status(**status)
-    await world.store.replace_status(SPARK_APPLICATION, {**application, "status": status})
+    await cluster.store.replace_status(SPARK_APPLICATION, {**application, "status": status})
     if said is not None:
-        await world.store.create(POD, driver_pod(name, said))
+        await cluster.store.create(POD, driver_pod(name, said))
 
 
 def test_a_single_run_is_a_spark_application_and_its_driver_says_the_verdict(
     tmp_path: Path,
 ) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        await world.apply(spark_audit())
-        await look(world)
-        (name,) = await world.names(SPARK_APPLICATION)
-        assert name == f"daily-{(await world.audit())['metadata']['generation']}"
-        assert await world.names(JOB) == []
-        assert (await world.conditions())["SparkApplications"] == ("True", "Used")
-        await application_ends(world, name, summary())
-        await world.turn()
-        status = await world.status()
+    async def scenario(cluster: AuditCluster) -> None:
+        await cluster.apply(spark_audit())
+        await look(cluster)
+        (name,) = await cluster.names(SPARK_APPLICATION)
+        assert name == f"daily-{(await cluster.audit())['metadata']['generation']}"
+        assert await cluster.names(JOB) == []
+        assert (await cluster.conditions())["SparkApplications"] == ("True", "Used")
+        await application_ends(cluster, name, summary())
+        await cluster.turn()
+        status = await cluster.status()
         assert (status["verdict"], status["history"][0]["run"]) == ("LOSS", name)
-        assert (await world.conditions())["LossDetected"] == ("True", "Loss")
-        assert [each["reason"] for each in await world.store.list(EVENT, "shop")] == ["R6"]
-        assert validate(await world.audit()) == []
+        assert (await cluster.conditions())["LossDetected"] == ("True", "Loss")
+        assert [each["reason"] for each in await cluster.store.list(EVENT, "shop")] == ["R6"]
+        assert validate(await cluster.audit()) == []
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -88,43 +88,43 @@ def test_a_single_run_is_a_spark_application_and_its_driver_says_the_verdict(
 def test_without_spark_applications_it_is_a_job_that_says_why(
     tmp_path: Path, error: type[StoreError], reason: str, schedule: str | None
 ) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        world.store.without_spark = error
-        await world.apply(spark_audit(**({} if schedule is None else {"schedule": schedule})))
-        await world.turn()
-        assert len(await world.names(JOB if schedule is None else CRON_JOB)) == 1
-        conditions = await world.conditions()
+    async def scenario(cluster: AuditCluster) -> None:
+        cluster.store.without_spark = error
+        await cluster.apply(spark_audit(**({} if schedule is None else {"schedule": schedule})))
+        await cluster.turn()
+        assert len(await cluster.names(JOB if schedule is None else CRON_JOB)) == 1
+        conditions = await cluster.conditions()
         assert conditions["SparkApplications"] == ("False", reason)
         assert conditions["Ready"][0] == "True"
-        assert "new runs are Jobs of one pod" in await world.said("SparkApplications")
+        assert "new runs are Jobs of one pod" in await cluster.said("SparkApplications")
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("error", [StoreError, Rejected])
 def test_other_trouble_with_the_api_server_is_no_absence(
     tmp_path: Path, error: type[StoreError]
 ) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        world.store.without_spark = error
-        await world.apply(spark_audit())
+    async def scenario(cluster: AuditCluster) -> None:
+        cluster.store.without_spark = error
+        await cluster.apply(spark_audit())
         with pytest.raises(error):
-            await world.turn()
-        assert await world.names(JOB) == []
+            await cluster.turn()
+        assert await cluster.names(JOB) == []
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("error", [NotFound, Forbidden, StoreError])
 def test_who_does_not_ask_hears_nothing_of_it(tmp_path: Path, error: type[StoreError]) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        world.store.without_spark = error
-        await world.apply(audit_object())
-        await world.turn()
-        assert set(await world.conditions()) == {"Ready"}
-        assert len(await world.names(JOB)) == 1
+    async def scenario(cluster: AuditCluster) -> None:
+        cluster.store.without_spark = error
+        await cluster.apply(audit_object())
+        await cluster.turn()
+        assert set(await cluster.conditions()) == {"Ready"}
+        assert len(await cluster.names(JOB)) == 1
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -134,76 +134,76 @@ def test_who_does_not_ask_hears_nothing_of_it(tmp_path: Path, error: type[StoreE
 def test_one_kind_without_the_other_is_of_no_use(
     tmp_path: Path, error: type[StoreError], reason: str, schedule: str | None
 ) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        world.store.without_schedules = error
-        await world.apply(spark_audit(**({} if schedule is None else {"schedule": schedule})))
-        await world.turn()
-        assert len(await world.names(JOB if schedule is None else CRON_JOB)) == 1
-        assert (await world.conditions())["SparkApplications"] == ("False", reason)
+    async def scenario(cluster: AuditCluster) -> None:
+        cluster.store.without_schedules = error
+        await cluster.apply(spark_audit(**({} if schedule is None else {"schedule": schedule})))
+        await cluster.turn()
+        assert len(await cluster.names(JOB if schedule is None else CRON_JOB)) == 1
+        assert (await cluster.conditions())["SparkApplications"] == ("False", reason)
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 def test_a_run_that_is_on_while_spec_spark_goes_is_heard_out(tmp_path: Path) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        await world.apply(spark_audit())
-        await look(world)
-        (name,) = await world.names(SPARK_APPLICATION)
-        await world.apply(audit_object(schedule=DAILY))
-        await look(world)
-        assert (await world.conditions())["SparkApplications"] == ("False", "Left")
-        await application_ends(world, name, summary())
-        await world.turn()
-        assert (await world.status())["history"][0]["run"] == name
-        await world.store.delete(SPARK_APPLICATION, "shop", name)
-        await world.turn()
-        assert "SparkApplications" not in await world.conditions()
+    async def scenario(cluster: AuditCluster) -> None:
+        await cluster.apply(spark_audit())
+        await look(cluster)
+        (name,) = await cluster.names(SPARK_APPLICATION)
+        await cluster.apply(audit_object(schedule=DAILY))
+        await look(cluster)
+        assert (await cluster.conditions())["SparkApplications"] == ("False", "Left")
+        await application_ends(cluster, name, summary())
+        await cluster.turn()
+        assert (await cluster.status())["history"][0]["run"] == name
+        await cluster.store.delete(SPARK_APPLICATION, "shop", name)
+        await cluster.turn()
+        assert "SparkApplications" not in await cluster.conditions()
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 def test_one_kind_of_schedule_goes_when_the_other_comes(tmp_path: Path) -> None:
-    async def scenario(world: AuditCluster) -> None:
+    async def scenario(cluster: AuditCluster) -> None:
         async def schedules() -> tuple[int, int]:
             kinds = (CRON_JOB, SCHEDULED_SPARK_APPLICATION)
-            found = [len(await world.names(kind)) for kind in kinds]
+            found = [len(await cluster.names(kind)) for kind in kinds]
             return found[0], found[1]
 
-        await world.apply(audit_object(schedule=DAILY))
-        await world.turn()
+        await cluster.apply(audit_object(schedule=DAILY))
+        await cluster.turn()
         assert await schedules() == (1, 0)
-        await world.apply(spark_audit(schedule=DAILY, timeZone="Etc/UTC"))
-        await look(world)
+        await cluster.apply(spark_audit(schedule=DAILY, timeZone="Etc/UTC"))
+        await look(cluster)
         assert await schedules() == (0, 1)
-        (scheduled,) = await world.store.list(SCHEDULED_SPARK_APPLICATION, "shop")
+        (scheduled,) = await cluster.store.list(SCHEDULED_SPARK_APPLICATION, "shop")
         known = {name: scheduled["spec"][name] for name in scheduled["spec"] if name != "template"}
         assert known == {
             "schedule": DAILY, "timeZone": "Etc/UTC", "suspend": False,
             "concurrencyPolicy": "Forbid",
             "successfulRunHistoryLimit": 3, "failedRunHistoryLimit": 3,
         }  # fmt: skip
-        await world.apply(spark_audit(schedule="0 7 * * *", suspend=True))
-        await look(world)
-        (scheduled,) = await world.store.list(SCHEDULED_SPARK_APPLICATION, "shop")
+        await cluster.apply(spark_audit(schedule="0 7 * * *", suspend=True))
+        await look(cluster)
+        (scheduled,) = await cluster.store.list(SCHEDULED_SPARK_APPLICATION, "shop")
         assert (scheduled["spec"]["schedule"], scheduled["spec"]["suspend"]) == ("0 7 * * *", True)
-        await world.apply(audit_object(schedule=DAILY))
-        await world.turn()
+        await cluster.apply(audit_object(schedule=DAILY))
+        await cluster.turn()
         assert await schedules() == (1, 0)
-        assert set(await world.conditions()) == {"Ready"}
-        await world.apply(spark_audit())
-        await look(world)
+        assert set(await cluster.conditions()) == {"Ready"}
+        await cluster.apply(spark_audit())
+        await look(cluster)
         assert await schedules() == (0, 0)
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 def test_runs_that_the_spark_operator_made_of_a_schedule_count(tmp_path: Path) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        await world.apply(spark_audit(schedule=DAILY))
-        await look(world)
+    async def scenario(cluster: AuditCluster) -> None:
+        await cluster.apply(spark_audit(schedule=DAILY))
+        await look(cluster)
         # It gives the schedule's labels to the SparkApplications that it makes.
         name = "daily-1795327200000000000"
-        await world.store.create(
+        await cluster.store.create(
             SPARK_APPLICATION,
             {
                 "apiVersion": "sparkoperator.k8s.io/v1beta2",
@@ -211,12 +211,12 @@ def test_runs_that_the_spark_operator_made_of_a_schedule_count(tmp_path: Path) -
                 "metadata": {"name": name, "namespace": "shop", "labels": audit_labels("daily")},
             },
         )
-        await application_ends(world, name, summary(verdict="PASS", lost_records=0))
-        await look(world)
-        status = await world.status()
+        await application_ends(cluster, name, summary(verdict="PASS", lost_records=0))
+        await look(cluster)
+        status = await cluster.status()
         assert (status["verdict"], status["history"][0]["run"]) == ("PASS", name)
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -239,17 +239,17 @@ def test_runs_that_the_spark_operator_made_of_a_schedule_count(tmp_path: Path) -
 def test_a_run_without_a_verdict_says_what_the_spark_operator_says(
     tmp_path: Path, status: dict[str, Any], said: str | None, words: str
 ) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        await world.apply(spark_audit())
-        await look(world)
-        (name,) = await world.names(SPARK_APPLICATION)
-        await application_ends(world, name, said, **status)
-        await world.turn()
-        entry = (await world.status())["history"][0]
+    async def scenario(cluster: AuditCluster) -> None:
+        await cluster.apply(spark_audit())
+        await look(cluster)
+        (name,) = await cluster.names(SPARK_APPLICATION)
+        await application_ends(cluster, name, said, **status)
+        await cluster.turn()
+        entry = (await cluster.status())["history"][0]
         assert entry["verdict"] == "NO-VERDICT"
         assert words in entry["sentence"]
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -263,15 +263,15 @@ def test_a_run_without_a_verdict_says_what_the_spark_operator_says(
 def test_a_run_that_failed_ended_when_it_was_last_tried(
     tmp_path: Path, times: dict[str, Any], reported: str
 ) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        await world.apply(spark_audit())
-        await look(world)
-        (name,) = await world.names(SPARK_APPLICATION)
-        await application_ends(world, name, None, state="FAILED", **times)
-        await world.turn()
-        assert (await world.status())["history"][0]["finishedTime"] == reported
+    async def scenario(cluster: AuditCluster) -> None:
+        await cluster.apply(spark_audit())
+        await look(cluster)
+        (name,) = await cluster.names(SPARK_APPLICATION)
+        await application_ends(cluster, name, None, state="FAILED", **times)
+        await cluster.turn()
+        assert (await cluster.status())["history"][0]["finishedTime"] == reported
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -280,31 +280,31 @@ def test_a_run_that_failed_ended_when_it_was_last_tried(
 def test_a_run_that_the_spark_operator_goes_on_with_has_not_ended(
     tmp_path: Path, state: str
 ) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        await world.apply(spark_audit())
-        await look(world)
-        (name,) = await world.names(SPARK_APPLICATION)
-        await application_ends(world, name, None, state=state)
-        await look(world)
-        assert (await world.status())["history"] == []
+    async def scenario(cluster: AuditCluster) -> None:
+        await cluster.apply(spark_audit())
+        await look(cluster)
+        (name,) = await cluster.names(SPARK_APPLICATION)
+        await application_ends(cluster, name, None, state=state)
+        await look(cluster)
+        assert (await cluster.status())["history"] == []
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 def test_old_single_runs_go(tmp_path: Path) -> None:
-    async def scenario(world: AuditCluster) -> None:
+    async def scenario(cluster: AuditCluster) -> None:
         for number in range(1, 6):
-            await world.apply(spark_audit(window=f"{number}h"))
-            await look(world)
-            recorded = {each["run"] for each in (await world.status())["history"]}
-            (name,) = set(await world.names(SPARK_APPLICATION)) - recorded
+            await cluster.apply(spark_audit(window=f"{number}h"))
+            await look(cluster)
+            recorded = {each["run"] for each in (await cluster.status())["history"]}
+            (name,) = set(await cluster.names(SPARK_APPLICATION)) - recorded
             said = summary(incidents=())
-            await application_ends(world, name, said, at=f"2026-11-21T0{number}:00:00Z")
-            await world.turn()
-        assert len(await world.names(SPARK_APPLICATION)) == 3
-        assert len((await world.status())["history"]) == 5
+            await application_ends(cluster, name, said, at=f"2026-11-21T0{number}:00:00Z")
+            await cluster.turn()
+        assert len(await cluster.names(SPARK_APPLICATION)) == 3
+        assert len((await cluster.status())["history"]) == 5
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -315,40 +315,42 @@ def test_old_single_runs_go(tmp_path: Path) -> None:
 def test_a_schedule_of_somebody_else_is_let_be(
     tmp_path: Path, kind: Any, spec: dict[str, Any]
 ) -> None:
-    async def scenario(world: AuditCluster) -> None:
+    async def scenario(cluster: AuditCluster) -> None:
         theirs = {
             "apiVersion": kind.api_version,
             "kind": kind.kind,
             "metadata": {"name": "daily", "namespace": "shop"},
             "spec": {"schedule": "1 1 1 1 1"},
         }
-        theirs = await world.store.create(kind, theirs)
-        await world.apply(audit_object(schedule=DAILY, **spec))
-        await world.turn(again_after_ms=APPLICATIONS_INTERVAL_MS if spec else None)
-        assert (await world.conditions())["Ready"] == ("False", "NameTaken")
-        await world.apply(audit_object(suspend=True))
-        await world.turn()
-        assert await world.store.get(kind, "shop", "daily") == theirs
+        theirs = await cluster.store.create(kind, theirs)
+        await cluster.apply(audit_object(schedule=DAILY, **spec))
+        await cluster.turn(again_after_ms=APPLICATIONS_INTERVAL_MS if spec else None)
+        assert (await cluster.conditions())["Ready"] == ("False", "NameTaken")
+        await cluster.apply(audit_object(suspend=True))
+        await cluster.turn()
+        assert await cluster.store.get(kind, "shop", "daily") == theirs
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 def test_a_schedule_that_the_spark_operator_refused_is_made_anew(tmp_path: Path) -> None:
-    async def scenario(world: AuditCluster) -> None:
-        await world.apply(spark_audit(schedule="0 25 * * *"))
-        await look(world)
-        (refused,) = await world.store.list(SCHEDULED_SPARK_APPLICATION, "shop")
+    async def scenario(cluster: AuditCluster) -> None:
+        await cluster.apply(spark_audit(schedule="0 25 * * *"))
+        await look(cluster)
+        (refused,) = await cluster.store.list(SCHEDULED_SPARK_APPLICATION, "shop")
         status = {"scheduleState": "FailedValidation", "reason": "25 is above 23"}
-        await world.store.replace_status(SCHEDULED_SPARK_APPLICATION, {**refused, "status": status})
-        await look(world)
-        assert (await world.conditions())["Ready"] == ("False", "InvalidSchedule")
-        await world.apply(spark_audit(schedule=DAILY))
-        await look(world)
-        (made,) = await world.store.list(SCHEDULED_SPARK_APPLICATION, "shop")
+        await cluster.store.replace_status(
+            SCHEDULED_SPARK_APPLICATION, {**refused, "status": status}
+        )
+        await look(cluster)
+        assert (await cluster.conditions())["Ready"] == ("False", "InvalidSchedule")
+        await cluster.apply(spark_audit(schedule=DAILY))
+        await look(cluster)
+        (made,) = await cluster.store.list(SCHEDULED_SPARK_APPLICATION, "shop")
         assert made["metadata"]["uid"] != refused["metadata"]["uid"]
-        assert (await world.conditions())["Ready"] == ("True", "Scheduled")
+        assert (await cluster.conditions())["Ready"] == ("True", "Scheduled")
 
-    in_world(tmp_path, scenario)
+    in_cluster(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(

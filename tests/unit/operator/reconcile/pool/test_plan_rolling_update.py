@@ -203,32 +203,32 @@ def test_pods_are_seen_to_be_outdated(tmp_path: Path) -> None:
 
 def test_a_pool_is_rolled_one_broker_after_another(tmp_path: Path) -> None:
     async def story() -> None:
-        world = Cluster(tmp_path)
-        await world.ready_topic(partitions=3)
-        for number, found in world.runtime.brokers.items():
-            world.runtime.brokers[number] = replace(found, is_outdated=True)
-        world.runtime.actions.clear()
+        cluster = Cluster(tmp_path)
+        await cluster.ready_topic(partitions=3)
+        for number, found in cluster.runtime.brokers.items():
+            cluster.runtime.brokers[number] = replace(found, is_outdated=True)
+        cluster.runtime.actions.clear()
         stopped = []
         for _ in range(3):
-            assert await world.pass_pool() is not None  # comes back soon
-            condition = await world.condition(BROKER_POOL, "default", "Updated")
+            assert await cluster.pass_pool() is not None  # comes back soon
+            condition = await cluster.condition(BROKER_POOL, "default", "Updated")
             assert condition["reason"] == "Rolling"
-            (gone,) = [each for each in world.runtime.actions if isinstance(each, StopBroker)]
+            (gone,) = [each for each in cluster.runtime.actions if isinstance(each, StopBroker)]
             stopped.append(gone.broker_id)
-            world.controller.active.discard(gone.broker_id)
-            world.runtime.actions.clear()
-            world.time_ms += 2000
-            await world.pass_pool()  # starts it
-            assert not any(isinstance(each, StopBroker) for each in world.runtime.actions)
-            made = world.runtime.brokers[gone.broker_id]
-            world.runtime.brokers[gone.broker_id] = replace(made, is_outdated=False)
-            world.controller.active.add(gone.broker_id)
-            world.runtime.actions.clear()
+            cluster.controller.active.discard(gone.broker_id)
+            cluster.runtime.actions.clear()
+            cluster.time_ms += 2000
+            await cluster.pass_pool()  # starts it
+            assert not any(isinstance(each, StopBroker) for each in cluster.runtime.actions)
+            made = cluster.runtime.brokers[gone.broker_id]
+            cluster.runtime.brokers[gone.broker_id] = replace(made, is_outdated=False)
+            cluster.controller.active.add(gone.broker_id)
+            cluster.runtime.actions.clear()
         assert sorted(stopped) == [0, 1, 2]
-        world.time_ms += 2000
-        await world.pass_pool()
-        assert (await world.condition(BROKER_POOL, "default", "Updated"))["status"] == "True"
-        assert (await world.stored(BROKER_POOL, "default"))["status"]["updatedBrokers"] == 3
-        world.store.close()
+        cluster.time_ms += 2000
+        await cluster.pass_pool()
+        assert (await cluster.condition(BROKER_POOL, "default", "Updated"))["status"] == "True"
+        assert (await cluster.stored(BROKER_POOL, "default"))["status"]["updatedBrokers"] == 3
+        cluster.store.close()
 
     asyncio.run(story())

@@ -92,47 +92,47 @@ def test_brokers_beyond_replicas_are_left_alone() -> None:
 
 def test_a_pool_is_ready_when_all_its_brokers_are_active(tmp_path: Path) -> None:
     async def story() -> None:
-        world = Cluster(tmp_path)
-        await world.apply(BROKER_POOL, "default", replicas=3)
-        world.controller.active = {0, 2}
-        await world.pass_pool()
-        condition = await world.condition(BROKER_POOL, "default")
+        cluster = Cluster(tmp_path)
+        await cluster.apply(BROKER_POOL, "default", replicas=3)
+        cluster.controller.active = {0, 2}
+        await cluster.pass_pool()
+        condition = await cluster.condition(BROKER_POOL, "default")
         assert condition["message"] == "2 of 3 brokers are active; not active: 1"
-        world.controller.active = {0, 1, 2}
-        await world.pass_pool()
-        assert (await world.condition(BROKER_POOL, "default"))["status"] == "True"
-        status = (await world.stored(BROKER_POOL, "default"))["status"]
+        cluster.controller.active = {0, 1, 2}
+        await cluster.pass_pool()
+        assert (await cluster.condition(BROKER_POOL, "default"))["status"] == "True"
+        status = (await cluster.stored(BROKER_POOL, "default"))["status"]
         assert (status["replicas"], status["activeBrokers"]) == (3, 3)
-        world.store.close()
+        cluster.store.close()
 
     asyncio.run(story())
 
 
 def test_a_deleted_pool_is_confirmed_by_a_live_read(tmp_path: Path) -> None:
     async def story() -> None:
-        world = Cluster(tmp_path)
-        await world.pass_pool()
-        assert world.runtime.gone == [f"{NAMESPACE}/default"]
-        world.store.close()
+        cluster = Cluster(tmp_path)
+        await cluster.pass_pool()
+        assert cluster.runtime.gone == [f"{NAMESPACE}/default"]
+        cluster.store.close()
 
     asyncio.run(story())
 
 
 def test_what_the_api_server_refuses_is_told_to_the_user_and_tried_again(tmp_path: Path) -> None:
     async def story() -> None:
-        world = Cluster(tmp_path)
-        await world.apply(BROKER_POOL, "default", replicas=1)
+        cluster = Cluster(tmp_path)
+        await cluster.apply(BROKER_POOL, "default", replicas=1)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(world.runtime, "apply", refusing)
-            assert await world.pass_pool() is not None
-        condition = await world.condition(BROKER_POOL, "default")
+            patched.setattr(cluster.runtime, "apply", refusing)
+            assert await cluster.pass_pool() is not None
+        condition = await cluster.condition(BROKER_POOL, "default")
         assert condition["reason"] == "Refused"
         assert condition["message"].startswith("exceeded quota: pods; 0 of 1 brokers are active")
-        world.controller.active = {0}
-        world.time_ms += 2000
-        await world.pass_pool()
-        assert (await world.condition(BROKER_POOL, "default"))["status"] == "True"
-        world.store.close()
+        cluster.controller.active = {0}
+        cluster.time_ms += 2000
+        await cluster.pass_pool()
+        assert (await cluster.condition(BROKER_POOL, "default"))["status"] == "True"
+        cluster.store.close()
 
     async def refusing(pool: BrokerPool, action: PoolAction) -> None:
         raise Rejected("exceeded quota: pods")
@@ -147,47 +147,47 @@ def test_what_one_action_meets_keeps_nothing_else_from_being_done(
     """As a listener's Service that the API server or a webhook refuses."""
 
     async def story() -> None:
-        world = Cluster(tmp_path)
-        await world.apply(BROKER_POOL, "default", replicas=1, moveBytesPerSecond=4096)
-        really = world.runtime.apply
+        cluster = Cluster(tmp_path)
+        await cluster.apply(BROKER_POOL, "default", replicas=1, moveBytesPerSecond=4096)
+        really = cluster.runtime.apply
 
         async def apply(pool: BrokerPool, action: PoolAction) -> None:
             if isinstance(action, CreateBrokerService | CreateBootstrapService):
                 raise error
             await really(pool, action)
 
-        world.controller.active = {0}
+        cluster.controller.active = {0}
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(world.runtime, "apply", apply)
+            patched.setattr(cluster.runtime, "apply", apply)
             with contextlib.suppress(OutcomeUnknown):
-                assert await world.pass_pool() is not None
+                assert await cluster.pass_pool() is not None
                 assert isinstance(error, Rejected)
-        assert world.runtime.actions == [
+        assert cluster.runtime.actions == [
             CreateVolumeClaim(ZERO),
             StartBroker(ZERO),
             CreateDisruptionBudget(),
         ]
-        assert world.controller.settings.move_bytes_per_second == 4096
-        condition = await world.condition(BROKER_POOL, "default")
+        assert cluster.controller.settings.move_bytes_per_second == 4096
+        condition = await cluster.condition(BROKER_POOL, "default")
         assert condition["reason"] == (
             "Refused" if isinstance(error, Rejected) else "BrokersActive"
         )
-        world.store.close()
+        cluster.store.close()
 
     asyncio.run(story())
 
 
 def test_how_fast_replicas_may_be_moved_is_told_to_the_controller(tmp_path: Path) -> None:
-    async def story(world: Cluster) -> None:
-        await world.apply(BROKER_POOL, "default", replicas=1, moveBytesPerSecond=4096)
-        await world.pass_pool()
-        assert world.controller.settings.move_bytes_per_second == 4096
-        await world.apply(BROKER_POOL, "default", replicas=1, moveBytesPerSecond=0)
-        await world.pass_pool()
-        assert world.controller.settings.move_bytes_per_second == 0  # unlimited
+    async def story(cluster: Cluster) -> None:
+        await cluster.apply(BROKER_POOL, "default", replicas=1, moveBytesPerSecond=4096)
+        await cluster.pass_pool()
+        assert cluster.controller.settings.move_bytes_per_second == 4096
+        await cluster.apply(BROKER_POOL, "default", replicas=1, moveBytesPerSecond=0)
+        await cluster.pass_pool()
+        assert cluster.controller.settings.move_bytes_per_second == 0  # unlimited
 
-    world = Cluster(tmp_path)
+    cluster = Cluster(tmp_path)
     try:
-        asyncio.run(story(world))
+        asyncio.run(story(cluster))
     finally:
-        world.store.close()
+        cluster.store.close()

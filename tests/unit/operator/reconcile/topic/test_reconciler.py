@@ -15,18 +15,18 @@ POOL_KEY = WorkKey("BrokerPool", NAMESPACE, "default")
 
 
 def test_one_manifest_is_enough(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: Cluster) -> None:
-        await world.topic(partitions=3)
-        await world.pass_topic()
-        pool = await world.stored(BROKER_POOL, "default")
+    async def story(cluster: Cluster) -> None:
+        await cluster.topic(partitions=3)
+        await cluster.pass_topic()
+        pool = await cluster.stored(BROKER_POOL, "default")
         assert pool["spec"]["replicas"] == 3
-        assert (await world.condition())["reason"] == "WaitingForBrokers"
-        await world.pass_pool()
-        world.controller.active = {0, 1, 2}
-        await world.pass_topic()
-        topic = await world.stored(TOPIC, "orders")
+        assert (await cluster.condition())["reason"] == "WaitingForBrokers"
+        await cluster.pass_pool()
+        cluster.controller.active = {0, 1, 2}
+        await cluster.pass_topic()
+        topic = await cluster.stored(TOPIC, "orders")
         status = topic["status"]
-        assert (await world.condition())["status"] == "True"
+        assert (await cluster.condition())["status"] == "True"
         assert (status["inSync"], status["underReplicated"], status["leaderless"]) == ("9/9", 0, 0)
         assert status["topicId"] == topic["metadata"]["uid"]
 
@@ -36,15 +36,15 @@ def test_one_manifest_is_enough(tell: Callable[[Experiment], None]) -> None:
 def test_a_placement_holds_from_the_first_moment_on(tell: Callable[[Experiment], None]) -> None:
     """No partition is made elsewhere and moved then (Kafka's CreateTopics with assignments)."""
 
-    async def story(world: Cluster) -> None:
-        await world.apply(BROKER_POOL, "default", replicas=4)
-        world.controller.active = {0, 1, 2, 3}
-        await world.pass_pool()
-        await world.topic(partitions=2, placement=[{"partition": 1, "replicas": [3, 0, 1]}])
-        await world.pass_topic()
-        (view,) = world.controller.views.values()
+    async def story(cluster: Cluster) -> None:
+        await cluster.apply(BROKER_POOL, "default", replicas=4)
+        cluster.controller.active = {0, 1, 2, 3}
+        await cluster.pass_pool()
+        await cluster.topic(partitions=2, placement=[{"partition": 1, "replicas": [3, 0, 1]}])
+        await cluster.pass_topic()
+        (view,) = cluster.controller.views.values()
         assert [state.replicas for state in view.partitions] == [(0, 1, 2), (3, 0, 1)]
-        assert not any(call.startswith("reassign") for call in world.controller.calls)
+        assert not any(call.startswith("reassign") for call in cluster.controller.calls)
 
     tell(story)
 
@@ -52,10 +52,10 @@ def test_a_placement_holds_from_the_first_moment_on(tell: Callable[[Experiment],
 def test_the_default_pool_has_brokers_enough_for_the_topic(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: Cluster) -> None:
-        await world.topic(replicationFactor=5)
-        await world.pass_topic()
-        pool = await world.stored(BROKER_POOL, "default")
+    async def story(cluster: Cluster) -> None:
+        await cluster.topic(replicationFactor=5)
+        await cluster.pass_topic()
+        pool = await cluster.stored(BROKER_POOL, "default")
         assert pool["spec"]["replicas"] == 5
 
     tell(story)
@@ -64,27 +64,27 @@ def test_the_default_pool_has_brokers_enough_for_the_topic(
 def test_a_topic_begins_once_min_insync_replicas_are_active(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: Cluster) -> None:
-        await world.topic()
-        world.controller.active = {2}
-        await world.pass_topic()
-        assert (await world.condition())["message"] == (
+    async def story(cluster: Cluster) -> None:
+        await cluster.topic()
+        cluster.controller.active = {2}
+        await cluster.pass_topic()
+        assert (await cluster.condition())["message"] == (
             "1 of 3 brokers of pool default are active; not active: 0, 1"
         )
-        world.controller.active = {0, 2}
-        await world.pass_topic()
-        assert (await world.condition())["status"] == "True"
+        cluster.controller.active = {0, 2}
+        await cluster.pass_topic()
+        assert (await cluster.condition())["status"] == "True"
 
     tell(story)
 
 
 def test_another_missing_pool_is_a_condition(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: Cluster) -> None:
-        await world.topic(brokerPool="mine")
-        await world.pass_topic()
-        condition = await world.condition()
+    async def story(cluster: Cluster) -> None:
+        await cluster.topic(brokerPool="mine")
+        await cluster.pass_topic()
+        condition = await cluster.condition()
         assert (condition["status"], condition["reason"]) == ("False", "BrokerPoolNotFound")
-        assert await world.store.list(BROKER_POOL, NAMESPACE) == []
+        assert await cluster.store.list(BROKER_POOL, NAMESPACE) == []
 
     tell(story)
 
@@ -92,17 +92,17 @@ def test_another_missing_pool_is_a_condition(tell: Callable[[Experiment], None])
 def test_fewer_brokers_than_replication_factor_says_which_number_to_change(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: Cluster) -> None:
-        await world.apply(BROKER_POOL, "default", replicas=2)
-        world.controller.active = {0, 1}
-        await world.topic(replicationFactor=3)
-        await world.pass_topic()
-        condition = await world.condition()
+    async def story(cluster: Cluster) -> None:
+        await cluster.apply(BROKER_POOL, "default", replicas=2)
+        cluster.controller.active = {0, 1}
+        await cluster.topic(replicationFactor=3)
+        await cluster.pass_topic()
+        condition = await cluster.condition()
         assert condition["reason"] == "NotEnoughBrokers"
         assert condition["message"].endswith(
             "set its spec.replicas to at least 3, or create the Topic with replicationFactor 2"
         )
-        assert world.controller.calls == []
+        assert cluster.controller.calls == []
 
     tell(story)
 
@@ -110,10 +110,10 @@ def test_fewer_brokers_than_replication_factor_says_which_number_to_change(
 def test_a_manifest_that_reached_the_store_around_the_rules_is_told_so(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: Cluster) -> None:
-        await world.topic(config={"min.insync.replica": "2"})
-        await world.pass_topic()
-        condition = await world.condition()
+    async def story(cluster: Cluster) -> None:
+        await cluster.topic(config={"min.insync.replica": "2"})
+        await cluster.pass_topic()
+        condition = await cluster.condition()
         assert condition["reason"] == "InvalidSpec"
         assert 'the nearest known name is "min.insync.replicas"' in condition["message"]
 
@@ -123,40 +123,40 @@ def test_a_manifest_that_reached_the_store_around_the_rules_is_told_so(
 def test_a_pass_over_an_unchanged_cluster_writes_nothing(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: Cluster) -> None:
-        await world.ready_topic(partitions=3)
-        await world.topic("broken", brokerPool="mine")
-        await world.evaluate()
-        before = world.store.writes, len(world.runtime.actions)
-        for key in await world.reconciler.all_keys(None):
-            await world.reconciler.reconcile(key)
-        assert (world.store.writes, len(world.runtime.actions)) == before  # I21
-        world.reconciler = world.new_reconciler()
-        for key in await world.reconciler.all_keys(None):
-            await world.reconciler.reconcile(key)
-        assert world.store.writes == before[0]  # I21: after a restart too
+    async def story(cluster: Cluster) -> None:
+        await cluster.ready_topic(partitions=3)
+        await cluster.topic("broken", brokerPool="mine")
+        await cluster.evaluate()
+        before = cluster.store.writes, len(cluster.runtime.actions)
+        for key in await cluster.reconciler.all_keys(None):
+            await cluster.reconciler.reconcile(key)
+        assert (cluster.store.writes, len(cluster.runtime.actions)) == before  # I21
+        cluster.reconciler = cluster.new_reconciler()
+        for key in await cluster.reconciler.all_keys(None):
+            await cluster.reconciler.reconcile(key)
+        assert cluster.store.writes == before[0]  # I21: after a restart too
 
     tell(story)
 
 
 def test_more_partitions_are_added_behind_the_first(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: Cluster) -> None:
-        await world.ready_topic(partitions=2)
-        await world.topic(partitions=4)
-        await world.pass_topic()
-        assert "add [[2, 0, 1], [0, 1, 2]] at 2" in world.controller.calls
-        assert (await world.stored(TOPIC, "orders"))["status"]["inSync"] == "12/12"
+    async def story(cluster: Cluster) -> None:
+        await cluster.ready_topic(partitions=2)
+        await cluster.topic(partitions=4)
+        await cluster.pass_topic()
+        assert "add [[2, 0, 1], [0, 1, 2]] at 2" in cluster.controller.calls
+        assert (await cluster.stored(TOPIC, "orders"))["status"]["inSync"] == "12/12"
 
     tell(story)
 
 
 def test_a_new_config_is_told_to_the_controller_once(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: Cluster) -> None:
-        await world.ready_topic()
-        await world.topic(config={"min.insync.replicas": "1"})
-        await world.pass_topic()
-        await world.pass_topic()
-        assert world.controller.calls == ["create orders", "update orders"]
+    async def story(cluster: Cluster) -> None:
+        await cluster.ready_topic()
+        await cluster.topic(config={"min.insync.replicas": "1"})
+        await cluster.pass_topic()
+        await cluster.pass_topic()
+        assert cluster.controller.calls == ["create orders", "update orders"]
 
     tell(story)
 
@@ -164,54 +164,54 @@ def test_a_new_config_is_told_to_the_controller_once(tell: Callable[[Experiment]
 def test_a_deleted_topic_is_retained_and_adopted_by_its_successor(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: Cluster) -> None:
-        previous = await world.ready_topic(partitions=3)
-        await world.store.delete(TOPIC, NAMESPACE, "orders")
-        await world.pass_topic()
-        (item,) = await world.store.list(PARTITION_SLICE, NAMESPACE)
+    async def story(cluster: Cluster) -> None:
+        previous = await cluster.ready_topic(partitions=3)
+        await cluster.store.delete(TOPIC, NAMESPACE, "orders")
+        await cluster.pass_topic()
+        (item,) = await cluster.store.list(PARTITION_SLICE, NAMESPACE)
         assert item["retained"] is True
-        assert world.added[-1] == POOL_KEY  # whose conditions tell of it
-        await world.pass_pool()
-        kept = await world.condition(BROKER_POOL, "default", "DataRetained")
+        assert cluster.added[-1] == POOL_KEY  # whose conditions tell of it
+        await cluster.pass_pool()
+        kept = await cluster.condition(BROKER_POOL, "default", "DataRetained")
         assert kept["message"].startswith(
             "data of 1 deleted topic is retained (orders): a Topic of that name serves it again"
         )
-        world.added.clear()
-        await world.topic(partitions=3)
-        await world.pass_topic()
-        assert POOL_KEY in world.added
-        await world.pass_pool()
-        assert not await world.condition(BROKER_POOL, "default", "DataRetained")
-        heir = await world.stored(TOPIC, "orders")
+        cluster.added.clear()
+        await cluster.topic(partitions=3)
+        await cluster.pass_topic()
+        assert POOL_KEY in cluster.added
+        await cluster.pass_pool()
+        assert not await cluster.condition(BROKER_POOL, "default", "DataRetained")
+        heir = await cluster.stored(TOPIC, "orders")
         assert heir["metadata"]["uid"] != previous["metadata"]["uid"]
         assert heir["status"]["topicId"] == previous["metadata"]["uid"]
-        assert (await world.condition())["status"] == "True"
-        await world.evaluate()
-        assert sum(call.startswith("delete") for call in world.controller.calls) == 1
+        assert (await cluster.condition())["status"] == "True"
+        await cluster.evaluate()
+        assert sum(call.startswith("delete") for call in cluster.controller.calls) == 1
 
     tell(story)
 
 
 def test_deleted_and_made_anew_before_anybody_looked(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: Cluster) -> None:
-        previous = await world.ready_topic()
-        await world.store.delete(TOPIC, NAMESPACE, "orders")
-        await world.topic()
-        await world.pass_topic()
-        heir = await world.stored(TOPIC, "orders")
+    async def story(cluster: Cluster) -> None:
+        previous = await cluster.ready_topic()
+        await cluster.store.delete(TOPIC, NAMESPACE, "orders")
+        await cluster.topic()
+        await cluster.pass_topic()
+        heir = await cluster.stored(TOPIC, "orders")
         assert heir["status"]["topicId"] == previous["metadata"]["uid"]
 
     tell(story)
 
 
 def test_deletion_policy_delete_removes_the_slices(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: Cluster) -> None:
-        previous = await world.ready_topic(deletionPolicy="Delete")
-        await world.store.delete(TOPIC, NAMESPACE, "orders")
-        await world.topic(deletionPolicy="Delete")
-        await world.pass_topic()
-        assert f"delete {previous['metadata']['uid']} retain=False" in world.controller.calls
-        heir = await world.stored(TOPIC, "orders")
+    async def story(cluster: Cluster) -> None:
+        previous = await cluster.ready_topic(deletionPolicy="Delete")
+        await cluster.store.delete(TOPIC, NAMESPACE, "orders")
+        await cluster.topic(deletionPolicy="Delete")
+        await cluster.pass_topic()
+        assert f"delete {previous['metadata']['uid']} retain=False" in cluster.controller.calls
+        heir = await cluster.stored(TOPIC, "orders")
         assert heir["status"]["topicId"] == heir["metadata"]["uid"]
 
     tell(story)
@@ -223,29 +223,29 @@ def test_made_anew_with_another_topic_name_before_anybody_looked(
 ) -> None:
     """Its slices would have the names of the former's, which nobody else would ever end."""
 
-    async def story(world: Cluster) -> None:
+    async def story(cluster: Cluster) -> None:
         policy = "Retain" if retain else "Delete"
-        previous = await world.ready_topic(deletionPolicy=policy)
-        await world.store.delete(TOPIC, NAMESPACE, "orders")
-        await world.topic(topicName="other")
-        await world.pass_topic()
+        previous = await cluster.ready_topic(deletionPolicy=policy)
+        await cluster.store.delete(TOPIC, NAMESPACE, "orders")
+        await cluster.topic(topicName="other")
+        await cluster.pass_topic()
         ended = f"delete {previous['metadata']['uid']} retain={retain}"
-        assert world.controller.calls.count(ended) == 1
-        world.time_ms += 5000
-        await world.pass_topic()
+        assert cluster.controller.calls.count(ended) == 1
+        cluster.time_ms += 5000
+        await cluster.pass_topic()
         expected = "SliceNameTaken" if retain else "AllPartitionsLed"
-        assert (await world.condition())["reason"] == expected
+        assert (await cluster.condition())["reason"] == expected
 
     tell(story)
 
 
 def test_what_the_api_server_refuses_is_told(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: Cluster) -> None:
-        await world.topic()
+    async def story(cluster: Cluster) -> None:
+        await cluster.topic()
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(world.store, "create", refusing)
-            assert await world.pass_topic() is not None
-        condition = await world.condition()
+            patched.setattr(cluster.store, "create", refusing)
+            assert await cluster.pass_topic() is not None
+        condition = await cluster.condition()
         assert (condition["reason"], condition["message"]) == ("Refused", "exceeded quota")
 
     async def refusing(kind: ResourceKind, item: Object) -> Object:
@@ -255,13 +255,13 @@ def test_what_the_api_server_refuses_is_told(tell: Callable[[Experiment], None])
 
 
 def test_the_policy_that_counts_is_the_slices_own_copy(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: Cluster) -> None:
-        previous = await world.ready_topic(deletionPolicy="Delete")
-        await world.topic(deletionPolicy="Retain")
-        await world.pass_topic()
-        await world.store.delete(TOPIC, NAMESPACE, "orders")
-        await world.pass_topic()
-        assert f"delete {previous['metadata']['uid']} retain=True" in world.controller.calls
+    async def story(cluster: Cluster) -> None:
+        previous = await cluster.ready_topic(deletionPolicy="Delete")
+        await cluster.topic(deletionPolicy="Retain")
+        await cluster.pass_topic()
+        await cluster.store.delete(TOPIC, NAMESPACE, "orders")
+        await cluster.pass_topic()
+        assert f"delete {previous['metadata']['uid']} retain=True" in cluster.controller.calls
 
     tell(story)
 
@@ -271,18 +271,18 @@ def test_slices_that_another_topic_adopted_survive_a_sweep(
 ) -> None:
     """The slices are named after the former object, which is gone for good."""
 
-    async def story(world: Cluster) -> None:
-        previous = await world.ready_topic(deletionPolicy="Delete")
-        await world.topic(deletionPolicy="Retain")
-        await world.pass_topic()
-        await world.store.delete(TOPIC, NAMESPACE, "orders")
-        await world.pass_topic()
-        await world.topic("heir", topicName="orders", deletionPolicy="Delete")
-        await world.pass_topic("heir")
-        heir = await world.stored(TOPIC, "heir")
+    async def story(cluster: Cluster) -> None:
+        previous = await cluster.ready_topic(deletionPolicy="Delete")
+        await cluster.topic(deletionPolicy="Retain")
+        await cluster.pass_topic()
+        await cluster.store.delete(TOPIC, NAMESPACE, "orders")
+        await cluster.pass_topic()
+        await cluster.topic("heir", topicName="orders", deletionPolicy="Delete")
+        await cluster.pass_topic("heir")
+        heir = await cluster.stored(TOPIC, "heir")
         assert heir["status"]["topicId"] == previous["metadata"]["uid"]
-        await world.pass_topic("orders")
-        assert sum(call.startswith("delete") for call in world.controller.calls) == 1
+        await cluster.pass_topic("orders")
+        assert sum(call.startswith("delete") for call in cluster.controller.calls) == 1
 
     tell(story)
 
@@ -290,13 +290,13 @@ def test_slices_that_another_topic_adopted_survive_a_sweep(
 def test_retained_data_with_other_numbers_is_not_adopted(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: Cluster) -> None:
-        await world.ready_topic(partitions=3)
-        await world.store.delete(TOPIC, NAMESPACE, "orders")
-        await world.pass_topic()
-        await world.topic(partitions=2)
-        await world.pass_topic()
-        condition = await world.condition()
+    async def story(cluster: Cluster) -> None:
+        await cluster.ready_topic(partitions=3)
+        await cluster.store.delete(TOPIC, NAMESPACE, "orders")
+        await cluster.pass_topic()
+        await cluster.topic(partitions=2)
+        await cluster.pass_topic()
+        condition = await cluster.condition()
         assert condition["reason"] == "RetainedDataDiffers"
         assert "set partitions to 3" in condition["message"]
 
@@ -308,8 +308,8 @@ OTHER_PROMISES = pytest.mark.parametrize(
 )
 
 
-async def reported(world: Cluster) -> tuple[str, str, str]:
-    condition = await world.condition()
+async def reported(cluster: Cluster) -> tuple[str, str, str]:
+    condition = await cluster.condition()
     return condition["status"], condition["reason"], condition["message"]
 
 
@@ -325,16 +325,16 @@ def rejection_of(name: str, found: str, requested: str) -> tuple[str, str, str]:
 def test_retained_data_of_another_promise_is_not_adopted(
     tell: Callable[[Experiment], None], name: str, found: str, requested: str
 ) -> None:
-    async def story(world: Cluster) -> None:
-        await world.ready_topic()
-        await world.store.delete(TOPIC, NAMESPACE, "orders")
-        await world.pass_topic()
-        calls = list(world.controller.calls)
-        await world.topic(**{name: requested})
-        await world.pass_topic()
-        assert await reported(world) == rejection_of(name, found, requested)
-        assert world.controller.calls == calls
-        assert "topicId" not in (await world.stored(TOPIC, "orders"))["status"]
+    async def story(cluster: Cluster) -> None:
+        await cluster.ready_topic()
+        await cluster.store.delete(TOPIC, NAMESPACE, "orders")
+        await cluster.pass_topic()
+        calls = list(cluster.controller.calls)
+        await cluster.topic(**{name: requested})
+        await cluster.pass_topic()
+        assert await reported(cluster) == rejection_of(name, found, requested)
+        assert cluster.controller.calls == calls
+        assert "topicId" not in (await cluster.stored(TOPIC, "orders"))["status"]
 
     tell(story)
 
@@ -345,14 +345,14 @@ def test_an_adoption_cut_short_does_not_go_on_under_another_promise(
 ) -> None:
     """The id is recorded, the slices are retained still."""
 
-    async def story(world: Cluster) -> None:
-        await world.ready_topic()
-        ((topic_id, view),) = world.controller.views.items()
-        world.controller.views[topic_id] = replace(view, is_retained=True)
-        await world.topic(**{name: requested})
-        await world.pass_topic()
-        assert await reported(world) == rejection_of(name, found, requested)
-        assert world.controller.calls == ["create orders"]
+    async def story(cluster: Cluster) -> None:
+        await cluster.ready_topic()
+        ((topic_id, view),) = cluster.controller.views.items()
+        cluster.controller.views[topic_id] = replace(view, is_retained=True)
+        await cluster.topic(**{name: requested})
+        await cluster.pass_topic()
+        assert await reported(cluster) == rejection_of(name, found, requested)
+        assert cluster.controller.calls == ["create orders"]
 
     tell(story)
 
@@ -363,22 +363,22 @@ def test_a_served_topic_does_not_take_another_promise_over(
 ) -> None:
     """The manifest reached the store around the rules; what else it changes waits too."""
 
-    async def story(world: Cluster) -> None:
-        await world.ready_topic()
-        await world.topic(**{name: requested}, config={"min.insync.replicas": "1"})
-        await world.pass_topic()
-        assert await reported(world) == rejection_of(name, found, requested)
-        assert world.controller.calls == ["create orders"]
+    async def story(cluster: Cluster) -> None:
+        await cluster.ready_topic()
+        await cluster.topic(**{name: requested}, config={"min.insync.replicas": "1"})
+        await cluster.pass_topic()
+        assert await reported(cluster) == rejection_of(name, found, requested)
+        assert cluster.controller.calls == ["create orders"]
 
     tell(story)
 
 
 def test_the_oldest_topic_has_the_name(tell: Callable[[Experiment], None]) -> None:
-    async def story(world: Cluster) -> None:
-        await world.ready_topic()
-        await world.topic("late", topicName="orders")
-        await world.pass_topic("late")
-        condition = await world.condition(name="late")
+    async def story(cluster: Cluster) -> None:
+        await cluster.ready_topic()
+        await cluster.topic("late", topicName="orders")
+        await cluster.pass_topic("late")
+        condition = await cluster.condition(name="late")
         assert condition["reason"] == "TopicNameTaken"
         assert "the older Topic orders" in condition["message"]
 
@@ -388,27 +388,27 @@ def test_the_oldest_topic_has_the_name(tell: Callable[[Experiment], None]) -> No
 def test_churn_costs_one_status_write_a_second_and_the_last_state_lands(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: Cluster) -> None:
-        topic = await world.ready_topic()
+    async def story(cluster: Cluster) -> None:
+        topic = await cluster.ready_topic()
         topic_id = topic["metadata"]["uid"]
-        world.time_ms = 60_000
-        before = world.store.writes
-        view = world.controller.views[topic_id]
+        cluster.time_ms = 60_000
+        before = cluster.store.writes
+        view = cluster.controller.views[topic_id]
         again_ms: int | None = None
         for turn in range(100):
             in_sync = 2 + turn % 2
             (state,) = view.partitions
             members = view.partitions[0].in_sync_replicas[:in_sync]
-            world.controller.views[topic_id] = replace(
+            cluster.controller.views[topic_id] = replace(
                 view, partitions=(replace(state, in_sync_replicas=members),)
             )
-            again_ms = await world.pass_topic()
-            world.time_ms += 10
-        assert world.store.writes - before <= 6
+            again_ms = await cluster.pass_topic()
+            cluster.time_ms += 10
+        assert cluster.store.writes - before <= 6
         if again_ms is not None:
-            world.time_ms += again_ms
-            await world.pass_topic()
-        assert (await world.stored(TOPIC, "orders"))["status"]["inSync"] == "3/3"
+            cluster.time_ms += again_ms
+            await cluster.pass_topic()
+        assert (await cluster.stored(TOPIC, "orders"))["status"]["inSync"] == "3/3"
 
     tell(story)
 
@@ -416,20 +416,20 @@ def test_churn_costs_one_status_write_a_second_and_the_last_state_lands(
 def test_a_conditions_time_moves_only_when_its_status_flips(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: Cluster) -> None:
-        await world.topic()
-        await world.pass_topic()
-        first = await world.condition()
-        world.time_ms = 5000
-        world.controller.active = {1}
-        await world.pass_topic()
-        second = await world.condition()
+    async def story(cluster: Cluster) -> None:
+        await cluster.topic()
+        await cluster.pass_topic()
+        first = await cluster.condition()
+        cluster.time_ms = 5000
+        cluster.controller.active = {1}
+        await cluster.pass_topic()
+        second = await cluster.condition()
         assert second["message"] != first["message"]
         assert second["lastTransitionTime"] == first["lastTransitionTime"]
-        world.time_ms = 9000
-        world.controller.active = {0, 1, 2}
-        await world.pass_topic()
-        assert (await world.condition())["lastTransitionTime"] == "2026-01-01T00:00:09Z"
+        cluster.time_ms = 9000
+        cluster.controller.active = {0, 1, 2}
+        await cluster.pass_topic()
+        assert (await cluster.condition())["lastTransitionTime"] == "2026-01-01T00:00:09Z"
 
     tell(story)
 
@@ -437,19 +437,19 @@ def test_a_conditions_time_moves_only_when_its_status_flips(
 def test_what_attention_says_is_looked_at_again_when_brokers_come_and_go(
     tell: Callable[[Experiment], None],
 ) -> None:
-    async def story(world: Cluster) -> None:
-        await world.ready_topic()
+    async def story(cluster: Cluster) -> None:
+        await cluster.ready_topic()
         broker_came = StateChange("broker", POOL, "1")
-        world.added.clear()
-        world.reconciler.on_change(broker_came)
+        cluster.added.clear()
+        cluster.reconciler.on_change(broker_came)
         key = WorkKey("Topic", NAMESPACE, "orders")
-        assert key not in world.added
-        ((topic_id, view),) = world.controller.views.items()
-        world.controller.views[topic_id] = replace(view, notices=("start broker 1",))
-        await world.pass_topic()
-        assert (await world.condition(type_="Attention"))["message"] == "start broker 1"
-        world.reconciler.on_change(broker_came)
-        assert key in world.added
+        assert key not in cluster.added
+        ((topic_id, view),) = cluster.controller.views.items()
+        cluster.controller.views[topic_id] = replace(view, notices=("start broker 1",))
+        await cluster.pass_topic()
+        assert (await cluster.condition(type_="Attention"))["message"] == "start broker 1"
+        cluster.reconciler.on_change(broker_came)
+        assert key in cluster.added
 
     tell(story)
 
@@ -459,18 +459,21 @@ def test_an_impossible_placement_is_named_beside_what_else_there_is_to_say(
 ) -> None:
     """And what the status counts goes on to be true meanwhile."""
 
-    async def story(world: Cluster) -> None:
-        await world.ready_topic()
-        ((topic_id, view),) = world.controller.views.items()
+    async def story(cluster: Cluster) -> None:
+        await cluster.ready_topic()
+        ((topic_id, view),) = cluster.controller.views.items()
         (state,) = view.partitions
         fewer = replace(state, in_sync_replicas=state.in_sync_replicas[:2])
-        world.controller.views[topic_id] = replace(view, partitions=(fewer,))
-        world.controller.cannot_reassign = "partition 0: brokers [9] are not registered"
-        await world.topic(placement=[{"partition": 0, "replicas": [9, 1, 2]}])
-        await world.pass_topic()
-        placed = await world.condition(type_="Placed")
-        assert (placed["status"], placed["message"]) == ("False", world.controller.cannot_reassign)
-        assert (await world.condition())["status"] == "True"
-        assert (await world.stored(TOPIC, "orders"))["status"]["inSync"] == "2/3"
+        cluster.controller.views[topic_id] = replace(view, partitions=(fewer,))
+        cluster.controller.cannot_reassign = "partition 0: brokers [9] are not registered"
+        await cluster.topic(placement=[{"partition": 0, "replicas": [9, 1, 2]}])
+        await cluster.pass_topic()
+        placed = await cluster.condition(type_="Placed")
+        assert (placed["status"], placed["message"]) == (
+            "False",
+            cluster.controller.cannot_reassign,
+        )
+        assert (await cluster.condition())["status"] == "True"
+        assert (await cluster.stored(TOPIC, "orders"))["status"]["inSync"] == "2/3"
 
     tell(story)

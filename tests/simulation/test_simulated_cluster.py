@@ -11,14 +11,14 @@ from tidemark_broker.replication.replica_manager import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.simulation.engine.broker_process import BrokerSlot
+from tests.simulation.engine.simulated_cluster import Cluster, ClusterOptions
 from tests.simulation.engine.store import REQUESTS, RESPONSES
-from tests.simulation.engine.world import Cluster, ClusterOptions
 
 ROOT = Path(__file__).parents[2]
 
 
-def leader_of(world: Cluster, partition: int = 0) -> BrokerSlot:
-    for broker in world.brokers.values():
+def leader_of(cluster: Cluster, partition: int = 0) -> BrokerSlot:
+    for broker in cluster.brokers.values():
         for replica in broker.partitions.replicas if broker.partitions else ():
             if replica.partition == partition and replica.leader is not None:
                 return broker
@@ -26,14 +26,14 @@ def leader_of(world: Cluster, partition: int = 0) -> BrokerSlot:
 
 
 def produce(
-    world: Cluster,
+    cluster: Cluster,
     *values: str,
     partition: int = 0,
     key: bytes | None = None,
     timestamp_ms: int = 1_700_000_000_000,
 ) -> list[ProduceResult]:
     """The list gets its one result when there is one."""
-    broker = leader_of(world, partition)
+    broker = leader_of(cluster, partition)
     partitions, process = broker.partitions, broker.process
     assert partitions is not None and process is not None
     records = [NewRecord(key, value.encode(), ()) for value in values]
@@ -49,19 +49,19 @@ def produce(
     return results
 
 
-def started(world: Cluster) -> None:
-    world.start()
-    world.create_topic(
+def started(cluster: Cluster) -> None:
+    cluster.start()
+    cluster.create_topic(
         "orders", partitions=2, replication_factor=3, config={"min.insync.replicas": "2"}
     )
-    world.run_for(2_000)
+    cluster.run_for(2_000)
 
 
-def ends(world: Cluster, partition: int = 0) -> dict[int, tuple[int, int]]:
+def ends(cluster: Cluster, partition: int = 0) -> dict[int, tuple[int, int]]:
     """(high watermark, log end) by broker."""
     return {
         int(broker.broker_id): (int(replica.high_watermark), int(replica.log.log_end_offset))
-        for broker in world.brokers.values()
+        for broker in cluster.brokers.values()
         if broker.partitions is not None
         for replica in broker.partitions.replicas
         if replica.partition == partition
@@ -69,97 +69,97 @@ def ends(world: Cluster, partition: int = 0) -> dict[int, tuple[int, int]]:
 
 
 def test_records_replicate_in_virtual_time() -> None:
-    with Cluster(1) as world:
-        started(world)
-        results = produce(world, "a", "b", "c")
-        world.run_for(100)
+    with Cluster(1) as cluster:
+        started(cluster)
+        results = produce(cluster, "a", "b", "c")
+        cluster.run_for(100)
         assert [result.error for result in results] == [ErrorCode.NONE]
-        assert ends(world) == {0: (3, 3), 1: (3, 3), 2: (3, 3)}
-        assert world.crashes == []
+        assert ends(cluster) == {0: (3, 3), 1: (3, 3), 2: (3, 3)}
+        assert cluster.crashes == []
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_killed_leader_is_followed_by_another_and_comes_back(seed: int) -> None:
-    with Cluster(seed) as world:
-        started(world)
-        assert not produce(world, "a")
-        world.run_for(100)
-        leader = leader_of(world)
+    with Cluster(seed) as cluster:
+        started(cluster)
+        assert not produce(cluster, "a")
+        cluster.run_for(100)
+        leader = leader_of(cluster)
         assert leader.process is not None
         leader.process.kill()
-        world.run_for(500)
-        assert leader_of(world) is not leader
-        results = produce(world, "b")
-        world.run_for(8_000)
+        cluster.run_for(500)
+        assert leader_of(cluster) is not leader
+        results = produce(cluster, "b")
+        cluster.run_for(8_000)
         assert [result.error for result in results] == [ErrorCode.NONE]
-        assert ends(world) == {0: (2, 2), 1: (2, 2), 2: (2, 2)}
-        assert world.crashes == []
+        assert ends(cluster) == {0: (2, 2), 1: (2, 2), 2: (2, 2)}
+        assert cluster.crashes == []
 
 
 def test_an_orderly_stop_leaves_a_proof_and_the_restart_is_clean() -> None:
-    with Cluster(3) as world:
-        started(world)
-        produce(world, "a")
-        world.run_for(100)
-        leader = leader_of(world)
+    with Cluster(3) as cluster:
+        started(cluster)
+        produce(cluster, "a")
+        cluster.run_for(100)
+        leader = leader_of(cluster)
         process = leader.process
         assert process is not None
         process.terminate()
-        world.run_for(8_000)
+        cluster.run_for(8_000)
         assert process.exit_code == 0
-        assert ends(world) == {0: (1, 1), 1: (1, 1), 2: (1, 1)}
+        assert ends(cluster) == {0: (1, 1), 1: (1, 1), 2: (1, 1)}
 
 
 def test_a_standby_takes_over_from_a_killed_controller() -> None:
-    with Cluster(4) as world:
-        started(world)
-        previous = world.leading_controller
+    with Cluster(4) as cluster:
+        started(cluster)
+        previous = cluster.leading_controller
         assert previous is not None and previous.process is not None
         previous.is_held_down = True
         previous.process.kill()
-        world.run_for(6_000)
-        assert world.leading_controller not in (None, previous)
+        cluster.run_for(6_000)
+        assert cluster.leading_controller not in (None, previous)
 
 
 @pytest.mark.parametrize("loses", [REQUESTS, RESPONSES])
 def test_an_operator_that_alone_cannot_reach_the_api_server_gives_way(loses: str) -> None:
-    with Cluster(4) as world:
-        started(world)
-        previous = world.leading_controller
+    with Cluster(4) as cluster:
+        started(cluster)
+        previous = cluster.leading_controller
         assert previous is not None
-        world.store.out_of_reach[previous.name] = loses
-        world.run_for(9_000)
-        leading = [slot for slot in world.controllers if slot.is_leading]
+        cluster.store.out_of_reach[previous.name] = loses
+        cluster.run_for(9_000)
+        leading = [slot for slot in cluster.controllers if slot.is_leading]
         assert leading and previous not in leading
-        leader = leader_of(world)
+        leader = leader_of(cluster)
         assert leader.process is not None
         leader.process.kill()
-        world.run_for(2_500)
-        assert leader_of(world) is not leader
-        assert world.crashes == []
+        cluster.run_for(2_500)
+        assert leader_of(cluster) is not leader
+        assert cluster.crashes == []
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_node_that_falls_silent_with_a_leader_and_the_controller_is_done_without(
     seed: int,
 ) -> None:
-    with Cluster(seed) as world:
-        started(world)
-        previous, leader = world.leading_controller, leader_of(world)
+    with Cluster(seed) as cluster:
+        started(cluster)
+        previous, leader = cluster.leading_controller, leader_of(cluster)
         assert previous is not None
         leader.machine.lose_power()
         previous.machine.lose_power()
-        world.run_for(9_000)
-        assert leader_of(world) is not leader
-        results = produce(world, "a")
-        world.run_for(500)
+        cluster.run_for(9_000)
+        assert leader_of(cluster) is not leader
+        results = produce(cluster, "a")
+        cluster.run_for(500)
         assert [result.error for result in results] == [ErrorCode.NONE]
-        assert world.crashes == []
+        assert cluster.crashes == []
 
 
 SCRIPT = """
-from tests.simulation.test_simulated_world import leader_of, produce, started
-from tests.simulation.engine.world import Cluster, ClusterOptions
+from tests.simulation.test_simulated_cluster import leader_of, produce, started
+from tests.simulation.engine.simulated_cluster import Cluster, ClusterOptions
 with Cluster(11, ClusterOptions(has_logs=True)) as world:
     started(world)
     produce(world, "a")
@@ -190,8 +190,8 @@ def test_one_seed_has_one_trace_whatever_the_hash_seed() -> None:
 def test_different_seeds_have_different_traces() -> None:
     digests = set()
     for seed in range(3):
-        with Cluster(seed, ClusterOptions(brokers=1)) as world:
-            world.start()
-            world.run_for(1_000)
-            digests.add(world.trace_digest())
+        with Cluster(seed, ClusterOptions(brokers=1)) as cluster:
+            cluster.start()
+            cluster.run_for(1_000)
+            digests.add(cluster.trace_digest())
     assert len(digests) == 3

@@ -270,9 +270,9 @@ class Cluster(Surroundings):
 class _Logging(logging.Handler):
     """Production log lines: silenced, or in the trace."""
 
-    def __init__(self, world: Cluster) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         super().__init__(logging.INFO)
-        self._cluster = world
+        self._cluster = cluster
         self._loggers = [
             logging.getLogger("tidemark_broker"),
             logging.getLogger("tidemark_operator"),
