@@ -44,7 +44,7 @@ class AnomalyKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Oddity:
+class Anomaly:
     kind: AnomalyKind
     after_ms: int
     at_ms: int
@@ -53,7 +53,7 @@ class Oddity:
     samples: tuple[Sample, ...]
 
 
-def anomalies_of(series: Series) -> list[Oddity]:
+def anomalies_of(series: Series) -> list[Anomaly]:
     found = [
         *_unclean_elections(series),
         *_two_leaders(series),
@@ -65,14 +65,14 @@ def anomalies_of(series: Series) -> list[Oddity]:
     return sorted(inside, key=lambda anomaly: (anomaly.at_ms, anomaly.kind))
 
 
-def _unclean_elections(series: Series) -> Iterator[Oddity]:
+def _unclean_elections(series: Series) -> Iterator[Anomaly]:
     counted = series.find("partition_leader_elections_total", detail="unclean")
     reported = []
     for step in counted_steps(series, counted):
         assert counted is not None
         reported.append(step)
         text = key_as_text(counted.key)
-        yield Oddity(
+        yield Anomaly(
             AnomalyKind.UNCLEAN_ELECTION,
             step.after_ms,
             step.at_ms,
@@ -88,7 +88,7 @@ def _unclean_elections(series: Series) -> Iterator[Oddity]:
                 for known in reported
             ):
                 continue  # the counter told it already
-            yield Oddity(
+            yield Anomaly(
                 AnomalyKind.UNCLEAN_ELECTION,
                 step.after_ms,
                 step.at_ms,
@@ -98,7 +98,7 @@ def _unclean_elections(series: Series) -> Iterator[Oddity]:
             )
 
 
-def _two_leaders(series: Series) -> Iterator[Oddity]:
+def _two_leaders(series: Series) -> Iterator[Anomaly]:
     """Two brokers with real samples on both sides of a common moment, each leading one epoch."""
     by_epoch: dict[int, list[_Claim]] = {}
     for merged_series in series.all_of("replica_is_leader"):
@@ -117,10 +117,10 @@ def _two_leaders(series: Series) -> Iterator[Oddity]:
             open_ones.append(claim)
 
 
-def _both_lead(one: "_Claim", other: "_Claim") -> Oddity:
+def _both_lead(one: "_Claim", other: "_Claim") -> Anomaly:
     first = max(one.first_ms, other.first_ms)
     low, high = sorted((one, other), key=lambda claim: claim.broker)
-    return Oddity(
+    return Anomaly(
         AnomalyKind.TWO_LEADERS,
         first,
         min(one.last_ms, other.last_ms),
@@ -142,7 +142,7 @@ def _claims(merged_series: MergedSeries, run: int, epochs: StepFunction) -> Iter
         yield _Claim(merged_series.key.broker, epoch, first, last, key_as_text(merged_series.key))
 
 
-def _epoch_regresses(series: Series) -> Iterator[Oddity]:
+def _epoch_regresses(series: Series) -> Iterator[Anomaly]:
     """Find a leader whose epoch goes back: an old state was restored."""
     for merged_series in series.all_of("replica_leader_epoch"):
         leads = series.steps("replica_is_leader", broker=merged_series.key.broker)
@@ -154,7 +154,7 @@ def _epoch_regresses(series: Series) -> Iterator[Oddity]:
             if np.isnan(epoch):
                 continue
             if led and 0 <= epoch < highest:
-                yield Oddity(
+                yield Anomaly(
                     AnomalyKind.EPOCH_REGRESS,
                     highest_at,
                     at_ms,
@@ -174,7 +174,7 @@ COUNTER_INCREASES = (
 )
 
 
-def _losses_on_record(series: Series) -> Iterator[Oddity]:
+def _losses_on_record(series: Series) -> Iterator[Anomaly]:
     """Proof of loss that is latched: told by an earlier window, or nobody knows by which."""
     standing: dict[AnomalyKind, list[Sample]] = {}
     for family in COUNTER_INCREASES:
@@ -188,7 +188,7 @@ def _losses_on_record(series: Series) -> Iterator[Oddity]:
         when = "before this window"
         if kind is AnomalyKind.LOSS_OF_UNKNOWN_TIME:
             when += ", or in it and before its first sample"
-        yield Oddity(
+        yield Anomaly(
             kind,
             series.context.window_start_ms,
             largest.at_ms,

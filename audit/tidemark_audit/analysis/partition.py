@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tidemark_audit.analysis.anomalies import Oddity, anomalies_of
+from tidemark_audit.analysis.anomalies import Anomaly, anomalies_of
 from tidemark_audit.analysis.changes import (
     CounterChange,
     counted_of,
@@ -48,7 +48,7 @@ class PartitionAnalysis:
     counted: tuple[CounterChange, ...]
     follower_lag: tuple[FollowerLag, ...]
     loss_evidence: tuple[LossEvidence, ...]
-    oddities: tuple[Oddity, ...]
+    oddities: tuple[Anomaly, ...]
     witnesses: tuple[Reporter, ...]
     life_ms: tuple[int, int]  # the part of the window in which the partition existed
     lag_max_seconds: float | None  # replica.lag.time.max.ms of the topic

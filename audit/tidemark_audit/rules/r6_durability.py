@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from tidemark_audit.analysis.anomalies import AnomalyKind, Oddity
+from tidemark_audit.analysis.anomalies import Anomaly, AnomalyKind
 from tidemark_audit.analysis.partition import PartitionAnalysis
 from tidemark_audit.results import (
     Finding,
@@ -208,7 +208,7 @@ def _consume(where: TopicPartition) -> str:
     return f"tidemark consume {shlex.quote(where.topic)} --partition {where.partition}"
 
 
-def _of_anomaly(partition: PartitionAnalysis, anomaly: Oddity) -> Finding:
+def _of_anomaly(partition: PartitionAnalysis, anomaly: Anomaly) -> Finding:
     is_old = anomaly.kind is AnomalyKind.LOSS_ON_RECORD
     where = partition.coverage.partition
     return make_finding(
@@ -230,5 +230,5 @@ def _of_anomaly(partition: PartitionAnalysis, anomaly: Oddity) -> Finding:
     )
 
 
-def remedy_of(anomaly: Oddity, where: TopicPartition) -> str:
+def remedy_of(anomaly: Anomaly, where: TopicPartition) -> str:
     return _REMEDIES[anomaly.kind].replace("{shows}", _shows_all_of(where))

@@ -48,30 +48,30 @@ class _Part:
         return self.end_ms - self.start_ms
 
 
-def expected(story: Scenario) -> ExpectedVerdict:
-    parts = [list(_parts(story, place)) for place in range(PARTITIONS)]
+def expected(scenario: Scenario) -> ExpectedVerdict:
+    parts = [list(_parts(scenario, place)) for place in range(PARTITIONS)]
     checks = {
         "R1": _r1(parts),
         "R2": _share(parts, lambda p: not _writable(p), WRITABLE),
         "R3": _r3(parts),
-        "R4": _r4(story),
+        "R4": _r4(scenario),
         "R5": _r5(parts),
-        "R6": (_hurt(story), True),
-        "R7": _r7(story, parts),
-        "R8": _r8(story),
+        "R6": (_hurt(scenario), True),
+        "R7": _r7(scenario, parts),
+        "R8": _r8(scenario),
     }
     violated = frozenset(rule for rule, (is_violated, _) in checks.items() if is_violated)
-    lost = tuple((loss.partition, loss.records, bool(loss.shown)) for loss in story.losses) + tuple(
-        (s.partition, s.size, False) for s in story.episodes_of("watermark back")
-    )
-    has_lost = bool(lost or story.episodes_of("digest"))
+    lost = tuple(
+        (loss.partition, loss.records, bool(loss.shown)) for loss in scenario.losses
+    ) + tuple((s.partition, s.size, False) for s in scenario.episodes_of("watermark back"))
+    has_lost = bool(lost or scenario.episodes_of("digest"))
     return ExpectedVerdict(
         violated,
         _verdict(violated, has_lost=has_lost),
         lost,
         tuple(
             (a.broker, a.start_ms, a.end_ms)
-            for a in story.absences
+            for a in scenario.absences
             if not a.planned and any(a.broker in replicas(p) for p in range(PARTITIONS))
         ),
         tuple(
@@ -92,9 +92,11 @@ def _verdict(violated: frozenset[str], *, has_lost: bool) -> str:
     return "INCONCLUSIVE" if "R8" in violated else "PASS"
 
 
-def _parts(story: Scenario, place: int) -> Iterator[_Part]:
-    history = story.histories[place]
-    planned = [(a.broker, a.start_ms - 300, a.end_ms + 8000) for a in story.absences if a.planned]
+def _parts(scenario: Scenario, place: int) -> Iterator[_Part]:
+    history = scenario.histories[place]
+    planned = [
+        (a.broker, a.start_ms - 300, a.end_ms + 8000) for a in scenario.absences if a.planned
+    ]
     ends = [state.at_ms for state in history[1:]] + [LENGTH_MS]
     for state, end in zip(history, ends, strict=True):
         missing = set(replicas(place)) - state.in_sync
@@ -158,7 +160,7 @@ def _intervals(history: list[_Part], is_bad: Callable[[_Part], bool]) -> Iterato
             length = 0
 
 
-def _r4(story: Scenario) -> tuple[bool, bool]:
+def _r4(scenario: Scenario) -> tuple[bool, bool]:
     """Judge the share of a follower's time in which it was further behind than allowed.
 
     A topic that is created again has other partitions, which are judged on their own.
@@ -166,36 +168,36 @@ def _r4(story: Scenario) -> tuple[bool, bool]:
     found, clear = False, True
     for place in range(PARTITIONS):
         for broker in replicas(place):
-            behind = [*_behind(story, place, broker)]
-            followed = [*_followed(story, place, broker)]
-            for life in _lives(story, place):
+            behind = [*_behind(scenario, place, broker)]
+            followed = [*_followed(scenario, place, broker)]
+            for life in _lives(scenario, place):
                 share = _within(life, behind) / max(1, _within(life, followed))
                 found |= share > 0.01
                 clear &= abs(share - 0.01) > 0.004
     return found, clear
 
 
-def _behind(story: Scenario, place: int, broker: int) -> Iterator[tuple[float, float]]:
-    for absence in story.absences:
+def _behind(scenario: Scenario, place: int, broker: int) -> Iterator[tuple[float, float]]:
+    for absence in scenario.absences:
         if absence.broker == broker:
             yield absence.start_ms + AGE_LIMIT_MS, absence.end_ms + 8000
-    for episode in story.episodes:
+    for episode in scenario.episodes:
         is_its = (episode.partition, episode.broker) == (place, broker)
         is_slow = is_its and episode.kind in ("lagging", "flapping")
-        if is_slow and leader_at(story, place, episode.start_ms) != broker:
+        if is_slow and leader_at(scenario, place, episode.start_ms) != broker:
             yield episode.start_ms, episode.end_ms
 
 
-def _followed(story: Scenario, place: int, broker: int) -> Iterator[tuple[float, float]]:
-    history = story.histories[place]
+def _followed(scenario: Scenario, place: int, broker: int) -> Iterator[tuple[float, float]]:
+    history = scenario.histories[place]
     ends = [state.at_ms for state in history[1:]] + [LENGTH_MS]
     for state, end_ms in zip(history, ends, strict=True):
         if state.leader not in (None, broker):
             yield state.at_ms, end_ms
 
 
-def _lives(story: Scenario, place: int) -> Iterator[tuple[float, float]]:
-    made = [s.start_ms for s in story.episodes_of("topic again") if s.partition == place]
+def _lives(scenario: Scenario, place: int) -> Iterator[tuple[float, float]]:
+    made = [s.start_ms for s in scenario.episodes_of("topic again") if s.partition == place]
     yield from itertools.pairwise([0, *made, LENGTH_MS])
 
 
@@ -203,8 +205,8 @@ def _within(life: tuple[float, float], spans: list[tuple[float, float]]) -> floa
     return sum(max(0, min(life[1], end) - max(life[0], start)) for start, end in spans)
 
 
-def leader_at(story: Scenario, place: int, at_ms: int) -> int | None:
-    return next(t.leader for t in reversed(story.histories[place]) if t.at_ms <= at_ms)
+def leader_at(scenario: Scenario, place: int, at_ms: int) -> int | None:
+    return next(t.leader for t in reversed(scenario.histories[place]) if t.at_ms <= at_ms)
 
 
 def _r5(parts: list[list[_Part]]) -> tuple[bool, bool]:
@@ -215,12 +217,12 @@ def _r5(parts: list[list[_Part]]) -> tuple[bool, bool]:
     return alone or stall, clear
 
 
-def _hurt(story: Scenario) -> bool:
+def _hurt(scenario: Scenario) -> bool:
     grave = ("watermark back", "digest", "two leaders", "epoch back")
-    return bool(story.losses) or any(episode.kind in grave for episode in story.episodes)
+    return bool(scenario.losses) or any(episode.kind in grave for episode in scenario.episodes)
 
 
-def _r7(story: Scenario, parts: list[list[_Part]]) -> tuple[bool, bool]:
+def _r7(scenario: Scenario, parts: list[list[_Part]]) -> tuple[bool, bool]:
     flaps = [0] * PARTITIONS
     for place, history in enumerate(parts):
         shrunk_at, was_planned = None, False
@@ -232,9 +234,9 @@ def _r7(story: Scenario, parts: list[list[_Part]]) -> tuple[bool, bool]:
                 if shrunk_at and after.start_ms - shrunk_at <= FLAP_MS and not was_planned:
                     flaps[place] += 1
                 shrunk_at = None
-    return max(flaps) > FLAPS or max(story.unplanned_moves) > MOVES, True
+    return max(flaps) > FLAPS or max(scenario.unplanned_moves) > MOVES, True
 
 
-def _r8(story: Scenario) -> tuple[bool, bool]:
-    unseen = sum(end - start for start, end in story.blind) / LENGTH_MS
-    return unseen > 1 - COVERAGE or story.has("clock"), abs(unseen - (1 - COVERAGE)) > 0.004
+def _r8(scenario: Scenario) -> tuple[bool, bool]:
+    unseen = sum(end - start for start, end in scenario.blind) / LENGTH_MS
+    return unseen > 1 - COVERAGE or scenario.has("clock"), abs(unseen - (1 - COVERAGE)) > 0.004

@@ -78,21 +78,21 @@ class Table:
 
 def write_samples(stories: Iterable[Scenario], path: Path) -> int:
     table = Table()
-    for story in stories:
-        _Monitor(story, table).run()
-        if story.has("two pools"):
-            _Monitor(_quiet_beside(story), table, pool="q").run()
+    for scenario in stories:
+        _Monitor(scenario, table).run()
+        if scenario.has("two pools"):
+            _Monitor(_quiet_beside(scenario), table, pool="q").run()
     return table.write(path)
 
 
-def _quiet_beside(story: Scenario) -> Scenario:
+def _quiet_beside(scenario: Scenario) -> Scenario:
     """Return a healthy scenario of another pool whose brokers have the same ids.
 
     It announces a planned restart of each broker whenever that of the first scenario dies.
     """
-    quiet = reported(story.number, ["quiet"] * SLOTS, Random(0))
-    quiet.blind = story.blind
-    quiet.announced = [fall for fall in story.absences if not fall.planned]
+    quiet = reported(scenario.number, ["quiet"] * SLOTS, Random(0))
+    quiet.blind = scenario.blind
+    quiet.announced = [fall for fall in scenario.absences if not fall.planned]
     return quiet
 
 
@@ -105,12 +105,12 @@ def _numbers(history: Sequence[ExpectedFacts], times: Times) -> Times:
 class _Monitor:
     """Simulate one Prometheus (and its twin) over one scenario."""
 
-    def __init__(self, story: Scenario, table: Table, *, pool: str = "p") -> None:
-        self.story = story
+    def __init__(self, scenario: Scenario, table: Table, *, pool: str = "p") -> None:
+        self.story = scenario
         self.table = table
         self.pool = pool
-        self.topic = f"{story.topic}{pool}"
-        self.topic_id = f"id-{story.cluster}{pool}"
+        self.topic = f"{scenario.topic}{pool}"
+        self.topic_id = f"id-{scenario.cluster}{pool}"
 
     def run(self) -> None:
         twins = (0, 7000) if self.story.has("pair") else (0,)

@@ -66,7 +66,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Spell:
+class Episode:
     """Something about one partition and one broker for a while."""
 
     kind: str
@@ -83,7 +83,7 @@ class Scenario:
     names: list[str] = field(default_factory=list)
     absences: list[Absence] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
-    episodes: list[Spell] = field(default_factory=list)
+    episodes: list[Episode] = field(default_factory=list)
     announced: list[Absence] = field(default_factory=list)  # for which no broker was absent
     blind: list[tuple[int, int]] = field(default_factory=list)  # no scrapes at all
     histories: list[list[ExpectedFacts]] = field(default_factory=list)
@@ -100,7 +100,7 @@ class Scenario:
     def has(self, kind: str) -> bool:
         return kind in self.names
 
-    def episodes_of(self, kind: str) -> list[Spell]:
+    def episodes_of(self, kind: str) -> list[Episode]:
         return [episode for episode in self.episodes if episode.kind == kind]
 
 
@@ -158,7 +158,7 @@ def _begin(
     elif name == "flapping":
         for turn in range(3):
             at = start + turn * 200_000
-            story.episodes.append(Spell(name, place, follower, at, at + 155_000))
+            story.episodes.append(Episode(name, place, follower, at, at + 155_000))
     elif name == "blind":
         story.blind.append((start, start + 600_000))
     elif name == "short blindness":
@@ -166,7 +166,7 @@ def _begin(
     else:
         length = 1_500_000 if name == "lagging" else 120_000
         size = random.randrange(500, 3000)
-        story.episodes.append(Spell(name, place, follower, start, start + length, size))
+        story.episodes.append(Episode(name, place, follower, start, start + length, size))
 
 
 def _fall_of_the_leader(story: Scenario, number: int, at_ms: int) -> Absence:

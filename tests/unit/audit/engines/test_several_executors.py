@@ -19,8 +19,8 @@ SECONDS = 600
 def test_two_executors_give_the_answer_of_this_process(tmp_path: Path) -> None:
     samples = tmp_path / "samples"
     samples.mkdir()
-    for number, story in enumerate(drawn(6, seed=11)):
-        write_samples([story], samples / f"{number}.parquet")
+    for number, scenario in enumerate(drawn(6, seed=11)):
+        write_samples([scenario], samples / f"{number}.parquet")
     report = tmp_path / "report"
     ended = subprocess.run(
         [

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from tidemark_audit.analysis.anomalies import AnomalyKind, Oddity
+from tidemark_audit.analysis.anomalies import Anomaly, AnomalyKind
 from tidemark_audit.audit import run
 from tidemark_audit.report.page import render_html
 from tidemark_audit.results import Confidence, LossEvidence, LossKind, TopicPartition
@@ -110,7 +110,7 @@ def test_a_loss_without_known_offsets_names_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", AnomalyKind)
 def test_no_remedy_needs_the_load_file_of_an_experiment(kind: AnomalyKind) -> None:
     where = TopicPartition("pay ments", 3, "id-pay")
-    anomaly = Oddity(kind, 0, 1, "what happened", Confidence.PROVED, ())
+    anomaly = Anomaly(kind, 0, 1, "what happened", Confidence.PROVED, ())
     remedy = remedy_of(anomaly, where)
     assert "tidemark verify" not in remedy
     assert "{" not in remedy

@@ -28,24 +28,24 @@ def alone(name: str) -> Scenario:
     random = Random(name)
     names = ["quiet"] * (SLOTS // 2) + [name] + ["quiet"] * (SLOTS // 2 - 1)
     for _ in range(20):
-        story = reported(0, names, random)
-        if expected(story).is_clear:
-            return story
+        scenario = reported(0, names, random)
+        if expected(scenario).is_clear:
+            return scenario
     raise AssertionError(f"no clear scenario of {name}")
 
 
 @pytest.mark.parametrize("name", [*FAULTS, *TRAPS])
 def test_a_fault_alone_is_found_and_a_trap_alone_is_none(name: str, tmp_path: Path) -> None:
-    story = alone(name)
-    write_samples([story], tmp_path / "samples.parquet")
+    scenario = alone(name)
+    write_samples([scenario], tmp_path / "samples.parquet")
     sources = sources_at([str(tmp_path)])
     window = Window(BASE_MS, BASE_MS + LENGTH_MS).looking_back()
     slices = [part for source in sources for part in source.slices(window.to_read)]
     request = Request(
         slices, window, aggregation_settings(sources, window, INTERVAL_MS), INTERVAL_MS
     )
-    (result,) = by_scenario(LocalEngine().observe(request, no_progress), [story])
-    assert mistakes_of(story, expected(story), result) == []
+    (result,) = by_scenario(LocalEngine().observe(request, no_progress), [scenario])
+    assert mistakes_of(scenario, expected(scenario), result) == []
 
 
 def test_random_clusters_are_judged_alike_and_rightly_by_both_engines(spark: SparkSession) -> None:
