@@ -220,10 +220,10 @@ class Experiment:
         try:
             async with asyncio.timeout(RECOVERY_SECONDS):
                 while True:
-                    ledger = await self._environment.ledger()
+                    workload_log = await self._environment.workload_log()
                     if all(
-                        ledger.acknowledged_at_ms.get(partition, [0.0])[-1] > t_ms
-                        for partition in range(ledger.partitions)
+                        workload_log.acknowledged_at_ms.get(partition, [0.0])[-1] > t_ms
+                        for partition in range(workload_log.partitions)
                     ):
                         return
                     await asyncio.sleep(POLL_SECONDS)
@@ -232,10 +232,10 @@ class Experiment:
 
     async def _write_gap_ms(self, fault: Fault) -> tuple[float, float]:
         """Return the longest gap since the fault, and the workload's own longest stall."""
-        ledger = await self._environment.ledger()
+        workload_log = await self._environment.workload_log()
         window = (fault.t_ms, time.time() * 1000)
-        gap_ms = round(longest_write_gap_ms(ledger, window), 1)
-        stalled_ms = longest_stall_ms(ledger, window)
+        gap_ms = round(longest_write_gap_ms(workload_log, window), 1)
+        stalled_ms = longest_stall_ms(workload_log, window)
         words = f"longest time without an acknowledgement: {gap_ms:.0f} ms"
         if stalled_ms >= WORTH_TELLING_MS:
             words += f" (the load had no CPU for {stalled_ms:.0f} ms)"

@@ -91,7 +91,7 @@ class VerifyReport:
         return self.verdict.is_clean and identical and not self.broken_guarantees
 
 
-def check(ledger: WorkloadLog, found: Mapping[int, Mapping[int, int]]) -> Verdict:
+def check(workload_log: WorkloadLog, found: Mapping[int, Mapping[int, int]]) -> Verdict:
     """`found`: partition -> offset -> sequence (FOREIGN for records of other runs)."""
     counts = dict.fromkeys(
         ("found", "lost", "duplicated", "unknown_found", "refused_found", "misplaced", "otherwise"),
@@ -104,12 +104,12 @@ def check(ledger: WorkloadLog, found: Mapping[int, Mapping[int, int]]) -> Verdic
         if len(examples) < MAX_EXAMPLES:
             examples.append(text)
 
-    for partition in range(ledger.partitions):
+    for partition in range(workload_log.partitions):
         offsets_of: dict[int, list[int]] = {}
         for offset, sequence in found.get(partition, {}).items():
             if sequence != FOREIGN:
                 offsets_of.setdefault(sequence, []).append(offset)
-        for sequence, offset in ledger.acknowledged.get(partition, {}).items():
+        for sequence, offset in workload_log.acknowledged.get(partition, {}).items():
             places = offsets_of.get(sequence, [])
             name = f"partition {partition}, record {sequence}, acknowledged at offset {offset}"
             counts["found"] += bool(places)
@@ -119,31 +119,37 @@ def check(ledger: WorkloadLog, found: Mapping[int, Mapping[int, int]]) -> Verdic
                 count("misplaced", f"misplaced: {name}, found at {places}")
             if len(places) > 1:
                 count("duplicated", f"duplicated: {name}, found at {places}")
-        for sequence in ledger.refused.get(partition, ()):
+        for sequence in workload_log.refused.get(partition, ()):
             if sequence in offsets_of:
                 count("refused_found", f"rejected, but found: partition {partition}, {sequence}")
-        counts["unknown_found"] += len(ledger.unknown.get(partition, set()) & offsets_of.keys())
-        for offset, sequence in ledger.read.get(partition, {}).items():
+        counts["unknown_found"] += len(
+            workload_log.unknown.get(partition, set()) & offsets_of.keys()
+        )
+        for offset, sequence in workload_log.read.get(partition, {}).items():
             now = found.get(partition, {}).get(offset)
             if now != sequence:  # I7
                 count("otherwise", f"partition {partition}, offset {offset}: {sequence}, now {now}")
     return Verdict(
-        acknowledged=ledger.acknowledged_count,
+        acknowledged=workload_log.acknowledged_count,
         found=counts["found"],
         lost=counts["lost"],
         duplicated=counts["duplicated"],
-        unknown=ledger.unknown_count,
+        unknown=workload_log.unknown_count,
         unknown_found=counts["unknown_found"],
         refused_found=counts["refused_found"],
         misplaced=counts["misplaced"],
         read_otherwise=counts["otherwise"],
-        complaints=tuple(ledger.complaints[:MAX_EXAMPLES]),
+        complaints=tuple(workload_log.complaints[:MAX_EXAMPLES]),
         examples=tuple(examples),
     )
 
 
 async def verify(
-    client: TidemarkClient, ledger: WorkloadLog, events: Sequence[Event], *, within_seconds: float
+    client: TidemarkClient,
+    workload_log: WorkloadLog,
+    events: Sequence[Event],
+    *,
+    within_seconds: float,
 ) -> VerifyReport:
     """Verify a workload run; `events` are those that made the ledger.
 
@@ -152,20 +158,22 @@ async def verify(
     found: dict[int, dict[int, int]] = {}
     replicas = []
     async with asyncio.timeout(within_seconds):
-        for partition in range(ledger.partitions):
-            found[partition] = await read_back(client, ledger, partition)
-    for partition in range(ledger.partitions):
+        for partition in range(workload_log.partitions):
+            found[partition] = await read_back(client, workload_log, partition)
+    for partition in range(workload_log.partitions):
         replicas.append(
-            await compare_replicas(client, ledger.topic, partition, within_seconds=within_seconds)
+            await compare_replicas(
+                client, workload_log.topic, partition, within_seconds=within_seconds
+            )
         )
-    latencies = sorted(ledger.latencies_ms)
+    latencies = sorted(workload_log.latencies_ms)
     history = check_history(operations(events, found, at_ms=time.time() * 1000))
     return VerifyReport(
-        topic=ledger.topic,
-        run_id=ledger.run_id,
-        verdict=check(ledger, found),
+        topic=workload_log.topic,
+        run_id=workload_log.run_id,
+        verdict=check(workload_log, found),
         replicas=tuple(replicas),
-        write_gap_ms=round(longest_write_gap_ms(ledger), 1),
+        write_gap_ms=round(longest_write_gap_ms(workload_log), 1),
         latency_p50_ms=percentile(latencies, 50),
         latency_p99_ms=percentile(latencies, 99),
         anomalies=history.anomalies,
@@ -173,7 +181,9 @@ async def verify(
     )
 
 
-async def read_back(client: TidemarkClient, ledger: WorkloadLog, partition: int) -> dict[int, int]:
+async def read_back(
+    client: TidemarkClient, workload_log: WorkloadLog, partition: int
+) -> dict[int, int]:
     """Offset -> sequence, of all that is committed; bounded by the caller's timeout."""
     found: dict[int, int] = {}
     offset: int | None = None
@@ -181,17 +191,17 @@ async def read_back(client: TidemarkClient, ledger: WorkloadLog, partition: int)
     while offset is None or offset < end:
         try:
             if offset is None:
-                committed = await client.offsets(ledger.topic, partition)
+                committed = await client.offsets(workload_log.topic, partition)
                 offset, end = committed.log_start_offset, committed.high_watermark
                 continue
-            page = await client.fetch(ledger.topic, partition, offset, max_wait_ms=0)
+            page = await client.fetch(workload_log.topic, partition, offset, max_wait_ms=0)
         except (BrokerError, UnreadableResponse) as error:
             if isinstance(error, BrokerError) and not error.is_retriable:
                 raise
             await asyncio.sleep(PAUSE_SECONDS)
             continue
         for record in page.records:
-            found[record.offset] = sequence_of(ledger.run_id, partition, record.value)
+            found[record.offset] = sequence_of(workload_log.run_id, partition, record.value)
         if page.next_offset <= offset:
             await asyncio.sleep(PAUSE_SECONDS)
         offset = max(offset, page.next_offset)

@@ -168,13 +168,13 @@ class WorkloadLog:
 
 def read_workload_log(lines: Iterable[bytes], events: list[Event] | None = None) -> WorkloadLog:
     """Lines that are no events (a cut last line) are counted, not trusted. `events` gets them."""
-    ledger = WorkloadLog()
-    add_to_workload_log(ledger, lines, events)
-    return ledger
+    workload_log = WorkloadLog()
+    add_to_workload_log(workload_log, lines, events)
+    return workload_log
 
 
 def add_to_workload_log(
-    ledger: WorkloadLog, lines: Iterable[bytes], events: list[Event] | None = None
+    workload_log: WorkloadLog, lines: Iterable[bytes], events: list[Event] | None = None
 ) -> None:
     for line in lines:
         if not line.strip():
@@ -182,9 +182,9 @@ def add_to_workload_log(
         try:
             event = decode_event(line)
         except (msgspec.DecodeError, msgspec.ValidationError):
-            ledger.unreadable_lines += 1
+            workload_log.unreadable_lines += 1
             continue
-        ledger.on_event(event)
+        workload_log.on_event(event)
         if events is not None:
             events.append(event)
 
@@ -215,24 +215,26 @@ def write_gap_ms(
     )
 
 
-def longest_write_gap_ms(ledger: WorkloadLog, window: tuple[float, float] | None = None) -> float:
+def longest_write_gap_ms(
+    workload_log: WorkloadLog, window: tuple[float, float] | None = None
+) -> float:
     """Over all partitions of the run."""
     return max(
         (
-            write_gap_ms(ledger.acknowledged_at_ms.get(partition, []), window)
-            for partition in range(ledger.partitions)
+            write_gap_ms(workload_log.acknowledged_at_ms.get(partition, []), window)
+            for partition in range(workload_log.partitions)
         ),
         default=0.0,
     )
 
 
-def longest_stall_ms(ledger: WorkloadLog, window: tuple[float, float]) -> float:
+def longest_stall_ms(workload_log: WorkloadLog, window: tuple[float, float]) -> float:
     """Return how much of a gap in this window may be the workload's own."""
     start_ms, end_ms = window
     return max(
         (
             stall.late_ms
-            for stall in ledger.stalls
+            for stall in workload_log.stalls
             if stall.t_ms > start_ms and stall.t_ms - stall.late_ms < end_ms
         ),
         default=0.0,

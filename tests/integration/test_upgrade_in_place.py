@@ -55,10 +55,10 @@ class UpgradedEnvironment(ProcessesEnvironment):
 
     async def until_acknowledged_after(self, t_ms: float) -> None:
         async def is_acknowledged() -> bool:
-            ledger = await self.ledger()
+            workload_log = await self.workload_log()
             return all(
-                ledger.acknowledged_at_ms.get(partition, [0.0])[-1] > t_ms
-                for partition in range(ledger.partitions)
+                workload_log.acknowledged_at_ms.get(partition, [0.0])[-1] > t_ms
+                for partition in range(workload_log.partitions)
             )
 
         await self.until(is_acknowledged, "acknowledgements from every partition")

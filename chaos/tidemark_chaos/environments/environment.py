@@ -49,7 +49,7 @@ class Environment(Protocol):
     async def renew(self, broker_id: int) -> None:
         """Restart a worn broker cleanly, so its next restart is prompt again."""
 
-    async def ledger(self) -> WorkloadLog:
+    async def workload_log(self) -> WorkloadLog:
         """Return the workload's events so far."""
 
     async def stop_workload(self) -> None:

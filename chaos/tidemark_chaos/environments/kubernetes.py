@@ -162,7 +162,7 @@ class KindEnvironment:
 
         await self._until(is_back, f"pod {POOL}-{broker_id} to be replaced", 0.3)
 
-    async def ledger(self) -> WorkloadLog:
+    async def workload_log(self) -> WorkloadLog:
         """Fetch the whole log, so that a broken log stream cannot cost an event."""
         ended = await self._kubectl.run("exec", LOAD_POD, "--", "cat", EVENTS, within_seconds=30)
         if ended.exit_code != 0:
@@ -271,10 +271,10 @@ class KindEnvironment:
         return view is not None and view.is_fully_in_sync
 
     async def _is_acknowledged(self) -> bool:
-        return (await self.ledger()).acknowledged_count >= ENOUGH_RECORDS
+        return (await self.workload_log()).acknowledged_count >= ENOUGH_RECORDS
 
     async def _is_finished(self) -> bool:
-        return (await self.ledger()).is_finished
+        return (await self.workload_log()).is_finished
 
 
 def load_pod_manifest(interval_ms: float) -> dict[str, Any]:

@@ -177,7 +177,7 @@ class ProcessesEnvironment:
     async def follow_up(self, kind: FaultKind, target: PartitionView) -> Fault | None:
         return await self.faults.follow_up(kind, target)
 
-    async def ledger(self) -> WorkloadLog:
+    async def workload_log(self) -> WorkloadLog:
         """Read what was written since the last call: a long run asks often."""
 
         def read_on() -> None:
@@ -311,7 +311,7 @@ class ProcessesEnvironment:
     async def _is_acknowledged(self) -> bool:
         if self._load is not None and self._load.returncode is not None:
             raise self._ended("a running load", "load")
-        return (await self.ledger()).acknowledged_count >= ENOUGH_RECORDS
+        return (await self.workload_log()).acknowledged_count >= ENOUGH_RECORDS
 
 
 def read_report(ended: child_processes.Terminated) -> VerifyReport:

@@ -29,14 +29,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
-    ledger, events = await asyncio.to_thread(_read_workload_log, arguments.load)
+    workload_log, events = await asyncio.to_thread(_read_workload_log, arguments.load)
     try:
-        urls = await find_brokers(arguments, topic=ledger.topic)
+        urls = await find_brokers(arguments, topic=workload_log.topic)
         async with TidemarkClient(urls) as client:
-            report = await verify(client, ledger, events, within_seconds=arguments.within_seconds)
+            report = await verify(
+                client, workload_log, events, within_seconds=arguments.within_seconds
+            )
     except (NoResponse, UnknownTopic, BrokerError, TimeoutError) as error:
         raise CommandFailed(
-            expected=f"all records of {ledger.topic} within {arguments.within_seconds:g} s",
+            expected=f"all records of {workload_log.topic} within {arguments.within_seconds:g} s",
             found=str(error) or "not all of them arrived in time",
             to_do="run `tidemark status`: every partition needs a leader; then verify again",
         ) from error
@@ -48,10 +50,10 @@ def _read_workload_log(name: str) -> tuple[WorkloadLog, list[Event]]:
     events: list[Event] = []
     try:
         if name == "-":
-            ledger = read_workload_log(sys.stdin.buffer, events)
+            workload_log = read_workload_log(sys.stdin.buffer, events)
         else:
             with Path(name).open("rb") as file:
-                ledger = read_workload_log(file, events)
+                workload_log = read_workload_log(file, events)
     except OSError as error:
         raise CommandFailed(
             expected=f"the events of a load run in {name}",
@@ -59,14 +61,14 @@ def _read_workload_log(name: str) -> tuple[WorkloadLog, list[Event]]:
             to_do="write them with `tidemark load TOPIC --out FILE`",
             exit_code=EXIT_USAGE,
         ) from error
-    if not ledger.run_id:
+    if not workload_log.run_id:
         raise CommandFailed(
             expected="a first line with event `started`",
-            found=f"none in {name} ({ledger.unreadable_lines} lines are not events)",
+            found=f"none in {name} ({workload_log.unreadable_lines} lines are not events)",
             to_do="write the file with `tidemark load TOPIC --out FILE`",
             exit_code=EXIT_USAGE,
         )
-    return ledger, events
+    return workload_log, events
 
 
 def _draw(console: Console, report: VerifyReport) -> None:

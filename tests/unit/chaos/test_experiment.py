@@ -60,7 +60,7 @@ class FakeEnvironment:
     async def renew(self, broker_id: int) -> None:
         self.renewed.append(broker_id)
 
-    async def ledger(self) -> WorkloadLog:
+    async def workload_log(self) -> WorkloadLog:
         now_ms = time.time() * 1000
         return WorkloadLog("run", TOPIC, 1, acknowledged_at_ms={0: [now_ms - 60, now_ms]})
 

@@ -23,7 +23,7 @@ from tidemark_chaos.workload_log import (
 )
 
 
-def ledger(*events: Event, partitions: int = 1) -> WorkloadLog:
+def workload_log(*events: Event, partitions: int = 1) -> WorkloadLog:
     started = Started(0.0, "run", "orders", partitions, 10.0)
     return read_workload_log(encode_event(event) for event in (started, *events))
 
@@ -61,46 +61,48 @@ def test_values_know_their_run_and_partition() -> None:
 
 
 def test_all_found_once_is_clean() -> None:
-    verdict = check(ledger(acknowledged(0, 0), acknowledged(1, 1)), {0: {0: 0, 1: 1, 2: FOREIGN}})
+    verdict = check(
+        workload_log(acknowledged(0, 0), acknowledged(1, 1)), {0: {0: 0, 1: 1, 2: FOREIGN}}
+    )
     assert (verdict.acknowledged, verdict.found) == (2, 2)
     assert verdict.is_clean
 
 
 def test_a_missing_record_is_lost() -> None:
-    verdict = check(ledger(acknowledged(0, 0), acknowledged(1, 1)), {0: {0: 0}})
+    verdict = check(workload_log(acknowledged(0, 0), acknowledged(1, 1)), {0: {0: 0}})
     assert (verdict.found, verdict.lost, verdict.is_clean) == (1, 1, False)
     assert verdict.examples == ("lost: partition 0, record 1, acknowledged at offset 1",)
 
 
 def test_a_record_found_twice_is_duplicated() -> None:
-    verdict = check(ledger(acknowledged(0, 0)), {0: {0: 0, 1: 0}})
+    verdict = check(workload_log(acknowledged(0, 0)), {0: {0: 0, 1: 0}})
     assert (verdict.lost, verdict.duplicated, verdict.is_clean) == (0, 1, False)
 
 
 def test_a_record_at_another_offset_breaks_its_acknowledgement() -> None:
-    verdict = check(ledger(acknowledged(0, 0)), {0: {3: 0}})
+    verdict = check(workload_log(acknowledged(0, 0)), {0: {3: 0}})
     assert (verdict.lost, verdict.misplaced, verdict.is_clean) == (0, 1, False)
 
 
 def test_unknown_outcomes_count_neither_way() -> None:
     unknown = [Produced(1.0, 0, sequence, "unknown", 1.0) for sequence in (0, 1)]
-    verdict = check(ledger(*unknown), {0: {0: 0, 1: 0}})
+    verdict = check(workload_log(*unknown), {0: {0: 0, 1: 0}})
     assert (verdict.unknown, verdict.unknown_found) == (2, 1)
     assert (verdict.lost, verdict.duplicated, verdict.is_clean) == (0, 0, True)
 
 
 def test_a_refused_record_that_is_there_breaks_a_promise() -> None:
-    verdict = check(ledger(Produced(1.0, 0, 0, "refused", 1.0)), {0: {0: 0}})
+    verdict = check(workload_log(Produced(1.0, 0, 0, "refused", 1.0)), {0: {0: 0}})
     assert (verdict.refused_found, verdict.is_clean) == (1, False)
 
 
 def test_what_a_consumer_read_must_stay() -> None:
-    verdict = check(ledger(Read(1.0, 0, 0, [4])), {0: {0: 5}})
+    verdict = check(workload_log(Read(1.0, 0, 0, [4])), {0: {0: 5}})
     assert (verdict.read_otherwise, verdict.is_clean) == (1, False)
 
 
 def test_what_was_read_twice_must_be_the_same() -> None:
-    found = ledger(Read(1.0, 0, 0, [4]), Read(2.0, 0, 0, [5]))
+    found = workload_log(Read(1.0, 0, 0, [4]), Read(2.0, 0, 0, [5]))
     assert found.complaints == ["partition 0: offset 0 read as record 4 and later as 5"]
 
 
@@ -122,12 +124,12 @@ def test_the_write_gap_of_a_window(window: tuple[float, float], expected: float)
 
 
 def test_a_partition_that_never_answers_is_the_longest_gap() -> None:
-    found = ledger(acknowledged(0, 0, t_ms=10.0), acknowledged(1, 1, t_ms=20.0), partitions=2)
+    found = workload_log(acknowledged(0, 0, t_ms=10.0), acknowledged(1, 1, t_ms=20.0), partitions=2)
     assert longest_write_gap_ms(found, (5.0, 105.0)) == 100.0
 
 
 def test_the_loads_own_stalls_are_told_apart() -> None:
-    found = ledger(Stalled(100.0, 60.0), Stalled(500.0, 30.0))
+    found = workload_log(Stalled(100.0, 60.0), Stalled(500.0, 30.0))
     assert longest_stall_ms(found, (90.0, 600.0)) == 60.0
     assert longest_stall_ms(found, (200.0, 600.0)) == 30.0
     assert longest_stall_ms(found, (600.0, 700.0)) == 0.0

@@ -56,13 +56,13 @@ def test_a_quiet_run_is_found_whole_on_identical_replicas() -> None:
             FakeCluster(partition_count=2) as cluster,
             TidemarkClient(cluster.urls) as client,
         ):
-            ledger, events = await load(client, 40)
-            report = await verify(client, ledger, events, within_seconds=30)
-            assert ledger.is_finished
+            workload_log, events = await load(client, 40)
+            report = await verify(client, workload_log, events, within_seconds=30)
+            assert workload_log.is_finished
             assert report.verdict.acknowledged >= 40
             assert report.verdict.found == report.verdict.acknowledged
             assert report.is_good
-            read = sum(len(offsets) for offsets in ledger.read.values())
+            read = sum(len(offsets) for offsets in workload_log.read.values())
             assert read == sum(len(log) for log in cluster.logs.values())
 
     run(experiment())
@@ -75,9 +75,9 @@ def test_a_lost_answer_is_unknown_and_the_run_goes_on() -> None:
             TidemarkClient(cluster.urls) as client,
         ):
             cluster.next_responses = [hang_up]
-            ledger, events = await load(client, 20)
-            assert ledger.unknown_count == 1
-            assert (await verify(client, ledger, events, within_seconds=30)).is_good
+            workload_log, events = await load(client, 20)
+            assert workload_log.unknown_count == 1
+            assert (await verify(client, workload_log, events, within_seconds=30)).is_good
 
     run(experiment())
 
@@ -88,9 +88,9 @@ def test_a_record_that_vanished_is_reported_lost() -> None:
             FakeCluster(partition_count=2) as cluster,
             TidemarkClient(cluster.urls) as client,
         ):
-            ledger, events = await load(client, 20)
+            workload_log, events = await load(client, 20)
             cluster.logs[0].pop()
-            report = await verify(client, ledger, events, within_seconds=30)
+            report = await verify(client, workload_log, events, within_seconds=30)
             assert report.verdict.lost == 1
             assert not report.is_good
 
@@ -103,9 +103,9 @@ def test_replicas_that_differ_are_told() -> None:
             FakeCluster(partition_count=2) as cluster,
             TidemarkClient(cluster.urls) as client,
         ):
-            ledger, events = await load(client, 20)
+            workload_log, events = await load(client, 20)
             cluster.replica_bytes[1, 0] = "other"
-            report = await verify(client, ledger, events, within_seconds=30)
+            report = await verify(client, workload_log, events, within_seconds=30)
             assert [entry.is_identical for entry in report.replicas] == [False, True]
             assert not report.is_good
 
@@ -119,8 +119,8 @@ def test_consumers_near_followers_read_along_too() -> None:
             TidemarkClient(cluster.urls) as client,
             TidemarkClient(cluster.urls, settings=ClientSettings(rack="east")) as near,
         ):
-            ledger, events = await load(client, 40, {"east": near})
-            assert (await verify(client, ledger, events, within_seconds=30)).is_good
+            workload_log, events = await load(client, 40, {"east": near})
+            assert (await verify(client, workload_log, events, within_seconds=30)).is_good
             seen = [event for event in events if isinstance(event, Read) and event.rack == "east"]
             read = sum(len(event.sequences) for event in seen)
             assert read == sum(len(log) for log in cluster.logs.values())
@@ -134,10 +134,10 @@ def test_a_record_seen_twice_by_a_consumer_breaks_the_history() -> None:
             FakeCluster(partition_count=2) as cluster,
             TidemarkClient(cluster.urls) as client,
         ):
-            ledger, events = await load(client, 20)
+            workload_log, events = await load(client, 20)
             first = next(event for event in events if isinstance(event, Read))
             events.append(first)
-            report = await verify(client, ledger, events, within_seconds=30)
+            report = await verify(client, workload_log, events, within_seconds=30)
             assert [entry.name for entry in report.broken_guarantees] == ["nonmonotonic-poll"]
             assert not report.is_good
 
@@ -152,9 +152,9 @@ def test_idempotent_producers_leave_no_outcome_unknown() -> None:
         ):
             cluster.next_responses = [hang_up, cluster.append_and_hang_up(), hang_up]
             settings = replace(SETTINGS, producers=3)
-            ledger, events = await load(client, 30, settings=settings)
-            report = await verify(client, ledger, events, within_seconds=30)
-            assert (ledger.unknown_count, report.is_good) == (0, True)
+            workload_log, events = await load(client, 30, settings=settings)
+            report = await verify(client, workload_log, events, within_seconds=30)
+            assert (workload_log.unknown_count, report.is_good) == (0, True)
             senders = {event.producer for event in events if isinstance(event, Produced)}
             assert senders <= {0, 1, 2}
             assert 0 in senders
